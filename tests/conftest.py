@@ -86,8 +86,8 @@ def _turn(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture(autouse=True)
 def home(_turn: None, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The test's own empty HOME, with TMPDIR and XDG_RUNTIME_DIR beside it. The path is short enough for sockets. Fails
-    the test if it leaves threads, processes or open files behind.
+    """The test's own empty HOME, with TMPDIR and XDG_RUNTIME_DIR next to it. The path is short enough for sockets.
+    Fails the test if it leaves threads, processes or open files behind.
     """
     before = Snapshot()
     with _private_directory() as directory:

@@ -155,7 +155,7 @@ def node() -> Path:
 
 def page() -> Path:
     """Builds the web UI and returns its folder."""
-    _not_in_vain()
+    _require_a_build()
     try:
         web_page.build()
     except web_page.PageError as error:
@@ -165,14 +165,14 @@ def page() -> Path:
 
 def page_units() -> Path:
     """Builds the unit tests of the web UI as modules for Node.js, with the code they test, and returns their folder."""
-    _not_in_vain()
+    _require_a_build()
     try:
         return web_page.units((ROOT / "tests" / "page" / "unit").glob("*.mjs"))
     except web_page.PageError as error:
         missing(str(error))
 
 
-def _not_in_vain() -> None:
+def _require_a_build() -> None:
     """Skips or fails the test if `make test` could not build the web UI. Without a network, each attempt takes a minute."""
     if NO_PAGE:
         missing(NO_PAGE)

@@ -422,7 +422,7 @@ Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 
 OWN_ROUNDS = {
     "core.tasks: BackgroundTasks._repeat": "repeat itself",
-    # Waiting for one event, until a deadline or the end of the other side. An error is its caller's to handle.
+    # Waits for one event, until a deadline or the end of the other side. The caller handles errors.
     "agents.supervisor: kill_all": "until all are dead, for END_SECONDS at most",
     "agents.supervisor: supervise": "until the agent has ended; this process has no event loop",
     "cli.demo_server: _begin.ask": "until the answer to one request; silence for ANSWER_SECONDS ends it",
@@ -430,13 +430,13 @@ OWN_ROUNDS = {
     "guard.report: _wait": "until a line has arrived, its deadline has passed, or nobody reads the hook's output",
     "ide.review: _wait_for_write": "until the agent has written one file, for FOLLOW_SECONDS at most",
     "server.auth.devices: Devices._lock": "until the lock is free, for `patience` seconds at most",
-    # A deadline that is looked at again because it may have moved.
+    # A deadline that is checked again because it may have moved.
     "server.sessions.continuing: Continuing.check_schedule": "until a run continues; the clock may be adjusted",
     "server.sessions.processes: IdlePool._expire": "keeps an idle process as long as its agent has scheduled a turn",
     "server.sessions.controller: RunController._check_limits": "until the run has ended or reached its time limit",
     "server.sessions.session_process: SessionProcess._check_schedule": "until the last scheduled turn is too late",
     "tui.questions: Questions._take_focus": "until no key was pressed for STILL_SECONDS",
-    # Rounds that an error does not end.
+    # Rounds that continue after an error.
     "server.sessions.processes: IdlePool._check_memory": "schedules the next check before its own",
     "server.terminal_sessions.report_queue: ReportQueue._run": "catches every error of a round; reports interrupt its "
     "waits; between them, only the agent's files and process show what no hook reports",
@@ -537,7 +537,7 @@ def timers_without_end(tree: ast.Module) -> set[str]:
     return {name for name, _ in functions(tree) if name.rpartition(".")[2] in again}
 
 
-def own_rounds(tree: ast.Module) -> set[str]:
+def periodic_functions(tree: ast.Module) -> set[str]:
     """Returns the functions with an endless loop that waits, or with a timer that starts itself again."""
     loops = [loop for loop in ast.walk(tree) if is_endless(loop)]
     waiting = [
@@ -551,7 +551,7 @@ def own_rounds(tree: ast.Module) -> set[str]:
 
 def test_periodic_work_uses_background_tasks() -> None:
     """After an error, ``BackgroundTasks.repeat`` starts the next round; any other loop would not run again."""
-    found = {f"{name}: {function}" for name, file in modules().items() for function in own_rounds(parsed(file))}
+    found = {f"{name}: {function}" for name, file in modules().items() for function in periodic_functions(parsed(file))}
     assert sorted(found - set(OWN_ROUNDS)) == []
     assert sorted(set(OWN_ROUNDS) - found) == [], "these no longer wait on their own"
 
@@ -587,7 +587,7 @@ def test_periodic_work_uses_background_tasks() -> None:
     ],
 )
 def test_what_counts_as_periodic_work(body: str, *, is_found: bool) -> None:
-    assert bool(own_rounds(ast.parse(f"async def f(self):\n {body}"))) == is_found
+    assert bool(periodic_functions(ast.parse(f"async def f(self):\n {body}"))) == is_found
 
 
 RECORDS = {
@@ -657,7 +657,7 @@ LIBRARIES = {
 """Attributes that a library defines, by the part of the package that assigns them, each with the library's class."""
 
 ASSIGNED_FROM_OUTSIDE = {
-    # Two objects that call each other: one of them is there first.
+    # Two objects that call each other, so one of them exists first.
     "editors.neovim: self._session.on_gone": "the listener is known only in `start`",
     "editors.neovim: self._session.on_notification": "the same",
     "ide.bridge: self.reviews.arbiter": "the link to the server needs the reviews, and they need the link",
@@ -693,7 +693,7 @@ ASSIGNED_FROM_OUTSIDE = {
     "tui.screen_review: self._commenting.parts": "the parts of the review that is shown",
     # An object of a library.
     "server.store.syncing: self._timer.name": "`threading.Timer` takes no name",
-    # In a class method that makes the object.
+    # In a class method that creates the object.
     "tui.drawing: found.info": "the constructor is a library's",
 }
 """Other assignments to attributes of other objects, each with the reason."""
@@ -1147,7 +1147,7 @@ def has_own_tests(module: str) -> bool:
     return at.with_name(f"test_{at.name}.py").is_file() or bool(list(at.rglob("test_*.py")))
 
 
-def test_every_long_module_has_tests_of_its_own_or_is_listed() -> None:
+def test_every_long_module_has_its_own_tests_or_is_listed() -> None:
     """An entry fails the test as well if its module is gone, is short, or has its own tests by now."""
     without = {module for module in long_modules() if not has_own_tests(module)}
     assert sorted(without - set(TESTED_WITH_OTHERS)) == []
@@ -1163,7 +1163,7 @@ def test_the_tests_of_long_modules_exist() -> None:
     ("module", "is_tested"),
     [("protocols/http", True), ("server/sessions/disk", True), ("protocols/htt", False), ("protocols/http_", False)],
 )
-def test_what_counts_as_tests_of_its_own(module: str, *, is_tested: bool) -> None:
+def test_what_counts_as_own_tests(module: str, *, is_tested: bool) -> None:
     assert has_own_tests(module) == is_tested
 
 

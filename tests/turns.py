@@ -1,8 +1,8 @@
-"""Lets tests whose programs need several processors (VS Code, or two agents at once) run only one at a time, and not
-beside a test with a browser.
+"""Lets tests whose programs need several processors (VS Code, or two agents at once) run only one at a time, and not in
+parallel with a test that uses a browser.
 
 If such tests ran in parallel on two processors, the programs would answer too slowly, and the tests would fail. A test
-with a browser keeps one processor busy half of the time, so tests with a browser run beside each other.
+with a browser keeps one processor busy half of the time, so tests with a browser may run in parallel.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the chaos tests need: a seed that failures report, a server that may be killed at any moment, a client that
+"""Helpers for the chaos tests: a seed that failures report, a server that may be killed at any moment, a client that
 keeps following a project, and a reader of the files on disk that needs no server.
 """
 
@@ -39,8 +39,8 @@ def seeded() -> Iterator[Random]:
 
 
 class Mortal:
-    """A server process that the test kills. ``ready``: the object that the server prints once it is ready; empty until
-    then.
+    """A server process that the test kills. ``ready`` is the object that the server prints once it is ready; it is
+    empty until then.
     """
 
     def __init__(self, process: asyncio.subprocess.Process, errors: Any) -> None:
@@ -116,8 +116,8 @@ class Client:
         return message
 
     async def until(self, kind: str, patience: float = PATIENCE, **fields: Any) -> Message:
-        """Waits for the next message or update of this kind whose data has these fields. Looks among ``others`` first,
-        and drops what does not match. Returns its data and its ``seq``.
+        """Waits for the next message or update of this kind whose data has these fields. Searches ``others`` first, and
+        drops what does not match. Returns its data and its ``seq``.
         """
         while True:
             message = self.others.pop(0) if self.others else await self.next(patience)

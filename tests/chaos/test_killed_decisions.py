@@ -1,5 +1,5 @@
-"""The server is killed with ``kill -9`` while it applies a decision on a review. After the restart, the decision is done
-once or not at all, the history shows which, and the client that decided gets an answer.
+"""The server is killed with ``kill -9`` while it applies a decision on a review. After the restart, the decision has
+been applied once or not at all, the history shows which, and the client that decided gets an answer.
 """
 
 from __future__ import annotations

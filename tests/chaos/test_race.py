@@ -1,5 +1,5 @@
 """Clients answer the same approval request, or decide on the same hunk, at the same moment. One of them wins, and the
-others are informed of its decision.
+others are notified of its decision.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ async def test_it_can_be_ended(tmp_path: Path) -> None:
         assert (await agent.heard.next(Exited)).code < 0
 
 
-async def test_it_is_continued_and_ends_like_any_other(tmp_path: Path) -> None:
+async def test_a_continued_agent_ends_like_any_other(tmp_path: Path) -> None:
     async with session(Demo(), tmp_path) as agent:
         agent.process.prompt("/slow 60")
         await agent.heard.next(AgentLine)
@@ -59,7 +59,7 @@ async def test_it_is_continued_and_ends_like_any_other(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["agent_kill", "the idle timeout", "the end of the server"])
-async def test_other_agents_continue_and_it_can_be_ended(tmp_path: Path, way: str) -> None:
+async def test_other_agents_continue_and_the_stopped_one_can_be_ended(tmp_path: Path, way: str) -> None:
     roots = [tmp_path / "one", tmp_path / "two"]
     for root in roots:
         root.mkdir()

@@ -56,7 +56,7 @@ async def test_an_editor_or_a_folder_is_required_but_not_both(tmp_path: Path) ->
     assert "--decide requires --folder" in await refused("--nvim", "/nowhere.sock", "--decide", "accept")
 
 
-async def test_all_missing_folders_are_reported_at_once(tmp_path: Path) -> None:
+async def test_all_missing_folders_are_reported_together(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     said = await refused("--folder", tmp_path / "missing", "--workspace", tmp_path / "file", "--workspace", tmp_path)
     assert f"{tmp_path / 'missing'} is not a directory" in said
@@ -64,7 +64,7 @@ async def test_all_missing_folders_are_reported_at_once(tmp_path: Path) -> None:
     assert f"{tmp_path} is" not in said
 
 
-async def test_all_invalid_settings_are_reported_at_once(tmp_path: Path) -> None:
+async def test_all_invalid_settings_are_reported_together(tmp_path: Path) -> None:
     config = tmp_path / "config.toml"
     config.write_text('[ide]\nlog_level = "loud"\n')
     variables = {"DRAWBRIDGE_MENTION": "nobody", "DRAWBRIDGE_CONFIG": str(config)}
@@ -133,7 +133,7 @@ async def test_help_describes_a_command() -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-async def test_a_mistake_is_explained_by_its_command(arguments: list[str], words: str) -> None:
+async def test_a_wrong_argument_is_explained_by_its_command(arguments: list[str], words: str) -> None:
     code, _, errors = await run(*arguments)
     assert code == 2
     assert words in errors

@@ -31,7 +31,7 @@ def mode(path: Path) -> int:
 
 @pytest.fixture(autouse=True)
 def _generous_umask() -> Iterator[None]:
-    """Sets the umask to 0: the modes must not depend on the user's umask."""
+    """Sets the umask to 0, because the modes must not depend on the user's umask."""
     before = os.umask(0o000)
     yield
     os.umask(before)
@@ -185,7 +185,7 @@ def test_removing_a_missing_file_is_not_an_error(tmp_path: Path) -> None:
 # processes and ports
 
 
-def test_a_process_is_alive_until_it_is_gone() -> None:
+def test_a_process_is_alive_until_it_has_ended() -> None:
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     assert process_alive(child.pid)
     assert process_alive(os.getpid())

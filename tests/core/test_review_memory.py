@@ -1,4 +1,4 @@
-"""What is remembered about reviews on this machine."""
+"""What this machine remembers about reviews."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_damaged_file_counts_as_nothing_seen(tmp_path: Path, text: str) -> Non
     assert memory.of("/a").seen == ("h",)
 
 
-def test_a_directory_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_written_is_not_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     memory = ReviewMemory(str(tmp_path / "file" / "reviews.json"))
     memory.saw("/a", ["h"], ["h"])

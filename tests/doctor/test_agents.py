@@ -1,4 +1,4 @@
-"""Agents: each finding, with the programs on PATH that lead to it."""
+"""Each finding about agents, with the programs on PATH that lead to it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_the_real_claude_runs(doctor: Doctor, programs_on_path: Path) -> None:
         ("codex", "codex-cli 99.0.0", "agent-newer"),
     ],
 )
-def test_another_version_is_named(doctor: Doctor, agent: Agent, name: str, version: str, id: str) -> None:
+def test_another_version_is_reported(doctor: Doctor, agent: Agent, name: str, version: str, id: str) -> None:
     agent(name, f"echo '{version}'")
     said = doctor()
     found = said.one(id)
@@ -61,7 +61,7 @@ def test_another_version_is_named(doctor: Doctor, agent: Agent, name: str, versi
         ("sleep 60", "it did not print its version within 0.5 seconds"),
     ],
 )
-def test_a_program_that_does_not_run_is_named(
+def test_a_program_that_does_not_run_is_reported(
     doctor: Doctor, agent: Agent, monkeypatch: pytest.MonkeyPatch, script: str, reason: str
 ) -> None:
     if "sleep" in script:
@@ -73,7 +73,7 @@ def test_a_program_that_does_not_run_is_named(
     assert said.code == 3
 
 
-def test_an_agent_that_was_removed_after_setup_is_named(doctor: Doctor, project: Path) -> None:
+def test_an_agent_that_was_removed_after_setup_is_reported(doctor: Doctor, project: Path) -> None:
     guard.plan_setup("codex", None, HookSettings(agent="codex"), None).steps[-1].apply()
     found = doctor().one("agent-missing")
     assert found["title"] == "Codex is set up, but `codex` was not found."

@@ -1,4 +1,4 @@
-"""Bridges: real bridges that work, hang or do not match their files, and files without a bridge."""
+"""Real bridges that work, hang or do not match their files, and files without a bridge."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ async def test_doctor_does_not_replace_the_only_client(doctor: Doctor, project: 
         await (await claude.ping())
 
 
-def test_the_file_of_a_dead_bridge_is_named(doctor: Doctor) -> None:
+def test_the_file_of_a_dead_bridge_is_reported(doctor: Doctor) -> None:
     gone = gone_pid()
     path = lock_file(closed_port(), pid=gone, drawbridgePid=gone)
     said = doctor()
@@ -99,14 +99,14 @@ def test_the_file_of_another_dead_program_is_a_note(doctor: Doctor) -> None:
     assert said.code == 0
 
 
-def test_a_port_that_refuses_is_named(doctor: Doctor) -> None:
+def test_a_port_that_refuses_is_reported(doctor: Doctor) -> None:
     port = closed_port()
     lock_file(port)
     title = f"Neovim's bridge on port {port} refuses connections, although its process is running."
     assert doctor().one("bridge-refused")["title"] == title
 
 
-def test_a_bridge_that_does_not_answer_is_named(
+def test_a_bridge_that_does_not_answer_is_reported(
     doctor: Doctor, listener: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bridges, "SECONDS", 0.3)
@@ -114,7 +114,7 @@ def test_a_bridge_that_does_not_answer_is_named(
     assert "does not answer Claude Code within 0.3 seconds" in doctor().one("bridge-silent")["title"]
 
 
-def test_a_bridge_that_sends_a_byte_now_and_then_is_named(
+def test_a_bridge_that_sends_single_bytes_is_reported(
     doctor: Doctor, listener: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bridges, "SECONDS", 0.5)
@@ -141,7 +141,7 @@ def test_a_bridge_that_sends_a_byte_now_and_then_is_named(
         peer.join()
 
 
-async def test_a_bridge_that_is_stopped_is_named_for_both_agents(
+async def test_a_stopped_bridge_is_reported_for_both_agents(
     doctor: Doctor, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bridges, "SECONDS", 0.3)
@@ -155,7 +155,7 @@ async def test_a_bridge_that_is_stopped_is_named_for_both_agents(
     assert ["Claude Code" in title for title in sorted(agents)] == [True, False]
 
 
-async def test_a_wrong_token_is_named_for_each_agent(doctor: Doctor, project: Path, home: Path) -> None:
+async def test_a_wrong_token_is_reported_for_each_agent(doctor: Doctor, project: Path, home: Path) -> None:
     """The bridge's own files are in another directory, since it would overwrite those with the wrong token."""
     elsewhere = home / "elsewhere"
     async with bridge("--folder", project, CLAUDE_CONFIG_DIR=str(elsewhere), TMPDIR=str(elsewhere)) as running:
@@ -170,7 +170,7 @@ async def test_a_wrong_token_is_named_for_each_agent(doctor: Doctor, project: Pa
     assert "secret-token" not in said.output
 
 
-async def test_a_port_of_another_program_is_named(doctor: Doctor, project: Path) -> None:
+async def test_a_port_of_another_program_is_reported(doctor: Doctor, project: Path) -> None:
     """A bridge that serves only Gemini CLI refuses Claude Code."""
     async with bridge("--folder", project, "--agent", "gemini") as running:
         lock_file(running.port, drawbridgePid=running.process.pid, authToken=running.token)
@@ -178,7 +178,7 @@ async def test_a_port_of_another_program_is_named(doctor: Doctor, project: Path)
     assert "is not a bridge for Claude Code" in said.one("bridge-invalid")["title"]
 
 
-def test_a_file_that_is_not_valid_is_named(doctor: Doctor) -> None:
+def test_a_file_that_is_not_valid_is_reported(doctor: Doctor) -> None:
     path = lock_file(closed_port())
     path.write_text("{")
     assert doctor().one("bridge-unreadable")["title"] == f"{path} is not valid."
@@ -198,7 +198,7 @@ def test_a_bridge_without_folders_is_a_note(doctor: Doctor, listener: socket.soc
     assert (outside["title"], outside["todo"]) == ("No bridge for Claude Code serves a folder.", "Start Neovim here.")
 
 
-async def test_two_bridges_for_one_directory_are_named(doctor: Doctor, project: Path) -> None:
+async def test_two_bridges_for_one_directory_are_reported(doctor: Doctor, project: Path) -> None:
     async with bridge("--folder", project), bridge("--folder", project):
         said = doctor()
     titles = [one["title"] for one in said.findings if one["id"] == "bridge-ambiguous"]
@@ -208,7 +208,7 @@ async def test_two_bridges_for_one_directory_are_named(doctor: Doctor, project: 
     ]
 
 
-async def test_a_bridge_with_another_config_directory_is_named(doctor: Doctor, project: Path, home: Path) -> None:
+async def test_a_bridge_with_another_config_directory_is_reported(doctor: Doctor, project: Path, home: Path) -> None:
     elsewhere = home / "elsewhere"
     async with bridge("--folder", project, "--agent", "claude", CLAUDE_CONFIG_DIR=str(elsewhere)) as running:
         said = doctor()
@@ -227,7 +227,7 @@ async def test_a_bridge_with_another_config_directory_is_named(doctor: Doctor, p
         ({"http_proxy": "http://proxy:3128", "no_proxy": "*.example"}, True),
     ],
 )
-def test_a_proxy_that_catches_this_machine_is_named(
+def test_a_proxy_that_applies_to_this_machine_is_reported(
     doctor: Doctor, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], named: bool
 ) -> None:
     for name in ("http_proxy", "all_proxy", "no_proxy"):

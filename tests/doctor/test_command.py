@@ -1,4 +1,4 @@
-"""The command: its output, exit codes, time limit, and what ``--fix`` changes."""
+"""The output, exit codes and time limit of ``drawbridge doctor``, and what ``--fix`` changes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from drawbridge.doctor.finding import CAUSES, Check, Finding, finding
 from drawbridge.setup import installed
 from drawbridge.setup.agents import AGENTS
 from tests import programs
-from tests.doctor.conftest import Doctor, Said
+from tests.doctor.conftest import Doctor, Output
 from tests.doctor.test_bridges import closed_port, lock_file
 from tests.doctor.test_hooks import replace_program
 from tests.ide.processes import run
@@ -65,7 +65,7 @@ def test_every_cause_has_a_test_that_names_it() -> None:
     assert [id for id in CAUSES if f'"{id}"' not in tests] == []
 
 
-def test_people_see_what_is_wrong_first_and_what_to_do(doctor: Doctor) -> None:
+def test_problems_and_remedies_are_shown_first(doctor: Doctor) -> None:
     path = dead_lock()
     said = doctor("--fix")
     first, *rest = said.output.splitlines()
@@ -102,7 +102,7 @@ def test_a_command_is_never_wrapped(monkeypatch: pytest.MonkeyPatch) -> None:
     assert max(len(other) for other in drawn.splitlines() if other != line) <= 40
 
 
-def test_yes_without_fix_is_a_mistake(doctor: Doctor) -> None:
+def test_yes_without_fix_is_an_error(doctor: Doctor) -> None:
     said = doctor("--yes")
     assert (said.code, said.output) == (2, "")
     assert said.errors == "drawbridge doctor: --yes answers the question that --fix asks. Use both.\n"
@@ -111,7 +111,7 @@ def test_yes_without_fix_is_a_mistake(doctor: Doctor) -> None:
 # Time
 
 
-def test_a_check_that_hangs_is_named_and_the_others_count() -> None:
+def test_a_check_that_hangs_is_reported_and_the_others_finish() -> None:
     over, works = threading.Event(), finding("machine-works", "git works.")
 
     def hangs() -> list[Finding]:
@@ -124,7 +124,7 @@ def test_a_check_that_hangs_is_named_and_the_others_count() -> None:
     assert other == works
 
 
-def test_a_check_that_fails_is_named_without_its_data() -> None:
+def test_a_check_that_fails_is_reported_without_its_data() -> None:
     def fails() -> list[Finding]:
         raise RuntimeError("secret-token")
 
@@ -147,7 +147,7 @@ async def test_hung_peers_cost_ten_seconds_together(doctor: Doctor, agent: Agent
             took = time.monotonic() - began
             server.process.send_signal(signal.SIGCONT)
     assert took < 15  # the machine may be busy
-    said = Said(code or 0, output, "")
+    said = Output(code or 0, output, "")
     assert {"agent-fails", "hook-broken", "bridge-silent", "server-silent"} <= set(said.wrong)
 
 
@@ -165,7 +165,7 @@ def test_nothing_is_changed_without_a_terminal_and_yes(doctor: Doctor, home: Pat
     assert everything(home) == before
 
 
-def test_doctor_alone_changes_nothing(doctor: Doctor, home: Path) -> None:
+def test_doctor_without_fix_changes_nothing(doctor: Doctor, home: Path) -> None:
     dead_lock()
     assert main(["setup", "claude", "--yes"]) == 0
     installed.stub_path("claude").unlink()
@@ -187,7 +187,7 @@ def test_fix_removes_only_the_files_of_our_dead_bridges(doctor: Doctor, home: Pa
     assert (said.code, said.wrong) == (0, [])
 
 
-def test_fix_repairs_hooks_whose_program_is_gone(doctor: Doctor) -> None:
+def test_fix_repairs_hooks_whose_program_is_missing(doctor: Doctor) -> None:
     for name in AGENTS:
         assert main(["setup", name, "--yes"]) == 0
         installed.stub_path(name).unlink()
@@ -198,7 +198,7 @@ def test_fix_repairs_hooks_whose_program_is_gone(doctor: Doctor) -> None:
 
 
 def test_fix_keeps_the_settings_of_the_hooks(doctor: Doctor) -> None:
-    """The interpreter is gone, as after an update of Python; the stub with the settings is still there."""
+    """The interpreter is missing, as after an update of Python, but the stub with the settings still exists."""
     assert main(["setup", "codex", "--policy", "any", "--yes"]) == 0
     file = AGENTS["codex"].settings_file(None)
     python = installed.fast_command("codex")[0]
@@ -236,7 +236,7 @@ def test_fix_asks_at_a_terminal(project: Path) -> None:
     assert not path.exists()
 
 
-def test_there_may_be_nothing_to_fix(doctor: Doctor) -> None:
+def test_fix_without_problems_changes_nothing(doctor: Doctor) -> None:
     said = doctor("--fix")
     assert said.code == 0
     assert said.output.endswith("There is nothing that --fix can do.\n")

@@ -1,4 +1,4 @@
-"""Hooks: the commands that ``drawbridge setup`` installs, broken in every way that doctor detects."""
+"""The hooks that ``drawbridge setup`` installs, broken in every way that doctor detects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Servers: real servers, with each fault that could keep a phone from connecting."""
+"""Real servers, with each fault that could keep a phone from connecting."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Many bad peers attack a real bridge: it keeps running, leaks nothing, and serves a good peer throughout.
+"""Many bad peers attack a real bridge. It keeps running, leaks nothing, and serves a good peer throughout.
 
-``make test`` runs a short campaign, ``make slow`` a long one. A failing campaign names its seed; pass it in as
+``make test`` runs a short campaign, ``make slow`` a long one. A failing campaign reports its seed, which can be set in
 ``DRAWBRIDGE_TEST_SEED``.
 """
 

@@ -1,6 +1,7 @@
 """A million messages, most of them invalid, are sent to a real server. None crashes it, and its memory hardly grows.
 
-``make test`` sends 2,000 of them, and ``make slow`` all. A failing campaign names its seed (``DRAWBRIDGE_TEST_SEED``).
+``make test`` sends 2,000 of them, and ``make slow`` all. A failing campaign reports its seed
+(``DRAWBRIDGE_TEST_SEED``).
 """
 
 from __future__ import annotations

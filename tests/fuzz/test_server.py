@@ -1,6 +1,6 @@
-"""Many bad clients attack a real agent server: it keeps running, leaks nothing, and serves good clients throughout.
+"""Many bad clients attack a real agent server. It keeps running, leaks nothing, and serves good clients throughout.
 
-``make test`` runs a short campaign, ``make slow`` a long one. A failing campaign names its seed; pass it in as
+``make test`` runs a short campaign, ``make slow`` a long one. A failing campaign reports its seed, which can be set in
 ``DRAWBRIDGE_TEST_SEED``.
 """
 

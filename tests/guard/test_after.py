@@ -1,4 +1,4 @@
-"""After a call: editors show what is on disk and keep unsaved text, and the agent and the user are notified of it."""
+"""After a call, editors show what is on disk and keep unsaved text, and the agent and the user are notified of it."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_after_a_read_no_editor_is_asked(guard: Guard) -> None:
     assert neovim.asked == []
 
 
-def test_unsaved_changes_made_meanwhile_are_kept_and_reported(guard: Guard) -> None:
+def test_unsaved_changes_made_during_a_call_are_reported(guard: Guard) -> None:
     """Both the agent and the user are notified."""
     neovim = guard.neovim({A: KEPT}, answers={"refresh_buffer": STILL})
     told = context(guard.say(edited()))
@@ -82,7 +82,7 @@ def test_the_notice_about_a_watched_file_names_no_agent(guard: Guard) -> None:
     assert neovim.told == ["a.py changed on disk; your text was not touched"]
 
 
-def test_after_a_command_the_agent_learns_of_an_earlier_notice(guard: Guard) -> None:
+def test_after_a_command_the_agent_gets_an_earlier_notice(guard: Guard) -> None:
     """The event of a watched file may arrive before the event at the end of the command."""
     noticed = STILL["kept"][0] | {"notified": True}
     neovim = guard.neovim({A: KEPT}, answers={"refresh_buffer": STILL | {"kept": [noticed]}})
@@ -215,7 +215,7 @@ def bases() -> list[Path]:
     return list(Path(os.environ["XDG_STATE_HOME"], "drawbridge", "guard", "bases").glob("*"))
 
 
-def write_and_tell(guard: Guard, file: Path, written: str, **settings: Any) -> dict[str, Any]:
+def call_and_write(guard: Guard, file: Path, written: str, **settings: Any) -> dict[str, Any]:
     """Acts as an agent: calls the hook, writes, and calls the hook again. Returns the answer to the last call."""
     assert guard.say(edit(str(file)), answer="merge", **settings) == {}
     [base] = bases()
@@ -230,17 +230,17 @@ def write_and_tell(guard: Guard, file: Path, written: str, **settings: Any) -> d
 def test_a_change_is_merged_into_the_unsaved_text(guard: Guard, project: Path) -> None:
     buffer = Merging(project, "one\ntwo\nthree\nfour\nFIVE\nsix\n")
     neovim = guard.neovim({str(buffer.file): {"modified": True}}, answers=buffer.answers)
-    told = context(write_and_tell(guard, buffer.file, "ONE\ntwo\nthree\nfour\nfive\n"))
+    told = context(call_and_write(guard, buffer.file, "ONE\ntwo\nthree\nfour\nfive\n"))
     assert buffer.text == "ONE\ntwo\nthree\nfour\nFIVE\nsix\n"
     assert "This change was merged into them there; the user has not saved yet." in told
     assert neovim.told == ["Claude Code's change to a.py was merged into yours: u undoes it"]
 
 
 def test_a_merge_conflict_leaves_the_unsaved_text_untouched(guard: Guard, project: Path) -> None:
-    """Both changed the same line; the agent and the user are notified."""
+    """Both changed the same line. The agent and the user are notified."""
     buffer = Merging(project, "one\nmine\nthree\nfour\nfive\n")
     neovim = guard.neovim({str(buffer.file): KEPT}, answers=buffer.answers)
-    told = context(write_and_tell(guard, buffer.file, "one\ntheirs\nthree\nfour\nfive\n"))
+    told = context(call_and_write(guard, buffer.file, "one\ntheirs\nthree\nfour\nfive\n"))
     assert buffer.text == "one\nmine\nthree\nfour\nfive\n"
     assert "were not touched. The change could not be merged: both changed line 2." in told
     assert neovim.told == ["Claude Code's change to a.py can't be merged; your text was not touched"]
@@ -249,7 +249,7 @@ def test_a_merge_conflict_leaves_the_unsaved_text_untouched(guard: Guard, projec
 def test_text_typed_during_a_merge_is_kept(guard: Guard, project: Path) -> None:
     buffer = Merging(project, "one\ntwo\nthree\nfour\nfive5\n", typed="one\ntwo\nthree\nfour\nfive56\n")
     guard.neovim({str(buffer.file): KEPT}, answers=buffer.answers)
-    told = context(write_and_tell(guard, buffer.file, "ONE\ntwo\nthree\nfour\nfive\n"))
+    told = context(call_and_write(guard, buffer.file, "ONE\ntwo\nthree\nfour\nfive\n"))
     assert buffer.text == "ONE\ntwo\nthree\nfour\nfive56\n"
     assert "was merged" in told
 
@@ -257,7 +257,7 @@ def test_text_typed_during_a_merge_is_kept(guard: Guard, project: Path) -> None:
 def test_a_refused_merge_is_reported_with_the_reason(guard: Guard, project: Path) -> None:
     buffer = Merging(project, "one\ntwo\nthree\nfour\nfive5\n", refuses="a plugin saves it")
     guard.neovim({str(buffer.file): KEPT}, answers=buffer.answers)
-    told = context(write_and_tell(guard, buffer.file, "ONE\ntwo\nthree\nfour\nfive\n"))
+    told = context(call_and_write(guard, buffer.file, "ONE\ntwo\nthree\nfour\nfive\n"))
     assert "The change could not be merged: a plugin saves it." in told
 
 
@@ -265,7 +265,7 @@ def test_a_change_is_merged_in_both_editors_with_the_file(guard: Guard, project:
     buffers = [Merging(project, f"one\ntwo\nthree\nfour\nfive{number}\n") for number in (1, 2)]
     for pid, buffer in enumerate(buffers, 1):
         guard.neovim({str(buffer.file): KEPT}, answers=buffer.answers, pid=pid)
-    write_and_tell(guard, buffers[0].file, "ONE\ntwo\nthree\nfour\nfive\n")
+    call_and_write(guard, buffers[0].file, "ONE\ntwo\nthree\nfour\nfive\n")
     assert [buffer.text for buffer in buffers] == [f"ONE\ntwo\nthree\nfour\nfive{number}\n" for number in (1, 2)]
 
 
@@ -334,7 +334,7 @@ def test_answer_merge_still_asks_about_a_command(guard: Guard) -> None:
     assert asked["hookSpecificOutput"]["permissionDecision"] == "ask"
 
 
-def test_directories_above_the_copies_are_private_too(tmp_path: Path) -> None:
+def test_directories_above_the_copies_are_private(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         made = Path(state.directory({b"HOME": os.fsencode(tmp_path)}, "guard", "copies"))

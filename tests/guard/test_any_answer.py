@@ -50,7 +50,7 @@ EVENTS = [
 
 
 @pytest.mark.parametrize("answer", ["deny", "merge", "save"])
-def test_one_editor_and_any_answer(guard: Guard, answer: str) -> None:
+def test_any_answer_leaves_other_editors_protected(guard: Guard, answer: str) -> None:
     odd = guard.neovim(pid=1)
     guard.neovim({A: KEPT}, pid=2, answers={"save_buffer": {"saved": False, "reason": "no"}})
 

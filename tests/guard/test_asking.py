@@ -229,10 +229,10 @@ def test_an_editor_that_has_ended_is_not_asked(guard: Guard) -> None:
     assert guard.log == []
 
 
-# One editor answers and another does not: what the second one has open stays unknown.
+# One editor answers and another does not, so it is unknown what the second one has open.
 
 
-def stuck_beside(guard: Guard, files: dict[str, editors.File], **options: Any) -> editors.Editor:
+def stuck_and_answering(guard: Guard, files: dict[str, editors.File], **options: Any) -> editors.Editor:
     """Starts an editor that waits at a prompt, and one that answers. Returns the one that answers."""
     guard.neovim(manner=editors.at_a_prompt, pid=1)
     return guard.neovim(files, pid=2, **options)
@@ -240,7 +240,7 @@ def stuck_beside(guard: Guard, files: dict[str, editors.File], **options: Any) -
 
 @pytest.mark.parametrize("unknown", ["ask", "deny"])
 def test_editors_with_the_file_show_why_the_agent_waits(guard: Guard, unknown: str) -> None:
-    neovim, without = stuck_beside(guard, {A: {}}), guard.neovim({}, pid=3)
+    neovim, without = stuck_and_answering(guard, {A: {}}), guard.neovim({}, pid=3)
     assert "could not find out in time" in decision(guard.say(edit(), unknown=unknown), unknown)
     said = {"ask": "asks to change", "deny": "can't change"}[unknown]
     assert neovim.told == [f"Claude Code {said} a.py: another editor did not answer"]
@@ -251,7 +251,7 @@ def test_editors_with_the_file_show_why_the_agent_waits(guard: Guard, unknown: s
 def test_nothing_is_saved_for_a_call_that_is_denied(guard: Guard, tmp_path: Path, answer: str) -> None:
     file = tmp_path / "a.py"
     file.write_text("one\n")
-    neovim = stuck_beside(guard, {str(file): KEPT})
+    neovim = stuck_and_answering(guard, {str(file): KEPT})
     reason = guard.denial(edit(str(file)), answer=answer, unknown="deny")
     assert "could not find out in time" in reason
     assert neovim.methods == ["snapshot", "send_message"], "nothing is saved for a call that is denied"
@@ -259,14 +259,14 @@ def test_nothing_is_saved_for_a_call_that_is_denied(guard: Guard, tmp_path: Path
 
 @pytest.mark.parametrize("answer", ["save", "merge"])
 def test_the_user_is_asked_about_an_editor_that_did_not_answer(guard: Guard, tmp_path: Path, answer: str) -> None:
-    """The unsaved work in another editor is safe: it was saved, or the change can be merged into it."""
+    """The unsaved work in another editor is safe, because it was saved or the change can be merged into it."""
     file = tmp_path / "a.py"
     file.write_text("one\n")
-    stuck_beside(guard, {str(file): KEPT}, answers={"buffer_text": {"text": "mine\n", "version": 1}})
+    stuck_and_answering(guard, {str(file): KEPT}, answers={"buffer_text": {"text": "mine\n", "version": 1}})
     said = guard.say(edit(str(file)), answer=answer, unknown="ask")
     assert "could not find out in time" in decision(said, "ask")
 
 
 def test_known_unsaved_changes_take_precedence_as_the_reason(guard: Guard) -> None:
-    stuck_beside(guard, {A: KEPT})
+    stuck_and_answering(guard, {A: KEPT})
     assert "/ws/a.py has unsaved changes" in guard.denial(edit(), unknown="deny")

@@ -90,7 +90,7 @@ def test_a_patch_without_a_file_gets_no_opinion(guard: Guard) -> None:
 def test_fail_closed_denies_input_that_cannot_be_checked(
     guard: Guard, data: bytes | dict[str, Any], problem: str
 ) -> None:
-    """``PreCompact`` is the exception: there is nothing to deny at this event."""
+    """``PreCompact`` is the exception, because nothing can be denied at this event."""
     answer = guard.say(data, fail="closed")
     if data == BAD["another event"][0]:
         assert answer == {}
@@ -163,7 +163,7 @@ def test_an_internal_error_gives_no_opinion_or_a_denial(guard: Guard, monkeypatc
     assert all(line.isprintable() for line in guard.log)
 
 
-def test_the_user_is_notified_of_internal_errors_only(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_internal_errors_are_reported_to_the_user(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object, **__: object) -> None:
         raise KeyError("something")
 

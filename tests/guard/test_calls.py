@@ -153,7 +153,7 @@ def test_other_forms_of_the_tools_are_understood(agent: str, tool: str) -> None:
     assert (call.kind, call.command or call.paths[0]) == (kind, taken)
 
 
-def test_every_tool_is_tried_here() -> None:
+def test_every_tool_has_an_example() -> None:
     tried = {(agent, tool) for agent, _, tool in RECORDED} | set(OTHERS)
     tools = {(agent, tool): does for agent in AGENTS for tool, (does, _) in calls.dialect(agent).TOOLS.items()}
     assert {key for key, does in tools.items() if does != calls.OTHER} <= tried
@@ -302,7 +302,7 @@ def test_every_answer_has_the_form_that_its_agent_accepts(guard: Guard, agent: s
     assert "snapshot" in editor.methods
 
 
-def test_half_a_character_never_reaches_an_agent(guard: Guard, tmp_path: Path) -> None:
+def test_a_lone_surrogate_never_reaches_an_agent(guard: Guard, tmp_path: Path) -> None:
     """Codex 0.169.0 rejects an answer with an unpaired surrogate as invalid JSON, and writes the file."""
     file = tmp_path / "a.txt"
     file.write_bytes(b"caf\xe9\n")

@@ -1,4 +1,5 @@
-"""The reason for a denial: enough to continue with, never too long, and without anything that is kept from agents."""
+"""The reason for a denial is enough to continue with, never too long, and contains nothing that is hidden from
+agents."""
 
 from __future__ import annotations
 
@@ -54,7 +55,7 @@ def test_a_file_that_is_not_on_disk_is_all_new(reason: Callable[..., str]) -> No
     assert reason(None, "new\n").endswith("@@ -0,0 +1 @@\n+new")
 
 
-def test_no_diff_is_shown_where_there_is_none(reason: Callable[..., str]) -> None:
+def test_no_diff_is_shown_without_changed_lines(reason: Callable[..., str]) -> None:
     for saved, text in (("one\n", "one\n"), ("one\n", "one\r\n")):
         assert "unsaved changes (" not in reason(saved, text)
         assert "has unsaved changes in Neovim" in reason(saved, text)
@@ -91,7 +92,7 @@ def test_files_too_large_or_unreadable_have_no_diff(reason: Callable[..., str], 
 
 
 @pytest.mark.parametrize("answer", [{"text": None}, {"text": "x"}, {"version": 1}, [], None, {"text": 1, "version": 1}])
-def test_without_the_editors_text_there_is_no_diff_but_a_denial(guard: Guard, answer: Any) -> None:
+def test_without_the_editors_text_the_denial_has_no_diff(guard: Guard, answer: Any) -> None:
     guard.neovim({A: KEPT}, answers={"buffer_text": answer})
     said = guard.denial(edit())
     assert "has unsaved changes" in said
@@ -99,7 +100,7 @@ def test_without_the_editors_text_there_is_no_diff_but_a_denial(guard: Guard, an
 
 
 @pytest.mark.parametrize("name", [".env", ".env.local", "server.pem", "id_rsa", "secrets.toml", "credentials"])
-def test_what_is_secret_is_not_shown(reason: Callable[..., str], name: str) -> None:
+def test_secrets_are_not_shown(reason: Callable[..., str], name: str) -> None:
     said = reason("x\n", f"{SECRET}\n", name=name)
     assert f"/ws/{name} has unsaved changes" in said
     assert SECRET not in said

@@ -190,7 +190,7 @@ def test_a_tool_call_waits_a_limited_time_for_the_checkpoint(
     def wait(connected: socket.socket, until: float | None) -> bytes | None:
         assert until is not None
         waits.append(until - time.monotonic())
-        patience = 0.05 if len(waits) == len(limits) else PATIENCE  # only the last wait is for nothing
+        patience = 0.05 if len(waits) == len(limits) else PATIENCE  # only the last wait times out
         return real(connected, time.monotonic() + patience)
 
     monkeypatch.setattr(report, "_wait", wait)
@@ -512,7 +512,7 @@ def test_the_search_for_a_server_backs_off_to_two_seconds(guard: Guard, monkeypa
 
 @pytest.mark.parametrize("how", ["reads no more", "is gone"])
 def test_a_request_without_a_server_ends_with_its_agent(guard: Guard, home: Path, how: str) -> None:
-    """The agent also counts as gone if another process still has its end of the pipe open."""
+    """The agent counts as ended even if another process still has its end of the pipe open."""
     agent = ["sh", "-c", 'echo $$; exec 3<&0; "$@" <&3 & wait', "agent"] if how == "is gone" else []
     with waiting(guard, home, *agent) as process:
         with private_socket.listening() as listener:

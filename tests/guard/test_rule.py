@@ -54,7 +54,7 @@ def test_an_editor_with_both_counts_in_any_order(guard: Guard, other: dict[str, 
     assert "has unsaved changes" in guard.denial(edit())
 
 
-def test_every_editor_with_unsaved_work_is_named(guard: Guard) -> None:
+def test_every_editor_with_unsaved_work_is_reported(guard: Guard) -> None:
     guard.neovim({A: KEPT}, pid=1)
     guard.vscode({A: KEPT}, pid=2)
     clean = guard.neovim({A: {}}, pid=3)

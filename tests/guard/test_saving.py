@@ -1,4 +1,4 @@
-"""The user's text is saved before an edit: the guard waits until the user saves, or saves it for them."""
+"""The user's text is saved before an edit. The guard waits until the user saves, or saves it for them."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_an_editor_that_hangs_during_the_wait_has_not_saved(guard: Guard, monkey
 
 @pytest.mark.parametrize("saves", [True, False])
 def test_a_closed_editor_has_saved_only_if_the_file_changed(guard: Guard, tmp_path: Path, saves: bool) -> None:
-    """Neovim ends with ``:wq``, or is killed: then the unsaved text is only in its swap file."""
+    """Neovim ends with ``:wq``, or is killed. In that case, the unsaved text is only in its swap file."""
     file = tmp_path / "a.py"
     file.write_text("one\n")
 

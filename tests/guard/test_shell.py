@@ -160,13 +160,13 @@ def ws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("command", NAMES_IT)
-def test_commands_that_name_the_file(ws: Path, command: str) -> None:
+def test_commands_that_name_the_file_are_recognized(ws: Path, command: str) -> None:
     name = str(ws / "a.py")
     assert shell.named(command.replace("{ws}", str(ws)), str(ws), ["/elsewhere/b.txt", name]) == [name]
 
 
 @pytest.mark.parametrize("command", NAMES_ANOTHER)
-def test_commands_that_do_not_name_the_file(ws: Path, command: str) -> None:
+def test_other_commands_do_not_name_the_file(ws: Path, command: str) -> None:
     assert shell.named(command.replace("{ws}", str(ws)), str(ws), [str(ws / "a.py")]) == []
 
 

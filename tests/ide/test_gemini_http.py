@@ -184,7 +184,7 @@ async def test_a_bad_message_is_answered_with_its_code(
         ({"filePath": 5, "newContent": "x"}, "filePath"),
     ],
 )
-async def test_a_bad_argument_is_named(rig: BridgeRig, cli: Cli, arguments: dict[str, Any], named: str) -> None:
+async def test_a_bad_argument_is_reported(rig: BridgeRig, cli: Cli, arguments: dict[str, Any], named: str) -> None:
     error = (await cli.call("openDiff", **arguments))["error"]
     assert error["code"] == -32602
     assert error["message"].startswith(f"{named}: ")

@@ -106,7 +106,7 @@ async def test_tools_list_returns_the_twelve_tools(rig: ClaudeRig, agent: Agent)
 
 
 @pytest.mark.parametrize("name", ["openfile", "", "rm -rf", "\ud800", "a" * 1_000])
-async def test_an_unknown_tool_is_named(agent: Agent, name: str) -> None:
+async def test_an_unknown_tool_is_reported(agent: Agent, name: str) -> None:
     error = (await agent.call(name))["error"]
     assert error["code"] == -32602
     assert error["message"] == f"Unknown tool: {name}".replace("\ud800", "\N{REPLACEMENT CHARACTER}")
@@ -140,7 +140,7 @@ async def test_an_unknown_tool_is_named(agent: Agent, name: str) -> None:
         ("executeCode", {}, "code"),
     ],
 )
-async def test_a_missing_or_invalid_argument_is_named(
+async def test_a_missing_or_invalid_argument_is_reported(
     rig: ClaudeRig, agent: Agent, tool: str, arguments: dict[str, Any], name: str
 ) -> None:
     """Nothing is opened or shown in the editor."""

@@ -133,7 +133,7 @@ def stub_says_something_else(_folder: Path) -> str:
         ),
     ],
 )
-async def test_a_guard_that_cannot_run_is_reported_loudly(folder: Path, breaks: Callable[[Path], str]) -> None:
+async def test_a_guard_that_cannot_run_is_reported_as_a_problem(folder: Path, breaks: Callable[[Path], str]) -> None:
     await set_up("claude")
     problem = breaks(folder)
     said = await report(folder, code=3)

@@ -107,7 +107,7 @@ def test_a_stopped_bridge_is_reported(editor: Neovim) -> None:
     assert "The bridge is stopped" in health(editor)
 
 
-def test_a_lock_file_that_others_can_read_is_named(editor: Neovim) -> None:
+def test_a_lock_file_that_others_can_read_is_reported(editor: Neovim) -> None:
     start(editor)
     lock = Path(editor.status()["lock_file"])
     lock.chmod(0o644)
@@ -139,7 +139,7 @@ def test_another_editor_in_the_folder_is_mentioned(editor: Neovim, tmp_path: Pat
     assert report.count("serves this folder too") == 1
 
 
-def test_a_config_directory_that_is_not_the_default_is_named(editor: Neovim, tmp_path: Path) -> None:
+def test_a_config_directory_that_is_not_the_default_is_reported(editor: Neovim, tmp_path: Path) -> None:
     editor.lua("vim.env.CLAUDE_CONFIG_DIR = vim.fn.expand('~/.claude')")
     assert "CLAUDE_CONFIG_DIR" not in health(editor)
     editor.command("bwipeout!")
@@ -230,7 +230,7 @@ class TestGemini:
         program(tmp_path / "bin" / "gemini", "echo 0.30.1")
         assert "gemini: 0.30.1 supports only VS Code as its editor" in health(editor)
 
-    def test_a_discovery_file_that_others_can_read_is_named(self, editor: Neovim) -> None:
+    def test_a_discovery_file_that_others_can_read_is_reported(self, editor: Neovim) -> None:
         start(editor)
         file = Path(editor.status()["discovery_file"])
         file.chmod(0o644)

@@ -265,7 +265,7 @@ class TestGemini:
         editor.command("DrawbridgeGemini")
         editor.shows_message("drawbridge: no gemini; npm install -g @google/gemini-cli")
 
-    def test_a_custom_command_that_cannot_run_is_named(self, editor: Neovim) -> None:
+    def test_a_custom_command_that_cannot_run_is_reported(self, editor: Neovim) -> None:
         start(editor, gemini="command = '/opt/my gemini'")
         editor.command("DrawbridgeGemini")
         editor.shows_message("drawbridge: /opt/my gemini can't be run (gemini.command)")
@@ -447,7 +447,7 @@ class TestMissing:
         editor.shows_message("drawbridge: no claude; npm install -g @anthropic-ai/claude-code")
         assert editor.lua("return #vim.api.nvim_list_wins()") == 1
 
-    def test_a_custom_command_that_cannot_run_is_named(self, editor: Neovim) -> None:
+    def test_a_custom_command_that_cannot_run_is_reported(self, editor: Neovim) -> None:
         start(editor, "command = '/opt/my claude'")
         editor.command("DrawbridgeClaude")
         editor.shows_message("drawbridge: /opt/my claude can't be run (terminal.command)")

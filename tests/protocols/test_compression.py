@@ -1,4 +1,4 @@
-"""Compressed messages: only for clients that can read the shared form, and with a limit on the decompressed size."""
+"""Messages are compressed only for clients that can read the shared form, and the decompressed size is limited."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def test_a_head_is_read_whole_and_in_order() -> None:
     assert asked.head.one("host") == "127.0.0.1:12345"
 
 
-def test_a_head_that_comes_byte_by_byte_is_the_same_head() -> None:
+def test_a_head_that_arrives_byte_by_byte_is_read() -> None:
     whole = request({"X-Name": "\xff\xe4"})
     _, at_once = ask(whole)
     connection = HttpConnection()
@@ -262,7 +262,7 @@ def test_100_continue_is_sent_only_after_the_request_is_accepted() -> None:
     assert isinstance(body, Body)
 
 
-def test_a_body_announced_over_the_limit_is_refused_at_once() -> None:
+def test_a_body_announced_over_the_limit_is_refused_immediately() -> None:
     connection, events = let_in(post(b"", Content_Length="11", Expect="100-continue"), limit=10)
     assert events == []
     assert status(connection) == 413
@@ -407,7 +407,7 @@ def test_a_character_may_be_split_between_fragments() -> None:
     assert connection.receive(more(euro[2:])) == [Message("€")]
 
 
-def test_a_ping_between_fragments_is_answered_at_once() -> None:
+def test_a_ping_between_fragments_is_answered_immediately() -> None:
     connection = open_websocket()
     assert connection.receive(text("a", fin=False) + ping(b"still there?")) == []
     [pong] = frames_of(answer(connection))
@@ -445,7 +445,7 @@ def test_64_mb_messages_are_accepted_and_one_more_byte_is_not() -> None:
     assert connection.finished
 
 
-def test_a_giant_declared_length_is_refused_at_once() -> None:
+def test_a_giant_declared_length_is_refused_immediately() -> None:
     for length in (MESSAGE_LIMIT + 1, 2**32, 2**63 - 1, 2**64 - 1):
         connection = open_websocket()
         assert connection.receive(giant_frame_head(length)) == [Closed(1009)]

@@ -34,7 +34,7 @@ def result(server: McpServer, method: str, params: object = None) -> Any:
     return said["result"]
 
 
-def test_the_real_clis_handshake(server: McpServer) -> None:
+def test_the_real_clis_handshake_is_answered(server: McpServer) -> None:
     """``claude`` 2.1.329 sends these messages."""
     said = result(
         server,

@@ -1,4 +1,4 @@
-"""A stand-in for the Gemini API on 127.0.0.1: it gives the answers that a test scripts, and records the requests.
+"""A stand-in for the Gemini API on 127.0.0.1. It gives the answers that a test scripts, and records the requests.
 
 It implements only what Gemini CLI requests, ``POST /v1beta/models/<model>:<method>``: a streamed answer for each turn of
 the conversation, and plain answers for its housekeeping (which model to use, a title for the last session).

@@ -1,4 +1,4 @@
-"""A stand-in for the Responses API on 127.0.0.1: it gives the answers that a test scripts, and records the requests.
+"""A stand-in for the Responses API on 127.0.0.1. It gives the answers that a test scripts, and records the requests.
 
 It implements only what Codex requests from a custom model provider: ``POST /v1/responses``, streamed.
 """

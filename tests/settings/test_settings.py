@@ -135,7 +135,7 @@ def test_each_module_of_settings_has_a_table() -> None:
     assert {path.stem for path in folder.glob("[a-z]*.py")} == set(TABLES)
 
 
-def test_all_problems_are_reported_at_once(file: Path) -> None:
+def test_all_problems_are_reported_together(file: Path) -> None:
     file.write_text('[ide]\nprot = 1\nport = "many"\nsingle_client = 1\nagent = ["claude", "hal"]\nworkspace = "/a"\n')
     said = problems(
         file,
@@ -252,14 +252,14 @@ def test_a_directory_instead_of_the_file_is_a_problem(tmp_path: Path) -> None:
     assert str(tmp_path) in problems(tmp_path)
 
 
-def test_the_file_is_in_the_default_place_unless_named(home: Path) -> None:
+def test_the_file_is_in_the_default_location_unless_named(home: Path) -> None:
     assert config_file({"DRAWBRIDGE_CONFIG": "/else/where.toml"}) == "/else/where.toml"
     assert config_file({}).startswith(str(home))
     assert config_file({}).endswith("drawbridge/config.toml")
 
 
 @pytest.mark.parametrize("base", ["/base", "", " ", None])
-def test_the_default_place_matches_platformdirs(base: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_location_matches_platformdirs(base: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XDG_CONFIG_HOME")
     if base is not None:
         monkeypatch.setenv("XDG_CONFIG_HOME", base)
@@ -270,7 +270,7 @@ def test_without_a_file_the_defaults_apply(home: Path) -> None:
     assert load("ide", IdeSettings, {}, {}).port is None
 
 
-def test_the_file_in_the_default_place_is_read(home: Path) -> None:
+def test_the_file_in_the_default_location_is_read(home: Path) -> None:
     path = Path(config_file({}))
     path.parent.mkdir(parents=True)
     path.write_text("[ide]\nport = 4321\n")

@@ -96,7 +96,8 @@ def test_the_users_settings_are_kept_byte_for_byte(agent: str, text: str, setup:
 
 @pytest.mark.parametrize("agent", AGENT_NAMES)
 def test_a_second_setup_changes_nothing(agent: str, setup: Setup) -> None:
-    """The second setup reports that the agent is already set up; a second removal, that there is nothing to remove."""
+    """The second setup reports that the agent is already set up. A second removal reports that there is nothing to
+    remove."""
     settings_file(agent).write_text(PERSONS["two spaces"])
     setup(agent)
     before = {name: Path.home() / name for name in everything_below(Path.home())}

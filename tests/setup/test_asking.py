@@ -96,7 +96,7 @@ def terminal(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
         each.close()
 
 
-def test_on_a_terminal_the_person_is_shown_the_change_and_asked(terminal: Callable[..., Terminal], home: Path) -> None:
+def test_on_a_terminal_the_user_sees_the_change_and_is_asked(terminal: Callable[..., Terminal], home: Path) -> None:
     path = put(home / ".gemini" / "settings.json", {"a": 1})
     before = everything_below(home)
     setup = terminal("gemini")

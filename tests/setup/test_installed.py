@@ -1,4 +1,4 @@
-"""The guard that agents call: a copy that keeps working without its package and starts as fast as an interpreter can."""
+"""Agents call a copy of the guard that keeps working without its package and starts as fast as an interpreter can."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_a_damaged_guard_answers_the_agent_without_a_traceback(
 ) -> None:
     """With ``fail = "closed"``, the exit code is 2: each agent then denies the call, with stderr as the reason."""
 
-    def told(payload: dict[str, object]) -> tuple[int, str, str]:
+    def answer_to(payload: dict[str, object]) -> tuple[int, str, str]:
         command = installed.fast_command(agent)
         ended = subprocess.run(command, input=json.dumps(payload), text=True, capture_output=True, timeout=PATIENCE)
         return ended.returncode, ended.stdout, ended.stderr
@@ -143,8 +143,8 @@ def test_a_damaged_guard_answers_the_agent_without_a_traceback(
         setup(agent, "--fail", fail)
         (copy,) = copied()
         shutil.rmtree(copy / "drawbridge" / "guard")
-        assert told(later)[:2] == (0, "{}\n")
-        assert told(call) == (code, output, "the guard can't be loaded: No module named 'drawbridge.guard'\n")
+        assert answer_to(later)[:2] == (0, "{}\n")
+        assert answer_to(call) == (code, output, "the guard can't be loaded: No module named 'drawbridge.guard'\n")
         log = Path(os.environ["XDG_STATE_HOME"], "drawbridge", "guard.log").read_text().splitlines()
         assert log[-1].endswith(
             f" {agent}: failed ({fail}): the guard can't be loaded: No module named 'drawbridge.guard'"
@@ -228,7 +228,7 @@ def test_the_fast_form_is_printed_for_a_shell(
     assert stub("codex").read_text() == text, "printing the command changes nothing"
 
 
-def test_the_interpreter_is_outside_of_virtual_environments() -> None:
+def test_the_interpreter_is_outside_virtual_environments() -> None:
     """The interpreter's path contains no symbolic links."""
     found = choose()
     assert os.path.realpath(found.path) == found.path
@@ -256,7 +256,7 @@ def fake_python(path: Path, version: tuple[int, int], base: str) -> None:
     path.chmod(0o755)
 
 
-def test_a_python_in_a_temporary_place_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_python_in_a_temporary_directory_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """What uvx keeps in its cache may be deleted at any time, while the system's Python stays."""
     real = choose().path
     thrown = tmp_path / "archive" / "bin" / "python3.11"

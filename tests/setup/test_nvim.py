@@ -19,7 +19,7 @@ from tests.nvim.plugin_rig import ROOT
 from tests.setup.conftest import Setup, everything_below
 from tests.waiting import PATIENCE
 
-LOOK = """\
+REPORT = """\
 vim.defer_fn(function() -- after startup: commands in `-c` run during it
   local seen = {}
   vim.wait(60000, function()
@@ -56,9 +56,9 @@ def newest(monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def start(nvim: Path, *, wait: bool = True) -> dict[str, Any]:
-    """Starts a Neovim with the user's own configuration, and returns what ``LOOK`` reports about it."""
+    """Starts a Neovim with the user's own configuration, and returns what ``REPORT`` reports about it."""
     script = Path(os.environ["TMPDIR"]) / "look.lua"
-    script.write_text(LOOK.replace("WAIT", str(wait).lower()))
+    script.write_text(REPORT.replace("WAIT", str(wait).lower()))
     command = [str(nvim), "--headless", "-n", "-i", "NONE", "-c", f"luafile {script}"]
     ended = subprocess.run(
         command, capture_output=True, text=True, timeout=PATIENCE, check=True, stdin=subprocess.DEVNULL
@@ -122,7 +122,7 @@ def test_from_a_wheel_a_copy_stays_and_knows_its_python(nvim: Path, wheel: Path,
     assert Path(os.readlink(packages(home) / "drawbridge")).is_relative_to(home / ".local" / "share" / "drawbridge")
 
 
-def test_a_newer_plugin_takes_the_place_of_the_old_copy(newest: Path, wheel: Path, setup: Setup, home: Path) -> None:
+def test_a_newer_plugin_replaces_the_old_copy(newest: Path, wheel: Path, setup: Setup, home: Path) -> None:
     setup("nvim")
     link = packages(home) / "drawbridge"
     old = os.readlink(link)
@@ -213,7 +213,7 @@ def test_a_temporary_environment_without_a_bridge_is_reported(
     assert "`drawbridge` is not installed permanently" in setup("nvim").errors
 
 
-def test_without_a_neovim_nothing_is_done(setup: Setup, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_neovim_nothing_is_changed(setup: Setup, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(home))
     said = setup("nvim")
     assert said.code == 3

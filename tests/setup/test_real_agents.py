@@ -1,4 +1,4 @@
-"""The real agents, set up with the guard: they call it for each of its events, and obey it."""
+"""The real agents are set up with the guard. They call it for each of its events, and obey it."""
 
 from __future__ import annotations
 

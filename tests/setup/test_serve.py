@@ -110,7 +110,7 @@ def test_the_users_changes_to_the_unit_are_kept_as_a_copy(setup: Setup, home: Pa
     assert not unit(home).exists()
 
 
-def test_a_unit_of_somebody_else_is_left_alone(setup: Setup, home: Path, systemd: Path) -> None:
+def test_a_unit_that_setup_did_not_write_is_left_alone(setup: Setup, home: Path, systemd: Path) -> None:
     unit(home).parent.mkdir(parents=True)
     unit(home).write_text("[Service]\nExecStart=/bin/true\n")
     before = left(home)
@@ -129,7 +129,7 @@ def test_without_a_manager_the_file_is_written(setup: Setup, home: Path, monkeyp
     assert left(home) == {"project": "directory"}
 
 
-def test_a_manager_that_fails_is_quoted(
+def test_the_error_of_a_failing_manager_is_shown(
     setup: Setup, home: Path, systemd: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = systemd.with_name("bin") / "systemctl"
@@ -139,7 +139,7 @@ def test_a_manager_that_fails_is_quoted(
     assert "`systemctl --user enable drawbridge.service` failed with exit code 1: no such bus" in said.errors
 
 
-def test_an_environment_that_will_vanish_is_refused(setup: Setup, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_temporary_environment_is_refused(setup: Setup, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/passing/venv/bin/python")
     said = setup("serve")
     assert said.code == 3
@@ -171,7 +171,7 @@ def test_the_service_gets_the_settings_but_no_secrets(home: Path) -> None:
     assert "sk-secret" not in content
 
 
-def test_a_secret_that_the_service_does_not_get_is_named(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_secret_that_the_service_does_not_get_is_mentioned(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On both platforms, the secret is left out, and setup shows where to put it."""
     given = {"PATH": "/usr/bin", "DRAWBRIDGE_SERVE_WEBHOOK": "https://ntfy.example/sk-secret"}
     for platform in ("linux", "darwin"):
@@ -219,7 +219,7 @@ def words(plan: Plan) -> list[str]:
     return [line for step in plan.steps if isinstance(step, serve.Run) for line in step.lines()]
 
 
-def test_on_a_mac_it_is_an_agent_of_launchd(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_macos_it_is_a_launchd_agent(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     running = [False]
     ours = launchd(monkeypatch, running)
     assert ours.path == home / "Library" / "LaunchAgents" / "drawbridge.serve.plist"

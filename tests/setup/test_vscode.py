@@ -93,7 +93,7 @@ def test_the_editors_program_can_be_chosen(code: Path, setup: Setup, tmp_path: P
     assert said.errors.startswith(f"drawbridge setup: {tmp_path / 'none'} can't be run. Install VS Code's command")
 
 
-def test_without_an_editor_the_missing_programs_are_named(
+def test_without_an_editor_the_missing_programs_are_listed(
     setup: Setup, monkeypatch: pytest.MonkeyPatch, home: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(home))
@@ -102,7 +102,7 @@ def test_without_an_editor_the_missing_programs_are_named(
     assert "None of code, code-insiders, codium, cursor, windsurf, code-server is on PATH" in said.errors
 
 
-def test_an_editor_that_refuses_is_quoted(setup: Setup, tmp_path: Path) -> None:
+def test_the_error_of_a_failing_editor_is_shown(setup: Setup, tmp_path: Path) -> None:
     script = """\
 #!/bin/sh
 [ "$1" = --list-extensions ] && exit 0

@@ -146,7 +146,7 @@ def test_a_wheel_contains_the_web_ui_and_its_licenses(built: Path) -> None:
     assert "drawbridge/page/licenses.txt" in names
 
 
-def test_a_wheel_is_made_from_an_sdist_without_node(built: Path, tmp_path: Path) -> None:
+def test_a_wheel_is_built_from_an_sdist_without_node(built: Path, tmp_path: Path) -> None:
     with tarfile.open(next(built.glob("*.tar.gz"))) as archive:
         archive.extractall(tmp_path, filter="data")
     checkout = next(tmp_path.iterdir())

@@ -129,7 +129,7 @@ def test_a_python_without_venv_names_the_missing_package(
     assert not (checkout / ".venv").exists()
 
 
-def test_a_failed_command_is_named(checkout: Path) -> None:
+def test_a_failed_command_is_reported(checkout: Path) -> None:
     with pytest.raises(bootstrap.SetupError, match="exited with code 3"):
         bootstrap.run([sys.executable, "-c", "raise SystemExit(3)"])
 

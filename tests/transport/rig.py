@@ -117,12 +117,12 @@ class Client:
         assert isinstance(frame, Frame)
         return frame
 
-    async def hear_text(self) -> str:
+    async def receive_text(self) -> str:
         frame = await self.receive()
         assert frame.opcode is Opcode.TEXT
         return bytes(frame.data).decode()
 
-    async def hear_close(self) -> int:
+    async def receive_close(self) -> int:
         frame = await self.receive()
         assert frame.opcode is Opcode.CLOSE
         return int.from_bytes(frame.data[:2], "big")

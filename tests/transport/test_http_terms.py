@@ -90,7 +90,7 @@ async def test_by_default_clients_are_not_pinged() -> None:
         client = await rig.websocket()
         assert rig.server.options.ping_seconds is None
         client.send(text("hello"))
-        assert await client.hear_text() == "hello"
+        assert await client.receive_text() == "hello"
 
 
 # limits
@@ -102,10 +102,10 @@ async def test_a_message_over_the_limit_ends_the_connection_with_1009() -> None:
         for data in (text("x" * 1_001), text("x" * 600, fin=False) + more("x" * 600)):
             client = await rig.websocket()
             client.send(data)
-            assert await client.hear_close() == 1009
+            assert await client.receive_close() == 1009
         whole = await rig.websocket()
         whole.send(text("x" * 1_000))
-        assert await whole.hear_text() == "x" * 1_000
+        assert await whole.receive_text() == "x" * 1_000
 
 
 @pytest.mark.parametrize("fin", [True, False])
@@ -113,9 +113,9 @@ async def test_a_binary_message_ends_the_connection_with_1003(fin: bool) -> None
     async with serving(ServerOptions(binary_as_text=False)) as rig:
         client = await rig.websocket()
         client.send(text("before"))
-        assert await client.hear_text() == "before"
+        assert await client.receive_text() == "before"
         client.send(frame(Opcode.BINARY, b"x", fin=fin))
-        assert await client.hear_close() == 1003
+        assert await client.receive_close() == 1003
         client.send(close(1003))
         await client.rest()
         assert rig.app.peers[0].heard == ["before"]
@@ -128,7 +128,7 @@ async def test_the_number_of_connections_can_be_limited() -> None:
         refused = await rig.raw(handshake())
         assert await refused.rest() == b""
         clients[0].send(text("hello"))
-        assert await clients[0].hear_text() == "hello"
+        assert await clients[0].receive_text() == "hello"
 
 
 async def test_the_reason_in_the_close_frame_can_be_set() -> None:
@@ -153,10 +153,10 @@ async def test_shared_frames_arrive_and_are_dropped_after_the_end() -> None:
         client = await rig.websocket()
         websocket = rig.app.peers[0].websocket
         websocket.send_framed(framed(b"one") + framed("zwölf".encode()) + framed(b"x" * 70_000))
-        assert [await client.hear_text() for _ in range(3)] == ["one", "zwölf", "x" * 70_000]
+        assert [await client.receive_text() for _ in range(3)] == ["one", "zwölf", "x" * 70_000]
         websocket.close(1000)
         websocket.send_framed(framed(b"late"))
-        assert await client.hear_close() == 1000
+        assert await client.receive_close() == 1000
         client.send(close())
         assert await client.rest() == b""
         websocket.send_framed(framed(b"later still"))
@@ -170,10 +170,10 @@ async def test_reading_from_a_client_can_be_paused() -> None:
         client.send(text("wait"))
         other = await rig.websocket()
         other.send(text("go"))
-        assert await other.hear_text() == "go"
+        assert await other.receive_text() == "go"
         assert peer.heard == []
         peer.websocket.hold_reading(False)
-        assert await client.hear_text() == "wait"
+        assert await client.receive_text() == "wait"
         client.cut()
         await until(lambda: peer.ends)
         peer.websocket.hold_reading(True)

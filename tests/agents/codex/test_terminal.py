@@ -72,7 +72,7 @@ def test_only_the_mode_without_questions_is_taken_from_a_hook() -> None:
     assert agent().event(payload(permission_mode="bypassPermissions")).permission_mode == "bypassPermissions"
 
 
-def test_the_files_of_a_patch_are_named() -> None:
+def test_the_files_of_a_patch_are_listed() -> None:
     asked = agent().event(
         payload(hook_event_name="PermissionRequest", tool_name="apply_patch", tool_input={"command": PATCH})
     )

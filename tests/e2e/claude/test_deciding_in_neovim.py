@@ -131,7 +131,7 @@ def test_a_new_file_is_shown_and_written(rig: Workstation) -> None:
 
 
 @pytest.mark.thorough
-def test_two_edits_come_one_after_the_other(rig: Workstation) -> None:
+def test_two_edits_are_proposed_in_turn(rig: Workstation) -> None:
     poem = rig.file("poem.txt", POEM)
     neovim = rig.neovim(poem)
     claude = rig.claude(recorded_as=("two-edits", "Two Edits in one answer: the first accepted, the second rejected."))

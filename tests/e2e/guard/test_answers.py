@@ -8,7 +8,7 @@ from tests.rigs.claude_rig import EDIT_DIALOG, YES
 from tests.rigs.messages_stub import edit, read, text
 
 from .test_claude_edits import MINE, NEW_POEM, POEM, SUCCESS, type_a_line
-from .workstation import GuardedWorkstation, is_told_in_one_line
+from .workstation import GuardedWorkstation, is_notified_in_one_line
 
 SAVED = "just before this call: what was read earlier may be older"
 
@@ -19,13 +19,13 @@ def test_ask_has_claude_ask_in_its_own_dialog(rig: GuardedWorkstation) -> None:
     neovim = rig.nvim(poem)
     rig.set_up("claude", "--answer", "ask")
     type_a_line(neovim)
-    claude = rig.lonely_claude("--permission-mode", "acceptEdits")
+    claude = rig.unconnected_claude("--permission-mode", "acceptEdits")
 
     rig.model.will_say(read(poem), edit(poem, "two", "TWO"), text("So be it."))
     claude.prompt("Shout.")
 
     # Claude's dialog for edits does not show the reason (2.1.329), but the editor does.
-    is_told_in_one_line(neovim, r"Claude Code asks to change poem\.txt, which has unsaved changes")
+    is_notified_in_one_line(neovim, r"Claude Code asks to change poem\.txt, which has unsaved changes")
     assert poem.read_text() == POEM
     claude.answer_dialog(EDIT_DIALOG, YES)
     claude.pane.wait_for("So be it")
@@ -42,7 +42,7 @@ def test_wait_holds_the_edit_until_the_user_saves(rig: GuardedWorkstation) -> No
     type_a_line(neovim)
 
     claude = rig.start_claude(read(poem), edit(poem, "two", "TWO"), text("It is done."))
-    is_told_in_one_line(neovim, r"Claude Code is waiting up to 30 s for you to save poem\.txt")
+    is_notified_in_one_line(neovim, r"Claude Code is waiting up to 30 s for you to save poem\.txt")
     assert poem.read_text() == POEM
     neovim.command("w")
 
@@ -90,7 +90,7 @@ def test_merge_puts_the_change_into_the_unsaved_text(rig: GuardedWorkstation) ->
     assert neovim.buffer(poem) == ["ONE", "two", "three", "mine"]
     assert neovim.modified(poem)
     assert "This change was merged into them there" in told
-    is_told_in_one_line(neovim, r"Claude Code's change to poem\.txt was merged into yours: u undoes it")
+    is_notified_in_one_line(neovim, r"Claude Code's change to poem\.txt was merged into yours: u undoes it")
     neovim.command("w")
     neovim.wait_for_buffer(poem, ["ONE", "two", "three", "mine"])
     assert "W12" not in neovim.pane.screen
@@ -109,4 +109,4 @@ def test_merge_leaves_alone_what_both_changed(rig: GuardedWorkstation) -> None:
     assert neovim.buffer(poem) == MINE
     assert "The change could not be merged: both changed line 4" in told
     assert "\n three\n-theirs\n+mine" in told
-    is_told_in_one_line(neovim, r"Claude Code.s change to poem\.txt can.t be merged; your text was not touched")
+    is_notified_in_one_line(neovim, r"Claude Code.s change to poem\.txt can.t be merged; your text was not touched")

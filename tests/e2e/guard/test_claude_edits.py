@@ -12,7 +12,7 @@ from tests import programs
 from tests.rigs.messages_stub import HOLD, edit, read, text, tool_use, write
 from tests.rigs.neovim_rig import Neovim
 
-from .workstation import STUCK, GuardedWorkstation, is_told_in_one_line
+from .workstation import STUCK, GuardedWorkstation, is_notified_in_one_line
 
 POEM = "one\ntwo\nthree\n"
 NEW_POEM = "one\nTWO\nthree\n"
@@ -47,7 +47,7 @@ def test_an_edit_of_unsaved_work_is_denied_until_it_is_saved(
     claude = rig.start_claude(read(poem), edit(poem, "two", "TWO"), again, text("It is done."))
     [reason] = rig.model.wait_for_request(3).tool_results
 
-    is_told_in_one_line(neovim, KEPT)
+    is_notified_in_one_line(neovim, KEPT)
     assert poem.read_text() == POEM
     assert neovim.buffer(poem) == MINE
     assert f"{poem} has unsaved changes in Neovim " in reason
@@ -95,7 +95,7 @@ def test_a_new_file_is_not_written_if_it_is_an_unsaved_buffer(rig: GuardedWorkst
     assert not poem.exists()
     assert f"{poem} has unsaved changes" in told
     assert "+mine" in told
-    is_told_in_one_line(neovim, "kept from changing new.txt")
+    is_notified_in_one_line(neovim, "kept from changing new.txt")
 
 
 @pytest.mark.thorough
@@ -144,7 +144,7 @@ def test_an_edit_of_an_unsaved_notebook_is_denied(rig: GuardedWorkstation) -> No
 
     assert notebook.read_text() == content
     assert f"{notebook} has unsaved changes" in told
-    is_told_in_one_line(neovim, "kept from changing book.ipynb")
+    is_notified_in_one_line(neovim, "kept from changing book.ipynb")
 
 
 @pytest.mark.parametrize("program", programs.each_nvim())
@@ -163,7 +163,7 @@ def test_an_edit_leaves_unsaved_work_in_another_window_alone(rig: GuardedWorksta
     assert neovim.buffer(poem) == MINE
     assert neovim.modified(poem)
     assert f"{poem} is on disk as written, but has unsaved changes in Neovim" in told
-    is_told_in_one_line(neovim, r"poem\.txt changed on disk \(Claude Code\); your text was not touched")
+    is_notified_in_one_line(neovim, r"poem\.txt changed on disk \(Claude Code\); your text was not touched")
     assert "W12" not in neovim.pane.screen
 
 
@@ -200,7 +200,7 @@ def test_an_edit_by_an_agent_in_a_subdirectory_is_denied(rig: GuardedWorkstation
 
 
 @pytest.mark.thorough
-def test_a_neovim_started_without_drawbridge_is_found_too(rig: GuardedWorkstation) -> None:
+def test_a_neovim_started_without_drawbridge_is_found(rig: GuardedWorkstation) -> None:
     """The guard finds the socket that Neovim itself created in the directory that ``--socket-dir`` names."""
     poem = rig.file("poem.txt", POEM)
     neovim = rig.plain_nvim(poem)
@@ -210,7 +210,7 @@ def test_a_neovim_started_without_drawbridge_is_found_too(rig: GuardedWorkstatio
     rig.ask_claude(read(poem), edit(poem, "two", "TWO"), text("Then not."))
 
     assert poem.read_text() == POEM
-    is_told_in_one_line(neovim, KEPT)
+    is_notified_in_one_line(neovim, KEPT)
 
 
 class TestTwoNeovimsInOneDirectory:
@@ -249,7 +249,7 @@ class TestTwoNeovimsInOneDirectory:
 
         assert poem.read_text() == POEM
         for neovim in both:
-            is_told_in_one_line(neovim, KEPT)
+            is_notified_in_one_line(neovim, KEPT)
 
     @pytest.mark.thorough
     def test_an_edit_is_shown_in_both(self, rig: GuardedWorkstation) -> None:

@@ -16,7 +16,7 @@ from tests.rigs.tmux import wait_until
 from tests.waiting import PATIENCE
 
 from .test_claude_edits import KEPT, MINE, NEW_POEM, POEM, type_a_line
-from .workstation import STUCK, GuardedWorkstation, edit_call, is_told_in_one_line
+from .workstation import STUCK, GuardedWorkstation, edit_call, is_notified_in_one_line
 
 DEADLINE = ("--deadline", "300")
 """The default deadline, in milliseconds."""
@@ -129,4 +129,4 @@ def test_unknown_deny_denies_an_edit_at_a_hit_enter_prompt(rig: GuardedWorkstati
     neovim.wait_for("return not vim.api.nvim_get_mode().blocking", what="waits for more")
     rig.set_up("claude", "--unknown", "deny", "--deadline", "5000")
     rig.ask_claude(read(poem), edit(poem, "two", "TWO"), text("Then not."))
-    is_told_in_one_line(neovim, KEPT)
+    is_notified_in_one_line(neovim, KEPT)

@@ -32,7 +32,7 @@ def test_a_selection_is_sent_with_only_one_prompt(rig: GuardedWorkstation, progr
     poem = rig.file("poem.txt", POEM)
     neovim = rig.nvim(poem, program=program)
     rig.set_up()
-    claude = rig.lonely_claude()
+    claude = rig.unconnected_claude()
     select_two_lines(neovim)
 
     rig.model.will_say(text("I see."), text("I remember."))
@@ -118,12 +118,12 @@ def test_a_read_reports_that_the_user_has_newer_unsaved_text(rig: GuardedWorksta
 
 @pytest.mark.parametrize("program", programs.each_nvim())
 @pytest.mark.thorough
-def test_changes_by_other_programs_are_shown_meanwhile(rig: GuardedWorkstation, program: Path) -> None:
+def test_changes_by_other_programs_are_shown_between_prompts(rig: GuardedWorkstation, program: Path) -> None:
     poem = rig.file("poem.txt", POEM)
     neovim = rig.nvim(poem, program=program)
     neovim.command("set noautoread")
     rig.set_up()
-    claude = rig.lonely_claude()
+    claude = rig.unconnected_claude()
     rig.model.will_say(text("Hello."))
     claude.prompt("Hello")  # by now, the files from SessionStart are watched
     claude.pane.wait_for("Hello.")

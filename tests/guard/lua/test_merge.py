@@ -188,12 +188,12 @@ async def test_undo_to_the_text_saved_earlier_counts_as_modified(at: Workstation
 async def test_a_merge_while_the_user_types_can_be_undone(at: Workstation) -> None:
     path = await at.opened("a.py", "one\ntwo\n")
     await at.keys("jA before")
-    await at.comes_into("i")
+    await at.waits_for_mode("i")
     path.write_text("zero\none\ntwo\n")
     assert await merged(at, path, "zero\none\ntwo before\n") == {"merged": True}
     await at.keys(" and after")
     await at.keys("<Esc>")
-    await at.comes_into("n")
+    await at.waits_for_mode("n")
     assert await at.text() == ["zero", "one", "two before and after"]
 
     await at.keys("u")
@@ -227,7 +227,7 @@ async def test_cursor_marks_folds_and_extmarks_move_with_the_text(at: Workstatio
     assert await at.text() == new
 
 
-async def test_a_hidden_buffer_is_merged_too(at: Workstation) -> None:
+async def test_a_hidden_buffer_is_merged(at: Workstation) -> None:
     await at.ex("set hidden")
     path = await at.opened("a.py", "one\n")
     await at.keys("omine<Esc>")

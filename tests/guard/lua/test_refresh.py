@@ -382,14 +382,14 @@ async def test_the_undo_file_matches_the_file_on_disk(program: Path, tmp_path: P
 async def test_typing_continues_after_a_reload_in_insert_mode(at: Workstation) -> None:
     path = await at.opened("a.py", "one\ntwo\n")
     await at.keys("jA")
-    await at.comes_into("i")
+    await at.waits_for_mode("i")
     path.write_text("zero\none\ntwo\n")
 
     assert reloaded(await at.asks("refresh_buffer", file_path=path)) == [str(path)]
 
     assert await at.mode() == "i"
     await at.keys(" typed<Esc>")
-    await at.comes_into("n")
+    await at.waits_for_mode("n")
     assert await at.text() == ["zero", "one", "two typed"]
     await at.keys("u")
     assert await at.text() == ["zero", "one", "two"]

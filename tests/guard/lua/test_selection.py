@@ -182,7 +182,7 @@ async def test_a_selection_that_was_edited_does_not_count(at: Workstation, opera
     await starts(at)
     await at.ex("let @\" = 'put'")
     await at.keys(f"vj{operator}")
-    await at.comes_into("n")
+    await at.waits_for_mode("n")
 
     assert await content(at) is None
 
@@ -191,7 +191,7 @@ async def test_a_selection_that_was_edited_does_not_count(at: Workstation, opera
 async def test_a_selection_counts_after_commands_that_change_nothing(at: Workstation, operator: str) -> None:
     await starts(at)
     await at.keys(f"jV{operator}")
-    await at.comes_into("n")
+    await at.waits_for_mode("n")
 
     assert await content(at) == "second line"
 
@@ -199,12 +199,12 @@ async def test_a_selection_counts_after_commands_that_change_nothing(at: Worksta
 async def test_a_selection_counts_while_a_command_about_it_is_typed(at: Workstation) -> None:
     await starts(at)
     await at.keys("jV:")
-    await at.comes_into("c")
+    await at.waits_for_mode("c")
 
     assert await content(at) == "second line"
 
 
-async def test_a_selection_counts_from_the_terminal_beside_it(at: Workstation) -> None:
+async def test_a_selection_counts_from_the_terminal_next_to_it(at: Workstation) -> None:
     await starts(at)
     await at.ex("botright split | terminal sleep 60")
     await at.ex("wincmd p")

@@ -356,7 +356,7 @@ async def test_a_slow_client_misses_partial_text_and_nothing_else(server: Server
     slow.read_again()
     numbers: list[int] = []
     while len(numbers) < 50:
-        said = json.loads(await slow.client.hear_text())
+        said = json.loads(await slow.client.receive_text())
         if "seq" in said:
             numbers.append(said["seq"])
     assert numbers == list(range(1, 51))
@@ -378,7 +378,7 @@ async def test_requests_of_a_slow_client_are_still_executed(server: Server) -> N
     slow.client.send(text('{"type":"agent_kill","project_id":"p1"}'))
     await until(lambda: server.core.asked)
     slow.read_again()
-    assert [json.loads(await slow.client.hear_text())["seq"] for _ in range(40)] == list(range(1, 41))
+    assert [json.loads(await slow.client.receive_text())["seq"] for _ in range(40)] == list(range(1, 41))
     slow.client.cut()
 
 

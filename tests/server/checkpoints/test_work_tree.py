@@ -13,7 +13,7 @@ from drawbridge.server.checkpoints.work_tree import named_files
 from tests.server.checkpoints.rig import RUN, everything
 
 
-def test_the_files_that_git_complains_about_are_named() -> None:
+def test_the_files_that_git_complains_about_are_listed() -> None:
     complaint = (
         "error: patch failed: inner/poem.txt:3\nerror: inner/poem.txt: patch does not apply\n"
         "error: inner/new.txt: already exists in working directory\n"

@@ -51,7 +51,7 @@ def test_the_strictest_limit_decides_what_is_left() -> None:
 
 
 @pytest.mark.parametrize(("budgets", "which"), [(Budgets(project=1.0), "project"), (Budgets(day=1.0), "day")])
-def test_a_budget_that_is_used_up_is_named(budgets: Budgets, which: str) -> None:
+def test_a_budget_that_is_used_up_is_reported(budgets: Budgets, which: str) -> None:
     budgets.spend("/a", 0.995, NOW)
     with pytest.raises(ClientError) as refused:
         budgets.left("/a", NOW)

@@ -57,7 +57,7 @@ class ServedWorkstation(GuardedWorkstation):
         """Starts the CLI in a terminal, as a person does."""
         if "claude" not in self.guards:
             self.set_up()
-        return self.lonely_claude(*flags)
+        return self.unconnected_claude(*flags)
 
 
 class Phone:

@@ -22,7 +22,7 @@ from tests.server.reviews.test_committing import keep, three_changes
 from tests.server.reviews.test_pushing import push, pushing_from
 from tests.server.reviews.test_real_server import a_run
 from tests.server.terminal_sessions.socket_rig import socket_rig
-from tests.server.terminal_sessions.test_review_comments import beside, changed
+from tests.server.terminal_sessions.test_review_comments import changed, second_session
 from tests.server.wire_client import connected
 
 ALL: tuple[commands.Topic, ...] = ("reviews", "projects", "approvals")
@@ -136,7 +136,7 @@ async def test_each_session_that_shares_a_review_has_its_own_messages(tmp_path: 
     watch = Client("watch")
     async with socket_rig(tmp_path, Limits()) as rig:
         one = await changed(rig)
-        two = await beside(rig)
+        two = await second_session(rig)
         rig.server.core.follow(ALL, watch)
         await two.write(3, "LINE 3\n")
         review = await two.get()

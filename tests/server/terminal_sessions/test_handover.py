@@ -21,7 +21,7 @@ from drawbridge.transport import private_socket
 from .socket_rig import Line, SocketRig
 from .test_codex import Codex
 from .test_prompts import CLAUDE, neovim
-from .test_review_comments import OTHER, TWO_COMMENTS, Commented, beside, changed, serving
+from .test_review_comments import OTHER, TWO_COMMENTS, Commented, changed, second_session, serving
 from .test_sessions import prompt, said
 
 
@@ -224,7 +224,7 @@ async def test_waiting_comments_become_drafts_when_the_session_ends(rig: SocketR
     error = await at.not_sent()
     assert (error.code, error.text) == ("NOT_SUPPORTED", prompts_module.HAS_ENDED)
     assert (error.details or {})["prompt"].startswith("I have reviewed")
-    two = await beside(rig)
+    two = await second_session(rig)
     assert (await two.submit())["data"]["waiting"]
     await rig.does("project_delete", two.session.project)
     assert await at.states() == {id: "draft"}, "the session was removed from the list"
@@ -277,7 +277,7 @@ async def test_a_restart_never_hands_comments_over_twice(tmp_path: Path) -> None
 
 async def test_only_one_prompt_of_comments_waits_in_a_directory(rig: SocketRig) -> None:
     one = await at_work(rig)
-    two = await beside(rig)
+    two = await second_session(rig)
     first = await one.write(3, "LINE 3\n")
     await one.submit()
     assert await two.states() == {first: "waiting"}

@@ -22,7 +22,7 @@ from tests.waiting import PATIENCE, until
 
 from .socket_rig import Message, Session, SocketRig, socket_rig
 from .test_prompts import prompts
-from .test_sessions import another_process, prompt, result, said, told, used
+from .test_sessions import another_process, prompt, result, said, shown, used
 
 SHELL: Message = {"id": "b1", "type": "shell", "status": "running", "command": "npm run dev"}
 SUBAGENT: Message = {"id": "a1", "type": "subagent", "status": "running"}
@@ -146,7 +146,7 @@ async def test_a_run_ends_after_its_text_even_if_a_run_repeats_it(rig: SocketRig
     assert not done
     session.writes(prompt("Two", promptId=second), said("Done."))
     await stops
-    assert await told(rig, session) == ["> One", "Done.", "> Two", "Done."]
+    assert await shown(rig, session) == ["> One", "Done.", "> Two", "Done."]
     records = (await rig.does("get_messages", session.project, after_seq=0))["data"]["messages"]
     assert records[-1]["message"]["message"]["run_id"] == second
 
@@ -298,7 +298,7 @@ async def test_a_summary_does_not_begin_a_run(rig: SocketRig) -> None:
     session.writes(prompt("This session is being continued …", isCompactSummary=True, promptId="compact"))
     await session.reports("SessionStart", source="compact", prompt_id="compact")
     assert await state(rig, session) == "finished"
-    assert await told(rig, session) == ["> Go", "done"]
+    assert await shown(rig, session) == ["> Go", "done"]
 
 
 async def test_a_prompt_typed_during_a_run_is_kept(rig: SocketRig) -> None:
@@ -317,7 +317,7 @@ async def test_a_prompt_typed_during_a_run_is_kept(rig: SocketRig) -> None:
         said("Both done."),
     )
     await session.reports("Stop", last_assistant_message="Both done.")
-    assert await told(rig, session) == [
+    assert await shown(rig, session) == [
         "> Go",
         "tool_use",
         "tool_result",
@@ -338,7 +338,7 @@ async def test_records_that_another_process_adds_are_left_out(rig: SocketRig) ->
     session.writes(prompt("Elsewhere", entrypoint="sdk-cli", promptId="new"), said("there") | {"entrypoint": "sdk-cli"})
     await session.reports("Notification", notification_type="idle_prompt")
     assert await state(rig, session) == "finished"
-    assert await told(rig, session) == ["> Before", "was here"]
+    assert await shown(rig, session) == ["> Before", "was here"]
 
 
 async def test_an_open_conversation_is_known(rig: SocketRig) -> None:

@@ -57,7 +57,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if isinstance(item, pytest.Function) and pytest_asyncio.is_async_test(item):
             # Right after `home`, so that it checks after the test's own fixtures are closed, while the loop still runs.
             item.fixturenames.insert(item.fixturenames.index("home") + 1, "_no_task_stays")
-    # Tests that take turns come first: one process starts with them while the others run the rest.
+    # Tests that take turns come first, so that one process starts with them while the others run the rest.
     items.sort(key=lambda item: not turns.takes_turns(item))
 
 

@@ -55,7 +55,7 @@ def each_nvim() -> list[Any]:
     """Returns one parameter for each Neovim, for ``pytest.mark.parametrize`` or ``pytest.fixture(params=…)``.
 
     The newest Neovim is tested in every run, the older ones with ``make thorough``. If none was found, the only
-    parameter skips the test; if the real programs are required, the call fails.
+    parameter skips the test or, if the real programs are required, the call fails.
     """
     found = nvims()
     older = [pytest.mark.thorough]
@@ -127,7 +127,7 @@ def code_server() -> Path:
 
 def chromium(*, whole: bool = False) -> Path:
     """Returns the path of Chromium. Unless the ``whole`` browser is needed, this is chromium-headless-shell if it is
-    installed. That program is made for machines without a screen: it has the same engine and opens a page in half the
+    installed. That program is made for machines without a screen. It has the same engine and opens a page in half the
     time, but does not show notifications.
     """
     names = ["chromium"] if whole else ["chromium-headless-shell", "chromium"]

@@ -362,7 +362,7 @@ LOOSE_TASKS: dict[str, set[str]] = {
     "core.tasks": {"create_task"},  # the helper that owns tasks
     # Lets other clients run between two requests from one client. Its requests keep the order of its inbox.
     "server.app.connection": {"sleep(0)"},
-    # The frames of one turn of the event loop share one write; a long queue is written in several turns, so that
+    # The frames of one turn of the event loop share one write. A long queue is written in several turns, so that
     # ephemeral frames that are still queued can be left out. The queue is a list, so the frames stay in order.
     "server.app.outbox": {"call_soon"},
 }
@@ -550,7 +550,7 @@ def periodic_functions(tree: ast.Module) -> set[str]:
 
 
 def test_periodic_work_uses_background_tasks() -> None:
-    """After an error, ``BackgroundTasks.repeat`` starts the next round; any other loop would not run again."""
+    """After an error, ``BackgroundTasks.repeat`` starts the next round. Any other loop would not run again."""
     found = {f"{name}: {function}" for name, file in modules().items() for function in periodic_functions(parsed(file))}
     assert sorted(found - set(OWN_ROUNDS)) == []
     assert sorted(set(OWN_ROUNDS) - found) == [], "these no longer wait on their own"

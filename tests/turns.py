@@ -32,7 +32,7 @@ def _fixtures(node: pytest.Item) -> Collection[str]:
 @contextlib.contextmanager
 def turn(directory: Path, *, alone: bool) -> Iterator[None]:
     """Takes a turn among the processes that use ``directory``, until the context exits. First waits until no other
-    process has a turn; if ``alone`` is false, only until none has a turn alone.
+    process has a turn or, if ``alone`` is false, until none has a turn alone.
 
     A process that is already waiting goes first. Otherwise, its test could time out while this process runs many such
     tests.

@@ -109,7 +109,7 @@ async def session(
     times: process.Times | None = None,
     **launch: Any,
 ) -> AsyncIterator[Session]:
-    """Starts the agent and yields its session; kills the agent at the end."""
+    """Starts the agent and yields its session. Kills the agent at the end."""
     asked = Launch(str(directory), launch.pop("session_id", None) or str(uuid.uuid4()), options=options, **launch)
     heard = ReceivedEvents()
     started = await agent.start(asked, heard)

@@ -1,7 +1,7 @@
 """A server that starts an agent with a prompt, prints the agent's process id and its first message, and waits to be killed.
 
 ``server_to_kill.py PROMPT DIRECTORY [CLAUDE [unanswered]]`` starts the misbehaving agent or, if given, the real CLI at the
-path CLAUDE. The first question of the real CLI is allowed; with ``unanswered``, it stays open. For the real CLI, an
+path CLAUDE. The first question of the real CLI is allowed or, with ``unanswered``, stays open. For the real CLI, an
 empty line is printed instead of a message.
 """
 

@@ -108,7 +108,7 @@ class Client:
         return message
 
     async def ask(self, type: str, project: str | None = None, request_id: str | None = None, **data: Any) -> Message:
-        """Sends a request. Returns the reply; messages that arrive before it are added to ``others``."""
+        """Sends a request. Returns the reply. Messages that arrive before it are added to ``others``."""
         request_id = request_id or f"request-{next(NUMBERS)}"  # a project does not execute a ``request_id`` twice
         await self.send(type, project, request_id, **data)
         while (message := await self.next(PATIENCE)).get("request_id") != request_id:
@@ -138,8 +138,8 @@ async def connected(server: Any) -> AsyncIterator[Client]:
 
 
 class Follower:
-    """Receives each record of a project exactly once, however often its server is killed: it requests the records after
-    its last one.
+    """Receives each record of a project exactly once, however often its server is killed, by requesting the records
+    after its last one.
     """
 
     def __init__(self, project: str) -> None:

@@ -1,4 +1,4 @@
-"""The ``drawbridge`` command: its help, and its answers to invalid calls."""
+"""The help of the ``drawbridge`` command, and its answers to invalid calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Private directories and files: their modes and atomic writes. Also, whether a process is alive or a port is open."""
+"""Modes and atomic writes of private directories and files, and whether a process is alive or a port is open."""
 
 from __future__ import annotations
 

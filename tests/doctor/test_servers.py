@@ -44,7 +44,8 @@ def data(home: Path) -> Path:
 def certificate(
     place: Path, *, begins: timedelta = -DAY, ends: timedelta = DAY, address: str = "127.0.0.1"
 ) -> list[str | Path]:
-    """Creates a certificate as the owner could provide it; returns the flags for it. The times are relative to now."""
+    """Creates a certificate as the owner could provide it, and returns the flags for it. The times are relative to
+    now."""
     key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "Test")])
     made = (

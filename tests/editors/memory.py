@@ -89,7 +89,7 @@ class MemoryEditor:
     # What the user does.
 
     def open(self, path: str) -> None:
-        """Brings the file to the front; for a file that does not exist, creates an empty buffer."""
+        """Brings the file to the front. For a file that does not exist, creates an empty buffer."""
         self._load(path)
         self.active = path
 
@@ -119,7 +119,7 @@ class MemoryEditor:
         self._report(FoldersChanged(folders))
 
     def open_terminal(self, pid: int) -> None:
-        """Starts an agent in a terminal; its prompts are then in ``terminals``."""
+        """Starts an agent in a terminal. Its prompts are then in ``terminals``."""
         self.terminals[pid] = []
         self._report(TerminalsChanged(tuple(self.terminals)))
 
@@ -285,7 +285,7 @@ class MemoryEditor:
 
 
 def _line_count(text: str) -> int:
-    """The number of lines as editors count them: an empty text is one empty line."""
+    """The number of lines as editors count them. An empty text has one empty line."""
     return max(len(split(text)[0]), 1)
 
 
@@ -311,7 +311,7 @@ def _up_to(line: str, units: int) -> str:
 
 
 def _find(text: str, request: OpenRequest) -> Range | None:
-    """What an ``OpenRequest`` selects; None if ``start_text`` is not in the text."""
+    """Returns what an ``OpenRequest`` selects, or None if ``start_text`` is not in the text."""
     start = text.find(request.start_text) if request.start_text else 0
     if start < 0:
         return None

@@ -64,7 +64,7 @@ async def piped(folder: Path, sent: bytes | TextIO | None, **options: Any) -> As
 
 
 class Piped:
-    """The folder editor without a terminal: a script sends the answers, and ``log`` contains the output."""
+    """The folder editor without a terminal. A script sends the answers, and ``log`` contains the output."""
 
     def __init__(self, folder: Path, sent: TextIO | None, options: dict[str, Any]) -> None:
         self.log = io.StringIO()
@@ -497,7 +497,7 @@ class TestPages:
 
 class TestEditing:
     def editor(self, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
-        """Makes a shell script the user's editor; ``$1`` is the file."""
+        """Makes a shell script the user's editor. ``$1`` is the file."""
         path = Path(os.environ["TMPDIR"], "my editor")
         path.write_text(f"#!/bin/sh\n{script}\n")
         path.chmod(0o700)

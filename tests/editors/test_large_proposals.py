@@ -1,6 +1,4 @@
-"""The cost of a large proposal: its texts are read and split once, and nothing else stays in memory until the
-decision.
-"""
+"""The texts of a large proposal are read and split once, and nothing else stays in memory until the decision."""
 
 from __future__ import annotations
 

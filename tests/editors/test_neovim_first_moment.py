@@ -1,4 +1,4 @@
-"""Text for the agent's terminal never gets into a proposal: an unfinished prompt delays the view, and the view ignores
+"""Text for the agent's terminal never gets into a proposal. An unfinished prompt delays the view, and the view ignores
 the first keys."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The behavior of every editor: one suite for the real editors and for the fake editor that other tests use."""
+"""One suite for the behavior of every real editor, and of the fake editor that other tests use."""
 
 from __future__ import annotations
 
@@ -460,7 +460,7 @@ def a_file(rig: Rig, name: str, content: str) -> Path:
 
 
 async def nothing_more_is_reported(rig: Rig) -> None:
-    """Events come in order: once a later proposal is decided, everything before it has been reported."""
+    """Events arrive in order, so once a later proposal is decided, everything before it has been reported."""
     before = len(rig.decisions)
     await rig.editor.show(proposal(rig.folder / "last.txt", "", "last\n", id="last"))
     await rig.accept("last")

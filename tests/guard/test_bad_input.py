@@ -1,4 +1,4 @@
-"""Whatever an agent sends, it gets JSON and exit code 0; the log gets one line, and no other file is written."""
+"""Whatever an agent sends, it gets JSON and exit code 0. The log gets one line, and no other file is written."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def test_a_directory_that_is_given_twice_is_searched_once(home: Path, listen: Ca
 
 
 def test_the_neovim_that_runs_the_agent_is_found_at_any_path(home: Path, listen: Callable[[Path], str]) -> None:
-    """``NVIM`` contains the path of its socket; any value that is not the path of a socket is ignored."""
+    """``NVIM`` contains the path of its socket. Any value that is not the path of a socket is ignored."""
     path = listen(home / "elsewhere" / "any name")
     assert found_in(home.parent / "tmp", NVIM=path) == {path: find.NEOVIM}
     for no_path in ("127.0.0.1:6666", "any name", "", f"{path}x", str(home)):

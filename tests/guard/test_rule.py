@@ -1,4 +1,4 @@
-"""The rule: an edit is denied if, in the same editor, the file has unsaved changes and is where the policy looks."""
+"""An edit is denied if, in the same editor, the file has unsaved changes and the policy applies to its state."""
 
 from __future__ import annotations
 

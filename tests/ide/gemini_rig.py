@@ -110,7 +110,7 @@ class Stream:
         await self.connection.__aexit__(kind, error, trace)
 
     async def message(self) -> Any:
-        """Waits for the next message and returns it; None at the end of the stream."""
+        """Waits for the next message and returns it. Returns None at the end of the stream."""
         while (block := await self._block()) is not None:
             if "data" in block:
                 self.last_id = block.get("id", self.last_id)
@@ -149,7 +149,7 @@ class Stream:
 
 
 class Cli:
-    """One session that connects as the real CLI does: once for each request, and once for the event stream."""
+    """One session that connects as the real CLI does, once for each request and once for the event stream."""
 
     def __init__(self, port: int, token: str) -> None:
         self.port = port
@@ -158,7 +158,7 @@ class Cli:
         self._ids = itertools.count()
 
     def headers(self, **changed: str | None) -> dict[str, str]:
-        """Returns the headers of a POST. ``changed`` adds, replaces or, with None, removes headers; ``_`` stands for
+        """Returns the headers of a POST. ``changed`` adds, replaces or, with None, removes headers. ``_`` stands for
         ``-``.
         """
         given: dict[str, str | None] = {

@@ -1,4 +1,4 @@
-"""The agents' side of a bridge, without sockets: an agent sends a message and receives the answer."""
+"""The agents' side of a bridge without sockets. An agent sends a message and receives the answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A whole bridge: it passes on what the editor reports to the right agents, and ends cleanly."""
+"""A whole bridge passes on what the editor reports to the right agents, and ends cleanly."""
 
 from __future__ import annotations
 

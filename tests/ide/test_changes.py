@@ -162,7 +162,7 @@ class ReviewRig:
 
     @property
     def title(self) -> str:
-        """The title of the review that is shown; empty if none is."""
+        """The title of the review that is shown, or "" if none is."""
         last = self.editor.reviews[-1] if self.editor.reviews else None
         return last.title if last is not None else ""
 

@@ -132,7 +132,7 @@ def test_the_lock_file_of_a_running_bridge_is_never_removed(
     directory: Path, dead_pid: int, closed_port: int, open_port: int
 ) -> None:
     put(directory, closed_port, ours(os.getpid()))  # may be busy or just starting
-    put(directory, open_port, ours(dead_pid))  # in another namespace: its process can't be seen from here
+    put(directory, open_port, ours(dead_pid))  # in another namespace, so its process can't be seen from here
     assert sweep(str(directory)) == []
     assert len(os.listdir(directory)) == 2
 

@@ -1,4 +1,5 @@
-"""Gemini CLI's discovery file: its place and content, who may read it, when it is removed, and what is never touched."""
+"""Gemini CLI's discovery file: its location and content, who may read it, when it is removed, and what is never
+touched."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Gemini CLI receives, over real sockets: the current workspace, and every decision exactly once."""
+"""Over real sockets, Gemini CLI receives the current workspace, and every decision exactly once."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ async def test_events_require_the_token(rig: BridgeRig) -> None:
 
 
 async def stuffed(cli: Cli) -> Stream:
-    """Opens a stream whose client does not read: it receives no more than fits into its socket's buffer."""
+    """Opens a stream whose client does not read, so it receives no more than fits into its socket's buffer."""
     stream = await cli.listen()
     stream.connection.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
     reading(stream).pause_reading()

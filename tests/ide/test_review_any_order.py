@@ -61,7 +61,7 @@ class SlowMemory(MemoryEditor):
 
 
 class Question:
-    """One proposal. ``expected`` is the outcome that it must have; None while it is open."""
+    """One proposal. ``expected`` is the outcome that it must have, or None while it is open."""
 
     def __init__(self, owner: str, title: str, text: str, task: asyncio.Task[Decision]) -> None:
         self.owner, self.title, self.text, self.task = owner, title, text, task

@@ -1,4 +1,4 @@
-"""The bridge and the agent server: the editor shows other agents' proposals, and clients can answer the bridge's."""
+"""With a bridge and an agent server, the editor shows other agents' proposals, and clients can answer the bridge's."""
 
 from __future__ import annotations
 

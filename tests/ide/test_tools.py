@@ -448,7 +448,7 @@ async def test_diagnostics(rig: ClaudeRig, agent: Agent, project: Path) -> None:
         },
     ]
     assert await agent.body("getDiagnostics") == [{"uri": f"file://{path}", "diagnostics": listed}]
-    # ``uri`` is returned exactly as the agent wrote it, so that the agent recognizes the file: the real CLI does not
+    # ``uri`` is returned exactly as the agent wrote it, so that the agent recognizes the file. The real CLI does not
     # percent-encode its URIs.
     for spelling in [f"file://{path}", (project / "main.py").as_uri(), path, "main.py"]:
         assert await agent.body("getDiagnostics", uri=spelling) == [{"uri": spelling, "diagnostics": listed}]

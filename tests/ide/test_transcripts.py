@@ -1,7 +1,7 @@
-"""Replays what the real ``claude`` CLI has sent: the bridge answers as it did when the session was recorded.
+"""Replays what the real ``claude`` CLI has sent. The bridge answers as it did when the session was recorded.
 
-What the user did and what the editor knew are derived from the lines that the bridge sent: where it sent FILE_SAVED,
-the user had accepted the change. To record the sessions again:
+What the user did and what the editor knew are derived from the lines that the bridge sent. Where it sent FILE_SAVED,
+for example, the user had accepted the change. To record the sessions again:
 ``DRAWBRIDGE_TEST_RECORD=tests/transcripts/claude-ide pytest -m "not slow" tests/e2e/claude``.
 """
 

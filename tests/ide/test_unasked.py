@@ -16,7 +16,7 @@ OLD, NEW = "one\n", "ONE, two\n"
 
 
 async def write_unasked(rig: ClaudeRig, path: Path, text: str, agent: Agent | None = None) -> None:
-    """Writes a file as Claude Code does in auto mode: it asks for diagnostics, then writes."""
+    """Writes a file as Claude Code does in auto mode, after a request for diagnostics."""
     await (agent or rig.agent()).texts("getDiagnostics", uri=path.as_uri())
     path.write_text(text)
 
@@ -104,7 +104,7 @@ async def test_a_write_after_a_rejection_is_reported(tmp_path: Path, answer: str
 
 
 async def test_a_rejection_does_not_affect_the_next_proposal(tmp_path: Path) -> None:
-    """Two agents propose changes to one file: the first is rejected, the second is accepted and written."""
+    """Two agents propose changes to one file. The first is rejected, and the second is accepted and written."""
     path = tmp_path / "app.py"
     path.write_text(OLD)
     async with ClaudeRig(tmp_path) as rig:

@@ -27,7 +27,7 @@ def no_editors(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The project, which is the current directory: that is where ``setup --scope project`` works."""
+    """The project, which is the current directory, because ``setup --scope project`` works there."""
     made = tmp_path / "ws"
     made.mkdir()
     monkeypatch.chdir(made)

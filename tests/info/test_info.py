@@ -82,7 +82,7 @@ def section(text: str, title: str) -> list[str]:
 
 
 def dead(path: Path | str) -> str:
-    """Creates a socket on which nothing listens, like one that a killed editor leaves behind; returns its path."""
+    """Creates a socket on which nothing listens, like one that a killed editor leaves behind. Returns its path."""
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
     return str(path)
@@ -385,7 +385,7 @@ async def test_only_files_of_our_dead_bridges_are_stale_and_removed(folder: Path
 
 
 async def test_an_ended_bridge_is_stale_even_if_its_port_is_in_use(folder: Path) -> None:
-    """A bridge with another HOME may leave such a file: all bridges of a user share Gemini CLI's directory."""
+    """A bridge with another HOME may leave such a file, because all bridges of a user share Gemini CLI's directory."""
     directory = Path(gemini_directory())
     directory.mkdir(parents=True)
     with socket.create_server(("127.0.0.1", 0)) as listener:

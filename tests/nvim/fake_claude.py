@@ -1,4 +1,4 @@
-"""A fake ``claude`` for a terminal: it only draws a prompt box or a dialog, like Claude Code 2.1.329.
+"""A fake ``claude`` for a terminal that only draws a prompt box or a dialog, like Claude Code 2.1.329.
 
 A test changes what it shows by sending Ctrl-A, a letter, the text in the box, and Ctrl-A. What it has received since
 then is in the file that its argument names.

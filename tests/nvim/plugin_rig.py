@@ -120,7 +120,7 @@ class Neovim:
 
 
 class NeovimError(Exception):
-    """An API call failed; the message is Neovim's."""
+    """An API call failed. The message is Neovim's own."""
 
 
 @contextmanager
@@ -150,7 +150,7 @@ def neovim(
 
 
 def bridge_options(*arguments: str, more: str = "") -> str:
-    """Options (Lua) that make the plugin run the fake bridge; ``more`` is added to the same table."""
+    """Options (Lua) that make the plugin run the fake bridge. ``more`` is added to the same table."""
     words = ", ".join(f"[[{word}]]" for word in (sys.executable, str(FAKE_BRIDGE), *arguments))
     return f"{{ command = {{ {words} }}, {more} }}"
 

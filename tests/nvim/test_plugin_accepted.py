@@ -1,4 +1,4 @@
-"""Accepted proposals in a real Neovim without a server: their changes are shown, kept and undone."""
+"""The changes of accepted proposals are shown, kept and undone in a real Neovim without a server."""
 
 from __future__ import annotations
 

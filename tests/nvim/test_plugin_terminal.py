@@ -281,7 +281,7 @@ class TestGemini:
 
 class TestBoth:
     def both(self, editor: Neovim) -> None:
-        """Opens both terminals; Gemini's is then the current window."""
+        """Opens both terminals. Gemini's is then the current window."""
         editor.command("DrawbridgeClaude")
         wait_for_terminal(editor)
         started_with("claude")

@@ -1,4 +1,4 @@
-"""A demo agent for tests: it answers almost without delay and understands additional commands.
+"""A demo agent for tests that answers almost without delay and understands additional commands.
 
 ``/limit SECONDS``: ends the turn as if the account had reached its limit. The limit resets at this time, in seconds
 since 1970.

@@ -1,4 +1,4 @@
-"""Fixtures: one browser and one server for all tests of a process; for each test, its own directory and project."""
+"""Fixtures with one browser and one server for all tests of a process. Each test has its own directory and project."""
 
 from __future__ import annotations
 

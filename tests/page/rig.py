@@ -1,4 +1,4 @@
-"""People who use the web UI: a real browser with a separate profile for each person."""
+"""People who use the web UI in a real browser, each with a separate profile."""
 
 from __future__ import annotations
 

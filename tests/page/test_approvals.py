@@ -479,7 +479,7 @@ def test_a_choice_whose_preview_is_cut_is_not_sent(browser: Browser, address: st
     with browser.person(address, height=1100) as person:
         asks(person, {"name": "AskUserQuestion", "input": {"questions": [question]}})
         person.clicks("label:has-text('Black')")
-        for _ in range(2):  # by the button and by the key; the second time, the preview is closed
+        for _ in range(2):  # by the button, and then by the key while the preview is closed
             person.clicks(f"{SUBMIT}:has-text('Read on'):not(.moved)")
             person.sees(f"{CARD} .hint", "Show all of it first")
             person.until("document.activeElement.matches('.preview.chosen button.must')")

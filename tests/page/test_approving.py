@@ -64,7 +64,7 @@ def asks(person: Person, *calls: dict[str, Any]) -> None:
 
 def asks_to_edit(person: Person, directory: Path, *, lines: int = 0) -> None:
     """Makes the agent send an approval request that a letter can accept. ``lines`` is the length of a message before
-    it; 0 sends no message.
+    it, or 0 for no message.
     """
     if lines:
         person.prompts(f"/lines {lines}")
@@ -141,7 +141,7 @@ def test_keys_ignore_approvals_that_are_out_of_view(browser: Browser, address: s
 
 @pytest.mark.thorough
 def test_several_approvals_are_answered_in_turn(browser: Browser, address: str, directory: Path) -> None:
-    """The first request is the current one; after an answer, the next one comes into view."""
+    """The first request is the current one. After an answer, the next one comes into view."""
     lines = "".join(f"line {number}\n" for number in range(12))
     calls = [write(directory / f"{name}.txt", lines) for name in "abc"]
     with browser.person(address, height=700) as person:

@@ -49,7 +49,7 @@ def test_a_reload_in_the_middle_of_an_answer_changes_nothing(browser: Browser, a
         person.prompts("Something")
         person.sees(".approval")
         person.readies_keys()
-        # The second click of a double click, and a key that is held down: both were meant for an earlier request.
+        # The second click of a double click and a key that is held down were both meant for an earlier request.
         person.runs("document.querySelector('.approval .yes').dispatchEvent(new MouseEvent('click', { detail: 2 }))")
         person.runs(
             "document.body.dispatchEvent(new KeyboardEvent('keydown', { key: 'a', repeat: true, bubbles: true }))"

@@ -179,7 +179,7 @@ async def test_unfinished_text_survives_a_reload_and_an_update(browser: Browser,
         person.sees(f"{REMARK}.draft", "A draft.")
         person.sees(in_hunk("Line 30", ".writing"))
         assert person("value", css=f"{FIELD} textarea") == "Half typed"
-        # The commented hunk moves up on the screen; the comment stays with it.
+        # The commented hunk moves up on the screen, and the comment stays with it.
         await decides(server, project, hunks=[first], decision="undo")
         person.loses(".hunk h4:has-text('Line 5')")
         person.clicks(f"{FIELD} button:has-text('Add comment')")

@@ -48,7 +48,7 @@ def goes_to_the_settings_and_back(person: Person) -> None:
 
 
 def test_an_edit_can_be_accepted_with_the_keyboard(browser: Browser, address: str, directory: Path) -> None:
-    """Tested in the editor of a file and in a field. Tab indents in the editor; Esc leaves it."""
+    """Tested in the editor of a file and in a field. Tab indents in the editor, and Esc leaves it."""
     with browser.person(address) as person:
         asks(person, edit(directory / "notes.md", "up", "down"), bash("npm tset"))
         person.readies_keys()

@@ -108,7 +108,7 @@ LONG = "".join(f"line = {number}\n" for number in range(240))
 
 
 def test_a_long_unseen_change_cannot_be_accepted_in_its_editor(browser: Browser, address: str, directory: Path) -> None:
-    """It is not enough to have seen the beginning and the end of the text: all of it must have been in view."""
+    """It is not enough to have seen the beginning and the end of the text. All of it must have been in view."""
     with browser.person(address, height=600) as person:
         asks(person, write(directory / "long.py", LONG))
         person.clicks(EDIT)
@@ -145,7 +145,9 @@ def test_text_hidden_by_zoom_or_a_keyboard_counts_as_unread(
         asks(person, write(directory / "long.py", LONG))
         person.clicks(EDIT)
         adds(person, "# mine\n")
-        person.runs(IN_STEPS.format(PAGE))  # scrolls through the card: only the editor's text has not been in view yet
+        person.runs(
+            IN_STEPS.format(PAGE)
+        )  # scrolls through the card, so only the editor's text has not been in view yet
         if cover == "zoom":
             person("zoom", factor=2)
             person.until("visualViewport.scale > 1.5")

@@ -170,7 +170,7 @@ def test_a_group_of_calls_is_one_line_that_expands(reader: Person) -> None:
 
 
 def test_s3_30_calls_show_their_times(reader: Person) -> None:
-    """A group, a call in it and a to-do list show their times; the tooltips show the full date and time."""
+    """A group, a call in it and a to-do list show their times. The tooltips show the full date and time."""
     reader.clicks(row("Read 2 files"))
     reader.sees(row("make frobnicate"))
     for css in (".group > summary", ".group-rows .tool > summary", "p.tool"):
@@ -217,7 +217,7 @@ def test_an_edit_shows_the_line_numbers_of_its_file(reader: Person) -> None:
 
 
 def test_lines_with_unknown_numbers_have_no_line_number(browser: Browser, address: str) -> None:
-    """The input of an edit contains only part of the file; only the result contains the line numbers."""
+    """The input of an edit contains only part of the file, and only the result contains the line numbers."""
     given = {"file_path": "gate.py", "old_string": "return 22", "new_string": "return 23"}
     shown = (
         "[...document.querySelectorAll('.tool[open] > .tool-body .number:not(.none)')]"
@@ -394,7 +394,7 @@ def test_the_list_of_prompts_leads_to_each_prompt(browser: Browser, address: str
 
 
 async def test_all_prompts_of_a_session_are_listed(browser: Browser, tmp_path: Path, directory: Path) -> None:
-    """Only the last records of a session are loaded; the server finds the earlier prompts."""
+    """Only the last records of a session are loaded, and the server finds the earlier prompts."""
     prompts = [f"Prompt {number}" for number in range(205)]
     messages = [said(f"message {number}") for number in range(4)]
     lines: list[dict[str, Any] | str] = []

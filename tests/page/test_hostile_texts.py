@@ -68,7 +68,7 @@ async def test_no_text_freezes_the_web_ui(browser: Browser, tmp_path: Path, dire
             person.sees(".project")
             person.runs(LONGEST)
             for name, project in projects.items():
-                for left in (2, 1, 0):  # a text that freezes the browser does so each time; a busy machine does not
+                for left in (2, 1, 0):  # a text that freezes the browser does so each time, unlike a busy machine
                     pace = person.runs(PACE)
                     person.runs(f"window.tasks = []; location.hash = '#/p/{project}'")
                     person.sees(".said", "after it")

@@ -1,4 +1,4 @@
-"""Texts from agents are data: no code in them runs, and nothing is loaded because of them."""
+"""Texts from agents are only data. No code in them runs, and nothing is loaded because of them."""
 
 from __future__ import annotations
 

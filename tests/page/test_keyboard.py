@@ -1,4 +1,4 @@
-"""Each task can be done with the keyboard alone; after each step, the focus is where the work continues.
+"""Each task can be done with the keyboard alone. After each step, the focus is where the work continues.
 
 More such tests are in ``test_frame.py`` (first start, menus, palette), ``test_approving.py`` and ``test_drafts.py``
 (accept, edit, reject, line comments) and ``test_message_box.py`` (completion).
@@ -299,7 +299,7 @@ def test_a_device_is_revoked_with_the_keyboard(browser: Browser, own_server: Ser
 async def test_sessions_are_managed_with_the_keyboard(
     browser: Browser, server: Server, address: str, directory: Path
 ) -> None:
-    """Sessions are resumed, renamed and removed; then their project is removed."""
+    """Sessions are resumed, renamed and removed, and then their project is removed."""
     other = directory.parent / "toll-house"
     other.mkdir()
     await project_in(server, other)

@@ -50,7 +50,7 @@ async def test_an_acp_agents_messages_are_shown(browser: Browser, serves_others:
 async def test_an_acp_call_shows_its_approval_and_its_change(
     browser: Browser, serves_others: Server, directory: Path
 ) -> None:
-    """The approval does not have its own row: it is part of the row of its call."""
+    """The approval does not have its own row, because it is part of the row of its call."""
     with browser.person(await address(serves_others, directory, "official")) as person:
         person.prompts(f"change {directory / 'notes.md'}|# Notes|# Remarks")
         person.sees(CARD)

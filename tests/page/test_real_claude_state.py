@@ -104,7 +104,7 @@ async def test_a_message_goes_into_the_running_turn(browser: Browser, tmp_path: 
 
 @pytest.mark.thorough
 async def test_an_effort_is_set_and_another_agent_chosen(browser: Browser, tmp_path: Path, directory: Path) -> None:
-    """The next message uses the chosen effort; a message to another agent starts a new session."""
+    """The next message uses the chosen effort. A message to another agent starts a new session."""
     async with working(browser, tmp_path / "data", directory, text("Hello.")) as (person, model):
         person.prompts("Hello")
         person.sees(".finished")

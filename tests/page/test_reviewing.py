@@ -210,7 +210,7 @@ async def test_undo_does_not_touch_a_file_changed_since_it_was_shown(
 async def test_a_conflict_is_reported_at_its_hunk(
     browser: Browser, server: Server, project: str, repository: Path
 ) -> None:
-    """The agent has replaced a file with a directory: the file can't be restored without losing the directory."""
+    """The agent has replaced a file with a directory, so the file can't be restored without losing the directory."""
     await runs(server, project, {"old.txt/inside.txt": "inside\n"})
     with browser.person(address_of(server, project), width=1280, height=1800) as person:
         opens(person, project)

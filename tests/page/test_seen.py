@@ -589,7 +589,7 @@ def test_only_what_is_answered_has_to_be_in_view(browser: Browser, address: str)
 
 @pytest.mark.thorough
 def test_a_question_that_was_not_on_the_screen_is_not_answered(browser: Browser, address: str) -> None:
-    """A narrow window shows only one question at a time; answers may have been chosen when the window was wider."""
+    """A narrow window shows only one question at a time, and answers may have been chosen when the window was wider."""
     asked = [ask({"label": "Oak"}, question=words(900)), ask({"label": "Ash"}, question="And?")]
     with browser.person(address, width=1280, height=500) as person:
         sends(person, {"name": "AskUserQuestion", "input": {"questions": asked}})
@@ -1083,7 +1083,7 @@ def plays(
     story: list[Any],
     acts: Callable[[Random, Person], str],
 ) -> int:
-    """Plays one round: sends requests and does random actions. Returns how many requests were accepted; if ``acts`` is
+    """Plays one round of requests and random actions. Returns how many requests were accepted or, if ``acts`` is
     ``edits``, how many edited versions."""
     width, height = random.choice(SCREENS)
     calls = [hostile(random, directory, editable=acts is edits) for _ in range(random.choice([1, 1, 2]))]

@@ -141,7 +141,7 @@ def test_a_new_session_begins(browser: Browser, address: str) -> None:
         person.clicks("button[aria-label='Session menu']")
         person.clicks("[role=menuitem]:has-text('sessions in this folder')")
         person.sees("dialog .sessions", "No sessions yet.")
-        person.runs("location.hash = '#/'")  # as Back does on a phone: the dialog is still about this project
+        person.runs("location.hash = '#/'")  # as Back does on a phone, while the dialog is still about this project
         person.loses("#prompt")
         person.clicks("dialog button:has-text('New session')")
         person.loses("dialog")

@@ -75,7 +75,7 @@ class ModelRequest:
 class GeminiStub(ScriptedModel[ModelRequest]):
     """Answers each request of a conversation with the next scripted turn (a list of parts). A context manager.
 
-    The CLI's housekeeping requests are not streamed; they use up no turn and are not among ``requests``.
+    The CLI's housekeeping requests are not streamed, use up no turn and are not among ``requests``.
     """
 
     def __init__(self) -> None:

@@ -99,7 +99,7 @@ class Pane:
         """Waits until the program has exited on its own, and returns its exit code. ``timeout`` is in seconds."""
 
         def ended() -> str | None:
-            # tmux 3.3a sometimes misses that a child has ended, until another child ends; so each check starts one.
+            # tmux 3.3a sometimes misses that a child has ended, until another child ends, so each check starts one.
             # Nothing waits for that child, because tmux may miss its end, too.
             self._tmux.run("run-shell", "-b", "true")
             dead, status = self._tmux.run(
@@ -130,7 +130,7 @@ class Tmux:
     @contextlib.contextmanager
     def server(cls, *, columns: int = 110, rows: int = 40) -> Iterator[Tmux]:
         programs.tmux()
-        # Not in pytest's temporary directory: the path of a socket must be shorter than 108 bytes.
+        # Not in pytest's temporary directory, because the path of a socket must be shorter than 108 bytes.
         with tempfile.TemporaryDirectory(prefix="db-tmux-") as folder:
             tmux = cls(Path(folder), columns=columns, rows=rows)
             try:

@@ -166,7 +166,7 @@ class StoredSessions:
 
 
 class Agent:
-    """A fake agent; ``processes`` contains every process that it started."""
+    """A fake agent. ``processes`` contains every process that it started."""
 
     name = "claude"
     asks = True
@@ -332,7 +332,7 @@ async def serving(folder: Path, limits: Limits | None = None, root: Path | None 
 
 
 async def settled(condition: Callable[[], bool] | None = None, turns: int = 200) -> None:
-    """Lets the event loop run until ``condition`` is true; without a condition, for ``turns`` turns."""
+    """Lets the event loop run until ``condition`` is true or, without a condition, for ``turns`` turns."""
     for _ in range(turns):
         if condition is not None and condition():
             return

@@ -31,7 +31,7 @@ def check_request(message: Any) -> None:
 
 
 def check_answer(type: str, answer: Any) -> None:
-    """Checks the answer to a request of this type: it must be the reply in the command's row, or an error."""
+    """Checks that the answer to a request of this type is the reply in the command's row, or an error."""
     reply = REPLIES[type]
     kind = (answer["type"], answer["data"]["update_type"] if answer["type"] == "update" else None)
     assert answer["type"] == "error" or kind == (reply.name, reply.update_type), f"{type} is answered by {kind}"

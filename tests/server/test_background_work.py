@@ -160,7 +160,7 @@ async def test_an_agent_with_a_wake_up_is_kept_until_it_is_canceled(poem: Path, 
 
 
 async def test_a_job_is_shown_again_when_its_conversation_resumes(poem: Path, model: MessagesStub) -> None:
-    """Canceling hides the job until its conversation resumes: only the agent can delete a job permanently."""
+    """Canceling hides the job until its conversation resumes, because only the agent can delete a job permanently."""
     job = tool_use("CronCreate", cron="0 4 * * *", prompt="Look at CI", recurring=True)
     model.will_say(job, text("Every morning."), tool_use("CronList"), text("It is still there."))
     async with at_work(poem, model) as (_, client, project):

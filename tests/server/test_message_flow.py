@@ -1,5 +1,5 @@
 """A client that follows the "Message Flow Example" in the agent server's specification works. The test goes through the
-example line by line, with the demo agent; the numbers in comments are the example's line numbers.
+example line by line, with the demo agent. The numbers in comments are the example's line numbers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""A misbehaving ``claude`` behind the real server: each run ends in a clear state, and the next prompt is accepted."""
+"""With a misbehaving ``claude`` behind the real server, each run ends in a clear state, and the next prompt is
+accepted."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The real ``claude`` behind the real server, as clients on the wire see it. Its model is a stub on this machine.
 
-``agents/claude/test_real_claude.py`` tests the parts of the driver one by one; these tests go through the whole server.
+``agents/claude/test_real_claude.py`` tests the parts of the driver one by one. These tests go through the whole server.
 """
 
 from __future__ import annotations

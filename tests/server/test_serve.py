@@ -1,5 +1,5 @@
-"""The ``drawbridge serve`` command: it reports its address, refuses unsafe settings, stops cleanly, and leaves nothing
-that prevents its next start.
+"""``drawbridge serve`` reports its address, refuses unsafe settings, stops cleanly, and leaves nothing that prevents
+its next start.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def data(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def code(tmp_path: Path) -> Path:
-    """A directory for a project; its parent is a root."""
+    """A directory for a project. Its parent is a root."""
     directory = tmp_path / "roots" / "code"
     directory.mkdir(parents=True)
     return directory

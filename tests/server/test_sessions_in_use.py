@@ -1,4 +1,4 @@
-"""A conversation that is open in a terminal is not resumed by the server: both would write to the same file."""
+"""A conversation that is open in a terminal is not resumed by the server, because both would write to the same file."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
 """A server opens the data of an older version without losing anything, and leaves the data of a newer version alone.
 
-``data_of_0`` was written before formats had numbers. It contains two projects of the demo agent; the server was killed
-with ``kill -9`` while one of them waited for a decision. ``data_of_1`` was written by the server as it was before issue
-13, and that server was killed in the same way. It contains three projects of the demo agent (answers with and without
-edits, a failed, a crashed and an interrupted run, a reset, a fork, a prompt in the queue), a terminal session with a
-waiting approval request, and a device. ``answers_of_1.json`` contains what that server answered when it was started
-with this data again.
+``data_of_0`` was written before formats had numbers. It contains two projects of the demo agent, and the server was
+killed with ``kill -9`` while one of them waited for a decision. ``data_of_1`` was written by the server as it was
+before issue 13, and that server was killed in the same way. It contains three projects of the demo agent (answers with
+and without edits, a failed, a crashed and an interrupted run, a reset, a fork, a prompt in the queue), a terminal
+session with a waiting approval request, and a device. ``answers_of_1.json`` contains what that server answered when it
+was started with this data again.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ Message = dict[str, Any]
 
 
 class WireClient:
-    """A connected client. ``received`` contains every message in order; ``receive`` continues where it last stopped."""
+    """A connected client. ``received`` contains every message in order. ``receive`` continues where it last stopped."""
 
     def __init__(self, connection: ClientConnection) -> None:
         self.connection = connection

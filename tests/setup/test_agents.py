@@ -383,7 +383,7 @@ def test_two_scopes_can_be_set_up_and_are_reported(setup: Setup) -> None:
 def test_the_guard_is_set_up_with_settings_from_all_sources(
     setup: Setup, monkeypatch: pytest.MonkeyPatch, home: Path
 ) -> None:
-    """The sources are the configuration file, the environment and flags; an invalid value changes nothing."""
+    """The sources are the configuration file, the environment and flags. An invalid value changes nothing."""
     config = home / "config.toml"
     config.write_text('[hook]\nanswer = "ask"\nsocket_dir = ["sockets"]\n')
     monkeypatch.setenv("DRAWBRIDGE_CONFIG", str(config))

@@ -131,7 +131,7 @@ PATCH = EDIT | {"tool_name": "apply_patch", "tool_input": {"command": "*** Delet
 def test_a_damaged_guard_answers_the_agent_without_a_traceback(
     agent: str, call: dict[str, object], setup: Setup, guard: Path
 ) -> None:
-    """With ``fail = "closed"``, the exit code is 2: each agent then denies the call, with stderr as the reason."""
+    """With ``fail = "closed"``, the exit code is 2. Each agent then denies the call, with stderr as the reason."""
 
     def answer_to(payload: dict[str, object]) -> tuple[int, str, str]:
         command = installed.fast_command(agent)

@@ -87,7 +87,7 @@ def init(home: Path, text: str) -> Path:
 
 @pytest.fixture
 def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An installed Drawbridge: the plugin's files are inside the package, and no ``drawbridge`` is on ``PATH``."""
+    """An installed Drawbridge with the plugin's files inside the package, and without a ``drawbridge`` on ``PATH``."""
     runtime = tmp_path / "site-packages" / "drawbridge" / "runtime"
     for part in setup_nvim.PARTS:
         shutil.copytree(ROOT / part, runtime / part)

@@ -121,7 +121,7 @@ def test_claude_writes_nothing_if_a_closed_guard_cannot_start(
 
 @pytest.fixture
 async def unsaved(poem: Path) -> AsyncIterator[Path]:
-    """Runs a real Neovim with unsaved changes to the poem; returns the directory of its socket."""
+    """Runs a real Neovim with unsaved changes to the poem. Returns the directory of its socket."""
     directory = Path(os.environ["XDG_RUNTIME_DIR"]) / "sockets"
     directory.mkdir(mode=0o700)
     socket = directory / f"{'0' * 64}-1.sock"

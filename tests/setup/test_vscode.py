@@ -47,7 +47,7 @@ def editor(folder: Path, name: str, text: str) -> Path:
 
 @pytest.fixture
 def code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str) -> Path:
-    """Puts a fake ``codium`` on ``PATH``, and hides ``code``, which setup would prefer; returns the program."""
+    """Puts a fake ``codium`` on ``PATH``, and hides ``code``, which setup would prefer. Returns the program."""
     program = editor(tmp_path / "bin", "codium", EDITOR.replace("{version}", version))
     others = [place for place in os.environ["PATH"].split(os.pathsep) if not (Path(place) / "code").exists()]
     monkeypatch.setenv("PATH", os.pathsep.join([str(program.parent), *others]))

@@ -1,4 +1,4 @@
-"""Setting up a checkout: it records what is installed, and an error names what is missing on the machine."""
+"""The setup of a checkout records what is installed, and an error names what is missing on the machine."""
 
 from __future__ import annotations
 
@@ -39,8 +39,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def ran(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The commands that the setup would run, as text. None of them runs; instead of the virtual environment, a fake one
-    is created."""
+    """The commands that the setup would run, as text. None of them runs, and a fake virtual environment is created."""
     commands: list[str] = []
 
     def run(command: list[str]) -> None:

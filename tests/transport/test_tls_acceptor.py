@@ -1,4 +1,4 @@
-"""The acceptor of TLS connections: an error does not stop it, and it closes every connection that it gives up."""
+"""An error does not stop the acceptor of TLS connections, and it closes every connection that it gives up."""
 
 from __future__ import annotations
 

@@ -143,5 +143,5 @@ def test_the_context_is_a_percentage_of_its_window() -> None:
     assert wording.context_words({"context_tokens": 50_000, "context_window": 200_000}) == "25% context"
     assert (
         wording.context_words({"context_tokens": 50_000}) == "50k tokens"
-    )  # as in the web UI: the size of a terminal session's context window is not known
+    )  # as in the web UI, because the size of a terminal session's context window is not known
     assert wording.context_words({}) == ""

@@ -84,7 +84,7 @@ def view(person: Person) -> ReviewView:
 
 
 def current(person: Person) -> str:
-    """The path and the first new line of the change that keys decide on; empty if there is no such change."""
+    """The path and the first new line of the change that keys decide on. Both are empty if keys decide on none."""
     part = view(person).part
     if part is None:
         return ""
@@ -102,7 +102,7 @@ async def is_at(person: Person, words: str) -> None:
 
 
 def about(person: Person) -> str:
-    """The notice below the review, before wrapping; empty if it is not shown."""
+    """The notice below the review, before wrapping, or "" if it is not shown."""
     line = person.app.screen.query_one("#about", Static)
     return str(line.content) if line.display else ""
 

@@ -1,5 +1,5 @@
-"""Random requests, keys and clicks: a request, a user's version of it, or an answer to questions is accepted only after
-all of it was on the screen.
+"""With random requests, keys and clicks, a request, a user's version of it, or an answer to questions is accepted only
+after all of it was on the screen.
 
 Each word in a request, and each word that the user types, occurs only once. The test records the lines of each frame
 that is drawn while nothing is animated, and the lines on the screen after each action.

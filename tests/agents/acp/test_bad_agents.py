@@ -1,4 +1,4 @@
-"""Agents that break the Agent Client Protocol or exit mid-turn: each turn ends exactly once, and nothing else fails."""
+"""Agents break the Agent Client Protocol or exit mid-turn. Each turn ends exactly once, and nothing else fails."""
 
 from __future__ import annotations
 

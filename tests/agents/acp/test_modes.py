@@ -1,4 +1,4 @@
-"""Agent Client Protocol agents: their current mode is shown, and the modes that they offer can be chosen."""
+"""The current mode of an Agent Client Protocol agent is shown, and the modes that it offers can be chosen."""
 
 from __future__ import annotations
 

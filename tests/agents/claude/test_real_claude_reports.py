@@ -1,4 +1,4 @@
-"""The real ``claude`` CLI: its reports about itself, messages during a turn, and edited commands."""
+"""Reports of the real ``claude`` CLI about itself, messages during a turn, and edited commands."""
 
 from __future__ import annotations
 

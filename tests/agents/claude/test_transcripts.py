@@ -1,4 +1,4 @@
-"""Replays recorded streams of the real CLI: each line must be parsed and answered as in the recording.
+"""Replays recorded streams of the real CLI. Each line must be parsed and answered as in the recording.
 
 The prompts, decisions and commands are reconstructed from the lines that we sent. test_real_claude describes how to record
 new transcripts.
@@ -40,7 +40,7 @@ def played(name: str, monkeypatch: pytest.MonkeyPatch) -> list[Output]:
     lines = load(name)
     ids = (message["uuid"] for message in ours(lines) if message["type"] == "user")
     monkeypatch.setattr("drawbridge.agents.claude.conversation.uuid.uuid4", lambda: uuid.UUID(next(ids)))
-    # The ``resume`` transcript has the lines of two processes: the second one resumes the conversation of the first.
+    # The ``resume`` transcript has the lines of two processes. The second one resumes the conversation of the first.
     conversation = ClaudeConversation("Claude Code", POEM.get, resumed=name == "resume")
     heard: list[Output] = []
     for line in lines:

@@ -67,7 +67,7 @@ def message(found: Entry | None) -> dict[str, Any]:
 
 
 def test_only_the_mode_without_questions_is_taken_from_a_hook() -> None:
-    """Hooks report "default" for most sandboxes; the transcript contains the sandbox."""
+    """Hooks report "default" for most sandboxes, but the transcript contains the sandbox."""
     assert agent().event(payload(permission_mode="default")).permission_mode is None
     assert agent().event(payload(permission_mode="bypassPermissions")).permission_mode == "bypassPermissions"
 
@@ -298,7 +298,7 @@ def test_no_line_raises_an_error(anything: Any) -> None:
 def test_reading_continues_after_a_known_line() -> None:
     lines = [line("event_msg", number, type="token_count", other='"ordinal":1,') for number in (1, 11, 12)]
     data = b"".join(one + b"\n" for one in lines)
-    assert agent().end_of(f"{SESSION}:11", data) is None  # json.dumps adds spaces; Codex does not
+    assert agent().end_of(f"{SESSION}:11", data) is None  # json.dumps adds spaces, but Codex does not
     data = data.replace(b'": ', b'":').replace(b', "', b',"')
     end = agent().end_of(f"{SESSION}:11", data)
     assert end is not None

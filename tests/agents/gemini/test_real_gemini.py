@@ -155,7 +155,7 @@ async def test_modes(project: Path, model: GeminiStub) -> None:
 
 @pytest.mark.thorough  # its recording is played in every run
 async def test_a_missing_login(project: Path, model: GeminiStub) -> None:
-    """Gemini CLI is not logged in: it has no API key."""
+    """Gemini CLI is not logged in, because it has no API key."""
     environment = gemini_rig.environment(model)
     del environment["GEMINI_API_KEY"]
     agent = Gemini(gemini.agent(model)._command[0], environment)

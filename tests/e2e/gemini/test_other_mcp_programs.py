@@ -1,4 +1,4 @@
-"""The bridge works as an MCP server for programs that do not know it: the official client and the conformance suite."""
+"""The bridge works as an MCP server for the official client and the conformance suite, which do not know it."""
 
 from __future__ import annotations
 

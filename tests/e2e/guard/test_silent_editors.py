@@ -78,7 +78,7 @@ def neovim(request: pytest.FixtureRequest, rig: GuardedWorkstation, poem: Path) 
 def test_a_silent_editor_costs_one_deadline_and_a_log_line(
     rig: GuardedWorkstation, poem: Path, neovim: Neovim, state: State, why: str
 ) -> None:
-    """The guard has no opinion on the edit: it neither denies nor approves it."""
+    """The guard neither denies nor approves the edit."""
     rig.set_up("claude", *DEADLINE)
     state(neovim)
 

@@ -59,7 +59,7 @@ class Workstation:
         return await asyncio.to_thread(ask.ask, [(self.person.address, find.NEOVIM)], method, given, milliseconds)
 
     async def state_of(self, path: Path | str) -> Any:
-        """Returns the state of one file in this Neovim; None if it is not open."""
+        """Returns the state of one file in this Neovim, or None if it is not open."""
         return (await self.asks("snapshot", paths=[str(path)]))["files"][0]
 
     async def text(self, name: str | Path = "%") -> list[str]:

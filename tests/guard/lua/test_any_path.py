@@ -84,7 +84,7 @@ def test_any_two_paths_lead_to_the_right_buffers(program: Path, tmp_path: Path, 
 
 
 def is_a_circle(path: str) -> bool:
-    """Whether links in the path form a loop. No file can be opened by such a name; ``test_snapshot`` tests these."""
+    """Whether links in the path form a loop. No file can be opened by such a name. ``test_snapshot`` tests these."""
     try:
         os.path.realpath(path, strict=True)
     except FileNotFoundError:

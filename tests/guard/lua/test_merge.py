@@ -352,7 +352,7 @@ async def test_a_text_that_a_plugin_saves_is_left_alone(at: Workstation) -> None
 
 
 async def test_a_merge_that_fails_halfway_is_undone(at: Workstation) -> None:
-    """The edits are applied from the bottom up, and the topmost fails: no line can contain a line end."""
+    """The edits are applied from the bottom up, and the topmost fails because no line can contain a line end."""
     path = await at.opened("a.py", "one\ntwo\nthree\n")
     await at.keys("Gomine<Esc>")
     version = (await at.asks("buffer_text", file_path=path))["version"]

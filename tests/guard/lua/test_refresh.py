@@ -100,7 +100,7 @@ async def test_a_change_before_the_first_refresh_is_found(at: Workstation) -> No
 
 
 async def test_unsaved_work_is_reported_once_for_each_change_on_disk(at: Workstation) -> None:
-    """This applies to requests that name no file; a request that names the file reports it again."""
+    """This applies to requests that name no file. A request that names the file reports it again."""
     path = await at.opened("a.py", "old\n")
     await at.keys("onew<Esc>")
     await at.asks("snapshot", paths=[])

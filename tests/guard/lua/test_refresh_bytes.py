@@ -1,4 +1,5 @@
-"""`refresh_buffer`, byte by byte: a later save keeps what the agent wrote, and the replaced text is kept as a copy."""
+"""After `refresh_buffer`, a later save keeps every byte that the agent wrote, and the replaced text is kept as a
+copy."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ const shown = (conversation) =>
   });
 const waiting = (conversation) => conversation.waiting.map((one) => one.run_id);
 
-/** The records of two prompts; the second one was sent while the first one ran. */
+/** The records of two prompts. The second one was sent while the first one ran. */
 const TWO = [
   prompt(1, 'a'),
   started(2, 'a'),

@@ -417,7 +417,7 @@ const firstRender = async (found, number = 0, rights = { mayDecide: true, whyNot
   return look;
 };
 
-/** The texts of the buttons, with "(off)" if they are disabled; without buttons that have no text (line numbers). */
+/** The texts of the buttons, with "(off)" if they are disabled. Buttons without text (line numbers) are left out. */
 const buttonsOf = (element) => {
   const found = [];
   const visit = (one) => {

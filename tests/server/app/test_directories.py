@@ -1,5 +1,5 @@
-"""Choosing a directory: only the allowed roots and directories inside them are shown, and nothing reveals whether other
-directories exist.
+"""When a user chooses a directory, only the allowed roots and directories inside them are shown, and nothing reveals
+whether other directories exist.
 """
 
 from __future__ import annotations

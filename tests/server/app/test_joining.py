@@ -410,7 +410,7 @@ async def _comes_to_rest(server: Server, project: str) -> None:
 
 
 async def test_a_client_that_catches_up_gets_the_latest_state(tmp_path: Path) -> None:
-    """The queue changes, and so does what the agent reports about itself; neither is in the history."""
+    """The queue changes, and so does what the agent reports about itself. Neither is in the history."""
     phone, late = Client(), Client("late")
     async with serving(tmp_path) as server:
         project = await server.project(phone)

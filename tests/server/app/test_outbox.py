@@ -1,4 +1,4 @@
-"""Frames that wait for a client: their total size is limited, their order is kept, and small ones of one turn of the
+"""The total size of frames that wait for a client is limited, their order is kept, and small ones of one turn of the
 event loop share a write. If the client is too slow, ephemeral frames are dropped first, then its connection is closed.
 """
 

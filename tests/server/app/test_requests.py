@@ -270,7 +270,7 @@ async def test_an_id_that_cannot_be_read_is_not_repeated(server: Server, request
 
 
 async def test_messages_of_the_specifications_client_are_understood(server: Server) -> None:
-    """The specification's client is written in Go: it sends ``data`` as null if there is no data, and may put
+    """The specification's client, which is written in Go, sends ``data`` as null if there is no data, and may put
     ``project_id`` next to ``data`` or in it.
     """
     await raw(
@@ -433,7 +433,8 @@ def test_any_text_is_a_command_or_an_error(text: str) -> None:
 async def test_an_unexpected_error_fails_only_one_request(
     server: Server, client: WireClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The error is not in the handler: the reply can't be encoded. Requests that are sent later are still executed."""
+    """The error is not in the handler, but in the encoding of the reply. Requests that are sent later are still
+    executed."""
 
     def failing(answer: Any, request_id: str | None) -> bytes:
         if answer.type == "project_list":

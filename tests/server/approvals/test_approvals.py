@@ -1,4 +1,4 @@
-"""An agent sends an approval request: the first decision counts, all clients see it, and the agent gets it once."""
+"""An agent sends an approval request. The first decision counts, all clients see it, and the agent gets it once."""
 
 from __future__ import annotations
 
@@ -301,7 +301,7 @@ async def test_an_invalid_edited_input_leaves_the_request_open(tmp_path: Path, g
 
 
 async def test_an_agent_that_does_not_support_edits_gets_none(tmp_path: Path) -> None:
-    """An edited answer is refused: the agent would ignore the edit and act on its own input."""
+    """An edited answer is refused, because the agent would ignore the edit and act on its own input."""
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)

@@ -72,7 +72,7 @@ def observed() -> Iterator[Trace]:
 
 
 async def test_a_decision_is_decoded_in_two_steps(tmp_path: Path) -> None:
-    """The message is decoded in two steps, its envelope and then its data; the record is checked before it is
+    """The message is decoded in two steps, its envelope and then its data. The record is checked before it is
     written."""
     async with serving(tmp_path) as server, server.client() as owner, asking(server, owner) as question:
         answer = {"approval_id": question["data"]["approval_id"], "decision": "allow"}

@@ -1,4 +1,4 @@
-"""Decisions made in an editor on a proposal: the agent may write exactly the text that the user saw."""
+"""After a decision in an editor on a proposal, the agent may write exactly the text that the user saw."""
 
 from __future__ import annotations
 

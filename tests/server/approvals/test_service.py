@@ -1,4 +1,4 @@
-"""One approval request on several surfaces: the first decision is recorded, and reaches the agent once."""
+"""Of the decisions on several surfaces on one approval request, the first is recorded and reaches the agent once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A phone has to trust the server's certificate authority only once: the authority also signs renewed certificates, but
+"""A phone has to trust the server's certificate authority only once. The authority also signs renewed certificates, but
 is not valid for other hosts.
 """
 

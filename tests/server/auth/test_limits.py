@@ -79,7 +79,7 @@ async def server(tmp_path: Path, clock: Clock) -> AsyncIterator[Server]:
 async def status(
     server: Server, address: str, token: str | None = None, **headers: str
 ) -> tuple[int, http.client.HTTPMessage, str]:
-    """Sends a handshake from this address. Returns the status, headers and body of the answer; the body is empty if the
+    """Sends a handshake from this address. Returns the status, headers and body of the answer. The body is empty if the
     handshake was accepted.
     """
     fields = {"X-Forwarded-For": address, "Upgrade": "websocket", "Connection": "Upgrade", **headers}

@@ -1,4 +1,4 @@
-"""A new command needs only its types, its handler, and its row; no other part of the server has to change."""
+"""A new command needs only its types, its handler, and its row. No other part of the server has to change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A device may do only what its scope allows; everything else is refused and has no effect."""
+"""A device may do only what its scope allows. Everything else is refused and has no effect."""
 
 from __future__ import annotations
 

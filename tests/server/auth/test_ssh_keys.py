@@ -1,4 +1,4 @@
-"""Signing in with an SSH key: the user's own tools sign a challenge that is valid only for this connection and this
+"""To sign in with an SSH key, the user's own tools sign a challenge that is valid only for this connection and this
 server.
 """
 
@@ -244,7 +244,7 @@ async def test_a_login_cannot_be_relayed_from_another_port(server: Server) -> No
 
 @pytest.fixture
 async def secure(tmp_path: Path, file: Path) -> AsyncIterator[Server]:
-    """A server with TLS; the fingerprint of its certificate is ``secure.access.certificate()``."""
+    """A server with TLS. The fingerprint of its certificate is ``secure.access.certificate()``."""
     (tmp_path / "secure").mkdir()
     made = own_certificate(tmp_path / "tls", ["localhost", "127.0.0.1"])
     context = made.context()

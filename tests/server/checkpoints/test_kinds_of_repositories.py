@@ -133,7 +133,7 @@ async def test_a_partial_clone(project: Path, tmp_path: Path) -> None:
     ("name", "value"), [("refStorage", "reftable"), ("objectFormat", 'sha1\n[filter "x"]\nclean = true')]
 )
 async def test_a_format_that_is_not_supported(name: str, value: str, project: Path) -> None:
-    """The second case is an attack: its value would add a filter to the configuration that the server writes
+    """The second case is an attack, because its value would add a filter to the configuration that the server writes
     for git.
     """
     checkpoints = await a_run(project)

@@ -850,8 +850,8 @@ async def test_a_test_notification_reports_the_services_response(
 
 
 async def test_a_failed_test_notification_is_not_a_server_problem(tmp_path: Path, sender: Sender) -> None:
-    """Otherwise, any device with the `view` scope could cause a problem: it can subscribe with an address that a push
-    service refuses, and test it.
+    """Otherwise, any device with the `view` scope could cause a problem by subscribing with an address that a push
+    service refuses, and testing it.
     """
     told = notifier(tmp_path, sender)
     with Service(403).up() as service:
@@ -895,8 +895,8 @@ async def test_a_device_sends_one_test_notification_at_a_time(
 async def test_test_notifications_use_their_own_thread(
     tmp_path: Path, sender: Sender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Test notifications are sent in the thread for notifications: the server's other threads are shared by everything
-    that reads files, and a push service may take many seconds.
+    """Test notifications are sent in the thread for notifications, because the server's other threads are shared by
+    everything that reads files, and a push service may take many seconds.
     """
     told, names = notifier(tmp_path, sender), []
     monkeypatch.setattr(send, "post", lambda *_: names.append(threading.current_thread().name))

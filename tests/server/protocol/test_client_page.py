@@ -1,4 +1,4 @@
-"""docs/protocols/client.md matches the server: every message, field and code is documented, and its examples work."""
+"""docs/protocols/client.md matches the server. Every message, field and code is documented, and the examples work."""
 
 from __future__ import annotations
 

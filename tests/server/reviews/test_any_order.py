@@ -143,7 +143,7 @@ class World:
         return {slot for slot, text in self.disk.items() if text != self.base[slot]}
 
     def ids(self, review: Open) -> dict[tuple[str, int], str]:
-        """The hunk id of each slot that was changed; the review must not have other hunks."""
+        """Returns the hunk id of each slot that was changed. The review must not have other hunks."""
         found = {
             (file.path, "".join(part.removed), "".join(part.added)): part.hunk.id
             for file in review.files

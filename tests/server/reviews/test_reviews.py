@@ -669,7 +669,7 @@ async def test_reading_the_review_of_a_project_being_deleted_fails(tmp_path: Pat
 
 
 async def test_a_directory_that_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The review is refused; the run itself is not affected."""
+    """The review is refused, but the run itself is not affected."""
     monkeypatch.setattr("drawbridge.server.checkpoints.private.MOST_FILES", 1)
     async with reviewing(tmp_path) as one:
         shutil.rmtree(one.directory / ".git")

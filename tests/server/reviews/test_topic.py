@@ -44,7 +44,7 @@ async def work(one: Reviewed) -> None:
 
 
 def received(client: Client) -> list[str]:
-    """The update type of each message that the client was sent; for a message that is not an update, its type."""
+    """The update type of each message that the client was sent or, if it is not an update, its type."""
     return [one["data"]["update_type"] if one["type"] == "update" else one["type"] for one in client.heard]
 
 

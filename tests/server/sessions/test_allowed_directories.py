@@ -123,7 +123,7 @@ async def test_a_swapped_directory_stops_a_starting_agent(tmp_path: Path) -> Non
     (tmp_path / "elsewhere").mkdir()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
-        await server.does(phone, "execute", project, prompt="go")  # the run has begun; its process has not started
+        await server.does(phone, "execute", project, prompt="go")  # the run has begun, but its process has not started
         assert next(iter(server.core.projects)).controller.run is not None
         os.rename(server.root / "one", server.root / "moved")
         (server.root / "one").symlink_to(tmp_path / "elsewhere")

@@ -148,7 +148,7 @@ async def person_does(what: str, world: World) -> None:
         case "kill" | "interrupt" | "new session":
             await server.does(page, f"agent_{what.replace(' ', '_')}", project)
         case "mode":
-            # The reply can be delayed until an agent has started; the test doesn't wait for the reply.
+            # The reply can be delayed until an agent has started, so the test doesn't wait for it.
             world.choosing.append(asyncio.create_task(server.does(page, "set_mode", project, mode="plan")))
         case "delete" if world.project.controller.busy:
             await server.does(page, "project_delete", project)

@@ -278,7 +278,7 @@ async def test_waiting_prompts_use_the_users_latest_choice(tmp_path: Path) -> No
         await server.does(phone, "set_model", project, model="opus")
         assert first.modes == ["plan", "opus"]
         first.ends()
-        await settled(lambda: first.prompts[-1] == "one")  # the same process: its mode and model were changed
+        await settled(lambda: first.prompts[-1] == "one")  # the same process, whose mode and model were changed
         first.ends()
         second = await ran(server, phone, project, server.agent, "two")
         assert (second.launch.options.permission_mode, second.launch.options.model) == ("acceptEdits", "opus")

@@ -1,4 +1,4 @@
-"""Projects are created, found again after a restart, and deleted; invalid ones are refused."""
+"""Projects are created, found again after a restart, and deleted. Invalid ones are refused."""
 
 from __future__ import annotations
 

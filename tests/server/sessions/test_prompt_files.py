@@ -332,7 +332,7 @@ async def test_files_are_kept_after_a_restart(tmp_path: Path) -> None:
 
 
 async def test_a_new_file_removes_the_oldest_above_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file of a queued or running prompt is not removed: the new prompt is refused instead."""
+    """A file of a queued or running prompt is not removed. The new prompt is refused instead."""
     monkeypatch.setattr(prompt_files, "ALTOGETHER", 2 * len(ZIP))
     phone = Client()
     async with serving(tmp_path) as server:

@@ -1,4 +1,4 @@
-"""Agent processes between two prompts: their number and idle time are limited, and they are kept only while memory is
+"""The number and idle time of agent processes between two prompts are limited, and they are kept only while memory is
 available.
 """
 
@@ -55,7 +55,7 @@ async def test_a_new_turn_keeps_a_process_that_was_about_to_end(tmp_path: Path) 
         one = await server.running(phone, project)
         one.ends()
         other = await server.running(phone, await server.project(phone, "two"))
-        other.ends()  # too many processes are idle: one has to end
+        other.ends()  # too many processes are idle, so one has to end
         one.heard(TurnBegun())
         await settled()
         assert not one.ended

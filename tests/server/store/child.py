@@ -121,7 +121,7 @@ def read_only(directory: Path) -> None:
 
 
 def limited(directory: Path) -> None:
-    """Files are limited to about 100 kB: the system writes only a part of the record at the limit, and the next write
+    """Files are limited to about 100 kB. The system writes only a part of the record at the limit, and the next write
     fails.
     """
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_500, resource.RLIM_INFINITY))

@@ -109,7 +109,7 @@ class AnyOrder(RuleBasedStateMachine):
 
     @rule(share=st.floats(0, 1), size=st.sampled_from([0, 500]))
     def kill_while_it_writes(self, share: float, size: int) -> None:
-        """The last record is written only up to some byte, or completely; the index, which is written later, is not
+        """The last record is written only up to some byte, or completely. The index, which is written later, is not
         updated.
         """
         before = {path.name: path.stat().st_size for path in self.logs.glob("messages_*")}

@@ -1,8 +1,8 @@
-"""The format of records: records are written as before, and those of earlier versions are read.
+"""Records keep their format, and those of earlier versions can be read.
 
 ``records_of_1.jsonl`` contains the records of ``tests.server.test_events.RECORDED``, in the same order, as the server
-wrote them when events, records and messages were still the same structures. What is in it must never change; when a
-record gets a field, add another event and its line.
+wrote them when events, records and messages were still the same structures. Its lines must never change. When a record
+gets a field, add another event and its line.
 """
 
 from __future__ import annotations

@@ -171,7 +171,7 @@ def test_a_search_that_takes_too_long_is_ended(store: Store, monkeypatch: pytest
 
 @pytest.mark.parametrize("query", ["a", " ".join(f"{'a' * length}" for length in range(1, 17)), "a " * 300])
 def test_a_search_of_repetitive_texts_ends_in_time(store: Store, monkeypatch: pytest.MonkeyPatch, query: str) -> None:
-    """Each text has thousands of matches; comparing all of them with each other would take seconds for each text."""
+    """Each text has thousands of matches. Comparing all of them with each other would take seconds for each text."""
     store.prompts(*("a " * 10_000 for _ in range(30)), *(f"{'a' * 16} " * 1_170 for _ in range(30)))
     store.update()
     monkeypatch.setattr(search, "SEARCH_SECONDS", 0.5)

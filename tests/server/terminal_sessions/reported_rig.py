@@ -1,4 +1,4 @@
-"""A simulated ``claude`` in a terminal: the test sends its hooks' reports to a server that runs as a process."""
+"""A simulated ``claude`` in a terminal. The test sends its hooks' reports to a server that runs as a process."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Bridges at the private socket: a proposal and the hook for it become one approval request, which users can answer in
-an editor.
+"""With a bridge at the private socket, a proposal and the hook for it become one approval request, which users can
+answer in an editor.
 """
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ async def offered(line: Line) -> Message:
 
 
 async def test_a_proposal_is_offered_to_editors_in_its_directory(rig: SocketRig, file: Path, tmp_path: Path) -> None:
-    """An editor that connects later is offered it too; the agent's own editor is not."""
+    """An editor that connects later is offered it too, but the agent's own editor is not."""
     async with (
         bridge(rig) as here,
         bridge(rig, tmp_path / "elsewhere") as elsewhere,

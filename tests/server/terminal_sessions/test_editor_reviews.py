@@ -142,7 +142,7 @@ class Race:
         self.names = (*self.clients, "Neovim")
 
     async def decide(self, name: str, hunk: str, decision: str) -> Message:
-        """Returns the code and the details of the error; empty if the decision was accepted."""
+        """Returns the code and the details of the error. Both are empty if the decision was accepted."""
         if name == "Neovim":
             wish = {"project": self.project, "hunk": hunk, "decision": decision}
             answer = await asks(self.line, "review_decide", **wish)

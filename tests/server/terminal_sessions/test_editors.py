@@ -1,4 +1,5 @@
-"""One approval request in an editor and on a client of the server: the first answer counts, and the other side sees it."""
+"""An approval request is open in an editor and on a client of the server. The first answer counts, and the other side
+sees it."""
 
 from __future__ import annotations
 

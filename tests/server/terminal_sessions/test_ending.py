@@ -50,7 +50,8 @@ async def history(rig: SocketRig, session: Session) -> list[int]:
 async def test_a_hook_during_a_removal_begins_a_new_session(
     rig: SocketRig, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    """The new session's data is stored in the same directory; only the history of the removed session is deleted."""
+    """The new session's data is stored in the same directory, and only the history of the removed session is
+    deleted."""
     session, withdraw_all = Session(rig), TerminalSession.withdraw_all
     event = terminal.agent().event(Raw(json.dumps(session.payload("SessionStart", source="resume")).encode()))
     begun = rig.server.core.terminal_sessions.report

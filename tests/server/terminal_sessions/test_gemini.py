@@ -61,7 +61,7 @@ class Gemini(Session):
         return id
 
     def withdraws(self) -> None:
-        """Records that the last prompt was removed: the user has interrupted the request to the model."""
+        """Records that the last prompt was removed, because the user has interrupted the request to the model."""
         self.records(**{"$set": {"messages": [], "lastUpdated": "2026-11-28T23:00:00.000Z"}})
 
     async def starts(self) -> None:
@@ -129,7 +129,7 @@ async def test_each_prompt_is_a_run(rig: SocketRig) -> None:
 
 
 async def test_a_prompt_that_is_recorded_early_belongs_to_its_run(rig: SocketRig) -> None:
-    """The server is slow: the prompt is in the file before the report of the hook is processed."""
+    """The server is slow, so the prompt is in the file before the report of the hook is processed."""
     session = Gemini(rig)
     await session.starts()
     session.says("user", "Go")

@@ -1,4 +1,4 @@
-"""A plain ``claude`` in a terminal: its approval requests are answered by a client of the server or in the terminal."""
+"""Approval requests of a plain ``claude`` in a terminal are answered by a client of the server or in the terminal."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def occurrences(rig: ServedWorkstation) -> int:
 
 
 async def test_a_comment_reaches_the_agent_when_it_stops(rig: ServedWorkstation, server: Server) -> None:
-    """The agent is at work when the comment is sent. When it stops, it gets the comment and continues; its next changes
+    """The agent is at work when the comment is sent. When it stops, it gets the comment and continues. Its next changes
     are the answer.
     """
     project(rig, "git")

@@ -1,4 +1,4 @@
-"""A plain ``gemini`` in a terminal, with its hooks: the server lists its session, and its runs can be reviewed."""
+"""The server lists the session of a plain ``gemini`` with hooks in a terminal, and its runs can be reviewed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A prompt for an agent that runs in an editor's terminal: the editor's bridge types the prompt there."""
+"""A prompt for an agent that runs in an editor's terminal is typed there by the editor's bridge."""
 
 from __future__ import annotations
 
@@ -229,7 +229,7 @@ async def test_request_id_survives_restart(tmp_path: Path, begun: bool) -> None:
         assert await editor.line.receives_nothing()
 
 
-# refused prompts: nothing is typed into the terminal
+# refused prompts, for which nothing is typed into the terminal
 
 
 async def test_an_agent_in_an_unknown_terminal_gets_no_prompt(rig: SocketRig) -> None:

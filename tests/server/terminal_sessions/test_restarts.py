@@ -307,7 +307,7 @@ async def test_a_subagents_answer_leaves_the_main_question_open(
 
 @HOW
 async def test_a_conversation_that_was_closed_stays_closed(tmp_path: Path, how: str) -> None:
-    """``/clear`` begins another conversation in the same process; ``/resume`` opens the first one again."""
+    """``/clear`` begins another conversation in the same process, and ``/resume`` opens the first one again."""
     async with first_server(tmp_path, how) as rig:
         session = Session(rig)
         await session.reports("UserPromptSubmit", prompt="Go")
@@ -750,7 +750,7 @@ async def test_a_turn_interrupted_while_no_server_ran_is_over(tmp_path: Path, ho
 async def test_a_turn_withdrawn_while_no_server_ran_is_over(
     tmp_path: Path, how: str, has_question: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Esc leaves no line in the conversation's file: only the CLI's file about its process shows that it is idle."""
+    """Esc leaves no line in the conversation's file. Only the CLI's file about its process shows that it is idle."""
     monkeypatch.setattr(sessions_module, "RETURN_SECONDS", 0.2)
     monkeypatch.setattr(report_queue, "WORKING_SECONDS", 0.02)
     monkeypatch.setattr(turns_module, "IDLE_SECONDS", 0.1)

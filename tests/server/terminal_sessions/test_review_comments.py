@@ -1,6 +1,4 @@
-"""Comments on the review of a directory with terminal sessions: all of its sessions share the comments, and one agent
-gets them.
-"""
+"""All terminal sessions in a directory share the comments on its review, and one agent gets them."""
 
 from __future__ import annotations
 

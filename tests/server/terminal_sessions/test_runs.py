@@ -508,8 +508,8 @@ async def test_an_answer_that_does_not_reach_the_agent_is_overruled(
 
 
 async def test_a_later_dialog_does_not_overrule_another_answer(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The dialog may be about another call: a subagent's call is not in the conversation's file, and the agent doesn't
-    ask again about a denied call.
+    """The dialog may be about another call, because a subagent's call is not in the conversation's file, and the agent
+    doesn't ask again about a denied call.
     """
     monkeypatch.setattr(questions, "SETTLING_SECONDS", 0.0)
     session = Session(rig)

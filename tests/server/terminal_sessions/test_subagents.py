@@ -1,4 +1,4 @@
-"""Questions from subagents: the terminal shows the dialog for such a question only once the hook has ended."""
+"""The terminal shows the dialog for a question from a subagent only once the hook has ended."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ const test = require('node:test');
 const { checked, replacements } = require('../../../extensions/vscode/edits');
 const { BadParams } = require('../../../extensions/vscode/lines');
 
-/** Applies the edits as VS Code does: each replaces a range of the original text, and no two ranges may overlap. */
+/** Applies the edits as VS Code does. Each replaces a range of the original text, and no two ranges may overlap. */
 function edited(text, edits, eol = '\n') {
   const lines = text.split(eol);
   const offset = ([line, character]) =>

@@ -1,4 +1,4 @@
-"""The disk space of histories is limited: the server warns once before the limit, refuses prompts at the limit, and
+"""The disk space of histories is limited. The server warns once before the limit, refuses prompts at the limit, and
 accepts them again once there is space.
 """
 

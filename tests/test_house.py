@@ -414,7 +414,7 @@ def test_the_exceptions_for_tasks_name_modules_that_exist() -> None:
         ("async def g():\n await asyncio.sleep(0.1)", set()),
     ],
 )
-def test_what_counts_as_a_task_without_an_owner(code: str, found: set[str]) -> None:
+def test_tasks_without_an_owner_are_found(code: str, found: set[str]) -> None:
     assert loose_tasks(ast.parse(code)) == found
 
 
@@ -586,7 +586,7 @@ def test_periodic_work_uses_background_tasks() -> None:
         ("self._tasks.repeat(self.g, 5, 'g')", False),
     ],
 )
-def test_what_counts_as_periodic_work(body: str, *, is_found: bool) -> None:
+def test_periodic_work_is_found(body: str, *, is_found: bool) -> None:
     assert bool(periodic_functions(ast.parse(f"async def f(self):\n {body}"))) == is_found
 
 
@@ -801,7 +801,7 @@ def test_the_listed_classes_are_plain_data(name: str) -> None:
         ("self.x.append(1)", set()),
     ],
 )
-def test_what_counts_as_assigned_from_outside(code: str, found: set[tuple[str, str]]) -> None:
+def test_assignments_from_outside_are_found(code: str, found: set[tuple[str, str]]) -> None:
     assert assigned_from_outside(ast.parse(code)) == found
 
 
@@ -921,7 +921,7 @@ def anchors(page: Path) -> frozenset[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_link_leads_to_a_file(page: Path) -> None:
+def test_every_link_points_to_a_file(page: Path) -> None:
     assert [path for path, _ in links(page) if path and not (page.parent / path).exists()] == []
 
 
@@ -1163,7 +1163,7 @@ def test_the_tests_of_long_modules_exist() -> None:
     ("module", "is_tested"),
     [("protocols/http", True), ("server/sessions/disk", True), ("protocols/htt", False), ("protocols/http_", False)],
 )
-def test_what_counts_as_own_tests(module: str, *, is_tested: bool) -> None:
+def test_own_tests_are_recognized(module: str, *, is_tested: bool) -> None:
     assert has_own_tests(module) == is_tested
 
 

@@ -18,7 +18,7 @@ def cut(data: bytes, places: list[int]) -> list[bytes]:
 
 
 @given(some.lists(some.binary(max_size=30).map(lambda line: line.replace(b"\n", b" "))), some.lists(some.integers(0)))
-def test_lines_come_out_whole_wherever_the_stream_was_cut(written: list[bytes], places: list[int]) -> None:
+def test_lines_are_whole_wherever_the_stream_was_cut(written: list[bytes], places: list[int]) -> None:
     lines = Lines()
     stream = b"".join(line + b"\n" for line in written)
 
@@ -56,7 +56,7 @@ def test_no_line_follows_one_that_is_too_long() -> None:
     assert lines.feed(b"\nbehind\n") == []
 
 
-def test_a_line_without_end_takes_bounded_memory() -> None:
+def test_a_line_without_an_end_uses_bounded_memory() -> None:
     lines = Lines(limit=1_000_000)
     tracemalloc.start()
     try:

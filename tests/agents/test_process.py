@@ -80,7 +80,7 @@ async def test_a_prompt_is_answered_line_by_line(agent: Session) -> None:
     assert kinds == [AgentLine, SessionIdentified, ModeChanged, DirectoryChanged, AgentLine, AgentLine, TurnEnded]
 
 
-async def test_it_accepts_one_prompt_after_another(agent: Session) -> None:
+async def test_it_accepts_several_prompts_in_turn(agent: Session) -> None:
     for number in range(5):
         agent.process.prompt(f"say {number}")
         assert agent.process.busy
@@ -208,7 +208,7 @@ async def test_a_line_of_20_mb_is_one_line(agent: Session) -> None:
     assert [len(line.raw) for line in agent.heard.all(AgentLine)][1] == 20_000_000 - 1
 
 
-async def test_a_line_without_end_ends_the_agent(agent: Session) -> None:
+async def test_a_line_without_an_end_ends_the_agent(agent: Session) -> None:
     ended = await agent.turn("endless-line")
     assert ended.error == f"The bad agent sent a line longer than {LINE_LIMIT // 2**20} MB, and was stopped."
     assert (await agent.heard.next(Exited)).code == -signal.SIGTERM

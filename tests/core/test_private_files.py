@@ -66,7 +66,7 @@ def test_a_directory_that_others_could_enter_is_closed_to_them(tmp_path: Path, f
 
 
 @pytest.mark.parametrize("found", [0o700, 0o500])
-def test_a_private_directory_is_left_as_it_is(tmp_path: Path, found: int) -> None:
+def test_a_private_directory_is_unchanged(tmp_path: Path, found: int) -> None:
     directory = tmp_path / "ide"
     directory.mkdir()
     directory.chmod(found)

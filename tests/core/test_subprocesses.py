@@ -58,7 +58,7 @@ async def test_a_flood_ends_a_program_that_reads_nothing() -> None:
     assert (finished.output, finished.status) == (b"x" * 10, None)
 
 
-async def test_input_that_nobody_reads_is_dropped() -> None:
+async def test_input_that_is_not_read_is_dropped() -> None:
     finished = await subprocesses.run(
         [sys.executable, "-c", "print('done')"], directory="/", seconds=20, limit=100, input=b"y" * 1_000_000
     )

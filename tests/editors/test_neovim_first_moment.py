@@ -104,7 +104,7 @@ async def test_half_a_prompt_delays_a_view(program: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("program", each_nvim())
-async def test_a_dialog_in_place_of_the_box_opens_the_proposal(program: Path, tmp_path: Path) -> None:
+async def test_a_dialog_instead_of_the_box_opens_the_proposal(program: Path, tmp_path: Path) -> None:
     """In the dialog, an Enter that was meant for the prompt would accept the change. Keys of the first moment do not
     reach the dialog."""
     async with screen_rig(program, tmp_path) as (rig, pane):

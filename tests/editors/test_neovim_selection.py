@@ -106,7 +106,7 @@ async def test_the_same_selection_is_reported_once(rig: Workstation) -> None:
     assert reported(rig)[count:] == []
 
 
-async def test_the_cursor_is_reported_in_insert_mode_too(rig: Workstation) -> None:
+async def test_the_cursor_is_reported_in_insert_mode(rig: Workstation) -> None:
     await rig.opened("a.txt", TEXT)
     assert span(await selects(rig, "ggwi"))[0] == (0, 4)
     assert span(await selects(rig, "new "))[0] == (0, 8)

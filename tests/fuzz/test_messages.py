@@ -30,7 +30,7 @@ MEMORY_GROWTH = 48 * 1024 * 1024
 @pytest.mark.parametrize(
     "count", [2_000, pytest.param(1_000_000, marks=[pytest.mark.slow, pytest.mark.timeout(3_000)])]
 )
-async def test_no_message_breaks_the_server(tmp_path: Path, count: int) -> None:
+async def test_no_message_crashes_the_server(tmp_path: Path, count: int) -> None:
     (tmp_path / "root").mkdir()
     flags = ("--no-tls", "--allow", tmp_path / "root", "--log-level", "warning")
     with seeded() as random:

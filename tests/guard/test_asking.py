@@ -44,7 +44,7 @@ def between(least: float, most: float) -> Iterator[None]:
         editors.at_a_short_prompt,
     ],
 )
-def test_an_answer_from_neovim_is_read_however_it_is_sent(
+def test_an_answer_from_neovim_is_read_in_any_pieces(
     guard: Guard, manner: editors.Manner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ask, "BLOCKED_GRACE", 3)
@@ -53,7 +53,7 @@ def test_an_answer_from_neovim_is_read_however_it_is_sent(
 
 
 @pytest.mark.parametrize("manner", [editors.plainly, editors.byte_by_byte, editors.late])
-def test_an_answer_from_vs_code_is_read_however_it_is_sent(guard: Guard, manner: editors.Manner) -> None:
+def test_an_answer_from_vs_code_is_read_in_any_pieces(guard: Guard, manner: editors.Manner) -> None:
     guard.vscode({A: KEPT}, manner=manner)
     assert guard.denial(edit())
 
@@ -209,7 +209,7 @@ def test_the_guard_waits_for_a_reload_but_not_a_hung_editor(guard: Guard) -> Non
     assert "/ws/a.py is on disk as written, but has unsaved changes" in told["hookSpecificOutput"]["additionalContext"]
 
 
-def test_a_hung_editor_costs_one_deadline_however_many_files(guard: Guard) -> None:
+def test_a_hung_editor_costs_one_deadline_for_many_files(guard: Guard) -> None:
     """The other editor is still asked to reload every file of the patch."""
     guard.neovim(manner=editors.silent)
     living = guard.neovim()

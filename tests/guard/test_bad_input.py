@@ -151,7 +151,7 @@ def test_an_invalid_path_is_denied_for_every_agent_and_tool(guard: Guard, agent:
     assert neovim.asked == []
 
 
-def test_an_internal_error_gives_no_opinion_or_a_denial(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_internal_error_causes_no_opinion_or_a_denial(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise RuntimeError("something\n\x1b[31m\ud800")
 

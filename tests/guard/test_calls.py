@@ -83,7 +83,7 @@ def dialects() -> list[calls.Dialect]:
     return [claude, gemini, codex]
 
 
-def test_a_dialect_has_the_guards_own_words() -> None:
+def test_a_dialect_uses_the_guards_own_words() -> None:
     """The dialects' modules contain these words as literals, because an import would make every call slower."""
     events = {calls.BEFORE, calls.AFTER, calls.FAILED, calls.PROMPT, calls.START, calls.MOVED, calls.CHANGED}
     events |= set(calls.FOR_SERVER)
@@ -98,7 +98,7 @@ def parse(payload: Payload, agent: str = "claude") -> calls.Call:
 
 
 @pytest.mark.parametrize(("kind", "expected"), RECORDED.items(), ids=lambda value: " ".join(map(str, value))[:50])
-def test_what_the_real_agents_send_is_understood(
+def test_messages_of_the_real_agents_are_understood(
     kind: tuple[str, str, str | None], expected: tuple[str, str, list[str], str]
 ) -> None:
     payload = recorded(*kind)

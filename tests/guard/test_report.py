@@ -462,7 +462,7 @@ def question_to(listener: socket.socket, *, last_words: bytes = b"") -> dict[str
 @pytest.mark.parametrize(
     "last_words", [b"", b'{"decision": {"behavi'], ids=["without a word", "in the middle of its answer"]
 )
-def test_a_request_whose_server_ends_goes_to_the_next_server(guard: Guard, home: Path, last_words: bytes) -> None:
+def test_a_request_whose_server_ends_is_sent_to_the_next_server(guard: Guard, home: Path, last_words: bytes) -> None:
     """The next server receives the same message with the same id, and its decision counts."""
     with waiting(guard, home) as process:
         with private_socket.listening() as listener:
@@ -599,7 +599,7 @@ def test_a_hook_without_waiting_context_does_not_wait_for_it(guard: Guard, serve
 
 
 @pytest.mark.parametrize(("others", "kept"), [("the selection", True), ("x" * calls.LONGEST_CONTEXT, False)])
-def test_the_servers_context_comes_before_other_context(others: str, kept: bool) -> None:
+def test_the_servers_context_precedes_other_context(others: str, kept: bool) -> None:
     """Claude Code moves a context of more than 10,000 characters to a file."""
     call = calls.Call("claude", calls.PROMPT, recorded("claude", "UserPromptSubmit"))
     call.handed = "Two comments."

@@ -200,7 +200,7 @@ async def test_a_decision_is_refused_if_the_lines_have_changed(rig: AcceptedRig)
     assert rig.poem.read_text() == now.replace("line 11b\n", "")
 
 
-async def test_a_decision_on_a_file_names_what_was_shown(rig: AcceptedRig) -> None:
+async def test_a_decision_on_a_file_contains_the_shown_version(rig: AcceptedRig) -> None:
     await rig.accept(rig.poem, WRITTEN)
     file = await rig.wanted(*CHANGES)
     rig.poem.write_text(WRITTEN.replace("LINE 3\n", "mine\n"))

@@ -212,7 +212,7 @@ async def test_an_editor_that_never_answers_does_not_delay_the_end(folder: Path)
     assert {task.get_name() for task in asyncio.all_tasks() - tasks} & {"announcing the agents"} == set()
 
 
-async def test_when_the_bridge_ends_no_agent_is_reported_as_gone(folder: Path) -> None:
+async def test_at_the_bridges_end_no_agent_counts_as_disconnected(folder: Path) -> None:
     async with open_bridge(folder) as rig:
         async with claude(rig):
             await until(lambda: rig.editor.announced[-1].pids)
@@ -222,7 +222,7 @@ async def test_when_the_bridge_ends_no_agent_is_reported_as_gone(folder: Path) -
         assert rig.editor.announced == before
 
 
-async def test_a_proposal_goes_to_the_editor_and_its_decision_back(folder: Path) -> None:
+async def test_a_proposal_reaches_the_editor_and_its_decision_returns(folder: Path) -> None:
     path = str(folder / "poem.txt")
     async with open_bridge(folder) as rig, claude(rig) as agent:
         call = agent.call(

@@ -57,7 +57,7 @@ def answer(
     return wire.ReviewAnswer(id=id, project="p1", directory="/ws", review=Raw(msgspec.json.encode(review)))
 
 
-def test_a_removal_is_shown_at_the_line_that_follows_it() -> None:
+def test_a_removal_is_shown_at_the_next_line() -> None:
     """A hunk with added lines is shown at the first of them."""
     removed = HUNK | {"id": "h2", "old_start": 5, "new_start": 4, "removed": "five\n", "added": ""}
     review, _ = read(answer(FILE | {"hunks": [HUNK, removed]}))
@@ -516,7 +516,7 @@ async def test_the_user_sees_why_everything_is_shown(rig: ReviewRig) -> None:
         await rig.told("Nothing is new since your last visit.")
 
 
-async def test_what_was_seen_in_a_terminal_is_not_new(rig: ReviewRig) -> None:
+async def test_changes_seen_in_a_terminal_are_not_new(rig: ReviewRig) -> None:
     rig.memory.saw("/ws", ["h1"], ["h1"])
     server = Served()
     server.answers = [answer(FILE, LATER)]

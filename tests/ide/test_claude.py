@@ -183,7 +183,7 @@ async def test_a_selection_in_a_file_with_an_odd_name_can_be_sent(rig: ClaudeRig
 # mentions
 
 
-async def test_a_mention_goes_to_the_client_that_was_active_last(rig: ClaudeRig) -> None:
+async def test_a_mention_is_sent_to_the_last_active_client(rig: ClaudeRig) -> None:
     first, second = rig.agent(), rig.agent()
     assert rig.clients.mention(Mentioned("/a", (0, 1)))
     first.say(id="x", method="ping")
@@ -194,7 +194,7 @@ async def test_a_mention_goes_to_the_client_that_was_active_last(rig: ClaudeRig)
     assert second.heard("at_mentioned") == [{"filePath": "/a", "lineStart": 0, "lineEnd": 1}, {"filePath": "/a"}]
 
 
-async def test_with_mention_all_a_mention_goes_to_all_clients(tmp_path: Path) -> None:
+async def test_with_mention_all_a_mention_is_sent_to_all_clients(tmp_path: Path) -> None:
     async with ClaudeRig(tmp_path, mention="all") as rig:
         agents = [rig.agent(), rig.agent()]
         stranger = Agent(rig.clients)

@@ -65,7 +65,7 @@ def test_a_cursor_without_a_selection_has_no_selected_text() -> None:
     assert file == {"path": "/a", "timestamp": 1_000, "isActive": True, "cursor": {"line": 1, "character": 1}}
 
 
-def test_nothing_open_is_an_empty_list() -> None:
+def test_without_open_files_the_list_is_empty() -> None:
     assert files(Context()) == []
     assert files(Recent().context(None, [])) == []
 

@@ -58,7 +58,7 @@ def test_the_lock_is_in_claudes_own_directory(home: Path) -> None:
     assert lock_directory({"CLAUDE_CONFIG_DIR": ""}) == str(home / ".claude" / "ide")
 
 
-def test_the_lock_contains_what_agents_need_and_our_pid(directory: Path, lock: LockFile) -> None:
+def test_the_lock_contains_what_agents_need_and_the_pid(directory: Path, lock: LockFile) -> None:
     lock.write(4711, "Neovim", ["/home/ada/project", "/home/ada/größe"])
     path = directory / f"{PORT}.lock"
     assert lock.path == str(path)

@@ -92,7 +92,7 @@ async def test_the_old_text_of_a_new_file_is_empty(rig: BridgeRig) -> None:
         assert not Path(rig.path("new.txt")).exists()
 
 
-async def test_the_decision_goes_to_the_session_that_asked(rig: BridgeRig) -> None:
+async def test_the_decision_is_sent_to_the_session_that_asked(rig: BridgeRig) -> None:
     async with connected(rig) as (one, one_hears), connected(rig) as (two, two_hears):
         first = await propose(rig, one)
         second = await propose(rig, two, "LA\n", "song.txt")
@@ -133,7 +133,7 @@ async def test_closing_a_proposal_returns_the_users_edited_text(rig: BridgeRig) 
 
 
 @pytest.mark.parametrize("arguments", [{}, {"suppressNotification": False}, {"suppressNotification": True}])
-async def test_closing_what_is_not_open_returns_an_empty_object(rig: BridgeRig, arguments: dict[str, Any]) -> None:
+async def test_closing_an_unknown_proposal_returns_an_empty_object(rig: BridgeRig, arguments: dict[str, Any]) -> None:
     async with connected(rig) as (cli, _):
         assert await cli.body("closeDiff", filePath=rig.path(), **arguments) == {}
         await propose(rig, cli)

@@ -50,7 +50,7 @@ def test_the_file_is_in_nodejs_temporary_directory(environ: dict[str, str], root
     assert gemini_directory(environ) == os.path.join(root, "gemini", "ide")
 
 
-def test_the_file_contains_what_the_cli_needs_and_our_pid(directory: Path, file: GeminiFile) -> None:
+def test_the_file_contains_what_the_cli_needs_and_the_pid(directory: Path, file: GeminiFile) -> None:
     file.write(4711, "Neovim", ["/home/ada/project", "/home/ada/größe"])
     assert file.path == str(directory / f"gemini-ide-server-4711-{PORT}.json")
     assert json.loads(Path(file.path).read_bytes()) == {
@@ -97,7 +97,7 @@ def test_a_removed_file_is_not_written_again(directory: Path, file: GeminiFile) 
 # the link that is named after the workspace
 
 
-def test_the_first_folders_link_leads_to_the_file(directory: Path, file: GeminiFile) -> None:
+def test_the_first_folders_link_points_to_the_file(directory: Path, file: GeminiFile) -> None:
     file.write(1, "Neovim", ["/a", "/b"])
     assert os.readlink(directory / link_of("/a")) == file.path
     assert not (directory / link_of("/b")).exists()
@@ -114,7 +114,7 @@ def test_the_newest_bridge_of_a_folder_keeps_the_link(directory: Path, file: Gem
 
 
 @pytest.mark.parametrize("content", ["", "{}", '{"port": 1}', "no JSON"])
-def test_a_foreign_file_in_place_of_the_link_stays(directory: Path, file: GeminiFile, content: str) -> None:
+def test_a_foreign_file_instead_of_the_link_stays(directory: Path, file: GeminiFile, content: str) -> None:
     directory.mkdir(parents=True)
     foreign = directory / link_of("/a")
     foreign.write_text(content)

@@ -234,7 +234,7 @@ def waiting(rig: BridgeRig) -> int:
     return sum(reader._transport.get_write_buffer_size() for reader in readers)  # type: ignore[union-attr]
 
 
-async def test_a_slow_reader_costs_little_memory_and_delays_no_one(
+async def test_a_slow_reader_uses_little_memory_and_delays_no_others(
     rig: BridgeRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gemini_stream, "BACKLOG_BYTES", 3_000_000)

@@ -237,7 +237,7 @@ async def test_the_editors_decision_counts_if_it_is_first(
     assert asked.text == (decision.text if isinstance(decision, Accepted) else None)
 
 
-async def test_a_decision_that_comes_too_late_does_not_count(bridge: Bridge, server: Server, file: Path) -> None:
+async def test_a_late_decision_does_not_count(bridge: Bridge, server: Server, file: Path) -> None:
     server.rules = False
     task = bridge.propose(file)
     proposal = await bridge.shown()

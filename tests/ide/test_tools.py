@@ -316,7 +316,7 @@ async def test_close_tab_with_an_unknown_name_closes_nothing(rig: ClaudeRig, age
     assert path in rig.editor.buffers
 
 
-async def test_close_all_counts_this_agents_diffs_alone(rig: ClaudeRig, agent: Agent, project: Path) -> None:
+async def test_close_all_counts_only_this_agents_diffs(rig: ClaudeRig, agent: Agent, project: Path) -> None:
     other = rig.agent()
     theirs = other.ask("openDiff", **diff(project / "main.py"))
     mine = [agent.ask("openDiff", **diff(project / f"{name}.py", tab=name)) for name in ("a", "b")]
@@ -331,7 +331,7 @@ async def test_close_all_counts_this_agents_diffs_alone(rig: ClaudeRig, agent: A
 # what the user has in front
 
 
-async def test_selections(rig: ClaudeRig, agent: Agent, project: Path) -> None:
+async def test_the_current_and_latest_selection_are_returned(rig: ClaudeRig, agent: Agent, project: Path) -> None:
     assert await agent.body("getCurrentSelection") == {"success": False, "message": "No active editor found"}
     assert await agent.body("getLatestSelection") == {"success": False, "message": "No selection available"}
     path = str(project / "main.py")
@@ -358,7 +358,7 @@ async def test_undecodable_bytes_in_a_selection_are_replaced(rig: ClaudeRig, age
     assert (await agent.body("getCurrentSelection"))["text"] == "gr\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}e"
 
 
-async def test_open_editors(rig: ClaudeRig, agent: Agent, project: Path) -> None:
+async def test_open_editors_are_listed(rig: ClaudeRig, agent: Agent, project: Path) -> None:
     assert await agent.body("getOpenEditors") == {"tabs": []}
     (project / "b.md").write_text("# b\n")
     rig.editor.open(str(project / "main.py"))
@@ -384,7 +384,7 @@ async def test_open_editors(rig: ClaudeRig, agent: Agent, project: Path) -> None
     }
 
 
-async def test_workspace_folders(agent: Agent, project: Path, other: Path) -> None:
+async def test_workspace_folders_are_listed(agent: Agent, project: Path, other: Path) -> None:
     assert await agent.body("getWorkspaceFolders") == {
         "success": True,
         "folders": [
@@ -395,7 +395,7 @@ async def test_workspace_folders(agent: Agent, project: Path, other: Path) -> No
     }
 
 
-async def test_document_dirty(rig: ClaudeRig, agent: Agent, project: Path) -> None:
+async def test_unsaved_documents_are_reported_as_dirty(rig: ClaudeRig, agent: Agent, project: Path) -> None:
     path = str(project / "main.py")
     body = await agent.body("checkDocumentDirty", filePath=path)
     assert body["success"] is False
@@ -409,7 +409,7 @@ async def test_document_dirty(rig: ClaudeRig, agent: Agent, project: Path) -> No
     assert (await agent.body("checkDocumentDirty", filePath="new.txt"))["isUntitled"] is True
 
 
-async def test_save_document(rig: ClaudeRig, agent: Agent, project: Path, other: Path) -> None:
+async def test_saving_a_document_returns_the_result(rig: ClaudeRig, agent: Agent, project: Path, other: Path) -> None:
     path = str(project / "main.py")
     body = await agent.body("saveDocument", filePath=path)
     assert body == {"success": False, "filePath": path, "saved": False, "message": f"Document not open: {path}"}
@@ -464,7 +464,7 @@ async def test_diagnostics_fail_for_a_uri_that_is_not_a_file(agent: Agent) -> No
     assert "not a file: URI" in failure(await agent.call("getDiagnostics", uri="untitled://Untitled-1"))
 
 
-async def test_a_hung_editor_is_a_failure_of_that_call_alone(rig: ClaudeRig, agent: Agent, project: Path) -> None:
+async def test_a_hung_editor_fails_only_that_call(rig: ClaudeRig, agent: Agent, project: Path) -> None:
     rig.editor.hung = True
     path = str(project / "main.py")
     for tool, arguments in [
@@ -513,7 +513,7 @@ async def test_rejected_code_does_not_run_even_after_accepted_code(rig: ClaudeRi
     assert not (project / "made").exists()
 
 
-async def test_code_edited_by_the_user_is_what_runs(rig: ClaudeRig, agent: Agent) -> None:
+async def test_code_edited_by_the_user_is_run(rig: ClaudeRig, agent: Agent) -> None:
     assert await run_code(rig, agent, "print('theirs')", Accepted("print('mine')")) == "mine\n"
 
 

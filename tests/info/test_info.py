@@ -165,7 +165,7 @@ async def test_each_neovim_is_listed_with_its_open_files(nvim: Path, folder: Pat
     ]
 
 
-async def test_any_neovim_is_listed_and_one_elsewhere_comes_last(
+async def test_any_neovim_is_listed_and_those_elsewhere_are_last(
     nvim: Path, folder: Path, tmp_path: Path, sockets: Path
 ) -> None:
     (tmp_path / "other").mkdir()
@@ -240,7 +240,7 @@ async def test_an_editor_that_does_not_answer_is_shown_as_silent(folder: Path) -
     assert [" ".join(line.split()) for line in shown] == [f"✗ silent {path} did not answer in time: not guarded now"]
 
 
-async def test_a_silent_editor_is_waited_for_only_once(folder: Path) -> None:
+async def test_the_wait_for_a_silent_editor_happens_once(folder: Path) -> None:
     """The report asks the editors twice. Waiting again for a silent one would double the time that the report takes."""
     prefix = launcher.socket_prefix(str(folder))
     answer = {"editor": "VS Code", "pid": os.getpid(), "folders": [str(folder)], "open": [str(folder / "a.txt")]}
@@ -296,7 +296,7 @@ async def test_only_sockets_of_ended_editors_are_removed(folder: Path, sockets: 
     assert os.listdir(sockets) == [os.path.basename(starting)]
 
 
-async def test_a_file_with_the_name_of_a_socket_is_not_ours(folder: Path) -> None:
+async def test_a_file_with_the_name_of_a_socket_is_left_alone(folder: Path) -> None:
     path = Path(f"{launcher.socket_prefix(str(folder))}4711.sock")
     path.write_text("a trap")
     said = await report(folder, "--sweep")
@@ -305,7 +305,7 @@ async def test_a_file_with_the_name_of_a_socket_is_not_ours(folder: Path) -> Non
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a socket away")
-async def test_another_users_socket_is_not_ours_and_is_left_alone(folder: Path) -> None:
+async def test_another_users_socket_is_left_alone(folder: Path) -> None:
     path = f"{launcher.socket_prefix(str(folder))}4711.sock"
     with mute(path):
         os.lchown(path, 65_534, -1)

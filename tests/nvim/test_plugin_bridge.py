@@ -81,7 +81,7 @@ class TestStarting:
             *("--single-client", "--execute-code", "--no-context"),
         ]
 
-    def test_what_is_not_set_is_left_to_the_bridges_own_settings(self, editor: Neovim) -> None:
+    def test_unset_options_are_left_to_the_bridges_settings(self, editor: Neovim) -> None:
         start(editor)
         assert starts()[0]["argv"] == ["ide", "--nvim", "stdio"]
         assert starts()[0]["environment"].keys() <= os.environ.keys()

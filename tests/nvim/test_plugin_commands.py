@@ -110,18 +110,18 @@ class TestSending:
           end
         """)
 
-    def test_a_whole_file(self, editor: Neovim) -> None:
+    def test_a_whole_file_is_sent(self, editor: Neovim) -> None:
         editor.command("DrawbridgeSend")
         editor.shows_message(":DrawbridgeSend: a.txt")
         assert editor.lua("return sent") == ["a.txt", -1, -1]
 
-    def test_a_range_of_lines(self, editor: Neovim) -> None:
+    def test_a_range_of_lines_is_sent(self, editor: Neovim) -> None:
         editor.lua(TELL, ["claude"])
         editor.command("2,3DrawbridgeSend")
         editor.shows_message(":DrawbridgeSend: a.txt lines 2-3")
         assert editor.lua("return sent") == ["a.txt", 1, 2]
 
-    def test_a_visual_selection(self, editor: Neovim) -> None:
+    def test_a_visual_selection_is_sent(self, editor: Neovim) -> None:
         editor.keys("ggVj:DrawbridgeSend<CR>")
         editor.shows_message(":DrawbridgeSend: a.txt lines 1-2")
         assert editor.lua("return sent") == ["a.txt", 0, 1]
@@ -134,19 +134,19 @@ class TestSending:
 
 
 class TestStatus:
-    def test_the_command_alone_shows_it(self, editor: Neovim) -> None:
+    def test_the_command_without_arguments_shows_it(self, editor: Neovim) -> None:
         connect(editor)
         editor.command("Drawbridge")
         editor.wait(f"{FLOAT_LINES}:find('bridge     listening', 1, true)")
 
-    def test_a_stopped_bridge(self, editor: Neovim) -> None:
+    def test_a_stopped_bridge_is_shown(self, editor: Neovim) -> None:
         editor.command("DrawbridgeStatus")
         shown = editor.wait(FLOAT)
         assert " bridge     stopped " in shown
         assert " next       :DrawbridgeStart starts it " in shown
         assert not editor.is_stuck
 
-    def test_a_connected_bridge(self, editor: Neovim) -> None:
+    def test_a_connected_bridge_is_shown(self, editor: Neovim) -> None:
         connect(editor, "claude-code", "Gemini CLI")
         editor.command("DrawbridgeStatus")
         shown = "\n".join(editor.wait(FLOAT))
@@ -338,7 +338,7 @@ class TestLoading:
         )
         assert milliseconds < 0.7
 
-    def test_no_globals_and_no_key_maps(self, editor: Neovim) -> None:
+    def test_it_defines_no_globals_and_no_key_maps(self, editor: Neovim) -> None:
         count = """
           local maps = 0
           for _, mode in ipairs({ 'n', 'v', 'i', 't', 'c' }) do

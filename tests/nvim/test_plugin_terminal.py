@@ -310,7 +310,7 @@ class TestBoth:
         self.both(editor)
         assert editor.lua("return #vim.api.nvim_list_tabpages()") == 3
 
-    def test_each_command_goes_to_its_own_terminal(self, editor: Neovim) -> None:
+    def test_each_command_opens_its_own_terminal(self, editor: Neovim) -> None:
         start(editor)
         self.both(editor)
         editor.keys("<C-Bslash><C-N>")

@@ -448,7 +448,7 @@ def chooses(person: Person, key: str, option: str) -> None:
     wait_until(lambda: is_chosen() or None)
 
 
-def test_number_keys_choose(browser: Browser, address: str) -> None:
+def test_number_keys_choose_options(browser: Browser, address: str) -> None:
     with browser.person(address, height=1100) as person:
         asks(person, QUESTIONS)
         person.readies_keys()
@@ -553,7 +553,7 @@ def test_the_current_approval_has_a_ring_in_forced_colors(browser: Browser, addr
 
 
 @pytest.mark.parametrize("kind", ["a long command", "many changes", "a rewritten file"])
-def test_no_request_freezes_the_page(browser: Browser, address: str, directory: Path, kind: str) -> None:
+def test_no_request_freezes_the_web_ui(browser: Browser, address: str, directory: Path, kind: str) -> None:
     before = "".join(f"line {number}\n" for number in range(16_000))
     after = "".join(f"line {number}\n" if number % 8 else f"row {number}\n" for number in range(16_000))
     if kind == "a rewritten file":

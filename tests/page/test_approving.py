@@ -231,7 +231,7 @@ def test_typing_after_a_click_into_the_text_is_not_an_answer(browser: Browser, a
 
 
 @pytest.mark.thorough
-def test_a_letter_that_is_no_shortcut_goes_to_the_message_box(browser: Browser, address: str, directory: Path) -> None:
+def test_other_letters_go_to_the_message_box(browser: Browser, address: str, directory: Path) -> None:
     with browser.person(address) as person:
         asks_to_edit(person, directory)
         person("type", text="now add tests")

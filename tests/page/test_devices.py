@@ -104,7 +104,7 @@ def test_the_link_from_serve_replaces_an_invalid_token(browser: Browser, own_ser
         person.sees(".start h2", "New session")
 
 
-def test_a_sign_in_link_asks_before_it_gives_more_access(browser: Browser, own_server: Server) -> None:
+def test_a_sign_in_link_asks_before_it_grants_more_access(browser: Browser, own_server: Server) -> None:
     """Any website can link to the web UI with a code in the address."""
     token = given(own_server, "mine", "run")
     with browser.person(f"{page_of(own_server)}#token={token}") as person:

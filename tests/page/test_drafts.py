@@ -232,7 +232,7 @@ IMAGES = "document.querySelectorAll('.pictures img').length"
 
 
 @pytest.mark.parametrize("is_back", [False, True], ids=["elsewhere", "back again"])
-async def test_a_message_whose_upload_failed_comes_back_to_its_session(
+async def test_a_message_whose_upload_failed_returns_to_its_session(
     browser: Browser, server: Server, directory: Path, is_back: bool
 ) -> None:
     """When the upload fails, another session is shown, or the same session again with a new message box."""

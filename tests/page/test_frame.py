@@ -383,7 +383,7 @@ def test_the_palette_changes_the_theme(browser: Browser, server: Server) -> None
             person.until(f"document.querySelector('[name=theme]:checked').parentElement.innerText.trim() === '{name}'")
 
 
-async def test_the_palette_goes_to_sessions_and_runs_commands(
+async def test_the_palette_opens_sessions_and_runs_commands(
     browser: Browser, server: Server, address: str, directory: Path
 ) -> None:
     other = directory.parent / "toll-house"
@@ -427,7 +427,7 @@ def test_an_error_stays_until_it_is_closed(browser: Browser, address: str) -> No
         person.loses(".toast")
 
 
-def test_the_skip_link_comes_first(browser: Browser, address: str) -> None:
+def test_the_skip_link_is_the_first_element(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         person.sees("h2", "blog")
         person.runs("document.activeElement.blur()")

@@ -373,7 +373,7 @@ SCROLLER = "document.querySelector('.scroller')"
 CARD = "document.querySelector('.approval').getBoundingClientRect()"
 
 
-def test_the_list_of_prompts_leads_to_each_prompt(browser: Browser, address: str) -> None:
+def test_the_list_of_prompts_links_to_each_prompt(browser: Browser, address: str) -> None:
     """Finding S2-16: there was no way to find a prompt."""
     with browser.person(address) as person:
         person.prompts("/lines 300")
@@ -547,7 +547,7 @@ new MutationObserver((all) => {
 CHOSEN = "document.activeElement.closest('.item')"
 
 
-async def test_an_address_with_a_seq_leads_to_its_record(browser: Browser, tmp_path: Path, directory: Path) -> None:
+async def test_an_address_with_a_seq_opens_its_record(browser: Browser, tmp_path: Path, directory: Path) -> None:
     messages = [said(f"message {number}") for number in range(1000)]
     async with serving_history(tmp_path, directory, messages) as (server, project):
         with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:

@@ -75,7 +75,7 @@ async def test_a_hostile_question_is_only_text(browser: Browser, server: Server,
         person.sees(".finished")
 
 
-async def test_the_policy_forbids_what_the_page_does_not_need(browser: Browser, server: Server) -> None:
+async def test_the_policy_forbids_what_the_web_ui_does_not_need(browser: Browser, server: Server) -> None:
     with browser.person(page_of(server)) as person:
         person.sees("#token")
         for code in (

@@ -224,9 +224,7 @@ def test_on_a_narrow_screen_the_focus_follows_the_file(browser: Browser, address
         person.until(at("#prompt"))
 
 
-async def test_a_search_leads_to_its_result_with_the_keyboard(
-    browser: Browser, server: Server, directory: Path
-) -> None:
+async def test_a_search_result_is_opened_with_the_keyboard(browser: Browser, server: Server, directory: Path) -> None:
     project = await project_in(server, directory)
     with browser.person(f"{page_of(server)}#token={server.token}&project={project}", **SIZE) as person:
         sends(person, "/quick about drawbridges")
@@ -410,7 +408,7 @@ async def test_a_browser_signs_in_with_the_keyboard(browser: Browser, own_server
     assert [device.name for device in devices] == ["Ada's desk"]
 
 
-async def test_what_was_kept_is_committed_with_the_keyboard(
+async def test_kept_changes_are_committed_with_the_keyboard(
     browser: Browser,
     committing: Server,
     repository: Path,

@@ -83,7 +83,7 @@ def test_commands_that_arrive_after_the_slash_are_listed(browser: Browser, addre
         person.until("document.querySelectorAll('.suggestions [role=option]').length === 3")
 
 
-async def test_commands_and_models_are_known_before_the_first_message(
+async def test_commands_and_models_are_listed_before_the_first_message(
     browser: Browser, tmp_path: Path, directory: Path
 ) -> None:
     """They are known after a restart of the server. A new project has only those that are not specific to a

@@ -85,7 +85,7 @@ async def test_a_background_command_is_listed_as_a_task(browser: Browser, tmp_pa
 
 
 @pytest.mark.thorough
-async def test_a_message_goes_into_the_running_turn(browser: Browser, tmp_path: Path, directory: Path) -> None:
+async def test_a_message_is_sent_into_the_running_turn(browser: Browser, tmp_path: Path, directory: Path) -> None:
     notes = directory / "notes.md"
     turns: list[Any] = [[tool_use("Read", file_path=str(notes)), HOLD], text("Both done.")]
     async with working(browser, tmp_path / "data", directory, *turns) as (person, model):

@@ -260,7 +260,7 @@ async def test_hostile_names_and_texts_are_only_text(browser: Browser, server: S
 
 
 @pytest.mark.thorough
-async def test_an_empty_review_leads_back(browser: Browser, server: Server, repository: Path) -> None:
+async def test_an_empty_review_closes(browser: Browser, server: Server, repository: Path) -> None:
     project = await project_in(server, repository)
     with browser.person(address_of(server, project)) as person:
         person.sees("h2", "blog")
@@ -318,7 +318,7 @@ async def test_keys_decide_only_what_is_in_view(
 
 
 @pytest.mark.thorough
-async def test_esc_leads_back_to_the_session(browser: Browser, server: Server, project: str) -> None:
+async def test_esc_returns_to_the_session(browser: Browser, server: Server, project: str) -> None:
     with browser.person(address_of(server, project)) as person:
         opens(person, project)
         person.clicks(f"{HUNK} button:has-text('Edit')")

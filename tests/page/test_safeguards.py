@@ -92,7 +92,7 @@ def test_every_field_that_is_sent_is_in_the_editor(browser: Browser, address: st
 # Keys.
 
 
-def test_keys_go_to_an_open_menu(browser: Browser, address: str, directory: Path) -> None:
+def test_an_open_menu_receives_the_keys(browser: Browser, address: str, directory: Path) -> None:
     with browser.person(address) as person:
         asks_to_edit(person, directory)
         person.clicks(".chip.mode > button")
@@ -105,7 +105,7 @@ def test_keys_go_to_an_open_menu(browser: Browser, address: str, directory: Path
         stays(person, 1)
 
 
-def test_keys_go_to_an_open_drawer(browser: Browser, address: str, directory: Path) -> None:
+def test_an_open_drawer_receives_the_keys(browser: Browser, address: str, directory: Path) -> None:
     with browser.person(address, width=900) as person:
         asks_to_edit(person, directory)
         person.clicks("main .unfold")
@@ -125,7 +125,7 @@ NOTES_OVER_THE_HEAD = (
 """Moves the notes over the header of the request: their usual position depends on the size of the screen."""
 
 
-def test_what_a_note_covers_is_not_in_view(browser: Browser, address: str, directory: Path, tmp_path: Path) -> None:
+def test_content_behind_a_note_is_not_in_view(browser: Browser, address: str, directory: Path, tmp_path: Path) -> None:
     empty = tmp_path / "empty.txt"
     empty.write_bytes(b"")
     with browser.person(address, height=560) as person:

@@ -575,7 +575,7 @@ def test_an_answer_is_sent_once_all_of_it_was_in_view(browser: Browser, address:
 
 
 @pytest.mark.thorough
-def test_only_what_is_answered_has_to_be_in_view(browser: Browser, address: str) -> None:
+def test_only_answered_questions_have_to_be_in_view(browser: Browser, address: str) -> None:
     """An option that is not chosen need not have been in view."""
     asked = ask({"label": "Oak"}, {"label": "Ash", "description": words(900)})
     with browser.person(address, **SMALL) as person:

@@ -55,7 +55,7 @@ async def test_s3_34_a_phone_is_paired_from_the_web_ui(browser: Browser, own_ser
         assert all(device.revoked for device in Devices(own_server.data))
 
 
-def test_a_device_with_a_limited_scope_manages_no_others(browser: Browser, own_server: Server) -> None:
+def test_a_device_with_a_limited_scope_cannot_manage_others(browser: Browser, own_server: Server) -> None:
     token = Devices(own_server.data).add("Ada's phone", "run")[1]
     with browser.person(f"{page_of(own_server)}#token={token}") as person:
         opens_settings(person)
@@ -87,7 +87,7 @@ def test_a_device_shows_when_it_was_last_seen(browser: Browser, own_server: Serv
         assert about["Version"] == version("drawbridge")
 
 
-async def test_a_test_notification_and_its_buttons(browser: Browser, server: Server) -> None:
+async def test_a_test_notification_has_the_chosen_buttons(browser: Browser, server: Server) -> None:
     """The push service's answer is shown. Buttons in notifications are off by default."""
     with browser.person(f"{page_of(server)}#token={server.token}") as person:
         person("allow", what=["notifications"], url=page_of(server))

@@ -219,7 +219,7 @@ CHUNKED = {"Content_Length": "", "Transfer_Encoding": "chunked"}
     "data",
     [post(b"hello"), post(b"5\r\nhello\r\n0\r\n\r\n", **CHUNKED), post(b"2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n", **CHUNKED)],
 )
-def test_a_body_is_passed_on_whole_however_it_arrives(data: bytes) -> None:
+def test_a_body_is_passed_on_whole_in_any_pieces(data: bytes) -> None:
     for step in (1, len(data)):
         connection = HttpConnection()
         events: list[Event] = []

@@ -175,7 +175,7 @@ def test_any_json_is_read_as_one_of_four_message_kinds(value: object) -> None:
 @given(
     st.dictionaries(st.sampled_from(["jsonrpc", "id", "method", "params", "result", "error"]), JSON | st.just("2.0"))
 )
-def test_whatever_is_wrong_with_a_message_the_error_can_be_sent(members: dict[str, Any]) -> None:
+def test_the_error_for_any_invalid_message_can_be_sent(members: dict[str, Any]) -> None:
     asked = decode(json.dumps(members))
     if isinstance(asked, Invalid):
         assert json.loads(jsonrpc.error(asked.id, asked.code, asked.message))["id"] == asked.id

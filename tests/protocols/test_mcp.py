@@ -62,7 +62,7 @@ def test_a_supported_version_is_confirmed(server: McpServer, version: str) -> No
 
 
 @pytest.mark.parametrize("version", ["1999-01-01", "2099-01-01", "", None, 5, [], {}])
-def test_any_other_version_is_answered_with_our_newest(server: McpServer, version: object) -> None:
+def test_any_other_version_is_answered_with_the_newest_one(server: McpServer, version: object) -> None:
     assert result(server, "initialize", {"protocolVersion": version})["protocolVersion"] == "2025-11-25"
 
 
@@ -77,7 +77,7 @@ def test_any_other_version_is_answered_with_our_newest(server: McpServer, versio
         (None, None),
     ],
 )
-def test_a_clients_name_is_what_it_calls_itself(server: McpServer, info: object, name: str | None) -> None:
+def test_a_client_has_the_name_that_it_sends(server: McpServer, info: object, name: str | None) -> None:
     result(server, "initialize", {"protocolVersion": "2025-11-25", "clientInfo": info})
     assert server.client == name
 

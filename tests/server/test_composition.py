@@ -98,7 +98,7 @@ def built_in(path: Path) -> set[str]:
     return names & {part.__name__ for part in PARTS}
 
 
-def test_servers_are_built_in_one_place() -> None:
+def test_servers_are_constructed_in_one_module() -> None:
     """Otherwise a test could pass with a server that nobody runs. The rig in ``app`` has a fake core."""
     root = Path(__file__).parents[2]
     modules = [path for folder in (SOURCE, root / "bench", root / "tests") for path in folder.rglob("*.py")]

@@ -484,7 +484,7 @@ async def test_a_clients_name_cannot_forge_a_line_of_the_log(data: Path) -> None
         assert not any(line.startswith("12:00:00 info    server: all is well") for line in server.errors.splitlines())
 
 
-async def test_log_settings_come_from_file_environment_and_flags(data: Path, tmp_path: Path) -> None:
+async def test_log_settings_are_read_from_file_environment_and_flags(data: Path, tmp_path: Path) -> None:
     config = tmp_path / "config.toml"
     config.write_text(f'[serve]\nlog_file = "{tmp_path / "server.log"}"\nlog_level = "error"\nmax_projects = 7\n')
     given = {"DRAWBRIDGE_SERVE_LOG_LEVEL": "info", "DRAWBRIDGE_SERVE_LOG_FORMAT": "console"}

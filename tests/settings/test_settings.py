@@ -207,7 +207,7 @@ def served(file: Path, flags: dict[str, str] | None = None, **variables: str) ->
 
 
 @pytest.mark.parametrize(("given", "amount"), [("0.50", 0.5), ("5", 5.0), ("0.01", 0.01), ("99999.99", 99_999.99)])
-def test_an_amount_may_have_a_fraction_wherever_it_is_set(file: Path, given: str, amount: float) -> None:
+def test_an_amount_may_have_a_fraction_in_any_source(file: Path, given: str, amount: float) -> None:
     file.write_text(f"[serve]\nmax_budget = {given}\n")
     assert served(file).max_budget == amount
     assert served(file, {"max_budget_day": given}).max_budget_day == amount

@@ -349,7 +349,7 @@ def test_a_byte_order_mark_is_kept_if_the_agent_allows_it(setup: Setup) -> None:
     assert "line 1, column 1: a byte order mark" in setup("gemini").errors
 
 
-def test_the_json_output_describes_what_was_done(setup: Setup) -> None:
+def test_the_json_output_describes_the_changes(setup: Setup) -> None:
     path = settings_file("claude")
     path.write_text("{}")
     would = setup("claude", "--json", "--dry-run").facts

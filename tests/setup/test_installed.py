@@ -42,7 +42,7 @@ def test_everything_that_the_guard_imports_is_in_the_copy() -> None:
     assert {modules()[module].relative_to(package) for module in needed} <= in_copy
 
 
-def test_the_real_guard_runs_from_its_copy_alone(setup: Setup, tmp_path: Path) -> None:
+def test_the_real_guard_runs_only_from_its_copy(setup: Setup, tmp_path: Path) -> None:
     """Python runs without site packages and imports the guard from the copy, which contains bytecode."""
     setup("claude", "--socket-dir", tmp_path)
     payload = {"hook_event_name": "PreToolUse", "tool_name": "Edit", "tool_input": {"file_path": "/a"}, "cwd": "/"}

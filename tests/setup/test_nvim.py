@@ -112,7 +112,7 @@ def test_a_plain_neovim_has_the_plugin_and_one_bridge(nvim: Path, setup: Setup, 
     assert setup("nvim", "--remove").output.startswith("Nothing to remove: ")
 
 
-def test_from_a_wheel_a_copy_stays_and_knows_its_python(nvim: Path, wheel: Path, setup: Setup, home: Path) -> None:
+def test_a_copy_from_a_wheel_stays_and_uses_its_python(nvim: Path, wheel: Path, setup: Setup, home: Path) -> None:
     assert setup("nvim").code == 0
     shutil.rmtree(wheel)
     seen = start(nvim)

@@ -137,7 +137,7 @@ async def unsaved(poem: Path) -> AsyncIterator[Path]:
 
 
 @pytest.mark.thorough
-async def test_claude_is_denied_what_would_overwrite_unsaved_work(setup: Setup, poem: Path, unsaved: Path) -> None:
+async def test_claude_is_denied_writes_over_unsaved_work(setup: Setup, poem: Path, unsaved: Path) -> None:
     claude_rig.prepare_home(poem.parent)
     setup("claude", "--socket-dir", unsaved)
     with MessagesStub() as model:
@@ -168,9 +168,7 @@ def test_gemini_calls_the_guard(scope: str, setup: Setup, home: Path, poem: Path
 
 
 @pytest.mark.thorough
-async def test_gemini_is_denied_what_would_overwrite_unsaved_work(
-    setup: Setup, home: Path, poem: Path, unsaved: Path
-) -> None:
+async def test_gemini_is_denied_writes_over_unsaved_work(setup: Setup, home: Path, poem: Path, unsaved: Path) -> None:
     settings_of_gemini(home)
     setup("gemini", "--socket-dir", unsaved)
     with GeminiStub() as model:
@@ -201,9 +199,7 @@ def test_codex_calls_the_guard(setup: Setup, home: Path, poem: Path, log: Path) 
     ]
 
 
-async def test_codex_is_denied_what_would_overwrite_unsaved_work(
-    setup: Setup, home: Path, poem: Path, unsaved: Path
-) -> None:
+async def test_codex_is_denied_writes_over_unsaved_work(setup: Setup, home: Path, poem: Path, unsaved: Path) -> None:
     programs.codex()
     setup("codex", "--socket-dir", unsaved)
     with ResponsesStub(apply_patch(PATCH), text("Done.")) as model:

@@ -273,7 +273,7 @@ class TestMerge:
     def test_changes_to_adjacent_lines_overlap(self) -> None:
         assert merge(["a", "b", "c", "d"], ["a", "B", "c", "d"], ["a", "b", "C", "d"]) == Overlap(1, 3)
 
-    def test_different_lines_inserted_at_the_same_place_overlap(self) -> None:
+    def test_different_lines_inserted_at_the_same_position_overlap(self) -> None:
         assert merge(["a", "b"], ["a", "ours", "b"], ["a", "theirs", "b"]) == Overlap(1, 1)
 
     def test_a_line_inserted_next_to_a_removed_one_overlaps(self) -> None:

@@ -27,7 +27,7 @@ def test_a_busy_program_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     assert "continuing beside other programs" in capsys.readouterr().err
 
 
-def test_a_program_that_ends_is_waited_for(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_waits_for_a_program_that_ends(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     with flaky.busy(1) as (process,):
         seen = threading.Event()
         look = quiet.others

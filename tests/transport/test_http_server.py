@@ -216,7 +216,7 @@ async def test_the_addresses_of_one_network_count_as_one(rig: ServerRig, monkeyp
     assert (await other.head()).startswith(b"HTTP/1.1 101 ")
 
 
-async def test_an_idle_connection_gives_way_to_a_new_one(rig: ServerRig) -> None:
+async def test_an_idle_connection_is_replaced_by_a_new_one(rig: ServerRig) -> None:
     rig.server.options = ServerOptions(connections=3)
     busy = await rig.raw(plain("/later"))
     await until(lambda: rig.app.exchanges)
@@ -241,7 +241,7 @@ async def test_when_all_connections_are_in_use_a_new_one_is_refused(rig: ServerR
     await rig.websocket()
 
 
-async def test_a_half_sent_body_gives_way_to_a_new_connection(rig: ServerRig) -> None:
+async def test_a_half_sent_body_is_replaced_by_a_new_connection(rig: ServerRig) -> None:
     rig.server.options = ServerOptions(connections=4)
     halves = [await rig.raw(plain("/echo", b"half")[:-2]) for _ in range(20)]
     await until(lambda: rig.app.asked == 20)
@@ -252,7 +252,7 @@ async def test_a_half_sent_body_gives_way_to_a_new_connection(rig: ServerRig) ->
     assert len(rig.server.connections) <= 4
 
 
-async def test_unfinished_heads_give_way_before_a_half_sent_body(rig: ServerRig) -> None:
+async def test_unfinished_heads_are_replaced_before_a_half_sent_body(rig: ServerRig) -> None:
     rig.server.options = ServerOptions(connections=4)
     uploading = await rig.raw(plain("/echo", b"half")[:-2])
     await until(lambda: rig.app.asked)
@@ -291,7 +291,7 @@ async def test_the_oldest_of_the_largest_crowd_is_cut_off(rig: ServerRig, monkey
         assert (await one.head()).startswith(b"HTTP/1.1 101 ")
 
 
-async def test_a_connection_that_does_not_end_gives_way(rig: ServerRig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_connection_that_does_not_end_is_replaced(rig: ServerRig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Here, the peers of two WebSockets do not answer the close frame. A new connection replaces one of them."""
     monkeypatch.setattr(door_module, "CLOSING_SECONDS", 3_600)
     rig.server.options = ServerOptions(connections=2)

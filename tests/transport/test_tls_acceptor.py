@@ -135,7 +135,7 @@ async def test_the_addresses_of_one_network_share_their_handshakes(
     assert all(map(is_open, (*mine, *other)))
 
 
-async def test_the_oldest_handshake_of_the_largest_crowd_gives_way(
+async def test_the_oldest_handshake_of_the_largest_crowd_is_closed(
     listening: Listening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The oldest handshake of all stays, because its address has only one."""

@@ -44,7 +44,7 @@ async def test_an_answer_from_a_client_of_the_same_name_is_not_ours(monkeypatch:
         await client.answer("a", allow=True, input={"content": "my version"})
 
 
-async def test_an_answer_sent_twice_is_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_answer_that_was_sent_again_counts_as_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     """The decision reached the server before the connection broke, and is sent again on the next connection."""
     client = await _answering({"by": "Ada", "decision": "allow", "client_id": "client_1"}, monkeypatch)
     await client.answer("a", allow=True)

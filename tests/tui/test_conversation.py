@@ -114,7 +114,7 @@ def test_partial_text_grows_until_its_record_replaces_it() -> None:
     assert (conversation.live, texts(conversation)) == ("", ["Hello"])
 
 
-def test_a_run_leaves_the_queue_and_its_cost_is_known_at_the_end() -> None:
+def test_a_run_leaves_the_queue_and_reports_its_cost() -> None:
     conversation = joined(queue=[{"run_id": "r", "position": 1, "prompt": "x"}])
     conversation.take(event(1, "run_started", run_id="r"))
     began = conversation.run

@@ -59,7 +59,7 @@ def test_no_drawn_text_controls_the_terminal(kind: Kind, data: dict[str, Any], w
         assert [strip.text for strip in strips if not is_harmless(strip.text)] == []
 
 
-def test_markup_is_shown_as_it_is() -> None:
+def test_markup_is_shown_literally() -> None:
     strips = Painter(LIGHT).item(Item(1, 1, "", "text", {"text": "[red]a[/red] [/] $ink"}), 60, folded=True, whole=None)
     assert strips[0].text.rstrip() == "[red]a[/red] [/] $ink"
 
@@ -78,7 +78,7 @@ def questions() -> Iterator[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("request_", list(questions()), ids=lambda one: one["tool_name"][:5])
-async def test_a_question_of_any_words_is_shown_as_text(request_: dict[str, Any]) -> None:
+async def test_the_words_of_a_question_are_shown_as_text(request_: dict[str, Any]) -> None:
     app = Alone(request_, EVIL)
     async with app.run_test(size=(120, 40)) as pilot:
         app.view.fit(40)

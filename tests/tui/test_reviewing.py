@@ -494,7 +494,7 @@ async def test_a_binary_file_is_described_in_words(server: Server, repository: P
 
 
 @pytest.mark.thorough
-async def test_a_directory_without_git_has_a_review_too(server: Server, directory: Path) -> None:
+async def test_a_directory_without_git_has_a_review(server: Server, directory: Path) -> None:
     before = (directory / "notes.md").read_text()
     async with reviewing(server, directory, {"notes.md": f"{before}More.\n"}) as (person, _):
         await is_at(person, "notes.md: More.")

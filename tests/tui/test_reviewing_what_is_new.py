@@ -79,7 +79,7 @@ async def test_once_the_new_changes_are_decided_the_others_are_shown(server: Ser
 
 
 @pytest.mark.thorough
-async def test_what_was_seen_is_remembered_after_quitting(server: Server, repository: Path) -> None:
+async def test_seen_changes_are_remembered_after_quitting(server: Server, repository: Path) -> None:
     await runs(server, repository, WORK)
     async with attached(server, repository, size=(120, 60)) as person:
         await opens(person)

@@ -18,7 +18,7 @@ from .rig import attached
 pytestmark = pytest.mark.thorough
 
 
-async def test_a_search_leads_to_the_record(server: Server, directory: Path) -> None:
+async def test_a_search_result_opens_its_record(server: Server, directory: Path) -> None:
     async with attached(server, directory, size=(80, 24)) as person:
         await person.prompts("/quick the heron")
         await person.reads("Finished")

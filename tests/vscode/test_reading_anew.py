@@ -167,7 +167,7 @@ def test_a_touched_file_with_unsaved_changes_is_not_reported(rig: Workstation) -
     assert rig.ask("refresh_buffer") == NOTHING
 
 
-def test_a_deleted_file_is_left_as_it_is(rig: Workstation) -> None:
+def test_a_deleted_file_is_unchanged(rig: Workstation) -> None:
     clean, modified = rig.opens(rig.file("clean.py")), rig.opens(rig.file("modified.py"))
     rig.types("mine ")
     clean.unlink()
@@ -186,7 +186,7 @@ def test_a_file_outside_the_folders_is_reloaded(rig: Workstation, vscode: VSCode
     assert rig.text(path) == "theirs\n"
 
 
-def test_a_file_that_vs_code_does_not_watch_is_waited_for_once(rig: Workstation) -> None:
+def test_the_wait_for_an_unwatched_file_happens_once(rig: Workstation) -> None:
     path = rig.opens(rig.file(".git/objects/a.py"))
     rig.opens(rig.file("front.py"))
     path.write_text("theirs\n")

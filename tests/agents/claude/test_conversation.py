@@ -633,7 +633,7 @@ def test_a_turn_without_a_prompt_is_reported() -> None:
     assert not stream.busy
 
 
-def test_a_prompt_takes_over_a_turn_without_one() -> None:
+def test_a_prompt_joins_a_turn_that_the_agent_began() -> None:
     stream = Stream()
     started(stream)
     stream.prompt()

@@ -75,7 +75,7 @@ async def test_partial_text_is_sent_first_and_not_stored(claude: Claude, project
 
 
 @recorded("two-prompts", "Two prompts in one process.")
-async def test_a_warm_process_takes_the_next_prompt(warm: Session, model: MessagesStub) -> None:
+async def test_a_warm_process_receives_the_next_prompt(warm: Session, model: MessagesStub) -> None:
     model.will_say(text("One."), text("Two."))
     first, second = await warm.turn("First"), await warm.turn("Second")
     assert (first.ok, second.ok) == (True, True)
@@ -92,7 +92,7 @@ async def test_a_prompt_of_200_kb_arrives_whole(warm: Session, model: MessagesSt
     assert words.strip() in model.requests[0].told
 
 
-async def test_a_prompt_is_text_whatever_it_looks_like(warm: Session, model: MessagesStub) -> None:
+async def test_a_prompt_is_always_sent_as_text(warm: Session, model: MessagesStub) -> None:
     prompts = ["--version", "-p", '"; rm -rf / #', "one\n\ntwo\r\n\t'three'", "{}", '{"type":"user"}', "$(id) `id` \\n"]
     for number, words in enumerate([*prompts, "\u2028 \x07 😀"]):
         assert (await warm.turn(words)).ok

@@ -168,7 +168,7 @@ cause a second one."""
 
 
 @recorded("own-turn", "A command in the background: when it ends, the CLI begins a turn, and a prompt comes meanwhile.")
-async def test_a_prompt_during_a_turn_of_its_own_is_answered_once(
+async def test_a_prompt_during_the_agents_own_turn_is_answered_once(
     warm: Session, model: MessagesStub, project: Path
 ) -> None:
     background = tool_use("Bash", command=UNTIL_LATER, description="d", run_in_background=True)

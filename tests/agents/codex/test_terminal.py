@@ -218,7 +218,7 @@ def test_results_are_read(type: str, output: Any, shown: str | None, fate: Any, 
     assert found.results == (Result("c1", fate),)
 
 
-def test_what_hooks_have_passed_to_the_model_is_read() -> None:
+def test_text_that_hooks_passed_to_the_model_is_read() -> None:
     handed = item("HookPrompt", fragments=[{"text": "I have reviewed", "hookRunId": "stop:10"}])
     assert handed == Context(f"{SESSION}:7", "Stop", ("I have reviewed",))
     added = {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "I have reviewed"}]}

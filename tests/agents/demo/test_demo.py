@@ -122,7 +122,7 @@ async def test_without_a_usable_file_it_creates_one(tmp_path: Path) -> None:
     assert (tmp_path / "notes1.md").read_text() == f"# Notes\n\n> You said: {('Write ' + 'very ' * 30)[:59]}…\n"
 
 
-async def test_it_finds_the_place_in_a_file_that_repeats_itself(demo: Session, project: Path) -> None:
+async def test_it_finds_the_position_in_a_repetitive_file(demo: Session, project: Path) -> None:
     (project / "README.md").write_text("a\na\na\n")
     question = await asked(demo, "Go on")
     await decide(demo, question, Decision(allow=True))

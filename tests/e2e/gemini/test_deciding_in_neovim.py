@@ -19,7 +19,7 @@ POEM = "one\ntwo\nthree\n"
 
 
 @pytest.mark.thorough
-def test_w_accepts_the_proposal_as_it_is(rig: Workstation) -> None:
+def test_w_accepts_the_proposal_unchanged(rig: Workstation) -> None:
     poem = rig.file("poem.txt", POEM)
     neovim = rig.neovim(poem)
     gemini = rig.gemini(recorded_as=("accept", "A replace, accepted as it is with :w in Neovim."))

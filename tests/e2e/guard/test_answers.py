@@ -97,7 +97,7 @@ def test_merge_puts_the_change_into_the_unsaved_text(rig: GuardedWorkstation) ->
 
 
 @pytest.mark.thorough
-def test_merge_leaves_alone_what_both_changed(rig: GuardedWorkstation) -> None:
+def test_merge_does_not_touch_lines_that_both_changed(rig: GuardedWorkstation) -> None:
     poem = rig.file("poem.txt", POEM)
     neovim = rig.nvim(poem)
     rig.set_up("claude", "--answer", "merge")

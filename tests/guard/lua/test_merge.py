@@ -256,7 +256,7 @@ SHAPES = {
 
 
 @pytest.mark.parametrize(("old", "new"), SHAPES.values(), ids=SHAPES)
-async def test_any_change_results_in_the_merged_text(at: Workstation, old: str, new: str) -> None:
+async def test_any_change_is_merged(at: Workstation, old: str, new: str) -> None:
     path = await at.opened("a.txt", "something else\n")
     await at.person.lua("vim.api.nvim_buf_set_lines(0, 0, -1, true, ...)", old.splitlines() or [""])
 

@@ -288,7 +288,7 @@ async def test_the_cursor_stays_at_its_word(at: Workstation, new: str, cursor: l
     assert await at.person.call("nvim_win_get_cursor", 0) == cursor
 
 
-async def test_the_cursor_moves_to_the_nearest_line_if_its_own_is_gone(at: Workstation) -> None:
+async def test_the_cursor_moves_to_the_nearest_remaining_line(at: Workstation) -> None:
     path = await at.opened("a.py", LINES)
     await at.keys("G")
     path.write_text("only\n")

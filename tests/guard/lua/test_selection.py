@@ -100,7 +100,7 @@ async def is_yanked(at: Workstation, keys: str, *, left: bool) -> None:
 
 
 @pytest.mark.parametrize("inclusive", ["inclusive", "exclusive", "old"])
-async def test_a_selection_is_what_a_yank_would_copy(at: Workstation, inclusive: str) -> None:
+async def test_a_selection_equals_what_a_yank_would_copy(at: Workstation, inclusive: str) -> None:
     await starts(at, WIDE)
     await at.ex(f"set selection={inclusive} keymodel=")
     for keys in KEYS.values():
@@ -109,7 +109,7 @@ async def test_a_selection_is_what_a_yank_would_copy(at: Workstation, inclusive:
 
 
 @pytest.mark.parametrize("inclusive", ["inclusive", "exclusive", "old"])
-async def test_a_block_selection_is_what_a_yank_would_copy(at: Workstation, inclusive: str) -> None:
+async def test_a_block_selection_equals_what_a_yank_would_copy(at: Workstation, inclusive: str) -> None:
     await starts(at, "ab\u00e9d日mn yz\nae\u0301o\u03088語mn z...\nshort ones\n12345\n\n0123456789\n")
     await at.ex(f"set selection={inclusive}")
     for keys in BLOCKS.values():

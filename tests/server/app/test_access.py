@@ -226,7 +226,9 @@ async def test_the_oldest_stranger_of_the_largest_group_is_closed(
 
 
 @pytest.mark.usefixtures("few_strangers")
-async def test_no_stranger_is_closed_in_its_first_second(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_unauthenticated_client_is_closed_in_its_first_second(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(clients_module, "GRACE_SECONDS", 3_600.0)
     mine = [await stranger(server, 2) for _ in range(2)]
     assert await close_code(await stranger(server, 2)) == 1013, "its address has its share"
@@ -395,7 +397,7 @@ def test_a_file_without_a_token_is_reported_and_kept(tmp_path: Path, content: by
     assert path.read_bytes() == content
 
 
-def test_a_file_in_place_of_the_directory_is_reported(tmp_path: Path) -> None:
+def test_a_file_where_the_directory_should_be_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(NotPrivate):
         owner_token(tmp_path / "file" / "token")

@@ -328,7 +328,7 @@ STEPS = st.lists(st.sampled_from(WANDERING.split("|")), max_size=40)
 @example(steps=["join", "prompt"])
 @example(steps=["join", "page", "new session", "turn ends", "new session", "prompt", "drop", "join", "kill"])
 @given(steps=STEPS)
-def test_whatever_a_client_does_it_gets_each_record_once(
+def test_a_client_gets_each_record_once_whatever_it_does(
     steps: list[str], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     asyncio.run(_wander(steps, tmp_path_factory.mktemp("wander")))

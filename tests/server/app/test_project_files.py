@@ -89,7 +89,7 @@ async def test_the_owner_chooses_what_is_private(tmp_path: Path) -> None:
         assert [entry["path"] for entry in found] == [".env"]
 
 
-async def test_a_device_of_another_project_sees_none(server: Server, owner: WireClient, project: str) -> None:
+async def test_a_device_of_another_project_sees_no_files(server: Server, owner: WireClient, project: str) -> None:
     """The device can't read a blob of the project either, even if it knows the id that another client was given."""
     (server.roots / "other").mkdir()
     image = (await owner.ask("file_read", {"path": "a.png"}, project))["data"]

@@ -300,7 +300,7 @@ async def test_an_invalid_edited_input_leaves_the_request_open(tmp_path: Path, g
         server.agent.latest.ends()
 
 
-async def test_an_agent_that_does_not_support_edits_gets_none(tmp_path: Path) -> None:
+async def test_an_agent_that_does_not_support_edits_gets_no_edits(tmp_path: Path) -> None:
     """An edited answer is refused, because the agent would ignore the edit and act on its own input."""
     phone = Client()
     async with serving(tmp_path) as server:

@@ -168,7 +168,7 @@ def test_an_acp_call_of_kind_other_is_described_as_a_tool() -> None:
     assert said("other").title.text == "Claude wants to use other"
 
 
-def test_an_input_that_looks_like_acp_is_read_by_its_fields() -> None:
+def test_an_input_that_only_looks_like_acp_is_not_acp() -> None:
     """The input of an MCP tool may have any fields, since the model chooses them."""
     evil = {"toolCallId": "t", "kind": "edit", "content": [{"path": "/etc/motd"}], "command": "sudo ls"}
     found = said("Bash", evil)

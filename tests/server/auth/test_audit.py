@@ -287,7 +287,7 @@ async def test_no_secret_is_in_the_log_the_audit_log_or_an_error(tmp_path: Path)
             assert [secret for secret in secrets if secret in text] == [], where
 
 
-def test_a_link_in_place_of_the_audit_log_is_not_followed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_link_instead_of_the_audit_log_is_not_followed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Otherwise, anyone who can create a link there could make the server write to any of the owner's files."""
     (tmp_path / "notes").write_text("mine\n")
     (tmp_path / FILE).symlink_to(tmp_path / "notes")

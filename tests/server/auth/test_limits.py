@@ -331,7 +331,7 @@ async def strangers(server: Server, number: int, *, sign: bool) -> AsyncIterator
 
 
 @pytest.mark.parametrize("sign", [False, True], ids=["silent", "with a challenge"])
-async def test_strangers_at_its_address_do_not_keep_a_device_out(
+async def test_strangers_at_its_address_do_not_lock_out_a_device(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch, sign: bool
 ) -> None:
     """Clients without a token have their own limit, and do not count toward the limit of clients from one address."""
@@ -582,7 +582,7 @@ def test_a_bucket_refills_up_to_its_burst() -> None:
     assert [buckets.admit("a", 1_000.0) is None for _ in range(3)] == [True, True, False]
 
 
-def test_a_clock_that_is_set_back_gives_no_tokens() -> None:
+def test_a_clock_that_is_set_back_adds_no_tokens() -> None:
     buckets = Buckets(1, 1.0)
     assert buckets.admit("a", 100.0) is None
     assert buckets.admit("a", 0.0) is not None
@@ -604,7 +604,7 @@ def test_the_table_is_limited_and_keeps_known_addresses() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.floats(0, 5)), max_size=200))
-def test_nobody_gets_more_than_burst_and_rate_allow(steps: list[tuple[str, float]]) -> None:
+def test_no_client_gets_more_than_burst_and_rate_allow(steps: list[tuple[str, float]]) -> None:
     buckets, now, taken = Buckets(3, 0.5), 0.0, {"a": 0, "b": 0, "c": 0}
     for key, pause in steps:
         now += pause
@@ -672,7 +672,7 @@ async def test_a_thousand_connections_do_not_disturb_a_client(tmp_path: Path, ca
     [b"", pytest.param(b"GET / HTTP/1.1\r\n\r\n", marks=pytest.mark.thorough), b"\x16\x03\x01\x02\x00\x01"],
     ids=["silent", "plain", "half"],
 )
-async def test_unfinished_tls_handshakes_block_nobody(tmp_path: Path, words: bytes) -> None:
+async def test_unfinished_tls_handshakes_block_no_client(tmp_path: Path, words: bytes) -> None:
     made = own_certificate(tmp_path / "tls", ["127.0.0.1"])
     trusted = ssl.create_default_context(cafile=str(made.certificate))
     loop = asyncio.get_running_loop()

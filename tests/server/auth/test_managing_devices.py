@@ -108,7 +108,7 @@ async def test_a_name_that_is_not_printable_is_refused(owner: WireClient) -> Non
     ("command", "data"),
     [("device_list", {}), ("device_revoke", {"device_id": "none"}), ("pair_create", {"scope": "view"})],
 )
-async def test_a_confined_device_manages_none(server: Server, command: str, data: dict[str, str]) -> None:
+async def test_a_confined_device_cannot_manage_devices(server: Server, command: str, data: dict[str, str]) -> None:
     """Otherwise, the device could pair another one without confinement."""
     token = server.token("pad", "admin", projects=[str(server.roots)])
     async with server.client(token) as confined:
@@ -190,7 +190,7 @@ async def test_a_code_of_a_removed_ssh_key_is_not_valid(server: Server) -> None:
 
 
 @pytest.mark.parametrize("origin", ["https://[", "https://[x]", "https://a:b", "https://a:99999"])
-async def test_a_bad_origin_stores_no_code(server: Server, owner: WireClient, origin: str) -> None:
+async def test_an_invalid_origin_creates_no_code(server: Server, owner: WireClient, origin: str) -> None:
     answer = await owner.ask("pair_create", {"scope": "view", "origin": origin})
     assert (answer["data"]["code"], answer["data"]["field"]) == ("VALIDATION_FAILED", "data.origin")
     with server.devices.changed() as file:

@@ -346,7 +346,7 @@ async def test_a_confined_device_sees_only_its_projects_problems(
     assert (health["status"], len(health["problems"])) == ("degraded", 1)
 
 
-async def test_a_confined_device_receives_nothing_of_other_projects(
+async def test_a_confined_device_receives_nothing_about_other_projects(
     server: Server, owner: WireClient, two: tuple[str, str], confined: WireClient
 ) -> None:
     mine, secret = two

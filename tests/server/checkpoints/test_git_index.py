@@ -44,7 +44,7 @@ def test_the_entries_are_those_that_git_lists(project: Path, version: int) -> No
     assert index.entries == listed(project)
 
 
-def test_object_ids_of_32_bytes(tmp_path: Path) -> None:
+def test_object_ids_of_32_bytes_are_read(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q", "--object-format=sha256")
     (tmp_path / "a.txt").write_text("a\n")
     git(tmp_path, "add", ".")
@@ -98,7 +98,7 @@ def test_a_sparse_index_is_left_to_git(project: Path) -> None:
     assert found(project) is None
 
 
-def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_pipe_causes_no_wait(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "index")
     assert git_index.read(tmp_path / "index", 20) is None
 

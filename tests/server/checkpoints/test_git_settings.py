@@ -44,7 +44,7 @@ async def test_an_extension_that_is_not_known_is_refused(project: Path, monkeypa
 
 
 @pytest.mark.parametrize("setting", ["core.excludesFile", "core.attributesFile"])
-async def test_a_setting_that_names_a_pipe(setting: str, project: Path, tmp_path: Path) -> None:
+async def test_a_setting_that_names_a_pipe_is_reported(setting: str, project: Path, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     git(project, "config", setting, str(tmp_path / "pipe"))
     with pytest.raises(NoCheckpoint, match=f"{setting.lower()} is not a small regular file"):

@@ -140,7 +140,7 @@ async def test_the_review_outlives_the_server(plain: Path) -> None:
     assert len((await later.seen()).files) == 4
 
 
-async def test_what_is_ignored_by_default_is_left_out(plain: Path) -> None:
+async def test_files_that_are_ignored_by_default_are_left_out(plain: Path) -> None:
     """A ``.gitignore`` adds to the default list, and re-includes whatever it names after an exclamation mark."""
     (plain / ".gitignore").write_text("*.log\n!dist/\n")
     kept = Kept(plain)

@@ -121,7 +121,7 @@ async def test_text_that_is_not_utf8_is_restored_exactly(project: Path) -> None:
     assert Path(os.fsdecode(name)).read_bytes() == b"\xe4 one\n"
 
 
-async def test_a_directory_in_place_of_a_file_is_seen_and_reverted(tmp_path: Path) -> None:
+async def test_a_directory_that_replaced_a_file_is_reverted(tmp_path: Path) -> None:
     project = make_project(tmp_path / "project")
     checkpoints = Checkpoints(project, "proj_1")
     await checkpoints.snapshotter.create(RUN, "before")

@@ -34,7 +34,7 @@ async def test_no_hook_of_the_repository_runs(project: Path) -> None:
     assert list(project.glob("ran-*")) == []
 
 
-async def test_a_repository_without_a_commit_has_checkpoints_too(tmp_path: Path) -> None:
+async def test_a_repository_without_a_commit_has_checkpoints(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q")
     (tmp_path / "poem.txt").write_text("line 3\n")
     (tmp_path / "old.txt").write_text("old\n")

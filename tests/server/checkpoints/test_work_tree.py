@@ -22,7 +22,7 @@ def test_the_files_that_git_complains_about_are_listed() -> None:
     assert named_files(complaint, "inner/", known) == ["new.txt", "poem.txt"]
 
 
-def test_all_files_are_named_if_git_names_none() -> None:
+def test_all_files_are_listed_if_git_names_none() -> None:
     assert named_files("error: something else\n", "", ["b.txt", "a.txt"]) == ["a.txt", "b.txt"]
 
 

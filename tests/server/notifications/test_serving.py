@@ -71,7 +71,7 @@ async def test_the_webhook_gets_the_size_of_the_review(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-async def test_a_webhook_that_hangs_delays_neither_runs_nor_the_end(tmp_path: Path) -> None:
+async def test_a_webhook_that_hangs_delays_neither_runs_nor_shutdown(tmp_path: Path) -> None:
     (tmp_path / "blog").mkdir()
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         url = f"http://127.0.0.1:{deaf.getsockname()[1]}/"

@@ -269,7 +269,7 @@ def test_a_line_right_next_to_a_hunk_is_part_of_it(now: str) -> None:
     assert absorbed(base, head, version(now)) == base
 
 
-def test_a_hunk_that_the_user_undid_by_hand_is_gone() -> None:
+def test_a_hunk_that_the_user_undid_by_hand_is_removed() -> None:
     base, head = version("1\n2\n3\n"), version("1\nagent\n3\n")
     assert changed("a", absorbed(base, head, base), base).hunks == ()
 

@@ -105,7 +105,7 @@ async def test_comments_that_cannot_be_sent_into_a_run_stay_drafts(tmp_path: Pat
         await one.end()
 
 
-async def test_what_the_run_did_before_the_comment_is_not_an_answer(tmp_path: Path) -> None:
+async def test_changes_before_a_comment_do_not_answer_it(tmp_path: Path) -> None:
     """The comments are on a line that the same run wrote, and on the line that it removed."""
     async with reviewing(tmp_path) as one:
         await one.begin()

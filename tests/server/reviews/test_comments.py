@@ -106,7 +106,7 @@ def comment(**fields: object) -> ReviewComment:
     return ReviewComment(**(usual | {"blob": "b", "text": "Why?"} | fields))  # type: ignore[arg-type]
 
 
-def test_a_prompt_names_path_line_code_and_words() -> None:
+def test_a_prompt_contains_path_line_code_and_comment() -> None:
     first = comment(suggestion="x = 2\n")
     second = comment(side="old", end_line=3, quote="a\nb", text="Keep these.", outdated=True)
     assert prompt_of([first, second], "Nearly done!") == (

@@ -192,7 +192,7 @@ async def test_a_half_written_decision_is_undone_if_a_file_was_changed(tmp_path:
         assert {path for path, _, _ in hunks(await one.get())} == set(FILES)
 
 
-async def test_a_file_that_was_changed_since_stays_as_it_is(tmp_path: Path) -> None:
+async def test_a_file_that_was_changed_since_is_unchanged(tmp_path: Path) -> None:
     async with reviewing(tmp_path) as one:
         await one.run(work)
         review = await one.get()
@@ -252,7 +252,7 @@ async def test_without_room_for_the_intent_nothing_is_changed(tmp_path: Path, mo
 
 
 @pytest.mark.parametrize("request_id", ["undo-1", None])
-async def test_a_repeated_request_is_answered_and_not_carried_out_again(tmp_path: Path, request_id: str | None) -> None:
+async def test_a_repeated_request_is_answered_but_not_executed_again(tmp_path: Path, request_id: str | None) -> None:
     """A client sends its request again after it has lost the connection."""
     async with reviewing(tmp_path) as one:
         await one.run(work)
@@ -289,7 +289,7 @@ async def test_a_repeated_request_publishes_what_has_changed_since(tmp_path: Pat
 
 
 @pytest.mark.parametrize("written", [True, False])
-async def test_what_a_killed_git_has_left_is_completed_immediately(
+async def test_a_write_that_git_interrupted_is_completed_immediately(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: bool
 ) -> None:
     """git fails while it writes, for example because the disk is full. ``written``: whether it has written anything."""

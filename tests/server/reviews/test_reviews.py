@@ -100,7 +100,7 @@ async def test_a_users_edit_in_a_hunk_shows_the_whole_change(tmp_path: Path) -> 
         assert one.text() == POEM
 
 
-async def test_the_deciding_client_gets_the_record_too(tmp_path: Path) -> None:
+async def test_the_deciding_client_also_gets_the_record(tmp_path: Path) -> None:
     """The reply has no ``seq``, so a client that got only the reply would miss a record."""
     async with reviewing(tmp_path) as one:
         await one.run(lambda directory: one.replace("line 3\n", "LINE 3\n"))
@@ -716,7 +716,7 @@ async def test_a_review_too_large_for_a_message_omits_large_files(tmp_path: Path
         assert sorted(file.name for file in one.directory.iterdir()) == [".git", "old.txt", "poem.txt"]
 
 
-async def test_a_link_in_place_of_a_ref_is_replaced_and_not_followed(tmp_path: Path) -> None:
+async def test_a_link_instead_of_a_ref_is_replaced_and_not_followed(tmp_path: Path) -> None:
     """An agent can make a ref of the review point to a branch, but the server does not change that branch."""
     async with reviewing(tmp_path) as one:
         await one.run(three_files)

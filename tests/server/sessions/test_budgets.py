@@ -116,7 +116,7 @@ def test_budgets_from_the_settings_become_ceilings() -> None:
 # In a server.
 
 
-async def test_a_run_gets_what_is_left_and_the_next_is_refused(tmp_path: Path) -> None:
+async def test_a_run_gets_the_remaining_budget_and_the_next_none(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
         limited(server, project=1.0)
         phone = Client()

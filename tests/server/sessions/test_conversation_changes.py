@@ -320,7 +320,7 @@ def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("small_files")
 @pytest.mark.parametrize("restarted", [False, True])
-async def test_a_session_is_known_by_its_id_without_its_older_records(tmp_path: Path, restarted: bool) -> None:
+async def test_a_session_id_is_known_without_its_older_records(tmp_path: Path, restarted: bool) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)

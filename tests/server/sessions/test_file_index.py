@@ -131,7 +131,7 @@ async def test_a_project_in_a_subdirectory_of_its_work_tree(repository: Path, in
     assert names(await matching(project, "", "a.txt", 50, indexes)) == []
 
 
-async def test_a_repository_without_a_commit(folder: Path, indexes: FileIndexes) -> None:
+async def test_files_of_a_repository_without_a_commit_are_listed(folder: Path, indexes: FileIndexes) -> None:
     git(folder, "init", "-q")
     git(folder, "add", "a.txt")
     found = statuses(await listed(project_of(folder), "", indexes))

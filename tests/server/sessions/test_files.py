@@ -203,7 +203,7 @@ def test_a_file_above_its_limit_is_reported(project: Project, head: bytes, limit
     assert refused.value.details == {"size": limit + 1, "limit": limit}
 
 
-def test_a_large_text_comes_as_its_beginning(project: Project) -> None:
+def test_a_large_text_is_sent_only_in_part(project: Project) -> None:
     text = '"\x01ü\n' * 300_000
     (project.root / "a").write_text(text)
     content = read(project, "a")
@@ -225,7 +225,7 @@ def test_a_large_text_comes_as_its_beginning(project: Project) -> None:
         (b"BM\x46\0\0\0\0\0\0\0\x36\0\0\0\x28\0\0\0", "image/bmp"),
     ],
 )
-def test_an_image_is_known_by_its_content(project: Project, head: bytes, media_type: str) -> None:
+def test_an_image_is_recognized_by_its_content(project: Project, head: bytes, media_type: str) -> None:
     (project.root / "a.txt").write_bytes(head)
     content = read(project, "a.txt")
     assert (content.kind, content.media_type, content.blob_id) == ("image", media_type, "file:a")
@@ -326,7 +326,7 @@ def test_the_servers_own_data_is_private(project: Project) -> None:
     assert files.find_entry(whole, "data") is None
 
 
-def test_hidden_files_of_a_home_directory_inside_are_private(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hidden_files_of_a_nested_home_directory_are_private(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """A project's directory may contain the home directory."""
     home = project.root / "src"
     (home / ".ssh").mkdir()

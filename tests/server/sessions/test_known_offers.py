@@ -85,7 +85,7 @@ async def test_a_process_reports_the_same_to_a_client_that_knew_less(tmp_path: P
         assert page.updates("agent_offers") == [{"models": MODELS}]
 
 
-async def test_a_process_replaces_what_was_known(tmp_path: Path) -> None:
+async def test_a_process_replaces_the_known_offers(tmp_path: Path) -> None:
     """Another version of the agent has a different model, different commands, and no skills."""
     haiku = base.ModelOffer("haiku")
     other = base.AgentOffers(commands=(base.Offer("compact"),), models=(haiku,))

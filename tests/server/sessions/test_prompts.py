@@ -116,7 +116,7 @@ async def test_a_removed_prompt_does_not_hide_a_failed_run(tmp_path: Path) -> No
         assert list(session.recorded.unfinished) == [fourth]
 
 
-async def test_an_edited_prompt_is_what_the_agent_gets(tmp_path: Path) -> None:
+async def test_the_agent_gets_the_edited_prompt(tmp_path: Path) -> None:
     async with queued(tmp_path) as one:
         await one.does(one.page, "queue_edit", run_id=one.ids[1], prompt="second, and tests")
         assert one.shown == ["second, and tests", "third"]
@@ -217,7 +217,7 @@ async def test_a_run_that_has_begun_is_not_in_the_queue(tmp_path: Path, type: st
         assert one.process.interrupts == 0
 
 
-async def test_a_turn_without_a_prompt_puts_the_next_one_back(tmp_path: Path) -> None:
+async def test_a_turn_without_a_prompt_requeues_the_next_one(tmp_path: Path) -> None:
     """The next prompt had already left the queue and was waiting for its slot."""
     phone = Client()
     async with serving(tmp_path, Limits(checkpoints=False, runs_at_once=1)) as server:

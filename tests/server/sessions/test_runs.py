@@ -78,7 +78,7 @@ async def test_partial_text_is_sent_but_not_kept(tmp_path: Path) -> None:
         process.ends()
 
 
-async def test_two_prompts_run_one_after_the_other_in_one_process(tmp_path: Path) -> None:
+async def test_two_prompts_run_in_turn_in_one_process(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)

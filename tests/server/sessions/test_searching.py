@@ -544,9 +544,7 @@ async def test_an_export_of_records_equals_the_history(tmp_path: Path, monkeypat
         *("recovered", "not done", "unknown"),
     ],
 )
-async def test_an_export_reports_how_runs_end_and_what_users_decide(
-    tmp_path: Path, message: Recorded, words: str
-) -> None:
+async def test_an_export_contains_outcomes_and_decisions(tmp_path: Path, message: Recorded, words: str) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)

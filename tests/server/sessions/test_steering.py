@@ -21,7 +21,7 @@ from tests.server.core_rig import Client, Process, Server, records, serving, set
 from tests.waiting import PATIENCE
 
 
-async def test_a_message_goes_into_the_active_run(tmp_path: Path) -> None:
+async def test_a_message_is_sent_into_the_active_run(tmp_path: Path) -> None:
     phone, page = Client("phone"), Client("page")
     async with serving(tmp_path) as server:
         project = await server.project(phone)

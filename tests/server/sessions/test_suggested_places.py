@@ -49,7 +49,7 @@ def test_unreadable_directories_are_skipped(root: Path) -> None:
     assert repositories([root / "nothing", root / "linked" / ".git", root])[0] == repositories([root])[0]
 
 
-def test_recent_directories_come_first_and_once(root: Path, tmp_path: Path) -> None:
+def test_recent_directories_are_first_and_listed_once(root: Path, tmp_path: Path) -> None:
     used = [(root / "empty", "2026-01-01"), (root / "work" / "b", "2026-01-03"), (root / "empty", "2026-01-02")]
     made = suggested(AllowedDirectories([root], tmp_path / "data"), [], used, lambda path: True)
     assert [(place.path, place.source) for place in made.places] == [

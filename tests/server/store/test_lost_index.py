@@ -60,7 +60,7 @@ def history(directory: Path, scanned: list[str]) -> Iterator[History]:
     history.close()
 
 
-def test_numbers_and_times_are_known_without_reading_files(
+def test_numbers_and_times_are_known_before_files_are_read(
     history: History, scanned: list[str], directory: Path
 ) -> None:
     assert scanned == []

@@ -115,7 +115,7 @@ def test_each_kind_of_text_is_found(store: Store) -> None:
         ("   ", True),
     ],
 )
-def test_words_are_found_by_their_beginning(store: Store, query: str, found: bool) -> None:
+def test_words_are_found_by_their_first_letters(store: Store, query: str, found: bool) -> None:
     store.says(line(text("Walnuts and crème in src/bridge.py call set_model.")))
     assert bool(store.find(query)) is found
 

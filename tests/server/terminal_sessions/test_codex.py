@@ -125,7 +125,7 @@ async def test_an_interruption_withdraws_the_requests_of_the_run(rig: SocketRig)
     assert ended(rig) == [("interrupted", None, None)]
 
 
-async def test_an_interruption_is_known_from_the_transcript(rig: SocketRig) -> None:
+async def test_an_interruption_is_read_from_the_transcript(rig: SocketRig) -> None:
     session = Codex(rig)
     await session.begins()
     session.records("event_msg", type="turn_aborted", turn_id=session.turn, reason="interrupted")
@@ -133,7 +133,7 @@ async def test_an_interruption_is_known_from_the_transcript(rig: SocketRig) -> N
     assert ended(rig) == [("interrupted", None, None)]
 
 
-async def test_a_failed_run_is_known_from_the_transcript(rig: SocketRig) -> None:
+async def test_a_failed_run_is_read_from_the_transcript(rig: SocketRig) -> None:
     session = Codex(rig)
     await session.begins()
     failed = {"message": "You've hit your usage limit.", "codex_error_info": "usage_limit_exceeded"}

@@ -320,7 +320,7 @@ async def seen(line: Line, project: str, **fields: Any) -> tuple[list[str], bool
     return answer["hunks"], answer["notice"]
 
 
-async def test_what_was_seen_in_an_editor_is_shared_with_terminals(rig: SocketRig) -> None:
+async def test_changes_seen_in_an_editor_are_shared_with_terminals(rig: SocketRig) -> None:
     one = await changed(rig, "one")
     project, directory = one.session.project, str(one.place)
     ReviewMemory().saw(directory, ["a"], ["a", "b", "c"])

@@ -183,7 +183,7 @@ async def test_clients_see_when_a_session_accepts_prompts(rig: SocketRig) -> Non
 # exactly once
 
 
-async def test_a_repeated_request_types_nothing_again(rig: SocketRig) -> None:
+async def test_a_repeated_request_does_not_type_again(rig: SocketRig) -> None:
     async with at_work(rig) as (session, editor):
         sending = [sends(rig, session, request_id="r1") for _ in range(2)]
         await begins(session, editor)
@@ -362,7 +362,7 @@ async def test_an_agent_above_the_ceiling_gets_no_prompt(rig: SocketRig) -> None
         assert await editor.line.receives_nothing()
 
 
-async def test_an_agent_that_asks_nobody_gets_no_prompt(rig: SocketRig) -> None:
+async def test_an_agent_that_never_asks_gets_no_prompt(rig: SocketRig) -> None:
     async with at_work(rig) as (session, editor):
         await session.reports("SessionStart", permission_mode="bypassPermissions")
         assert (await rig.refusal("execute", session.project, prompt="Do it")).code == "PERMISSION_DENIED"

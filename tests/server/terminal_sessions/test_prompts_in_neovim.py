@@ -169,7 +169,7 @@ async def test_a_restarted_bridge_accepts_prompts(rig: ServedWorkstation, server
         neovim.pane.wait_for("It rhymes")
 
 
-async def test_what_the_user_does_in_the_terminal_takes_precedence(rig: ServedWorkstation, server: Server) -> None:
+async def test_the_users_work_in_the_terminal_takes_precedence(rig: ServedWorkstation, server: Server) -> None:
     async with claude_in_neovim(rig, server) as (neovim, phone, _):
         for keys, box in [("half typed", "half typed"), ("\x1b[D" * 5, "half typed")]:
             to_terminal(neovim, keys)

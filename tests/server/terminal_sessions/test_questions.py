@@ -269,7 +269,7 @@ def test_a_call_that_has_ended_closes_its_question(asking: Asking) -> None:
         (DENIED, "rejected", None),
     ],
 )
-def test_a_decision_is_compared_with_what_the_agent_did(
+def test_a_decision_is_compared_with_the_agents_call(
     asking: Asking, decision: Decision, fate: Fate, words: str | None
 ) -> None:
     approval = asking.ask()
@@ -322,7 +322,7 @@ def test_a_dialog_shows_that_a_decision_was_not_delivered(asking: Asking) -> Non
     assert asking.questions.asks_in_terminal
 
 
-def test_a_dialog_of_an_open_question_is_known(asking: Asking) -> None:
+def test_a_dialog_of_an_open_question_changes_nothing(asking: Asking) -> None:
     asking.ask()
     asking.do(asking.questions.noticed(PID, asking.open))
     assert (asking.steps, asking.questions.asks_in_terminal) == ([], False)

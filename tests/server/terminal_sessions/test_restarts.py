@@ -402,7 +402,7 @@ async def test_a_hook_asks_its_question_on_a_server_with_other_data(tmp_path: Pa
         assert await hook.receive() == {"decision": {"behavior": "allow"}}
 
 
-async def test_a_question_is_found_however_long_the_history_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_question_is_found_in_a_history_of_any_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(continuation, "PAGE", 7)
     async with asked(tmp_path, "killed") as (_, session, _, question):
         session.writes(*(said(str(number)) for number in range(100)))

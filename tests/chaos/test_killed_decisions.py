@@ -145,7 +145,7 @@ decision is done."""
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("step", STEPS)
-async def test_a_server_that_is_killed_at_a_step(tmp_path: Path, step: str) -> None:
+async def test_a_decision_survives_a_kill_at_any_step(tmp_path: Path, step: str) -> None:
     command, does, is_done = STEPS[step]
     project, reached, armed = Project(tmp_path), tmp_path / "reached", tmp_path / "armed"
     bin = tmp_path / "bin"

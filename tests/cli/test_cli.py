@@ -158,7 +158,7 @@ def test_a_closed_pipe_is_not_a_failure(command: str) -> None:
     program.wait(PATIENCE)
 
 
-def test_a_hook_typed_by_hand_is_explained() -> None:
+def test_a_hook_run_by_hand_is_explained() -> None:
     ours, theirs = pty.openpty()
     try:
         said = subprocess.run(

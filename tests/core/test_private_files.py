@@ -219,7 +219,7 @@ def test_a_port_is_open_while_a_program_listens() -> None:
     assert not port_open(port)
 
 
-def test_in_doubt_a_port_is_open() -> None:
+def test_a_port_that_may_be_open_counts_as_open() -> None:
     """A server that no longer accepts connections may still be running."""
     with socket.socket() as listener, socket.socket() as waiting:
         listener.bind(("127.0.0.1", 0))

@@ -10,7 +10,7 @@ from drawbridge.core import review_memory
 from drawbridge.core.review_memory import Remembered, ReviewMemory
 
 
-def test_programs_share_what_was_seen(tmp_path: Path) -> None:
+def test_programs_share_the_seen_changes(tmp_path: Path) -> None:
     path = str(tmp_path / "state" / "reviews.json")
     ReviewMemory(path).saw("/a", ["h1"], ["h1", "h2"])
     ReviewMemory(path).saw("/a", ["h2"], ["h1", "h2"])

@@ -52,7 +52,7 @@ def closed_port() -> int:
     return port
 
 
-def test_no_bridge_is_a_note(doctor: Doctor) -> None:
+def test_a_missing_bridge_is_a_note(doctor: Doctor) -> None:
     assert doctor().one("bridge-none")["severity"] == "note"
 
 

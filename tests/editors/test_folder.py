@@ -283,7 +283,7 @@ class TestWhatIsDrawn:
             assert at.log.getvalue().count("\n") < UNATTENDED_LINES + 10
             assert "19,003 more lines not shown." in at.log.getvalue()
 
-    async def test_a_terminal_without_unicode_gets_what_it_can_show(self, tmp_path: Path) -> None:
+    async def test_a_terminal_without_unicode_gets_only_what_it_can_show(self, tmp_path: Path) -> None:
         output = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
         reading, writing = os.pipe()
         os.close(writing)

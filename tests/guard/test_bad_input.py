@@ -231,7 +231,7 @@ def test_a_closed_stdin_is_logged_and_gets_no_opinion(guard: Guard, words: Calla
     assert "started without input: nothing was checked" in guard.log[0]
 
 
-def test_no_input_is_not_a_failure_of_the_guard(guard: Guard) -> None:
+def test_missing_input_is_not_a_failure_of_the_guard(guard: Guard) -> None:
     """A user or a script may have started the hook. With ``fail = "closed"``, empty input still counts as a failure."""
     assert guard.say(b"") == {}
     assert "failed" not in "".join(guard.log)

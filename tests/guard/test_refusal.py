@@ -141,7 +141,7 @@ def test_one_line_and_one_more_file_are_singular(guard: Guard) -> None:
     assert "1 more file has unsaved changes too." in said
 
 
-def test_very_many_files_are_not_all_named(guard: Guard) -> None:
+def test_only_some_of_very_many_files_are_named(guard: Guard) -> None:
     names = [f"/ws/{'directory/' * 10}{number}.py" for number in range(60)]
     patch = "".join(f"*** Update File: {name}\n" for name in names)
     neovim = guard.neovim(dict.fromkeys(names, KEPT), answers=unsaved("x\n" * 3_000))

@@ -207,7 +207,9 @@ async def test_close_all_closes_only_this_agents_proposals(editor: Watched, revi
     await theirs
 
 
-async def test_the_same_name_again_replaces_the_first(editor: Watched, reviews: Reviews, file: Path) -> None:
+async def test_a_second_proposal_of_the_same_name_replaces_the_first(
+    editor: Watched, reviews: Reviews, file: Path
+) -> None:
     first = propose(reviews, file, "first\n")
     old = await shown(editor)
     second = propose(reviews, file, "second\n")

@@ -79,13 +79,13 @@ def signature(entry: dict[str, Any]) -> str:
     return f"{entry['name']} {', '.join(shown)}"
 
 
-def test_the_tools_are_those_of_the_official_extension() -> None:
+def test_the_tools_match_the_official_extension() -> None:
     offered = [signature(entry) for entry in Toolbox(execute_code=True).listing]
     assert " ".join(" ".join(offered).split()) == " ".join(OFFERED.split())
 
 
 @pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.name)
-def test_every_schema_has_the_form_of_the_official_extension(tool: Any) -> None:
+def test_every_schema_matches_the_official_extension(tool: Any) -> None:
     entry = tool.entry()
     assert list(entry) == ["name", "description", "inputSchema"]
     schema = entry["inputSchema"]
@@ -163,7 +163,7 @@ async def test_null_for_an_optional_argument_counts_as_omitted(agent: Agent) -> 
 # openFile
 
 
-async def test_open_file_in_front(rig: ClaudeRig, agent: Agent, project: Path) -> None:
+async def test_open_file_shows_the_file_in_front(rig: ClaudeRig, agent: Agent, project: Path) -> None:
     path = str(project / "main.py")
     assert await agent.texts("openFile", filePath=path) == [f"Opened file: {path}"]
     assert rig.editor.opened == [OpenRequest(path)]
@@ -281,7 +281,7 @@ async def test_open_diff_that_is_withdrawn_is_answered_as_rejected(rig: ClaudeRi
     await rig.proposals(0)
 
 
-async def test_open_diff_of_an_empty_text_and_of_a_new_file(rig: ClaudeRig, agent: Agent, project: Path) -> None:
+async def test_open_diff_accepts_an_empty_text_and_a_new_file(rig: ClaudeRig, agent: Agent, project: Path) -> None:
     first = agent.ask("openDiff", **diff("new.txt", ""))
     [proposal] = await rig.proposals()
     assert rig.editor.shown[proposal].path == str(project / "new.txt")
@@ -426,7 +426,7 @@ async def test_saving_a_document_returns_the_result(rig: ClaudeRig, agent: Agent
     assert "can't be written" in body["message"]
 
 
-async def test_diagnostics(rig: ClaudeRig, agent: Agent, project: Path) -> None:
+async def test_the_diagnostics_of_a_file_are_returned(rig: ClaudeRig, agent: Agent, project: Path) -> None:
     assert await agent.body("getDiagnostics") == []
     path = str(project / "main.py")
     rig.editor.problems[path] = [

@@ -157,7 +157,7 @@ class TestWithoutThePythonSide:
         editor.command("DrawbridgeInstall")
         editor.shows_message(":DrawbridgeInstall: the bridge is already installed")
 
-    def test_two_messages_at_once_do_not_stop_neovim(self, editor: Neovim) -> None:
+    def test_two_simultaneous_messages_do_not_stop_neovim(self, editor: Neovim) -> None:
         """For example, an installation that fails immediately causes two messages."""
         editor.lua("local m = require('drawbridge.message') for n = 1, 3 do m.answer(('x'):rep(60) .. n, 'error') end")
         editor.shows_message("x3")

@@ -85,7 +85,7 @@ class TestLongMessages:
         assert columns * 0.6 < len(said) < columns
         assert editor.log[-1].endswith("word end")
 
-    def test_a_first_sentence_that_fits_is_whole(self, editor: Neovim) -> None:
+    def test_a_first_sentence_that_fits_is_not_cut(self, editor: Neovim) -> None:
         editor.call("nvim_ui_try_resize", 80, 24)
         words = WHY.format(agent="Claude Code", file="app.py", then=THEN["reloaded"])
         editor.lua("require('drawbridge.message').report(..., 'warn', false)", words)

@@ -100,7 +100,7 @@ def test_invalid_options_are_named_and_nothing_changes(editor: Neovim, given: st
     assert options(editor)["debounce_ms"] == 9
 
 
-def test_all_problems_are_named_at_once(editor: Neovim) -> None:
+def test_all_problems_are_named_together(editor: Neovim) -> None:
     found = problems(editor, "{ debounce_ms = -1, diff = { layout = 'x', foo = 1 }, idle_ms = 3 }")
     assert [problem.split(" ")[0] for problem in found] == ["debounce_ms", "diff.foo", "diff.layout"]
     assert options(editor)["idle_ms"] == 500

@@ -184,7 +184,7 @@ def test_a_new_folder_is_created_and_used(browser: Browser, own_server: Server, 
 # Layout.
 
 
-def test_an_approval_can_be_answered_on_a_phone_on_its_side(browser: Browser, address: str) -> None:
+def test_an_approval_can_be_answered_on_a_phone_in_landscape(browser: Browser, address: str) -> None:
     """Finding S2-24: requests could not be answered on a phone in landscape orientation."""
     with browser.person(address, width=844, height=390) as person:
         person.fills("#prompt", "Something")

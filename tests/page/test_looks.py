@@ -94,7 +94,7 @@ def test_an_answered_call_is_one_line_next_to_its_icon(browser: Browser, address
         assert person.runs(CUT) == 0
 
 
-def test_a_wide_window_is_used(browser: Browser, address: str, directory: Path) -> None:
+def test_a_wide_window_is_used_fully(browser: Browser, address: str, directory: Path) -> None:
     """The columns of a diff used to wrap although 1,000 pixels were free, and code was cut off although 200 were."""
     (directory / "a.py").write_text(f"def is_open():\n{LONG[:70]}\n")
     edit = {"file_path": str(directory / "a.py"), "old_string": "def is_open", "new_string": "def opened"}

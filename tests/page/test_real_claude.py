@@ -199,7 +199,9 @@ async def test_a_card_names_the_subagent_and_the_path(browser: Browser, tmp_path
 
 
 @pytest.mark.thorough
-async def test_two_subagents_at_once_are_answered_in_turn(browser: Browser, tmp_path: Path, directory: Path) -> None:
+async def test_two_simultaneous_subagents_are_answered_in_turn(
+    browser: Browser, tmp_path: Path, directory: Path
+) -> None:
     """Each card shows its subagent and its position among the open requests. After an answer, the next is current."""
     poems = {f"Write poem {name}": directory / f"{name}.txt" for name in ("one", "two")}
     agents = [tool_use("Agent", description=task, prompt=task, subagent_type="general-purpose") for task in poems]

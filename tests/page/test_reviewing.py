@@ -750,7 +750,7 @@ async def test_both_versions_of_an_image_are_seen_before_it_is_decided(
 
 
 @pytest.mark.thorough
-async def test_changes_since_the_last_visit_can_be_shown_alone(
+async def test_only_changes_since_the_last_visit_can_be_shown(
     browser: Browser, server: Server, project: str, repository: Path
 ) -> None:
     switch, marked = (

@@ -42,7 +42,7 @@ def is_disabled(person: Person, css: str) -> bool:
 # The editor.
 
 
-def test_editing_hides_nothing_of_the_call(browser: Browser, address: str) -> None:
+def test_editing_hides_no_part_of_the_call(browser: Browser, address: str) -> None:
     """Even an edited version can be accepted only after "Show all". The same applies after a reload."""
     flagged = bash("sudo npm tset", dangerouslyDisableSandbox=True, odd=LONG)
     edited = f"{CURRENT} footer .yes"

@@ -497,7 +497,7 @@ def test_the_peers_close_is_echoed_and_reported_once() -> None:
     assert connection.receive(b"") == []
 
 
-def test_a_close_without_a_code_is_1005() -> None:
+def test_a_close_without_a_code_is_reported_as_1005() -> None:
     connection = open_websocket()
     assert connection.receive(close(None)) == [Closed(1005)]
     [echo] = frames_of(answer(connection))
@@ -534,7 +534,7 @@ def test_messages_after_our_close_are_ignored() -> None:
     assert connection.receive(text(b"\xff") + close(1000)) == [Closed(1000)]
 
 
-def test_an_end_without_a_close_frame_is_1006() -> None:
+def test_an_end_without_a_close_frame_is_reported_as_1006() -> None:
     connection = open_websocket()
     assert connection.receive(text("half")[:-1]) == []
     assert connection.receive(b"") == [Closed(1006)]

@@ -139,7 +139,7 @@ def test_nesting_a_hundred_thousand_deep_is_a_parse_error(opening: str, closed: 
     assert asked.code == PARSE_ERROR
 
 
-def test_a_huge_number_of_digits_costs_no_time() -> None:
+def test_a_huge_number_of_digits_does_not_slow_parsing() -> None:
     before = time.perf_counter()
     assert isinstance(decode(message(method="a", params={}).replace("{}", '{"n": ' + "9" * 5_000_000 + "}")), object)
     assert time.perf_counter() - before < 2

@@ -39,7 +39,7 @@ def lines(heard: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [data["messages"][0] for data in said if data["direction"] == "claude"]
 
 
-async def test_the_example_of_the_specification_line_by_line(directory: Path, tmp_path: Path) -> None:
+async def test_the_example_of_the_specification_works_line_by_line(directory: Path, tmp_path: Path) -> None:
     data, options = tmp_path / "data", ("--allow", tmp_path / "wip")
     async with serving(data, *options) as server:
         async with server.client() as client:  # 1

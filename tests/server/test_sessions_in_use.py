@@ -96,7 +96,7 @@ def test_only_a_running_process_counts(home: Path, fields: dict[str, Any], used:
     assert bool(open_sessions.used_by(SESSION)) is used
 
 
-def test_the_start_of_the_process_is_compared(home: Path) -> None:
+def test_the_start_time_of_the_process_is_compared(home: Path) -> None:
     started = Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
     reported(procStart=started)
     assert open_sessions.used_by(SESSION) == [os.getpid()]

@@ -61,7 +61,7 @@ def test_the_same_folder_gives_the_same_bytes(extension: Path, tmp_path: Path) -
     assert (tmp_path / "first").read_bytes() == (tmp_path / "second").read_bytes()
 
 
-def test_hidden_files_stay_out(extension: Path, tmp_path: Path) -> None:
+def test_hidden_files_are_not_packed(extension: Path, tmp_path: Path) -> None:
     (extension / ".git").mkdir()
     (extension / ".git" / "config").write_text("secret")
     (extension / ".env").write_text("secret")

@@ -38,7 +38,7 @@ async def answers(warm: Session, prompt: str) -> list[str]:
 
 
 @pytest.mark.thorough
-async def test_a_message_in_pieces_is_kept_once_and_whole(project: Path) -> None:
+async def test_a_message_in_pieces_is_stored_once_and_complete(project: Path) -> None:
     async with session(official(), project, Options(partial_messages=True)) as warm:
         assert await answers(warm, "say Hello| there|.") == ["Hello there."]
         assert words(warm.heard, durable=False) == ["Hello", " there", "."]

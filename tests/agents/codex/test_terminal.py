@@ -66,7 +66,7 @@ def message(found: Entry | None) -> dict[str, Any]:
 # Hooks.
 
 
-def test_only_the_mode_without_questions_is_taken_from_a_hook() -> None:
+def test_only_the_mode_without_questions_is_read_from_a_hook() -> None:
     """Hooks report "default" for most sandboxes, but the transcript contains the sandbox."""
     assert agent().event(payload(permission_mode="default")).permission_mode is None
     assert agent().event(payload(permission_mode="bypassPermissions")).permission_mode == "bypassPermissions"
@@ -156,7 +156,7 @@ def test_prompts_and_answers_are_read() -> None:
     assert message(item("ContextCompaction"))["subtype"] == "compact_boundary"
 
 
-def test_a_command_is_named_as_in_hooks() -> None:
+def test_a_command_has_the_same_name_as_in_hooks() -> None:
     arguments = json.dumps({"cmd": "ls", "justification": "to see", "workdir": "/tmp", "yield_time_ms": 5})
     found = entry("response_item", type="function_call", name="exec_command", call_id="c1", arguments=arguments)
     given = {"command": "ls", "description": "to see"}
@@ -176,7 +176,7 @@ def test_a_patch_in_the_transcript_matches_its_request() -> None:
     )
 
 
-def test_a_call_of_another_tool_is_named_as_in_hooks() -> None:
+def test_a_call_of_another_tool_has_the_same_name_as_in_hooks() -> None:
     called = {"type": "function_call", "name": "get_issue", "namespace": "mcp__github__", "call_id": "c1"}
     found = entry("response_item", **called, arguments='{"number": 5}')
     assert isinstance(found, Message)

@@ -20,7 +20,7 @@ POEM = "one\ntwo\nthree\n"
     ids=["accept", "reject"],
 )
 @pytest.mark.thorough
-def test_unattended_it_decides_automatically(rig: Workstation, decision: str, screen: str, content: str) -> None:
+def test_an_unattended_bridge_decides_automatically(rig: Workstation, decision: str, screen: str, content: str) -> None:
     poem = rig.file("poem.txt", POEM)
     rig.folder("--decide", decision)
     claude = rig.claude()

@@ -79,7 +79,7 @@ async def test_a_copy_is_made_of_what_is_replaced(at: Workstation) -> None:
     assert {folder.stat().st_mode & 0o777 for folder in made} == {0o700}
 
 
-async def test_where_no_copy_can_be_made_nothing_is_replaced(at: Workstation) -> None:
+async def test_nothing_is_replaced_if_no_copy_can_be_made(at: Workstation) -> None:
     path = await at.opened("a.py", "one\n")
     path.write_text("two\n")
     blocked = at.file("blocked", "a file")

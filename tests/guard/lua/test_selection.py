@@ -231,7 +231,7 @@ async def test_a_reload_ends_a_selection(at: Workstation) -> None:
     assert await content(at) is None
 
 
-async def test_a_selection_in_a_hidden_buffer_counts_until_its_wiped(at: Workstation) -> None:
+async def test_a_selection_in_a_hidden_buffer_counts_until_it_is_wiped(at: Workstation) -> None:
     await at.ex("set hidden")
     await starts(at)
     await at.keys("j0<C-v>jl<Esc>")

@@ -41,7 +41,7 @@ async def whole(client: WireClient, blob_id: str) -> bytes:
             return data
 
 
-async def test_a_device_that_only_views_sees_files(server: Server, project: str) -> None:
+async def test_a_view_only_device_sees_files(server: Server, project: str) -> None:
     async with server.client(server.token("tv", "view")) as viewer:
         listed = (await viewer.ask("file_list", {}, project))["data"]
         assert [entry["path"] for entry in listed["entries"]] == ["src", "a.png", "large.txt"]
@@ -54,7 +54,7 @@ async def test_a_device_that_only_views_sees_files(server: Server, project: str)
         assert await whole(viewer, large["truncated"]["blob_id"]) == b"line\n" * 300_000
 
 
-async def test_a_device_that_only_views_sees_changes(server: Server, project: str) -> None:
+async def test_a_view_only_device_sees_changes(server: Server, project: str) -> None:
     """The device sees neither changes to private files nor their text in the last commit."""
     code = server.roots / "code"
     (code / ".env").write_text("secret")

@@ -196,7 +196,7 @@ def get(port: int, path: str, context: ssl.SSLContext | None) -> tuple[int, str 
     return found
 
 
-async def test_everybody_can_download_the_authority_and_trust_it(tmp_path: Path) -> None:
+async def test_anyone_can_download_the_authority_and_trust_it(tmp_path: Path) -> None:
     async with process_serving(tmp_path / "data", "--host", "0.0.0.0") as server:
         port = int(server.url.rpartition(":")[2].partition("/")[0])
         status, kind, body = await asyncio.to_thread(get, port, "/ca.crt", server.tls)

@@ -209,7 +209,7 @@ def test_the_fingerprint_is_part_of_the_link() -> None:
     assert pairing_link("https://a:1", "ABCD-EFGH", "AB:CD") == "https://a:1/#pair=ABCDEFGH&fp=abcd"
 
 
-def test_the_qr_code_is_that_of_the_link() -> None:
+def test_the_qr_code_contains_the_link() -> None:
     text = "https://192.168.178.20:8443/#pair=ABCDEFGH&fp=" + "ab" * 32
     rows = qr_modules(text)
     assert {len(row) for row in rows} == {len(rows)}

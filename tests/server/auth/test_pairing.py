@@ -66,7 +66,7 @@ async def test_a_code_is_exchanged_for_a_token_and_signs_in(server: Server) -> N
 @pytest.mark.parametrize(
     "written", [str, str.lower, lambda code: code.replace("-", " "), lambda code: code[:4] + code[5:]]
 )
-async def test_a_code_may_be_typed_in_any_way(server: Server, written: Any) -> None:
+async def test_a_code_may_be_typed_in_any_format(server: Server, written: Any) -> None:
     answer, _ = await pair(server, written(new_code(server.devices, "view")))
     assert answer["type"] == "paired"
 
@@ -216,7 +216,7 @@ async def shown(server: Any, *arguments: str) -> subprocess.CompletedProcess[str
     return await asyncio.to_thread(drawbridge, "pair", "--data-dir", server.data, *arguments)
 
 
-async def test_the_command_shows_a_code_that_lets_one_device_in(tmp_path: Path) -> None:
+async def test_the_command_shows_a_code_that_pairs_one_device(tmp_path: Path) -> None:
     host = next(str(one) for one in of_this_machine() if one.version == 4 and not one.is_loopback)
     async with serving(tmp_path / "data", "--host", "0.0.0.0", "--public-host", "agents.example") as server:
         done = await shown(server, "--name", "phone")

@@ -159,7 +159,7 @@ async def test_a_key_that_is_not_in_the_file_is_refused(server: Server) -> None:
     assert not list(server.clients)
 
 
-async def test_a_signature_is_valid_for_one_try_on_one_connection(server: Server) -> None:
+async def test_a_signature_is_valid_once_on_one_connection(server: Server) -> None:
     async with connected(server.url) as client:
         asked = (await client.ask("ssh_challenge"))["data"]
         signed = signature(ADA, challenge(asked["host"], None, asked["nonce"]))

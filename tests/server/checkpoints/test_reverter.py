@@ -89,7 +89,7 @@ async def test_a_project_inside_a_repository_has_only_its_files(project: Path) -
     assert (project / "poem.txt").read_text() == "mine\n"
 
 
-async def test_names_with_spaces_umlauts_and_line_breaks(project: Path) -> None:
+async def test_names_with_spaces_umlauts_and_line_breaks_are_reverted(project: Path) -> None:
     checkpoints = Checkpoints(project, "proj_1")
     await checkpoints.snapshotter.create(RUN, "before")
     names = ["two words.txt", "übung.txt", "line\nbreak.txt", "-rf"]

@@ -43,7 +43,7 @@ async def test_a_repository_without_a_commit_has_checkpoints(tmp_path: Path) -> 
     assert everything(tmp_path) == before
 
 
-async def test_outside_of_a_work_tree_git_is_not_started(tmp_path: Path, calls: Callable[[], list[str]]) -> None:
+async def test_outside_a_work_tree_git_is_not_started(tmp_path: Path, calls: Callable[[], list[str]]) -> None:
     plain = tmp_path / "plain"
     plain.mkdir()
     checkpoints = Checkpoints(plain, "proj_1")

@@ -237,7 +237,7 @@ async def test_an_invalid_comment_is_refused(given: dict[str, Any], field: str, 
 
 
 @pytest.mark.thorough
-async def test_changed_lines_cannot_be_commented(tmp_path: Path) -> None:
+async def test_changed_lines_cannot_be_commented_on(tmp_path: Path) -> None:
     async with reviewing(tmp_path) as one:
         await one.run(lines_3_and_17)
         for line, quote, path in ((3, "line 3\n", "poem.txt"), (90, "LINE 3\n", "poem.txt"), (1, "old\n", "old.txt")):
@@ -596,7 +596,7 @@ async def test_a_comment_stays_on_a_kept_file_with_a_non_utf_8_name(tmp_path: Pa
         assert not (await one.comments())[id].get("outdated", False)
 
 
-async def test_files_with_the_same_shown_name_cannot_be_commented(tmp_path: Path) -> None:
+async def test_files_with_the_same_shown_name_cannot_be_commented_on(tmp_path: Path) -> None:
     def work(directory: Path) -> None:
         for name in (ODD_NAME, "caf\udce8.txt"):
             (directory / name).write_text("1\n")

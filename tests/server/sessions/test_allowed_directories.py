@@ -79,9 +79,7 @@ async def test_a_project_that_is_not_allowed_lists_its_problem(tmp_path: Path) -
         ("file_changes", {"path": "a"}),
     ],
 )
-async def test_nothing_is_read_or_changed_outside_of_the_roots(
-    tmp_path: Path, command: str, data: dict[str, str]
-) -> None:
+async def test_nothing_is_read_or_changed_outside_the_roots(tmp_path: Path, command: str, data: dict[str, str]) -> None:
     async with narrowed(tmp_path) as (server, project):
         with pytest.raises(ClientError) as refused:
             await server.does(Client(), command, project, **data)

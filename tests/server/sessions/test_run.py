@@ -239,7 +239,7 @@ def test_a_process_that_is_ready_has_an_owner_or_is_left(events: list[Event]) ->
         assert (session.left, run.state) == (0, State.RUNNING if before is State.STARTING else State.FINISHED)
 
 
-def test_a_slot_that_is_released_twice_is_given_back_once() -> None:
+def test_a_slot_that_is_released_twice_is_freed_once() -> None:
     runs, granted = Runs(1), list[str]()
     first = Slot(runs, lambda: granted.append("first"))
     second = Slot(runs, lambda: granted.append("second"))

@@ -471,7 +471,7 @@ async def test_no_session_is_deleted_during_a_run(tmp_path: Path) -> None:
         assert list((server.folder / "data" / "trash").iterdir()) == []
 
 
-async def test_a_session_is_exported_to_read(tmp_path: Path) -> None:
+async def test_a_session_is_exported_as_readable_text(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)

@@ -81,7 +81,7 @@ async def test_a_run_with_the_same_options_gets_the_same_process(rig: Rig) -> No
 @pytest.mark.parametrize(
     "change", ["options", "a fork", "a budget", "its directory was replaced", "the first file was stored"]
 )
-async def test_a_run_with_other_needs_gets_another_process(rig: Rig, change: str) -> None:
+async def test_a_run_with_other_options_gets_another_process(rig: Rig, change: str) -> None:
     """The previous process has ended by then."""
     options = base.Options(max_budget_usd=1.0) if change == "a budget" else USUAL
     first = await rig.run(options)

@@ -31,7 +31,7 @@ def test_every_kind_of_record_has_an_example() -> None:
 
 
 @pytest.mark.parametrize(("line", "event"), EVERY)
-def test_a_record_is_written_as_before(line: bytes, event: Recorded) -> None:
+def test_a_record_keeps_its_format(line: bytes, event: Recorded) -> None:
     seq = records.parts(line).seq
     assert compose(seq, RECORDED_AT, *records.written(event)).line == line
 

@@ -153,7 +153,7 @@ def geminis(home: Path) -> Iterator[gemini_workstation.Workstation]:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("where", ["client", "Neovim"])
-async def test_a_proposal_of_gemini_is_answered_anywhere(
+async def test_a_gemini_proposal_can_be_answered_anywhere(
     geminis: gemini_workstation.Workstation, server: Server, where: str
 ) -> None:
     poem = geminis.file("poem.txt", POEM)
@@ -180,7 +180,7 @@ async def test_a_proposal_of_gemini_is_answered_anywhere(
 
 
 @pytest.mark.thorough
-async def test_a_proposal_of_gemini_survives_a_killed_server(
+async def test_a_gemini_proposal_survives_a_killed_server(
     geminis: gemini_workstation.Workstation, server: Server, home: Path
 ) -> None:
     """Neovim's bridge connects to the next server."""

@@ -174,7 +174,7 @@ async def test_the_mode_follows_from_the_sandbox(
 
 
 @pytest.mark.thorough
-async def test_a_question_survives_its_server(rig: Workstation, server: Server, home: Path) -> None:
+async def test_a_question_survives_a_killed_server(rig: Workstation, server: Server, home: Path) -> None:
     async with asked(rig, server, shell("touch made", reason="I need it"), text("All done.")) as (codex, phone):
         question = await phone.question("Bash")
         await killed(server)

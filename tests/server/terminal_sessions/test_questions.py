@@ -300,7 +300,7 @@ def test_a_call_that_ran_before_a_question_does_not_close_it(asking: Asking) -> 
     assert asking.steps == []
 
 
-def test_a_call_is_more_likely_the_allowed_one(asking: Asking) -> None:
+def test_a_call_is_attributed_to_the_allowed_question(asking: Asking) -> None:
     denied, allowed, _ = asking.ask(), asking.ask(), asking.ask()
     asking.decide(denied, DENIED)
     asking.decide(allowed, ALLOWED)

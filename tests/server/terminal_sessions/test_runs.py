@@ -399,7 +399,9 @@ def parks(session: Session, job: object) -> None:
     session.describes_itself(parkedJobId=job)
 
 
-async def test_a_session_moved_to_the_background_has_ended(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_session_moved_to_the_background_counts_as_ended(
+    rig: SocketRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(report_queue, "RESTING_SECONDS", 0.05)
     session, successor = Session(rig), Session(rig)
     session.writes(prompt("Go"), said("done"))
@@ -550,7 +552,7 @@ async def test_the_card_shows_the_reason(rig: SocketRig) -> None:
         assert "asked_by" not in question
 
 
-async def test_the_reason_of_a_question_is_limited_in_length(rig: SocketRig) -> None:
+async def test_the_reason_for_a_question_is_limited_in_length(rig: SocketRig) -> None:
     more: Message = {"decision_reason": "r" * 50_000, "blocked_path": "/" * 50_000}
     async with Session(rig).asks(more=more, command="ls") as (_, question):
         assert (question["reason"], question["blocked_path"]) == ("r" * 2_000, "/" * 4_096)

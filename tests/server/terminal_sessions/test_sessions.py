@@ -56,7 +56,7 @@ async def test_a_session_appears_in_the_list_with_its_state(rig: SocketRig) -> N
 
 
 @pytest.mark.parametrize("mode", ["auto", "bypassPermissions", "dontAsk"])
-async def test_a_mode_in_which_nothing_is_asked_is_shown(rig: SocketRig, mode: str) -> None:
+async def test_a_mode_that_never_asks_is_shown(rig: SocketRig, mode: str) -> None:
     session = Session(rig)
     await session.reports("UserPromptSubmit", prompt="Go", permission_mode=mode)
     assert (await rig.info(session))["desk"] == {"state": "working", "permission_mode": mode, "asks": False}
@@ -552,7 +552,9 @@ async def test_the_sessions_that_ended_first_are_removed_for_new_ones(
     assert shown == [sessions[number].project for number in (0, 2, 3)]
 
 
-async def test_an_agent_that_ends_without_a_report_has_ended(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_agent_that_ends_without_a_report_counts_as_ended(
+    rig: SocketRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(report_queue, "RESTING_SECONDS", 0.05)
     process = await asyncio.create_subprocess_exec("sleep", "60")
     session = Session(rig, pid=process.pid)
@@ -562,7 +564,9 @@ async def test_an_agent_that_ends_without_a_report_has_ended(rig: SocketRig, mon
     await until(lambda: [one.phase for one in rig.server.core.terminal_sessions] == ["ended"], "its end")
 
 
-async def test_an_agent_with_a_reused_process_id_has_ended(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_agent_with_a_reused_process_id_counts_as_ended(
+    rig: SocketRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(report_queue, "RESTING_SECONDS", 0.05)
     session = Session(rig)
     await session.reports("Stop")

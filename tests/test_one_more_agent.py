@@ -51,12 +51,12 @@ class Pelican:
     def __init__(self, path):
         self._path = path or ROW.program
 
-    async def start(self, launch, heard):
+    async def start(self, launch, emit):
         command = [await process.program(self.name, self._path, os.environ, ROW.title)]
         variables = environment(os.environ, launch.directory, launch.mark)
         dialect = Turn(ROW.title)
         return await process.start(
-            ROW.title, command, launch.directory, variables, dialect, heard, launch.confinement, OneShot
+            ROW.title, command, launch.directory, variables, dialect, emit, launch.confinement, OneShot
         )
 
 def agent(path):

@@ -21,13 +21,13 @@ from tests.agents.rig import bad_agent
 
 
 async def main(prompt: str, directory: str, claude: str | None = None, unanswered: str = "") -> None:
-    heard: asyncio.Queue[Event] = asyncio.Queue()
+    received: asyncio.Queue[Event] = asyncio.Queue()
     agent: Agent = Claude(claude) if claude else bad_agent()
-    process = await agent.start(Launch(directory, str(uuid.uuid4())), heard.put_nowait)
+    process = await agent.start(Launch(directory, str(uuid.uuid4())), received.put_nowait)
     process.prompt(prompt)
     words: str | None = None
     while words is None:
-        event = await heard.get()
+        event = await received.get()
         if isinstance(event, Question) and claude:
             if not unanswered:
                 process.answer(event.question_id, Decision(allow=True))

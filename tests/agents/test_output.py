@@ -22,9 +22,9 @@ def test_lines_are_whole_wherever_the_stream_was_cut(written: list[bytes], place
     lines = Lines()
     stream = b"".join(line + b"\n" for line in written)
 
-    heard = [line for piece in cut(stream, places) for line in lines.feed(piece)]
+    received = [line for piece in cut(stream, places) for line in lines.feed(piece)]
 
-    assert heard == written
+    assert received == written
     assert lines.rest() == b""
 
 
@@ -43,8 +43,8 @@ def test_a_line_may_be_as_long_as_the_limit_and_not_longer(size: int) -> None:
     for over in (0, 1):
         lines = Lines(limit=1000)
         line = b"x" * (1000 + over) + b"\n"
-        heard = [whole for at in range(0, len(line), size) for whole in lines.feed(line[at : at + size])]
-        assert (heard, lines.too_long) == (([line[:-1]], False) if not over else ([], True))
+        received = [whole for at in range(0, len(line), size) for whole in lines.feed(line[at : at + size])]
+        assert (received, lines.too_long) == (([line[:-1]], False) if not over else ([], True))
 
 
 def test_no_line_follows_one_that_is_too_long() -> None:

@@ -178,8 +178,8 @@ async def test_a_decision_survives_a_kill_at_any_step(tmp_path: Path, step: str)
         async with connected(server) as client:
             kind = "review_decided" if is_done else "review_interrupted"
             await client.ask("project_join", project.id, after_seq=before)
-            heard = await client.until(kind, by="phone", decision="undo", files=FILES, hunks=FILES)
-            assert heard.get("interrupted") or heard.get("result") == "not_done"
+            received = await client.until(kind, by="phone", decision="undo", files=FILES, hunks=FILES)
+            assert received.get("interrupted") or received.get("result") == "not_done"
             assert [one["subtype"] for one in project.decisions()] == [kind]
             assert project.texts() == [LINES if is_done else f"{LINES}by the agent 1\n"] * FILES
             review = (await client.ask("review_get", project.id))["data"]

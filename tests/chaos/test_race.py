@@ -99,8 +99,8 @@ async def one_race(
     assert said[loser]["data"]["code"] == "APPROVAL_RESOLVED"
     details = said[loser]["data"]["details"]
     assert (details["by"], details["decision"]) == (winner, decisions[winner])
-    heard = await people[loser].until("permission_resolved", approval_id=approval)
-    assert (heard["by"], heard["decision"]) == (winner, decisions[winner])
+    received = await people[loser].until("permission_resolved", approval_id=approval)
+    assert (received["by"], received["decision"]) == (winner, decisions[winner])
     for client in people.values():
         assert (await client.until("run_finished", run_id=run))["outcome"] == "completed"
     written = {"allow": "new", "deny": "old"}[decisions[winner]]

@@ -40,21 +40,21 @@ async def test_it_can_be_ended(tmp_path: Path) -> None:
     quickly = Times(interrupt=0.05, leave=0.05, sigint=0.05, sigterm=0.05)
     async with session(bad_agent(), tmp_path, times=quickly) as agent:
         agent.process.prompt("half")
-        await agent.heard.next(AgentLine)
+        await agent.received.next(AgentLine)
         os.kill(agent.process.pid, signal.SIGSTOP)
         await agent.process.kill()
         assert not (await agent.ended()).ok
-        assert (await agent.heard.next(Exited)).code < 0
+        assert (await agent.received.next(Exited)).code < 0
 
 
 async def test_a_continued_agent_ends_like_any_other(tmp_path: Path) -> None:
     async with session(Demo(), tmp_path) as agent:
         agent.process.prompt("/slow 60")
-        await agent.heard.next(AgentLine)
+        await agent.received.next(AgentLine)
         os.kill(agent.process.pid, signal.SIGSTOP)
         await agent.process.kill()
         assert (await agent.ended()).interrupted
-        assert (await agent.heard.next(Exited)).code == 0
+        assert (await agent.received.next(Exited)).code == 0
 
 
 @pytest.mark.slow

@@ -56,12 +56,12 @@ def line_about(payload: Payload) -> dict[str, Any]:
 
 
 class Server:
-    """A fake agent server. ``heard``: the messages that it received. It answers approval requests with
+    """A fake agent server. ``received`` contains the messages that it received. It answers approval requests with
     ``decision``, once ``answer`` is called.
     """
 
     def __init__(self, listener: socket.socket) -> None:
-        self.heard: list[dict[str, Any]] = []
+        self.received: list[dict[str, Any]] = []
         self.decision: dict[str, Any] | None = None
         self.asked = threading.Event()
         self.gone = threading.Event()
@@ -90,14 +90,14 @@ class Server:
                 line = lines.readline()
                 if not line:
                     return
-                self.heard.append(json.loads(line))
-                if name(self.heard[-1]["payload"]) == "PermissionRequest":
+                self.received.append(json.loads(line))
+                if name(self.received[-1]["payload"]) == "PermissionRequest":
                     self.asked.set()
                     self._wait(connection, lines)
-                elif self.heard[-1].get("takes") and self.context:
+                elif self.received[-1].get("takes") and self.context:
                     connection.sendall(json.dumps({"decision": None, "context": self.context}).encode() + b"\n")
                     self.received = lines.read()
-                elif self.heard[-1].get("takes"):
+                elif self.received[-1].get("takes"):
                     self._wait(connection, lines)
 
     def _wait(self, connection: socket.socket, lines: Any) -> None:
@@ -134,14 +134,14 @@ def test_events_of_a_claude_are_reported_to_the_server(guard: Guard, server: Ser
     told = dict(payload)
     for left_out in ("tool_response", "session_crons"):
         told.pop(left_out, None)
-    assert server.heard == [line_about(told)]
+    assert server.received == [line_about(told)]
 
 
 @pytest.mark.parametrize("payload", [recorded("claude", "PreToolUse", "Read"), recorded("claude", "FileChanged")])
 def test_other_events_are_not_reported_to_the_server(guard: Guard, server: Server, payload: Payload) -> None:
     assert guard.say(payload) == {}
     server.end()
-    assert server.heard == []
+    assert server.received == []
 
 
 @pytest.mark.parametrize("payload", [edit(), bash("ls")], ids=["edit", "command"])
@@ -151,7 +151,7 @@ def test_a_tool_that_may_write_waits_for_the_server(
     """The server sends a line while it is not ready, and disconnects once it is. It never gets the tool's input."""
     monkeypatch.setattr(report, "REPLY_SECONDS", PATIENCE)
     monkeypatch.setattr(report, "CHECKPOINT_SECONDS", PATIENCE)
-    heard: list[dict[str, Any]] = []
+    received: list[dict[str, Any]] = []
     with private_socket.listening() as listener:
         listener.setblocking(True)
         done = threading.Event()
@@ -159,11 +159,11 @@ def test_a_tool_that_may_write_waits_for_the_server(
         def serve() -> None:
             connection, _ = listener.accept()
             with connection, connection.makefile("rb") as lines:
-                heard.append(json.loads(lines.readline()))
+                received.append(json.loads(lines.readline()))
                 connection.sendall(b"{}\n")
                 connection.settimeout(0.2)
                 with contextlib.suppress(TimeoutError):  # the hook does not disconnect before that
-                    heard.append({"more": connection.recv(1).decode()})
+                    received.append({"more": connection.recv(1).decode()})
                 done.set()
 
         thread = threading.Thread(target=serve)
@@ -172,7 +172,7 @@ def test_a_tool_that_may_write_waits_for_the_server(
         assert done.is_set()
         thread.join(PATIENCE)
     told = {name: value for name, value in payload.items() if name != "tool_input"}
-    assert heard == [line_about(told)]
+    assert received == [line_about(told)]
 
 
 @pytest.mark.parametrize(
@@ -234,7 +234,7 @@ def test_the_agents_process_id_is_taken_from_claude_pid(
     monkeypatch.setenv("CLAUDE_PID", "4711")
     guard.say(recorded("claude", "Stop"))
     server.end()
-    assert server.heard[0]["pid"] == 4711
+    assert server.received[0]["pid"] == 4711
 
 
 def test_a_request_answered_in_the_terminal_gets_no_decision(guard: Guard, server: Server) -> None:
@@ -254,7 +254,7 @@ def test_unattended_runs_and_the_servers_own_are_not_reported(
     for payload in [ASKED, *OTHERS]:
         assert guard.say(payload) == {}
     server.end()
-    assert server.heard == []
+    assert server.received == []
 
 
 def test_a_background_session_is_reported_and_answered(
@@ -267,7 +267,7 @@ def test_a_background_session_is_reported_and_answered(
     server.answer(ALLOW)
     assert guard.say(ASKED)["hookSpecificOutput"]["decision"] == ALLOW
     server.end()
-    assert [said["background"] for said in server.heard] == [True]
+    assert [said["background"] for said in server.received] == [True]
 
 
 def test_headless_background_runs_are_not_reported(
@@ -278,7 +278,7 @@ def test_headless_background_runs_are_not_reported(
     monkeypatch.setenv("CLAUDE_JOB_DIR", "/home/ada/.claude/jobs/2fcb5243")
     assert guard.say(ASKED) == {}
     server.end()
-    assert server.heard == []
+    assert server.received == []
 
 
 @pytest.mark.parametrize("ended", [False, True], ids=["the server hangs", "the server has ended"])
@@ -479,7 +479,7 @@ def test_each_request_has_its_own_id(guard: Guard, server: Server) -> None:
     server.answer(ALLOW)
     guard.say(ASKED)
     guard.say(ASKED)
-    assert len({each["question"] for each in server.heard}) == 2
+    assert len({each["question"] for each in server.received}) == 2
 
 
 def test_a_hook_that_finds_no_server_does_not_wait_for_one(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -541,7 +541,7 @@ def test_context_waiting_at_the_server_reaches_the_agent(
     wait_for(payload)
     assert guard.say(payload) == {"hookSpecificOutput": {"hookEventName": event, "additionalContext": server.context}}
     server.end()
-    assert [line.get("takes", False) for line in server.heard] == [False, True]
+    assert [line.get("takes", False) for line in server.received] == [False, True]
     assert server.received == b"\n", "it reports that it has received it"
 
 
@@ -595,7 +595,7 @@ def test_a_hook_without_waiting_context_does_not_wait_for_it(guard: Guard, serve
     wait_for({"session_id": "another"})
     assert guard.say(recorded("claude", "Stop")) == {}
     server.end()
-    assert "takes" not in server.heard[0]
+    assert "takes" not in server.received[0]
 
 
 @pytest.mark.parametrize(("others", "kept"), [("the selection", True), ("x" * calls.LONGEST_CONTEXT, False)])

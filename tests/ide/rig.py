@@ -105,7 +105,7 @@ class Agent:
         [text] = await self.texts(tool, **arguments)
         return json.loads(text)
 
-    def heard(self, method: str) -> list[Answer]:
+    def notifications(self, method: str) -> list[Answer]:
         """Returns the parameters of all notifications with this method that the agent received."""
         return [message["params"] for message in self.socket.sent if message.get("method") == method]
 

@@ -218,7 +218,7 @@ async def test_an_older_server_gets_no_review_requests(rig: ReviewRig, monkeypat
         rig.editor.report(WANTED)
         await rig.told("too old for reviews in editors. Update and restart it.")
         assert server.connections == 1
-        assert not any(isinstance(one, wire.ReviewRequest) for one in server.heard)
+        assert not any(isinstance(one, wire.ReviewRequest) for one in server.messages)
 
 
 async def test_a_request_to_a_server_that_does_not_answer_ends(rig: ReviewRig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,8 +267,8 @@ async def test_a_decision_is_sent_again_after_a_restart_of_the_server(rig: Revie
         await killed.receives(wire.ReviewDecision)
     async with restarted.listening():
         await rig.told("Kept: 1 change in a.py. Nothing is left to review.")
-        [first] = [one for one in killed.heard if isinstance(one, wire.ReviewDecision)]
-        [again] = [one for one in restarted.heard if isinstance(one, wire.ReviewDecision)]
+        [first] = [one for one in killed.messages if isinstance(one, wire.ReviewDecision)]
+        [again] = [one for one in restarted.messages if isinstance(one, wire.ReviewDecision)]
         assert again == first
 
 
@@ -295,7 +295,7 @@ async def test_only_changes_to_the_shown_review_are_followed(rig: ReviewRig) -> 
         server.sends(wire.ReviewChanged("p1", "phone"))
         await rig.shows()
         await rig.told("phone made decisions in this review.")
-        requests = [one for one in server.heard if isinstance(one, wire.ReviewRequest)]
+        requests = [one for one in server.messages if isinstance(one, wire.ReviewRequest)]
         assert [one.project for one in requests] == ["", "p1"]
 
 
@@ -486,7 +486,7 @@ async def test_the_review_can_be_limited_to_new_changes(rig: ReviewRig) -> None:
         rig.editor.report(WANTED)
         await until(lambda: rig.title == "2 files +2 −2 · 1 since your last visit", "all changes")
         assert not (await rig.shows("h1", "h2")).only_new
-        assert not any(isinstance(one, wire.ReviewDecision) for one in server.heard)
+        assert not any(isinstance(one, wire.ReviewDecision) for one in server.messages)
 
 
 async def test_a_file_is_not_decided_while_some_changes_are_hidden(rig: ReviewRig) -> None:
@@ -495,7 +495,7 @@ async def test_a_file_is_not_decided_while_some_changes_are_hidden(rig: ReviewRi
         await until(lambda: rig.title == "1 of 2 changes · only since your last visit", "only what is new")
         rig.editor.report(ReviewDecided("undo", "v2", file="a.py"))
         await rig.told("To decide on all at once, show the other changes, too.")
-        assert not any(isinstance(one, wire.ReviewDecision) for one in server.heard)
+        assert not any(isinstance(one, wire.ReviewDecision) for one in server.messages)
         # A decision on the last new change shows the others again.
         server.answers = [answer(FILE, version="v3")]
         rig.editor.report(ReviewDecided("keep", "v2", hunk="h2"))

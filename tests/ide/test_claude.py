@@ -40,7 +40,7 @@ def selection(path: Path | str = "/p/a b.txt", start: int = 0, end: int = 3, tex
 
 
 def lines(agent: Agent) -> list[Any]:
-    return [(heard.get("lineStart"), heard.get("lineEnd")) for heard in agent.heard("at_mentioned")]
+    return [(received.get("lineStart"), received.get("lineEnd")) for received in agent.notifications("at_mentioned")]
 
 
 # who may connect
@@ -101,10 +101,10 @@ async def test_the_current_selection_is_reported_on_ide_connected(rig: ClaudeRig
     rig.workspace.selection = selection()
     agent = Agent(rig.clients)
     agent.greet(hears=False)
-    assert agent.heard("selection_changed") == []
+    assert agent.notifications("selection_changed") == []
     agent.say(method="ide_connected", params={"pid": 4711})
     assert agent.peer.pid == 4711
-    assert agent.heard("selection_changed") == [
+    assert agent.notifications("selection_changed") == [
         {
             "text": "one",
             "filePath": "/p/a b.txt",
@@ -124,7 +124,7 @@ async def test_ide_connected_with_invalid_params_is_accepted(rig: ClaudeRig, par
     agent = Agent(rig.clients)
     agent.say(method="ide_connected", params=params)
     assert agent.peer.pid is None
-    assert len(agent.heard("selection_changed")) == 1
+    assert len(agent.notifications("selection_changed")) == 1
 
 
 # selections
@@ -136,16 +136,16 @@ async def test_every_ready_client_is_sent_a_new_selection_once(rig: ClaudeRig) -
     for chosen in [selection(), selection(), selection(end=2, text="on"), selection()]:
         rig.clients.select(chosen)
     for agent in agents:
-        assert [heard["text"] for heard in agent.heard("selection_changed")] == ["one", "on", "one"]
+        assert [received["text"] for received in agent.notifications("selection_changed")] == ["one", "on", "one"]
     assert stranger.socket.sent == []
 
 
 async def test_a_bare_cursor_is_an_empty_selection(rig: ClaudeRig) -> None:
     agent = rig.agent()
     rig.clients.select(selection(start=2, end=2, text=""))
-    [heard] = agent.heard("selection_changed")
-    assert heard["text"] == ""
-    assert heard["selection"]["isEmpty"] is True
+    [received] = agent.notifications("selection_changed")
+    assert received["text"] == ""
+    assert received["selection"]["isEmpty"] is True
 
 
 async def test_a_slow_client_gets_only_the_last_selection(rig: ClaudeRig) -> None:
@@ -153,12 +153,12 @@ async def test_a_slow_client_gets_only_the_last_selection(rig: ClaudeRig) -> Non
     slow.socket.congested = True
     for end in (1, 2, 3):
         rig.clients.select(selection(end=end))
-    assert slow.heard("selection_changed") == []
-    assert len(quick.heard("selection_changed")) == 3
+    assert slow.notifications("selection_changed") == []
+    assert len(quick.notifications("selection_changed")) == 3
     slow.socket.congested = False
     slow.peer.drained()
     slow.peer.drained()
-    assert [heard["selection"]["end"]["character"] for heard in slow.heard("selection_changed")] == [3]
+    assert [received["selection"]["end"]["character"] for received in slow.notifications("selection_changed")] == [3]
 
 
 async def test_a_slow_client_does_not_get_an_outdated_selection(rig: ClaudeRig) -> None:
@@ -169,15 +169,15 @@ async def test_a_slow_client_does_not_get_an_outdated_selection(rig: ClaudeRig) 
     rig.clients.select(selection(end=1))
     agent.socket.congested = False
     agent.peer.drained()
-    assert [heard["selection"]["end"]["character"] for heard in agent.heard("selection_changed")] == [1]
+    assert [received["selection"]["end"]["character"] for received in agent.notifications("selection_changed")] == [1]
 
 
 async def test_a_selection_in_a_file_with_an_odd_name_can_be_sent(rig: ClaudeRig) -> None:
     agent = rig.agent()
     rig.clients.select(selection("/p/gr\udcfc#%.txt", text="byte \udcff"))
-    [heard] = agent.heard("selection_changed")
-    assert heard["fileUrl"] == "file:///p/gr%FC%23%25.txt" == to_uri("/p/gr\udcfc#%.txt")
-    assert heard["text"] == "byte \N{REPLACEMENT CHARACTER}"
+    [received] = agent.notifications("selection_changed")
+    assert received["fileUrl"] == "file:///p/gr%FC%23%25.txt" == to_uri("/p/gr\udcfc#%.txt")
+    assert received["text"] == "byte \N{REPLACEMENT CHARACTER}"
 
 
 # mentions
@@ -190,8 +190,11 @@ async def test_a_mention_is_sent_to_the_last_active_client(rig: ClaudeRig) -> No
     assert rig.clients.mention(Mentioned("/a", (2, 3)))
     first.vanish()
     assert rig.clients.mention(Mentioned("/a", None))
-    assert first.heard("at_mentioned") == [{"filePath": "/a", "lineStart": 2, "lineEnd": 3}]
-    assert second.heard("at_mentioned") == [{"filePath": "/a", "lineStart": 0, "lineEnd": 1}, {"filePath": "/a"}]
+    assert first.notifications("at_mentioned") == [{"filePath": "/a", "lineStart": 2, "lineEnd": 3}]
+    assert second.notifications("at_mentioned") == [
+        {"filePath": "/a", "lineStart": 0, "lineEnd": 1},
+        {"filePath": "/a"},
+    ]
 
 
 async def test_with_mention_all_a_mention_is_sent_to_all_clients(tmp_path: Path) -> None:
@@ -266,9 +269,9 @@ async def test_notifications_that_a_client_may_miss_are_repeated(
     agent.say(method="ide_connected", params={"pid": 1})
     assert rig.clients.mention(Mentioned("/a", (2, 3))), "the user need not be told that it waits"
     assert lines(agent) == []
-    assert len(agent.heard("selection_changed")) == 1, "for a prompt that the user sends at once"
+    assert len(agent.notifications("selection_changed")) == 1, "for a prompt that the user sends at once"
     await until(lambda: lines(agent) == [(2, 3)])
-    assert len(agent.heard("selection_changed")) == 2
+    assert len(agent.notifications("selection_changed")) == 2
     assert rig.clients.mention(Mentioned("/a", None))
     assert lines(agent) == [(2, 3), (None, None)]
 

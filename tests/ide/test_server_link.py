@@ -32,7 +32,7 @@ class Server:
     None, decisions get no reply."""
 
     def __init__(self) -> None:
-        self.heard: list[wire.FromPeer] = []
+        self.messages: list[wire.FromPeer] = []
         self.rules: bool | None = True
         self.connections = 0
         self._writer: asyncio.StreamWriter | None = None
@@ -52,10 +52,10 @@ class Server:
         self._writer = writer
         with contextlib.suppress(OSError):
             while line := await reader.readline():
-                self.heard.append(wire.decode_from_peer(line))
-                self.received(self.heard[-1])
-                if isinstance(self.heard[-1], wire.EditorDecision) and self.rules is not None:
-                    self.sends(wire.DecisionAck(self.heard[-1].id, self.rules))
+                self.messages.append(wire.decode_from_peer(line))
+                self.received(self.messages[-1])
+                if isinstance(self.messages[-1], wire.EditorDecision) and self.rules is not None:
+                    self.sends(wire.DecisionAck(self.messages[-1].id, self.rules))
         writer.close()
 
     def received(self, line: wire.FromPeer) -> None:
@@ -74,7 +74,7 @@ class Server:
         found: list[Said] = []
 
         def has_arrived() -> bool:
-            found[:] = [message for message in self.heard if isinstance(message, kind)]
+            found[:] = [message for message in self.messages if isinstance(message, kind)]
             return len(found) >= number
 
         await until(has_arrived, f"{kind.__name__} {number}")
@@ -277,7 +277,7 @@ async def test_a_clients_decision_reaches_the_agent_and_the_editor(
     server.sends(wire.ClientDecision(proposal.id, "phone", text))
     assert await decided(task) == decision
     await until(lambda: not bridge.editor.shown, "the view's end")
-    assert [said for said in server.heard if isinstance(said, wire.ProposalClosed)] == []
+    assert [said for said in server.messages if isinstance(said, wire.ProposalClosed)] == []
 
 
 # Proposals from other agents.
@@ -302,7 +302,7 @@ async def test_the_editor_decides_on_proposals_from_the_server(
     )
     bridge.editor.decide(proposal.id, decision)
     assert await server.receives(wire.OfferAnswered) == wire.OfferAnswered("appr_1", text)
-    assert [said for said in server.heard if isinstance(said, wire.Proposed)] == []
+    assert [said for said in server.messages if isinstance(said, wire.Proposed)] == []
 
 
 async def test_a_proposal_decided_elsewhere_is_closed_without_a_report(
@@ -315,7 +315,7 @@ async def test_a_proposal_decided_elsewhere_is_closed_without_a_report(
     server.sends(wire.Withdraw("appr_1"))
     server.sends(offer(file, "appr_2"))
     await bridge.shown()
-    assert [said for said in server.heard if isinstance(said, wire.OfferAnswered | wire.OfferDeclined)] == []
+    assert [said for said in server.messages if isinstance(said, wire.OfferAnswered | wire.OfferDeclined)] == []
 
 
 async def test_a_proposal_that_cannot_be_shown_is_declined(bridge: Bridge, server: Server, file: Path) -> None:
@@ -338,7 +338,7 @@ async def test_changes_of_folders_and_agents_are_reported_once(bridge: Bridge, s
     bridge.link.changed()
     bridge.link.changed()
     assert await server.receives(wire.Bridge, 2) == bridge.about
-    assert len(server.heard) == 2
+    assert len(server.messages) == 2
 
 
 async def test_the_bridge_reconnects_to_the_newest_server(bridge: Bridge, server: Server) -> None:

@@ -112,8 +112,8 @@ class ReviewRig:
 
     async def decided(self) -> dict[str, Any]:
         """The next decision, as the other clients receive it."""
-        heard = await self.client.receive("update", "review_decided", patience=SECONDS)
-        found: dict[str, Any] = heard["data"]["data"]
+        update = await self.client.receive("update", "review_decided", patience=SECONDS)
+        found: dict[str, Any] = update["data"]["data"]
         return found
 
     async def decide(self, decision: str, *hunks: str) -> dict[str, Any]:

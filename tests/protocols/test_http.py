@@ -569,7 +569,7 @@ def test_every_message_arrives_once_and_in_order(messages: list[str], data: st.D
             client.send_continuation(fragment, fin=number == len(fragments))
 
     connection = HttpConnection()
-    heard: list[Event] = []
+    received: list[Event] = []
     for piece in pieces_of(request() + b"".join(client.data_to_send()), data.draw(CUTS)):
         events = connection.receive(piece)
         if any(isinstance(event, RequestHead) for event in events):
@@ -577,8 +577,8 @@ def test_every_message_arrives_once_and_in_order(messages: list[str], data: st.D
         for event in events:
             assert isinstance(event, Message)
             connection.send_text(event.text.encode())
-        heard += events
-    assert heard == [Message(message) for message in messages]
+        received += events
+    assert received == [Message(message) for message in messages]
 
     back = answer(connection)
     for piece in pieces_of(back[back.index(b"\r\n\r\n") + 4 :], data.draw(CUTS)):

@@ -33,9 +33,9 @@ async def run_of(client: WireClient, project: str, prompt: str) -> list[dict[str
     return client.received[start:]
 
 
-def lines(heard: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def lines(received: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The agent's messages."""
-    said = [message["data"] for message in heard if message["type"] == "agent_message"]
+    said = [message["data"] for message in received if message["type"] == "agent_message"]
     return [data["messages"][0] for data in said if data["direction"] == "claude"]
 
 
@@ -102,10 +102,10 @@ async def reconnects(client: WireClient, project: str, session: str, directory: 
 
 async def both_receive_the_same(client: WireClient, other: WireClient, project: str, session: str) -> None:
     await other.ask("project_join", {"project_id": project})
-    heard = await run_of(client, project, "/quick one")
+    received = await run_of(client, project, "/quick one")
     await other.receive("update", "run_finished")
-    await until(lambda: lines(other.received) == lines(heard))  # 22
-    assert {line["session_id"] for line in lines(heard)} == {session}, "the conversation continues"
+    await until(lambda: lines(other.received) == lines(received))  # 22
+    assert {line["session_id"] for line in lines(received)} == {session}, "the conversation continues"
 
 
 async def starts_a_new_session(client: WireClient, project: str, session: str, directory: Path) -> set[str]:
@@ -115,8 +115,8 @@ async def starts_a_new_session(client: WireClient, project: str, session: str, d
     assert reset["data"]["data"] == fields
     state = (await client.receive("update", "project_state"))["data"]["data"]  # 25
     assert (state["state"], state["session_id"], state["path"]) == ("IDLE", "", str(directory))
-    heard = await run_of(client, project, "/quick Start fresh context")  # 26
-    new_session = {line["session_id"] for line in lines(heard)}
+    received = await run_of(client, project, "/quick Start fresh context")  # 26
+    new_session = {line["session_id"] for line in lines(received)}
     assert len(new_session) == 1
     assert session not in new_session  # 27
     return new_session
@@ -129,5 +129,5 @@ async def continues_where_it_left_off(client: WireClient, project: str, session:
     assert listed["state"] == "IDLE"
     await client.send("project_join", {"project_id": project})  # 34
     await client.receive("update", "project_joined")
-    heard = await run_of(client, project, "/quick Continue where we left off")  # 35
-    assert {line["session_id"] for line in lines(heard)} == session  # 36
+    received = await run_of(client, project, "/quick Continue where we left off")  # 35
+    assert {line["session_id"] for line in lines(received)} == session  # 36

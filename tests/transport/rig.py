@@ -34,13 +34,13 @@ class Echo:
 
     def __init__(self, websocket: WebSocket) -> None:
         self.websocket = websocket
-        self.heard: list[str] = []
+        self.messages: list[str] = []
         self.ends: list[int] = []
         self.drains = 0
 
     def received(self, text: str) -> None:
         assert self.ends == [], "a message after the end"
-        self.heard.append(text)
+        self.messages.append(text)
         self.websocket.send(text.encode())
 
     def drained(self) -> None:

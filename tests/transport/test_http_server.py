@@ -473,7 +473,7 @@ async def test_a_client_that_does_not_read_does_not_slow_others(rig: ServerRig) 
     assert not connection.congested
     slow.send(close())
     await received
-    assert peer.heard.count("x" * 60_000) == len(peer.heard) >= sent // 60_100
+    assert peer.messages.count("x" * 60_000) == len(peer.messages) >= sent // 60_100
 
 
 async def test_unread_answers_to_pings_use_bounded_memory(rig: ServerRig) -> None:
@@ -506,7 +506,7 @@ async def test_messages_after_a_close_by_the_server_are_ignored(rig: ServerRig) 
     client.send(text("too late") + close(1001))
     assert await client.rest() == b""
     assert rig.app.peers[0].ends == [1001]
-    assert rig.app.peers[0].heard == []
+    assert rig.app.peers[0].messages == []
 
 
 @pytest.mark.usefixtures("short_times")

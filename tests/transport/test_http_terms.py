@@ -34,9 +34,9 @@ def pong(payload: bytes = b"") -> bytes:
 
 async def answer_pings(client: Client, times: int) -> None:
     for _ in range(times):
-        heard = await client.receive()
-        assert heard.opcode is Opcode.PING
-        client.send(pong(bytes(heard.data)))
+        reply = await client.receive()
+        assert reply.opcode is Opcode.PING
+        client.send(pong(bytes(reply.data)))
 
 
 # pings
@@ -118,7 +118,7 @@ async def test_a_binary_message_ends_the_connection_with_1003(fin: bool) -> None
         assert await client.receive_close() == 1003
         client.send(close(1003))
         await client.rest()
-        assert rig.app.peers[0].heard == ["before"]
+        assert rig.app.peers[0].messages == ["before"]
         assert rig.app.peers[0].ends == [1003]
 
 
@@ -138,10 +138,10 @@ async def test_the_reason_in_the_close_frame_can_be_set() -> None:
         closing = asyncio.create_task(client.receive())
         await asyncio.sleep(0)
         leaving = asyncio.create_task(rig.server.__aexit__())
-        heard = await closing
+        reply = await closing
         client.send(close(1001))
         await leaving
-    assert bytes(heard.data) == b"\x03\xe9see you"
+    assert bytes(reply.data) == b"\x03\xe9see you"
     await rig.leave()
 
 
@@ -171,7 +171,7 @@ async def test_reading_from_a_client_can_be_paused() -> None:
         other = await rig.websocket()
         other.send(text("go"))
         assert await other.receive_text() == "go"
-        assert peer.heard == []
+        assert peer.messages == []
         peer.websocket.hold_reading(False)
         assert await client.receive_text() == "wait"
         client.cut()
@@ -188,13 +188,13 @@ async def test_a_congested_client_is_read_until_the_high_water_mark() -> None:
         while not peer.websocket.congested:
             peer.websocket.send(b"x" * 10_000)
         client.send(text("still heard"))
-        await until(lambda: peer.heard == ["still heard"])
+        await until(lambda: peer.messages == ["still heard"])
         while sum(map(unsent, rig.server.connections)) < HIGH_WATER:
             peer.websocket.send(b"x" * 100_000)
         client.send(text("too much now"))
         client.reader._transport.resume_reading()  # type: ignore[attr-defined]
         await until(lambda: peer.drains)
-        await until(lambda: peer.heard == ["still heard", "too much now"])
+        await until(lambda: peer.messages == ["still heard", "too much now"])
         client.cut()
 
 

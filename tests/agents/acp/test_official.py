@@ -31,23 +31,23 @@ from .peers import official, words
 
 async def answers(warm: Session, prompt: str) -> list[str]:
     """Sends the prompt, checks that the turn succeeds, and returns the agent's messages."""
-    before = len(words(warm.heard))
+    before = len(words(warm.received))
     done = await warm.turn(prompt)
     assert done.ok, done.error
-    return words(warm.heard)[before:]
+    return words(warm.received)[before:]
 
 
 @pytest.mark.thorough
 async def test_a_message_in_pieces_is_stored_once_and_complete(project: Path) -> None:
     async with session(official(), project, Options(partial_messages=True)) as warm:
         assert await answers(warm, "say Hello| there|.") == ["Hello there."]
-        assert words(warm.heard, durable=False) == ["Hello", " there", "."]
+        assert words(warm.received, durable=False) == ["Hello", " there", "."]
 
 
 async def test_pieces_are_sent_only_if_they_are_requested(project: Path) -> None:
     async with session(official(), project) as warm:
         assert await answers(warm, "say Hello| there|.") == ["Hello there."]
-        assert words(warm.heard, durable=False) == []
+        assert words(warm.received, durable=False) == []
 
 
 @pytest.mark.thorough
@@ -56,10 +56,10 @@ async def test_a_call_in_the_history_has_the_form_of_all_agents(project: Path) -
     poem = project / "poem.txt"
     async with session(official(), project) as warm:
         warm.process.prompt(f"report {poem}|new\n")
-        question = await warm.heard.next(Question)
+        question = await warm.received.next(Question)
         warm.process.answer(question.question_id, Decision(allow=True))
         await warm.ended()
-        called = [json.loads(line.raw) for line in warm.heard.all(AgentLine) if b"tool_use" in line.raw]
+        called = [json.loads(line.raw) for line in warm.received.all(AgentLine) if b"tool_use" in line.raw]
     assert [line["message"]["content"] for line in called] == [
         [{"type": "tool_use", "id": "call-2", "name": "Edit", "input": {"file_path": str(poem), "title": "Editing"}}]
     ]
@@ -69,7 +69,7 @@ async def test_a_call_in_the_history_has_the_form_of_all_agents(project: Path) -
 async def test_the_history_has_the_modes_and_the_stop_reason(project: Path) -> None:
     async with session(official(), project) as warm:
         await answers(warm, "say Hello")
-        first, *_, last = (json.loads(line.raw) for line in warm.heard.all(AgentLine))
+        first, *_, last = (json.loads(line.raw) for line in warm.received.all(AgentLine))
         assert [mode["id"] for mode in first["result"]["modes"]["availableModes"]] == [
             "ask",
             "auto-edit",
@@ -100,7 +100,7 @@ async def test_a_decision_selects_the_matching_option(project: Path) -> None:
             warm.process.answer(asked.question_id, decision)
             warm.process.answer(asked.question_id, Decision(allow=True))
             assert (await warm.ended()).ok
-            assert words(warm.heard)[-1] == f"I was told: {chosen}"
+            assert words(warm.received)[-1] == f"I was told: {chosen}"
             assert poem.read_text() == after
 
 
@@ -141,7 +141,7 @@ async def test_an_interrupt_cancels_the_open_question(project: Path, waits: list
         done = await warm.ended()
         assert (done.ok, done.interrupted) == (False, True)
         warm.process.answer(asked.question_id, Decision(allow=True))
-        assert words(warm.heard) == ["I was told: cancelled"]
+        assert words(warm.received) == ["I was told: cancelled"]
         assert not warm.process.busy
     assert (project / "poem.txt").read_text() == "one\ntwo\n"
     assert waits == [True, False]
@@ -162,10 +162,10 @@ async def test_an_interrupt_before_the_prompt_is_sent_ends_the_turn(project: Pat
 async def test_a_conversation_continues_in_a_new_process(project: Path, flags: tuple[str, ...]) -> None:
     async with session(official(), project) as first:
         await answers(first, "say One")
-        [known] = first.heard.all(SessionIdentified)
+        [known] = first.received.all(SessionIdentified)
     async with session(official(*flags), project, session_id=known.session_id, resume=True) as second:
         assert await answers(second, "remember") == ["say One / remember"]
-        assert second.heard.all(SessionIdentified) == [known]
+        assert second.received.all(SessionIdentified) == [known]
 
 
 async def test_an_unknown_conversation_is_reported(project: Path) -> None:
@@ -205,7 +205,7 @@ async def test_an_unknown_mode_ends_the_turn_and_the_process(project: Path) -> N
         done = await warm.turn("say Hello")
         assert (done.ok, done.code) == (False, "VALIDATION_FAILED")
         assert (done.error or "").startswith("options.permission_mode: The official agent does not offer the ")
-        await warm.heard.next(Exited)
+        await warm.received.next(Exited)
 
 
 async def test_the_client_does_not_read_files_for_the_agent(project: Path) -> None:
@@ -239,7 +239,7 @@ async def test_an_image_is_sent_only_to_agents_that_accept_it(project: Path) -> 
         assert "a.png" in (done.error or "")
         warm.process.prompt("say Hello", (Attachment("image/png", b"\x89PNG", "a.png", path="/files/a.png"),))
         assert (await warm.ended()).ok
-        assert words(warm.heard)[-1].endswith("Attached file: /files/a.png (1 kB)")
+        assert words(warm.received)[-1].endswith("Attached file: /files/a.png (1 kB)")
 
 
 async def test_an_agent_that_is_killed_ends_its_turn_and_its_question(project: Path) -> None:
@@ -247,8 +247,8 @@ async def test_an_agent_that_is_killed_ends_its_turn_and_its_question(project: P
         warm.process.prompt(f"edit {project}/poem.txt|new")
         asked = await warm.asked()
         await warm.process.kill()
-        assert len(warm.heard.all(TurnEnded)) == 1
-        assert warm.heard.all(QuestionCancelled) in ([], [QuestionCancelled(asked.question_id, "interrupted")])
+        assert len(warm.received.all(TurnEnded)) == 1
+        assert warm.received.all(QuestionCancelled) in ([], [QuestionCancelled(asked.question_id, "interrupted")])
     assert (project / "poem.txt").read_text() == "one\ntwo\n"
 
 

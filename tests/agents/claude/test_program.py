@@ -123,10 +123,10 @@ async def test_the_version_is_checked_again_after_an_update(tmp_path: Path) -> N
     async def start() -> None:
         exited = asyncio.Event()
 
-        def heard(event: Event) -> None:
+        def received(event: Event) -> None:
             exited.set()
 
-        process = await claude.start(Launch(str(tmp_path), ID), heard)
+        process = await claude.start(Launch(str(tmp_path), ID), received)
         await process.stop()
         assert exited.is_set()
 

@@ -38,14 +38,14 @@ from .recording import recorded
 async def test_an_interrupt_keeps_the_text_and_the_process(warm: Session, model: MessagesStub) -> None:
     model.will_say([text("To begin with"), HOLD], text("Yes?"))
     warm.process.prompt("Tell me everything")
-    await eventually(lambda: warm.heard.words == "To begin with", "the beginning")
+    await eventually(lambda: warm.received.words == "To begin with", "the beginning")
 
     warm.process.interrupt()
 
     done = await warm.ended()
     assert (done.ok, done.interrupted) == (False, True)
     assert (await warm.turn("And now?")).ok
-    assert warm.heard.words == "To begin with\nYes?"
+    assert warm.received.words == "To begin with\nYes?"
 
 
 @recorded("interrupt-question", "An interrupt while a person is asked.")
@@ -57,7 +57,7 @@ async def test_an_interrupt_withdraws_a_question(warm: Session, model: MessagesS
     warm.process.interrupt()
 
     assert (await warm.ended()).interrupted
-    assert warm.heard.all(QuestionCancelled) == [QuestionCancelled(question.question_id, "interrupted")]
+    assert warm.received.all(QuestionCancelled) == [QuestionCancelled(question.question_id, "interrupted")]
     warm.process.answer(question.question_id, Decision(allow=True))
     assert (await warm.turn("Go on")).ok
     assert not (project / "a").exists()
@@ -83,11 +83,11 @@ async def test_no_process_remains_after_the_end(warm: Session, model: MessagesSt
         await warm.process.kill()
     else:
         os.kill(warm.process.pid, signal.SIGKILL)
-        await warm.heard.next(Exited)
+        await warm.received.next(Exited)
 
     assert not lives(command)
     assert not lives(warm.process.pid)
-    assert [done.ok for done in warm.heard.all(TurnEnded)] == [False]
+    assert [done.ok for done in warm.received.all(TurnEnded)] == [False]
 
 
 @pytest.mark.thorough
@@ -157,7 +157,7 @@ async def command_of(claude: int) -> int:
 async def test_an_idle_process_exits_without_a_signal(warm: Session) -> None:
     await warm.turn("Hello")
     await warm.process.stop()
-    assert warm.heard.events[-1] == Exited(0, ""), "a slow process is ended by a signal"
+    assert warm.received.events[-1] == Exited(0, ""), "a slow process is ended by a signal"
 
 
 # Turns that it begins on its own.
@@ -176,14 +176,14 @@ async def test_a_prompt_during_the_agents_own_turn_is_answered_once(
     assert (await warm.turn("Start it")).ok
     assert warm.process.busy
     (project / "later").touch()
-    await eventually(lambda: "It has ended" in warm.heard.words, "its own turn")
+    await eventually(lambda: "It has ended" in warm.received.words, "its own turn")
 
     warm.process.prompt("Second")
     model.go_on()
 
     assert (await warm.ended()).ok
-    assert warm.heard.words.endswith("Second answer.")
-    assert len(warm.heard.all(TurnEnded)) == 2
+    assert warm.received.words.endswith("Second answer.")
+    assert len(warm.received.all(TurnEnded)) == 2
     assert not warm.process.busy
 
 
@@ -197,11 +197,11 @@ async def test_a_prompt_can_be_answered_in_its_own_turn(warm: Session, model: Me
     question = await warm.asked()
 
     warm.process.prompt("Second")
-    await eventually(lambda: warm.heard.messages[-1].get("state") == "queued", "the prompt in its queue")
+    await eventually(lambda: warm.received.messages[-1].get("state") == "queued", "the prompt in its queue")
     warm.process.answer(question.question_id, Decision(allow=True))
 
     assert (await warm.ended()).ok
-    assert warm.heard.words.endswith("Both done.")
+    assert warm.received.words.endswith("Both done.")
     assert "Second" in model.requests[-1].told
 
 
@@ -220,8 +220,8 @@ async def test_a_mode_is_accepted_or_refused(warm: Session, model: MessagesStub,
 
     model.will_say(read(poem), edit(poem, "two", "2"), text("Done."))
     assert (await warm.turn("Change it")).ok
-    assert warm.heard.all(Question) == []
-    assert warm.heard.all(ModeChanged)[-1] == ModeChanged("acceptEdits")
+    assert warm.received.all(Question) == []
+    assert warm.received.all(ModeChanged)[-1] == ModeChanged("acceptEdits")
     assert poem.read_text() == "one\n2\nthree\n"
     assert model.requests[-1].body["model"] == "claude-haiku-9"
 
@@ -243,7 +243,7 @@ async def test_options_take_effect(claude: Claude, project: Path, model: Message
     model.will_say(text("Done."))
     async with session(claude, project, options) as warm:
         assert (await warm.turn("Do it")).ok
-    init = next(message for message in warm.heard.messages if message.get("subtype") == "init")
+    init = next(message for message in warm.received.messages if message.get("subtype") == "init")
     assert (init["permissionMode"], init["model"]) == ("plan", "claude-haiku-9")
     assert "--dangerously-skip-permissions\\nBe brief." in json.dumps(model.requests[0].body["system"])
     assert "Write" not in [tool["name"] for tool in model.requests[0].body["tools"]]
@@ -328,7 +328,7 @@ async def test_an_invalid_option_is_reported_with_the_reason(
 ) -> None:
     async with session(claude, project, options) as warm:
         done = await warm.turn("Hello")
-        assert (await warm.heard.next(Exited)).code == 1
+        assert (await warm.received.next(Exited)).code == 1
     assert done.error is not None
     assert words in done.error
 

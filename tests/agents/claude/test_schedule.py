@@ -138,7 +138,7 @@ def test_only_results_of_scheduling_calls_are_decoded(monkeypatch: pytest.Monkey
 
 async def test_the_schedule_of_the_real_cli_is_reported(warm: Session, model: MessagesStub) -> None:
     def until() -> float | None:
-        return warm.heard.all(ScheduleChanged)[-1].until
+        return warm.received.all(ScheduleChanged)[-1].until
 
     model.will_say(tool_use("ScheduleWakeup", delaySeconds=600, reason="CI", prompt="Look at CI"), text("Later."))
     await warm.turn("Watch CI")
@@ -151,7 +151,7 @@ async def test_the_schedule_of_the_real_cli_is_reported(warm: Session, model: Me
         text("Every day."),
     )
     await warm.turn("Report every day")
-    [created] = [line["tool_use_result"] for line in warm.heard.messages if "nextFireAt" in str(line)]
+    [created] = [line["tool_use_result"] for line in warm.received.messages if "nextFireAt" in str(line)]
     assert until() == created["nextFireAt"] / 1000 + RECURS_SECONDS
 
     model.will_say(tool_use("CronDelete", id=created["id"]), text("No more."))

@@ -149,10 +149,10 @@ async def test_catching_up_does_not_join_a_deleted_project(tmp_path: Path) -> No
         await server.does(slow, "project_join", project, after_seq=0)
         await until(lambda: bool(slow.seqs))
         await server.does(phone, "project_delete", project)
-        received = len(slow.heard)
+        received = len(slow.received)
         slow.reads_on.set()
         await settled(turns=20)
-        assert slow.heard[received:] == []
+        assert slow.received[received:] == []
         assert server.core.audience.all_joined(project) == {}
 
 
@@ -230,11 +230,11 @@ async def test_a_client_receives_nothing_after_it_has_left(tmp_path: Path) -> No
         process = await server.running(phone, project)
         await server.does(page, "project_join", project)
         await server.does(page, "project_leave", project)
-        heard = len(page.heard)
+        received = len(page.received)
         process.says({"type": "assistant"})
         process.ends()
         await settled()
-        assert len(page.heard) == heard
+        assert len(page.received) == received
 
 
 @pytest.mark.parametrize(
@@ -298,9 +298,9 @@ async def test_an_unreadable_history_is_reported_and_not_skipped(
         with monkeypatch.context() as broken:
             broken.setattr(History, "read", unreadable)
             await server.does(page, "project_join", project, after_seq=0)
-            await until(lambda: bool(page.heard))
+            await until(lambda: bool(page.received))
         process.says({"type": "assistant"})
-        assert [message["data"]["code"] for message in page.heard] == ["FILE_OPERATION"]
+        assert [message["data"]["code"] for message in page.received] == ["FILE_OPERATION"]
         await server.does(page, "project_join", project, after_seq=0)
         process.ends()
         await until_quiet(page, records(server, project)[-1]["seq"])
@@ -364,7 +364,7 @@ async def _wander(steps: list[str], folder: Path) -> None:
                     client = client or Client("wanderer")
                     cursor = client.seqs[-1] if client.seqs else cursor
                     got += client.seqs
-                    client.heard.clear()
+                    client.received.clear()
                     await server.does(client, "project_join", project, after_seq=cursor)
                 case "leave" | "drop" if client is not None:
                     server.core.remove_client(client)
@@ -420,8 +420,8 @@ async def test_a_client_that_catches_up_gets_the_latest_state(tmp_path: Path) ->
         assert [one["prompt"] for one in joined["data"]["data"]["queue"]] == ["A", "B"]
         assert late.updates("queue_changed") == []
         await server.does(phone, "queue_move", project, run_id=ids[1], before=ids[0])
-        process.heard(base.StateReported(base.AgentState(model="opus")))
-        process.heard(base.OffersReported(base.AgentOffers(steer=True)))
+        process.emit(base.StateReported(base.AgentState(model="opus")))
+        process.emit(base.OffersReported(base.AgentOffers(steer=True)))
         await until(lambda: late.updates("agent_offers"), "what the agent offers")
         assert [[one["prompt"] for one in told["queue"]] for told in late.updates("queue_changed")] == [["B", "A"]]
         assert (late.updates("agent_state"), late.updates("agent_offers")) == ([{"model": "opus"}], [{"steer": True}])

@@ -172,7 +172,7 @@ async def test_clients_see_an_edited_command(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
         project = await server.project(phone)
         process = await server.running(phone, project)
-        process.heard(Question("q1", "Bash", Raw(b'{"command":"ls","n":1}'), Raw(b"[]")))
+        process.emit(Question("q1", "Bash", Raw(b'{"command":"ls","n":1}'), Raw(b"[]")))
         approval = phone.of_type("permission_request")[-1]["data"]["approval_id"]
         answer = {"approval_id": approval, "decision": "allow", "updated_input": {"command": "ls -a", "n": 1}}
         resolved = (await server.does(phone, "permission_response", project, **answer))["data"]["data"]
@@ -229,10 +229,10 @@ async def test_the_target_of_a_link_is_sent(tmp_path: Path, monkeypatch: pytest.
             ({"paths": [plain, inside]}, {inside: str(tmp_path / "new.md")}),
             ({"content": "README.md and more"}, None),
         ):
-            process.heard(Question(f"q{len(phone.heard)}", "Write", Raw(json.dumps(given).encode()), Raw(b"[]")))
+            process.emit(Question(f"q{len(phone.received)}", "Write", Raw(json.dumps(given).encode()), Raw(b"[]")))
             assert phone.of_type("permission_request")[-1]["data"].get("link_targets") == targets
         asked = Raw(b'{"command":"cat config"}')
-        process.heard(Question("blocked", "Bash", asked, Raw(b"[]"), blocked_path=inside))
+        process.emit(Question("blocked", "Bash", asked, Raw(b"[]"), blocked_path=inside))
         assert phone.of_type("permission_request")[-1]["data"]["link_targets"] == {inside: str(tmp_path / "new.md")}
         process.ends()
 
@@ -264,7 +264,7 @@ async def test_an_approval_request_may_contain_a_huge_number(tmp_path: Path) -> 
         project = await server.project(phone)
         process = await server.running(phone, project)
         given = Raw(b'{"file_path":"/p/a.py","content":"new\\n","n":1e999}')
-        process.heard(Question("q1", "Write", given, Raw(b"[]"), Proposal("/p/a.py", "old\n", "new\n")))
+        process.emit(Question("q1", "Write", given, Raw(b"[]"), Proposal("/p/a.py", "old\n", "new\n")))
         [request] = phone.of_type("permission_request")
         approval = request["data"]["approval_id"]
         asked = server.core.approval_request(project, approval)
@@ -306,7 +306,7 @@ async def test_an_agent_that_does_not_support_edits_gets_no_edits(tmp_path: Path
     async with serving(tmp_path) as server:
         project = await server.project(phone)
         process = await server.running(phone, project)
-        process.heard(Question("q1", "edit", Raw(b'{"title":"x"}'), Raw(b"[]"), changeable=False, form="acp"))
+        process.emit(Question("q1", "edit", Raw(b'{"title":"x"}'), Raw(b"[]"), changeable=False, form="acp"))
         [request] = phone.of_type("permission_request")
         answer = {"approval_id": request["data"]["approval_id"], "decision": "allow"}
         with pytest.raises(ClientError) as refused:
@@ -325,7 +325,7 @@ async def test_questions_cannot_be_approved_without_answers(tmp_path: Path, more
     async with serving(tmp_path) as server:
         project = await server.project(phone)
         process = await server.running(phone, project)
-        process.heard(Question("q1", "AskUserQuestion", Raw(b'{"questions":[{"question":"Which?"}]}'), Raw(b"[]")))
+        process.emit(Question("q1", "AskUserQuestion", Raw(b'{"questions":[{"question":"Which?"}]}'), Raw(b"[]")))
         [request] = phone.of_type("permission_request")
         answer = {"approval_id": request["data"]["approval_id"], "decision": "allow"}
         changed = {"updated_input": more} if more else {}
@@ -346,7 +346,7 @@ async def test_an_approval_request_canceled_by_the_agent_is_withdrawn(tmp_path: 
     async with serving(tmp_path) as server:
         project = await server.project(phone)
         approval = await asked(server, phone, project)
-        server.agent.latest.heard(QuestionCancelled("q1", "answered elsewhere"))
+        server.agent.latest.emit(QuestionCancelled("q1", "answered elsewhere"))
         assert phone.updates("permission_withdrawn") == [{"approval_id": approval, "reason": "answered elsewhere"}]
         with pytest.raises(ClientError) as late:
             await server.does(phone, "permission_response", project, approval_id=approval, decision="allow")

@@ -866,7 +866,7 @@ async def test_a_turn_started_by_the_agent_may_end_immediately(tmp_path: Path) -
     """The checkpoint after the turn is still taken later than the one before the turn."""
     async with reviewing(tmp_path) as one:
         await one.run(lambda directory: one.replace("line 3\n", "LINE 3\n"))
-        one.server.agent.latest.heard(base.TurnBegun())
+        one.server.agent.latest.emit(base.TurnBegun())
         await one.end()
         one.replace("line 9\n", "by a person\n")
         assert [added for _, _, added in hunks(await one.get())] == ["LINE 3\n"]

@@ -45,7 +45,7 @@ async def work(one: Reviewed) -> None:
 
 def received(client: Client) -> list[str]:
     """The update type of each message that the client was sent or, if it is not an update, its type."""
-    return [one["data"]["update_type"] if one["type"] == "update" else one["type"] for one in client.heard]
+    return [one["data"]["update_type"] if one["type"] == "update" else one["type"] for one in client.received]
 
 
 def of_review(client: Client) -> list[str]:
@@ -58,8 +58,8 @@ async def test_a_follower_receives_only_events_of_reviews(tmp_path: Path) -> Non
         one.server.core.follow(("reviews",), watch)
         await work(one)
         assert received(watch) == HAPPENED
-        assert {message["project_id"] for message in watch.heard} == {one.project}
-        recorded = [kind for kind, message in zip(received(watch), watch.heard, strict=True) if "seq" in message]
+        assert {message["project_id"] for message in watch.received} == {one.project}
+        recorded = [kind for kind, message in zip(received(watch), watch.received, strict=True) if "seq" in message]
         assert recorded == [kind for kind in HAPPENED if kind != "review_changed"]
 
 
@@ -144,7 +144,7 @@ async def test_each_session_that_shares_a_review_has_its_own_messages(tmp_path: 
         await rig.does("review_decide", two.session.project, **data)
         ids = [one.session.project, two.session.project]
         for kind, expected in (("review_commented", ids), ("review_decided", ids[1:]), ("review_changed", ids)):
-            about = [message["project_id"] for message in watch.heard if message["data"].get("update_type") == kind]
+            about = [message["project_id"] for message in watch.received if message["data"].get("update_type") == kind]
             assert sorted(about) == sorted(expected), kind
 
 

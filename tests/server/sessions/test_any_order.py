@@ -85,7 +85,7 @@ class World:
         assert self.project.state == "IDLE"
         for person in self.people:
             answer = await self.server.does(person, "project_join", self.id, after_seq=max(person.seqs, default=0))
-            person.heard.append(answer)
+            person.received.append(answer)
             snapshot = answer["data"]["data"]
             assert (snapshot["run"], snapshot["queue"], snapshot["open_approvals"]) == (None, [], [])
             assert snapshot["last_seq"] == records(self.server, self.id)[-1]["seq"] if self.model.accepted else True
@@ -171,9 +171,9 @@ def agent_does(what: str, world: World) -> None:
             process.asks(f"q{model.questions}")
         case "begins alone" if process and not process.turn_open:
             process.turn_open = True
-            process.heard(TurnBegun())
+            process.emit(TurnBegun())
         case "taken back" if process:
-            process.heard(QuestionCancelled(f"q{model.questions}", "moot"))
+            process.emit(QuestionCancelled(f"q{model.questions}", "moot"))
         case "turn ends" | "turn fails" | "turn interrupted" if process:
             process.ends(ok=what == "turn ends", interrupted=what == "turn interrupted")
         case "dies" if process:
@@ -238,7 +238,7 @@ def assert_sound(world: World) -> None:
 def assert_states(person: Client) -> None:
     """Checks each state that the client received against the records that it received before."""
     state, open_runs, snapshot = "IDLE", 0, 0
-    for message in person.heard:
+    for message in person.received:
         what = message["data"].get("update_type") if message["type"] == "update" else message["type"]
         fields = message["data"].get("data", message["data"])
         match what:

@@ -124,12 +124,12 @@ async def test_a_run_gets_the_remaining_budget_and_the_next_none(tmp_path: Path)
         first = await run(server, phone, project, 0.75)
         second = await run(server, phone, project, 0.25)
         assert [first.launch.options.max_budget_usd, second.launch.options.max_budget_usd] == [1.0, 0.25]
-        heard = len(phone.heard)
+        received = len(phone.received)
         with pytest.raises(ClientError) as refused:
             await server.does(phone, "execute", project, prompt="more")
         assert refused.value.code == "BUDGET_EXCEEDED"
         await settled()
-        assert len(phone.heard) == heard
+        assert len(phone.received) == received
         assert await run(server, phone, await server.project(phone, "two"), 0.1)
 
 

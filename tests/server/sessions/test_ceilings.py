@@ -332,7 +332,7 @@ async def test_a_forbidden_mode_set_by_the_agent_is_reset(
         server.core.grants.ceilings = Ceilings(modes=ceiling)
         phone = Client()
         process = await server.running(phone, await server.project(phone))
-        process.heard(ModeChanged(mode))
+        process.emit(ModeChanged(mode))
         await settled()
         shown = phone.updates("project_state")[-1].get("permission_mode", "default")
         if allowed:
@@ -348,7 +348,7 @@ async def test_an_agent_that_stays_in_a_forbidden_mode_is_stopped(tmp_path: Path
         server.core.grants.ceilings = Ceilings(modes=("dontAsk",))  # the fake agent refuses this mode
         phone = Client()
         process = await server.running(phone, await server.project(phone))
-        process.heard(ModeChanged("acceptEdits"))
+        process.emit(ModeChanged("acceptEdits"))
         await until(lambda: process.ended)
         finished = phone.updates("run_finished")[-1]
         assert (finished["outcome"], finished["code"]) == ("failed", "PERMISSION_DENIED")

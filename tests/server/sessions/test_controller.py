@@ -221,7 +221,7 @@ async def test_a_held_session_starts_no_queued_run(tmp_path: Path) -> None:
         session.controller.hold()
         await server.does(phone, "execute", session.id, prompt="more")
         assert session.controller.run is None
-        process.heard(base.TurnBegun())
+        process.emit(base.TurnBegun())
         assert session.controller.current.order.unprompted
         process.ends()
         await settled()

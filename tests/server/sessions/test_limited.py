@@ -26,7 +26,7 @@ WANTED = Limits(checkpoints=False, continue_limited=True)
 def limited(agent: Process, seconds: float) -> None:
     """Ends the agent's turn at a limit that is lifted in ``seconds`` seconds."""
     agent.turn_open = False
-    agent.heard(
+    agent.emit(
         base.TurnEnded(
             ok=False, error="5-hour limit reached.", code="AGENT_RATE_LIMITED", retry_at=time.time() + seconds
         )

@@ -197,7 +197,7 @@ async def test_an_idle_process_that_does_not_stop_is_killed(
 
 def limited(process: Process, retry_at: float) -> None:
     process.turn_open = False
-    process.heard(TurnEnded(ok=False, error="limit reached", code="AGENT_RATE_LIMITED", retry_at=retry_at))
+    process.emit(TurnEnded(ok=False, error="limit reached", code="AGENT_RATE_LIMITED", retry_at=retry_at))
 
 
 async def test_a_resumed_run_that_cannot_be_stored_is_retried_later(

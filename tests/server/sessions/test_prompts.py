@@ -228,7 +228,7 @@ async def test_a_turn_without_a_prompt_requeues_the_next_one(tmp_path: Path) -> 
         await server.running(phone, other, "takes the slot")
         await server.does(phone, "execute", project, prompt="waits for a slot")
         assert phone.updates("queue_changed") == []
-        process.heard(base.TurnBegun())
+        process.emit(base.TurnBegun())
         await settled()
         [waiting] = phone.updates("queue_changed")[-1]["queue"]
         assert (waiting["prompt"], waiting["position"]) == ("waits for a slot", 1)

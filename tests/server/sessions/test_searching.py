@@ -284,7 +284,7 @@ async def test_a_name_stays_when_the_agent_reports_its_session(tmp_path: Path) -
         [entry] = (await server.does(phone, "sessions", project))["data"]["sessions"]
         assert entry["session_id"].startswith("log_")
         await server.does(phone, "session_rename", project, session_id=entry["session_id"], name="nuts")
-        process.heard(base.SessionIdentified("s-1"))
+        process.emit(base.SessionIdentified("s-1"))
         [entry] = (await server.does(phone, "sessions", project))["data"]["sessions"]
         assert (entry["session_id"], entry["title"]) == ("s-1", "nuts")
 

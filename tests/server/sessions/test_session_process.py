@@ -119,7 +119,7 @@ async def test_the_events_of_a_process_that_is_left_are_ignored(rig: Rig) -> Non
     async with rig.process.changing:
         rig.process.end_soon()
         rig.reports.clear()
-        first.heard(base.TurnBegun())
+        first.emit(base.TurnBegun())
         first.says({"type": "assistant"})
         assert (rig.reports, rig.about_turns) == ([], [])
         assert rig.process.pids == [first.pid], "it is still ending"
@@ -130,7 +130,7 @@ async def test_the_events_of_a_process_that_is_left_are_ignored(rig: Rig) -> Non
 
 async def test_an_exit_is_reported_last(rig: Rig) -> None:
     first = await rig.run()
-    first.heard(base.ScheduleChanged(4_000_000_000.0))
+    first.emit(base.ScheduleChanged(4_000_000_000.0))
     assert rig.process.scheduled_until == 4_000_000_000.0
     rig.reports.clear()
     first.exit(3, "broken")
@@ -143,8 +143,8 @@ async def test_an_exit_is_reported_last(rig: Rig) -> None:
 async def test_a_process_that_exits_immediately_cannot_be_used(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     start = rig.agent.start
 
-    async def exits(launch: base.Launch, heard: Any) -> Process:
-        process = await start(launch, heard)
+    async def exits(launch: base.Launch, received: Any) -> Process:
+        process = await start(launch, received)
         process.exit(2, "no license\n")
         return process
 

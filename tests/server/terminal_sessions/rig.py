@@ -81,8 +81,8 @@ class Phone:
 
     async def question(self, tool: str) -> Message:
         """Waits for the next approval request about this tool. Returns its data."""
-        heard = await self.client.receive("permission_request", tool_name=tool)
-        data: Message = heard["data"]
+        received = await self.client.receive("permission_request", tool_name=tool)
+        data: Message = received["data"]
         return data
 
     async def answer(self, question: Message, decision: str, **more: Any) -> Message:
@@ -91,15 +91,15 @@ class Phone:
 
     async def withdrawn(self, question: Message) -> str:
         """Waits until the request is withdrawn. Returns the reason."""
-        heard = await self.client.receive("update", "permission_withdrawn", approval_id=question["approval_id"])
-        reason: str = heard["data"]["data"]["reason"]
+        received = await self.client.receive("update", "permission_withdrawn", approval_id=question["approval_id"])
+        reason: str = received["data"]["data"]["reason"]
         return reason
 
     async def state(self, state: str) -> Message:
         """Waits until the session is in that state. Returns its description."""
         while True:
-            heard = await self.client.receive("update", "project_state")
-            info: Message = heard["data"]["data"]
+            received = await self.client.receive("update", "project_state")
+            info: Message = received["data"]["data"]
             if info["id"] == self.project and info["desk"]["state"] == state:
                 return info
 

@@ -156,7 +156,7 @@ async def test_a_diff_of_claude_without_its_hook_is_ignored(rig: SocketRig, file
         proposed(neovim, file, pid=CLAUDE)
         neovim.send(type="decided", id="7", text=None)
         assert await neovim.receive() == {"type": "ruling", "id": "7", "won": True}
-    assert rig.client.heard == []
+    assert rig.client.received == []
 
 
 # proposals from Gemini

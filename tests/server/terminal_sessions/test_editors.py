@@ -29,8 +29,8 @@ SHOUTED = "one\nTWO\nthree\n"
 
 async def resolved(client: WireClient, question: Message) -> tuple[str, str]:
     """Waits until the question is resolved. Returns who answered, and with which decision."""
-    heard = await client.receive("update", "permission_resolved", approval_id=question["approval_id"])
-    data = heard["data"]["data"]
+    received = await client.receive("update", "permission_resolved", approval_id=question["approval_id"])
+    data = received["data"]["data"]
     return data["by"], data["decision"]
 
 

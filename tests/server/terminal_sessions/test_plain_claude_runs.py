@@ -20,8 +20,8 @@ pytestmark = pytest.mark.thorough
 
 async def finished(phone: Phone, outcome: str = "completed") -> dict[str, Any]:
     """Waits for the next run that ends with this outcome. Returns the data of the update."""
-    heard = await phone.client.receive("update", "run_finished", outcome=outcome)
-    data: dict[str, Any] = heard["data"]["data"]
+    received = await phone.client.receive("update", "run_finished", outcome=outcome)
+    data: dict[str, Any] = received["data"]["data"]
     return data
 
 

@@ -21,8 +21,8 @@ pytestmark = pytest.mark.thorough
 async def state(phone: Phone, wanted: Callable[[int], bool]) -> Message:
     """Waits for a state of the agent whose number of tokens in the context satisfies ``wanted``. Returns the state."""
     while True:
-        heard = await phone.client.receive("update", "agent_state")
-        found: Message = heard["data"]["data"]
+        received = await phone.client.receive("update", "agent_state")
+        found: Message = received["data"]["data"]
         if wanted(found.get("context_tokens", 0)):
             return found
 

@@ -292,8 +292,8 @@ async def test_runs_without_a_terminal_are_not_listed(rig: Workstation, server: 
 
 async def finished(phone: Phone, outcome: str) -> dict[str, Any]:
     """Waits until the next run has ended, with this outcome. Returns the data of the message."""
-    heard = await phone.client.receive("update", "run_finished")
-    data: dict[str, Any] = heard["data"]["data"]
+    received = await phone.client.receive("update", "run_finished")
+    data: dict[str, Any] = received["data"]["data"]
     assert data["outcome"] == outcome, data
     return data
 

@@ -83,8 +83,8 @@ async def asked(
 
 async def finished(phone: Phone, outcome: str = "completed") -> None:
     """Waits until the next run has ended, with this outcome."""
-    heard = await phone.client.receive("update", "run_finished")
-    data: dict[str, Any] = heard["data"]["data"]
+    received = await phone.client.receive("update", "run_finished")
+    data: dict[str, Any] = received["data"]["data"]
     assert data["outcome"] == outcome, data
 
 

@@ -127,14 +127,14 @@ class Race:
 
     async def _verdict(self, id: str) -> str:
         """The winner, from the witness's point of view. The agent's own dialog overrules all other answers."""
-        heard = self.witness.client.received
+        received = self.witness.client.received
         async with asyncio.timeout(PATIENCE):
             while True:
-                said = [one["data"] for one in heard if one["type"] == "update"]
+                said = [one["data"] for one in received if one["type"] == "update"]
                 about = [one for one in said if one["data"].get("approval_id") == id]
                 if any(one["update_type"] == "permission_withdrawn" for one in about):
                     return "desk"
-                if about and _has_continued(heard, id):
+                if about and _has_continued(received, id):
                     return str(about[0]["data"]["by"])
                 await asyncio.sleep(0.02)
 
@@ -143,10 +143,10 @@ def card(id: str) -> str:
     return f'[data-approval="{id}"]'
 
 
-def _has_continued(heard: list[Message], id: str) -> bool:
+def _has_continued(received: list[Message], id: str) -> bool:
     """Whether the agent has continued after the answer. Only then is it certain that nothing overrules the answer."""
-    at = next(index for index, one in enumerate(heard) if one["data"].get("data", {}).get("approval_id") == id)
-    return any(one["type"] == "permission_request" or _is_result(one) for one in heard[at:])
+    at = next(index for index, one in enumerate(received) if one["data"].get("data", {}).get("approval_id") == id)
+    return any(one["type"] == "permission_request" or _is_result(one) for one in received[at:])
 
 
 def _is_result(message: Message) -> bool:

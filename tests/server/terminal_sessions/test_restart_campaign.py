@@ -68,7 +68,7 @@ async def answer_it(client: WireClient, given: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 async def test_servers_are_killed_at_random_moments(home: Path, seed: int) -> None:
-    random, heard = Random(seed), dict[str, Message]()
+    random, received = Random(seed), dict[str, Message]()
     for number in range(ROUNDS):
         command = f"touch {number}"
         async with contextlib.AsyncExitStack() as stack:
@@ -86,13 +86,13 @@ async def test_servers_are_killed_at_random_moments(home: Path, seed: int) -> No
             client = await stack.enter_async_context(again.client())
             await answer_it(client, f"{number} second")
             output, _ = await asyncio.wait_for(hook.communicate(), PATIENCE)
-            heard[command] = json.loads(output)["hookSpecificOutput"]["decision"]
+            received[command] = json.loads(output)["hookSpecificOutput"]["decision"]
             again.process.kill()
             await again.ended()
-    check(home / "data" / "desk" / PROJECT / "logs", heard)
+    check(home / "data" / "desk" / PROJECT / "logs", received)
 
 
-def check(logs: Path, heard: dict[str, Message]) -> None:
+def check(logs: Path, received: dict[str, Message]) -> None:
     """Checks that the history contains exactly the answers that the agents have received."""
     asked: dict[str, str] = {}
     answers: dict[str, str] = {}
@@ -108,7 +108,7 @@ def check(logs: Path, heard: dict[str, Message]) -> None:
                 answers[said["approval_id"]] = said["message"]
             assert message["subtype"] != "permission_withdrawn"
     told = {asked[approval_id]: answer for approval_id, answer in answers.items()}
-    assert told == {command: decision["message"] for command, decision in heard.items()}
+    assert told == {command: decision["message"] for command, decision in received.items()}
     assert len(told) == ROUNDS
     assert {answer.split()[1] for answer in told.values()} == {"first", "second"}
 
@@ -122,7 +122,7 @@ class AskedQuestion:
     def __init__(self, number: int) -> None:
         self.number = number
         self.words = f"touch crowd-{number}"
-        self.heard: Message | None = None
+        self.received: Message | None = None
         self.won: list[str] = []
 
     def answer(self, name: str) -> Message:
@@ -136,19 +136,19 @@ class AskedQuestion:
 
 async def receives_by_hook(asked: AskedQuestion, hook: Process) -> None:
     output, _ = await hook.communicate()
-    asked.heard = json.loads(output)["hookSpecificOutput"]["decision"]
+    asked.received = json.loads(output)["hookSpecificOutput"]["decision"]
 
 
 async def receives_by_bridge(asked: AskedQuestion) -> None:
     """Sends the question as a bridge does, and reconnects with the same question whenever the server has ended."""
-    while asked.heard is None:
+    while asked.received is None:
         with contextlib.suppress(OSError):
             async with Line.open() as line:
                 line.send(type="bridge", editor="Neovim", folders=["/ws"], pids=[])
                 texts = {"old_text": "", "new_text": f"{asked.words}\n"}
                 about = {"id": "7", "agent": "Gemini CLI", "session": "s", "path": "/ws/a.py", "pid": None}
                 line.send(type="proposed", question=f"{asked.number:016x}-7", **about, **texts)
-                asked.heard = await line.receive()
+                asked.received = await line.receive()
         await asyncio.sleep(0.02)
 
 
@@ -195,7 +195,7 @@ async def test_a_crowd_answers_while_servers_are_killed(home: Path) -> None:
                 await server.ended()
                 server = await stack.enter_async_context(serving(home / "data", "--no-tls"))
             async with asyncio.timeout(PATIENCE):
-                while asked.heard is None:
+                while asked.received is None:
                     await tries(server, asked, f"{asked.number} last", 0)
             server.process.kill()
             await server.ended()
@@ -204,11 +204,11 @@ async def test_a_crowd_answers_while_servers_are_killed(home: Path) -> None:
     for asked in rounds:
         [answer] = history.get(asked.words, ["never asked"])
         assert asked.won in ([], [answer]), f"seed {seed}"
-        assert asked.heard is not None
+        assert asked.received is not None
         if asked.number % 2:
-            assert asked.heard["message"] == answer, f"seed {seed}"
+            assert asked.received["message"] == answer, f"seed {seed}"
         else:
-            assert (asked.heard["type"], asked.heard["text"]) == ("answer", answer), f"seed {seed}"
+            assert (asked.received["type"], asked.received["text"]) == ("answer", answer), f"seed {seed}"
 
 
 def resolved(desk: Path) -> dict[str, list[str]]:

@@ -149,8 +149,8 @@ async def test_all_sessions_in_a_directory_share_the_comments(rig: SocketRig) ->
     page = Client("page")
     rig.server.core.follow(["projects"], page)
     await two.comment(comment_id=id, text="Why?!")
-    heard = [one["project_id"] for one in page.of_type("update") if one["data"]["update_type"] == "review_commented"]
-    assert sorted(heard) == sorted([one.session.project, two.session.project])
+    received = [one["project_id"] for one in page.of_type("update") if one["data"]["update_type"] == "review_commented"]
+    assert sorted(received) == sorted([one.session.project, two.session.project])
     await two.comment(comment_id=id, text="Why so loud?")
     async with neovim(rig, OTHER) as editor:
         sending = asyncio.create_task(two.submit())

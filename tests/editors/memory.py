@@ -64,7 +64,7 @@ class Buffer(Struct):
 
 
 class MemoryEditor:
-    """Tests can examine what happened to it: ``shown``, ``told``, ``announced``, ``opened``."""
+    """Tests can examine what happened to it: ``shown``, ``notices``, ``announced``, ``opened``."""
 
     name = "MemoryEditor"
 
@@ -73,7 +73,7 @@ class MemoryEditor:
         self.active: str | None = None
         self.problems: dict[str, Sequence[Diagnostic]] = {}
         self.shown: dict[str, Proposal] = {}
-        self.told: list[tuple[str, Level]] = []
+        self.notices: list[tuple[str, Level]] = []
         self.announced: list[BridgeState] = []
         self.opened: list[OpenRequest] = []
         self.terminals: dict[int, list[str]] = {}
@@ -260,7 +260,7 @@ class MemoryEditor:
 
     async def notify(self, message: str, level: Level = "info") -> None:
         self._answer()
-        self.told.append((message, level))
+        self.notices.append((message, level))
 
     def _answer(self) -> None:
         if self._gone:

@@ -159,7 +159,7 @@ class Editor:
         return [method for method, _ in self.asked]
 
     @property
-    def told(self) -> list[str]:
+    def notices(self) -> list[str]:
         """The notices that the editor was asked to show to the user."""
         return [params["message"] for method, params in self.asked if method == "send_message"]
 

@@ -59,7 +59,7 @@ def test_any_answer_leaves_other_editors_protected(guard: Guard, answer: str) ->
     def whatever(snapshot: Any, other: Any, payload: Payload) -> None:
         methods = ("refresh_buffer", "diagnostics", "buffer_text", "save_buffer", "merge_buffer", "send_message")
         odd.answers = dict.fromkeys(methods, other) | {"snapshot": snapshot}
-        said = guard.say(payload, answer=answer, policy="any", deadline=2_000)
+        said = guard.run(payload, answer=answer, policy="any", deadline=2_000)
         assert isinstance(said, dict)
         if payload == EVENTS[0] and answer == "deny":
             assert said["hookSpecificOutput"]["permissionDecision"] == "deny"

@@ -286,7 +286,7 @@ def test_every_answer_has_the_form_that_its_agent_accepts(guard: Guard, agent: s
     for recorded_of, payload in all_recorded():
         if recorded_of != agent:
             continue
-        told = guard.say(payload, agent=agent, answer=answer, policy="any")
+        told = guard.run(payload, agent=agent, answer=answer, policy="any")
         event = payload["hook_event_name"]
         specific = told.pop("hookSpecificOutput", {})
         if specific:
@@ -318,5 +318,5 @@ def test_codex_denies_a_command_that_claude_asks_about(guard: Guard) -> None:
     guard.neovim({A: KEPT})
     command = recorded("codex", "PreToolUse", "Bash")
     assert "This command names it; nothing was run." in guard.denial(command, agent="codex")
-    asked = guard.say(bash("rm a.py"))
+    asked = guard.run(bash("rm a.py"))
     assert asked["hookSpecificOutput"]["permissionDecision"] == "ask"

@@ -36,7 +36,7 @@ def ask(guard: Guard, project: Path) -> Callable[..., dict[str, Any]]:
     """Returns a function that sends a payload from the project and returns what the answer adds for the agent, or {}."""
 
     def ask(payload: dict[str, Any], cwd: Path = project, agent: str = "claude", **settings: Any) -> dict[str, Any]:
-        answer = guard.say(payload | {"cwd": str(cwd)}, agent=agent, **settings)
+        answer = guard.run(payload | {"cwd": str(cwd)}, agent=agent, **settings)
         told: dict[str, Any] = answer.get("hookSpecificOutput", {})
         if told:
             assert told.pop("hookEventName") == payload["hook_event_name"]

@@ -150,18 +150,18 @@ def test_only_some_of_very_many_files_are_named(guard: Guard) -> None:
     assert "52 more files have unsaved changes too." in said
     assert "and 52 more are saved there" in said
     assert neovim.methods.count("buffer_text") < 5  # no more than are shown
-    assert len(neovim.told) == 1
+    assert len(neovim.notices) == 1
 
 
 def test_a_read_of_older_text_is_allowed_and_reported(guard: Guard) -> None:
     guard.neovim({A: {"modified": True}})
-    told = guard.say(recorded("claude", "PreToolUse", "Read"))["hookSpecificOutput"]
+    told = guard.run(recorded("claude", "PreToolUse", "Read"))["hookSpecificOutput"]
     assert told["additionalContext"] == (
         "/ws/a.py has unsaved changes in Neovim 0.12.4. What was read is the older version on disk."
     )
     assert "permissionDecision" not in told
-    assert guard.say(recorded("gemini", "BeforeTool", "read_file"), agent="gemini") == {}
-    assert guard.say(recorded("claude", "PostToolUse", "Read")) == {}
+    assert guard.run(recorded("gemini", "BeforeTool", "read_file"), agent="gemini") == {}
+    assert guard.run(recorded("claude", "PostToolUse", "Read")) == {}
 
 
 def test_no_secret_is_in_any_answer(guard: Guard, tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_no_secret_is_in_any_answer(guard: Guard, tmp_path: Path) -> None:
         edit(a),
         bash("ls"),
     ):
-        said = str(guard.say(payload | {"cwd": str(tmp_path)}))
+        said = str(guard.run(payload | {"cwd": str(tmp_path)}))
         assert SECRET not in said
         assert ".env" not in said, payload["hook_event_name"]
 

@@ -129,7 +129,7 @@ def server() -> Iterator[Server]:
 
 @pytest.mark.parametrize("payload", OTHERS, ids=name)
 def test_events_of_a_claude_are_reported_to_the_server(guard: Guard, server: Server, payload: Payload) -> None:
-    assert guard.say(payload) == {}
+    assert guard.run(payload) == {}
     server.end()
     told = dict(payload)
     for left_out in ("tool_response", "session_crons"):
@@ -139,7 +139,7 @@ def test_events_of_a_claude_are_reported_to_the_server(guard: Guard, server: Ser
 
 @pytest.mark.parametrize("payload", [recorded("claude", "PreToolUse", "Read"), recorded("claude", "FileChanged")])
 def test_other_events_are_not_reported_to_the_server(guard: Guard, server: Server, payload: Payload) -> None:
-    assert guard.say(payload) == {}
+    assert guard.run(payload) == {}
     server.end()
     assert server.received == []
 
@@ -168,7 +168,7 @@ def test_a_tool_that_may_write_waits_for_the_server(
 
         thread = threading.Thread(target=serve)
         thread.start()
-        assert guard.say(payload) == {}
+        assert guard.run(payload) == {}
         assert done.is_set()
         thread.join(PATIENCE)
     told = {name: value for name, value in payload.items() if name != "tool_input"}
@@ -198,7 +198,7 @@ def test_a_tool_call_waits_a_limited_time_for_the_checkpoint(
         listener.setblocking(True)
         thread = threading.Thread(target=reply_and_hang, args=[listener, line])
         thread.start()
-        assert guard.say(edit()) == {}
+        assert guard.run(edit()) == {}
         thread.join(PATIENCE)
         assert not thread.is_alive(), "the hook has disconnected"
     assert waits == pytest.approx(limits, abs=0.5)
@@ -225,21 +225,21 @@ def reply_and_hang(listener: socket.socket, line: bytes) -> None:
 def test_a_request_gets_the_decision_of_a_client(guard: Guard, server: Server, decision: dict[str, Any]) -> None:
     server.answer(decision)
     output = {"hookEventName": "PermissionRequest", "decision": decision}
-    assert guard.say(ASKED) == {"hookSpecificOutput": output}
+    assert guard.run(ASKED) == {"hookSpecificOutput": output}
 
 
 def test_the_agents_process_id_is_taken_from_claude_pid(
     guard: Guard, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CLAUDE_PID", "4711")
-    guard.say(recorded("claude", "Stop"))
+    guard.run(recorded("claude", "Stop"))
     server.end()
     assert server.received[0]["pid"] == 4711
 
 
 def test_a_request_answered_in_the_terminal_gets_no_decision(guard: Guard, server: Server) -> None:
     server.answer(None)
-    assert guard.say(ASKED) == {}
+    assert guard.run(ASKED) == {}
 
 
 @pytest.mark.parametrize(
@@ -252,7 +252,7 @@ def test_unattended_runs_and_the_servers_own_are_not_reported(
     """The server learns about its own runs from the agent itself, and nobody watches an unattended run."""
     monkeypatch.setenv(*variable.split("="))
     for payload in [ASKED, *OTHERS]:
-        assert guard.say(payload) == {}
+        assert guard.run(payload) == {}
     server.end()
     assert server.received == []
 
@@ -265,7 +265,7 @@ def test_a_background_session_is_reported_and_answered(
     monkeypatch.setenv("CLAUDE_CODE_ENTRYPOINT", "cli")
     monkeypatch.setenv("CLAUDE_JOB_DIR", "/home/ada/.claude/jobs/2fcb5243")
     server.answer(ALLOW)
-    assert guard.say(ASKED)["hookSpecificOutput"]["decision"] == ALLOW
+    assert guard.run(ASKED)["hookSpecificOutput"]["decision"] == ALLOW
     server.end()
     assert [said["background"] for said in server.received] == [True]
 
@@ -276,7 +276,7 @@ def test_headless_background_runs_are_not_reported(
     monkeypatch.setenv("CLAUDE_CODE_SESSION_ATTENDED", "0")
     monkeypatch.setenv("CLAUDE_CODE_ENTRYPOINT", "sdk-cli")
     monkeypatch.setenv("CLAUDE_JOB_DIR", "/home/ada/.claude/jobs/2fcb5243")
-    assert guard.say(ASKED) == {}
+    assert guard.run(ASKED) == {}
     server.end()
     assert server.received == []
 
@@ -289,7 +289,7 @@ def test_a_subagents_request_never_waits_long(
     monkeypatch.setattr(report, "HIDDEN_SECONDS", 0.2)
     if ended:
         monkeypatch.setattr(report, "_wait", lambda connected, until: b"")
-    assert guard.say(ASKED | {"agent_id": "a1", "agent_type": "general-purpose"}) == {}
+    assert guard.run(ASKED | {"agent_id": "a1", "agent_type": "general-purpose"}) == {}
     assert server.asked.wait(PATIENCE)
 
 
@@ -304,7 +304,7 @@ def test_a_subagents_request_gets_a_decision_made_in_time(
 
     answering = threading.Thread(target=answer)
     answering.start()
-    said = guard.say(ASKED | {"agent_id": "a1", "agent_type": "general-purpose"})
+    said = guard.run(ASKED | {"agent_id": "a1", "agent_type": "general-purpose"})
     answering.join()
     assert said["hookSpecificOutput"]["decision"] == ALLOW
 
@@ -316,7 +316,7 @@ def test_a_workflow_subagents_request_has_no_time_limit(
     monkeypatch.setattr(report, "HIDDEN_SECONDS", 0.05)
     answering = threading.Timer(0.5, server.answer, [ALLOW])
     answering.start()
-    said = guard.say(ASKED | {"agent_id": "a1", "agent_type": "workflow-subagent"})
+    said = guard.run(ASKED | {"agent_id": "a1", "agent_type": "workflow-subagent"})
     answering.join()
     assert said["hookSpecificOutput"]["decision"] == ALLOW
 
@@ -349,14 +349,14 @@ def test_the_newest_running_server_is_used(guard: Guard, server: Server) -> None
     left_behind(f"{9_999_999_999_999}-1.sock")
     left_behind(f"{1:013d}-1.sock")
     server.answer(ALLOW)
-    assert guard.say(ASKED) != {}
+    assert guard.run(ASKED) != {}
 
 
 @pytest.mark.parametrize("mode", [0o755, 0o770, 0o707])
 def test_a_directory_that_others_may_enter_is_not_trusted(guard: Guard, server: Server, mode: int) -> None:
     Path(private_socket.directory()).chmod(mode)
     server.answer(ALLOW)
-    assert guard.say(ASKED) == {}
+    assert guard.run(ASKED) == {}
     assert find.servers(os.environb) == private_socket.addresses() == []
     Path(private_socket.directory()).chmod(0o700)
 
@@ -395,7 +395,7 @@ def test_the_hook_gives_up_on_a_hung_server(guard: Guard) -> None:
             other.setblocking(False)
             with contextlib.suppress(BlockingIOError):
                 other.connect(private_socket.addresses()[0])
-        assert guard.say(ASKED) == {}
+        assert guard.run(ASKED) == {}
         assert guard.log == []
 
 
@@ -412,7 +412,7 @@ def test_an_invalid_answer_of_a_server_is_ignored(guard: Guard, line: bytes) -> 
 
         thread = threading.Thread(target=serve)
         thread.start()
-        assert guard.say(ASKED) == {}
+        assert guard.run(ASKED) == {}
         thread.join(PATIENCE)
 
 
@@ -477,15 +477,15 @@ def test_a_request_whose_server_ends_is_sent_to_the_next_server(guard: Guard, ho
 
 def test_each_request_has_its_own_id(guard: Guard, server: Server) -> None:
     server.answer(ALLOW)
-    guard.say(ASKED)
-    guard.say(ASKED)
+    guard.run(ASKED)
+    guard.run(ASKED)
     assert len({each["question"] for each in server.received}) == 2
 
 
 def test_a_hook_that_finds_no_server_does_not_wait_for_one(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report, "_agent_ends_within", never)
     left_behind(f"{1:013d}-1.sock")
-    assert guard.say(ASKED) == {}
+    assert guard.run(ASKED) == {}
 
 
 def never(seconds: float) -> bool:
@@ -504,7 +504,7 @@ def test_the_search_for_a_server_backs_off_to_two_seconds(guard: Guard, monkeypa
     with private_socket.listening() as listener:
         thread = threading.Thread(target=question_to, args=[listener])
         thread.start()
-        assert guard.say(ASKED) == {}
+        assert guard.run(ASKED) == {}
         thread.join(PATIENCE)
     assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 2.0]
     assert guard.log == []
@@ -537,9 +537,9 @@ def test_context_waiting_at_the_server_reaches_the_agent(
 ) -> None:
     monkeypatch.setattr(report, "HANDOVER_SECONDS", PATIENCE)
     payload, server.context = recorded("claude", event), "I have reviewed \U0001f600 <b>your</b> changes."
-    assert guard.say(payload) == {}, "nothing waits for this session"
+    assert guard.run(payload) == {}, "nothing waits for this session"
     wait_for(payload)
-    assert guard.say(payload) == {"hookSpecificOutput": {"hookEventName": event, "additionalContext": server.context}}
+    assert guard.run(payload) == {"hookSpecificOutput": {"hookEventName": event, "additionalContext": server.context}}
     server.end()
     assert [line.get("takes", False) for line in server.received] == [False, True]
     assert server.received == b"\n", "it reports that it has received it"
@@ -560,7 +560,7 @@ def test_a_hook_waits_for_a_hung_servers_context_until_a_timeout(
     monkeypatch.setattr(report, "_wait", wait)
     payload = recorded("claude", "Stop")
     wait_for(payload)
-    assert guard.say(payload) == {}
+    assert guard.run(payload) == {}
     assert waits == pytest.approx([report.HANDOVER_SECONDS], abs=0.5)
     assert server.gone.wait(PATIENCE)
     assert guard.log == []
@@ -585,7 +585,7 @@ def test_context_of_a_server_that_ends_is_not_used(guard: Guard, end: str) -> No
 
         thread = threading.Thread(target=serve)
         thread.start()
-        assert guard.say(payload) == {}
+        assert guard.run(payload) == {}
         thread.join(PATIENCE)
     assert guard.log == []
 
@@ -593,7 +593,7 @@ def test_context_of_a_server_that_ends_is_not_used(guard: Guard, end: str) -> No
 def test_a_hook_without_waiting_context_does_not_wait_for_it(guard: Guard, server: Server) -> None:
     """A file of another session is not a reason to wait."""
     wait_for({"session_id": "another"})
-    assert guard.say(recorded("claude", "Stop")) == {}
+    assert guard.run(recorded("claude", "Stop")) == {}
     server.end()
     assert "takes" not in server.received[0]
 

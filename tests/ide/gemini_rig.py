@@ -176,15 +176,15 @@ class Cli:
         async with Connection(self.port) as connection:
             return await connection.ask("POST", "/mcp", self.headers(content_length=str(len(body)), **changed), body)
 
-    async def say(self, **members: Any) -> Answer:
+    async def send(self, **members: Any) -> Answer:
         return await self.post(json.dumps({"jsonrpc": "2.0", **members}).encode())
 
     async def greet(self) -> Cli:
         params = {"protocolVersion": VERSION, "capabilities": {}, "clientInfo": {"name": "streamable-http-client"}}
-        answer = await self.say(id=next(self._ids), method="initialize", params=params)
+        answer = await self.send(id=next(self._ids), method="initialize", params=params)
         assert answer.status == 200, answer
         self.session = answer.headers["mcp-session-id"]
-        assert (await self.say(method="notifications/initialized")).status == 202
+        assert (await self.send(method="notifications/initialized")).status == 202
         return self
 
     async def get(self, path: str = "/mcp", **changed: str | None) -> Answer:
@@ -206,7 +206,7 @@ class Cli:
 
     async def call(self, tool: str, **arguments: Any) -> Any:
         """Calls a tool and returns the whole message that answers the call."""
-        answer = await self.say(id=next(self._ids), method="tools/call", params={"name": tool, "arguments": arguments})
+        answer = await self.send(id=next(self._ids), method="tools/call", params={"name": tool, "arguments": arguments})
         assert answer.status == 200, answer
         assert answer.headers["content-type"] == "application/json"
         return answer.json

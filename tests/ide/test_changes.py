@@ -166,8 +166,8 @@ class ReviewRig:
         last = self.editor.reviews[-1] if self.editor.reviews else None
         return last.title if last is not None else ""
 
-    async def told(self, text: str) -> None:
-        await until(lambda: any(text in one for one, _ in self.editor.told), text)
+    async def is_notified(self, text: str) -> None:
+        await until(lambda: any(text in one for one, _ in self.editor.notices), text)
 
     async def shows(self, *ids: str) -> Review:
         def is_shown() -> bool:
@@ -206,7 +206,7 @@ KEEP = ReviewDecided("keep", "v1", hunk="h1")
 
 async def test_without_a_server_the_user_sees_how_to_start_one(rig: ReviewRig) -> None:
     rig.editor.report(WANTED)
-    await rig.told("No agent server is running. Start one with: drawbridge serve")
+    await rig.is_notified("No agent server is running. Start one with: drawbridge serve")
 
 
 async def test_an_older_server_gets_no_review_requests(rig: ReviewRig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,7 +216,7 @@ async def test_an_older_server_gets_no_review_requests(rig: ReviewRig, monkeypat
     async with server.listening():
         await server.receives(wire.Bridge)
         rig.editor.report(WANTED)
-        await rig.told("too old for reviews in editors. Update and restart it.")
+        await rig.is_notified("too old for reviews in editors. Update and restart it.")
         assert server.connections == 1
         assert not any(isinstance(one, wire.ReviewRequest) for one in server.messages)
 
@@ -225,7 +225,7 @@ async def test_a_request_to_a_server_that_does_not_answer_ends(rig: ReviewRig, m
     monkeypatch.setattr(server_link, "REVIEW_SECONDS", 0.1)
     async with Served().listening():
         rig.editor.report(WANTED)
-        await rig.told("The agent server did not answer in time.")
+        await rig.is_notified("The agent server did not answer in time.")
 
 
 async def test_a_request_ends_when_the_server_ends(rig: ReviewRig) -> None:
@@ -233,7 +233,7 @@ async def test_a_request_ends_when_the_server_ends(rig: ReviewRig) -> None:
     async with server.listening():
         rig.editor.report(WANTED)
         await server.receives(wire.ReviewRequest)
-    await rig.told("The connection to the agent server was lost.")
+    await rig.is_notified("The connection to the agent server was lost.")
 
 
 async def test_a_directory_without_git_is_mentioned_once(rig: ReviewRig) -> None:
@@ -246,13 +246,13 @@ async def test_a_directory_without_git_is_mentioned_once(rig: ReviewRig) -> None
     ]
     async with server.listening():
         rig.editor.report(WANTED)
-        await rig.told("Nothing to review")
+        await rig.is_notified("Nothing to review")
         rig.editor.report(WANTED)
-        await rig.told(notice)
+        await rig.is_notified(notice)
         rig.editor.report(WANTED)
-        await until(lambda: len(rig.editor.told) == 4, "the third message about a review")
-        assert [text for text, _ in rig.editor.told].count(notice) == 1
-        assert rig.editor.told[-1][0] == "1 file +1 −1 to review."
+        await until(lambda: len(rig.editor.notices) == 4, "the third message about a review")
+        assert [text for text, _ in rig.editor.notices].count(notice) == 1
+        assert rig.editor.notices[-1][0] == "1 file +1 −1 to review."
 
 
 async def test_a_decision_is_sent_again_after_a_restart_of_the_server(rig: ReviewRig) -> None:
@@ -266,7 +266,7 @@ async def test_a_decision_is_sent_again_after_a_restart_of_the_server(rig: Revie
         rig.editor.report(KEEP)
         await killed.receives(wire.ReviewDecision)
     async with restarted.listening():
-        await rig.told("Kept: 1 change in a.py. Nothing is left to review.")
+        await rig.is_notified("Kept: 1 change in a.py. Nothing is left to review.")
         [first] = [one for one in killed.messages if isinstance(one, wire.ReviewDecision)]
         [again] = [one for one in restarted.messages if isinstance(one, wire.ReviewDecision)]
         assert again == first
@@ -282,7 +282,7 @@ async def test_a_decision_is_not_sent_again_later(rig: ReviewRig, monkeypatch: p
         server.answers = []
         rig.editor.report(KEEP)
         await server.receives(wire.ReviewDecision)
-    await rig.told("The connection to the agent server was lost.")
+    await rig.is_notified("The connection to the agent server was lost.")
 
 
 async def test_only_changes_to_the_shown_review_are_followed(rig: ReviewRig) -> None:
@@ -294,7 +294,7 @@ async def test_only_changes_to_the_shown_review_are_followed(rig: ReviewRig) -> 
         server.sends(wire.ReviewChanged("p2", "tablet"))
         server.sends(wire.ReviewChanged("p1", "phone"))
         await rig.shows()
-        await rig.told("phone made decisions in this review.")
+        await rig.is_notified("phone made decisions in this review.")
         requests = [one for one in server.messages if isinstance(one, wire.ReviewRequest)]
         assert [one.project for one in requests] == ["", "p1"]
 
@@ -340,7 +340,7 @@ async def test_a_late_decision_shows_who_decided_first(rig: ReviewRig) -> None:
         rig.editor.report(WANTED)
         await rig.shows("h1")
         rig.editor.report(KEEP)
-        await rig.told("phone already undid this change.")
+        await rig.is_notified("phone already undid this change.")
         await rig.shows()
 
 
@@ -353,7 +353,7 @@ async def test_a_decision_on_a_file_names_the_version_shown(rig: ReviewRig) -> N
         rig.editor.report(ReviewDecided("undo", "v1", file="a.py"))
         asked = await server.receives(wire.ReviewDecision)
         assert (asked.decision, asked.file, asked.hunk, asked.version) == ("undo", "a.py", None, "v1")
-        await rig.told("Undone: 1 change in a.py. Nothing is left to review.")
+        await rig.is_notified("Undone: 1 change in a.py. Nothing is left to review.")
 
 
 async def test_a_comment_that_another_client_writes_is_shown(rig: ReviewRig) -> None:
@@ -364,7 +364,7 @@ async def test_a_comment_that_another_client_writes_is_shown(rig: ReviewRig) -> 
         await rig.shows("h1")
         server.sends(wire.ReviewChanged("p1"))
         await until(lambda: any(review is not None and review.comments for review in rig.editor.reviews), "a comment")
-        assert [text for text, _ in rig.editor.told] == ["1 file +1 −1 to review."]
+        assert [text for text, _ in rig.editor.notices] == ["1 file +1 −1 to review."]
 
 
 async def test_comments_are_written_removed_and_sent(rig: ReviewRig) -> None:
@@ -378,13 +378,13 @@ async def test_comments_are_written_removed_and_sent(rig: ReviewRig) -> None:
         written = await server.receives(wire.ReviewComment)
         assert (written.path, written.line, written.end_line) == ("a.py", 2, 3)
         assert (written.quote, written.text, written.comment) == ("TWO\nthree\n", "Why?", None)
-        await rig.told("Draft added. 1 draft to send.")
+        await rig.is_notified("Draft added. 1 draft to send.")
         rig.editor.report(ReviewCommentRemoved("c3"))
-        await rig.told("Draft removed. 2 drafts to send.")
+        await rig.is_notified("Draft removed. 2 drafts to send.")
         rig.editor.report(ReviewSubmitted("d1", "Please"))
         sent = await server.receives(wire.ReviewSubmission)
         assert (sent.drafts, sent.text) == ("d1", "Please")
-        await rig.told("Sent to the agent: 2 comments.")
+        await rig.is_notified("Sent to the agent: 2 comments.")
 
 
 async def test_a_refused_comment_shows_the_servers_reason(rig: ReviewRig) -> None:
@@ -395,7 +395,7 @@ async def test_a_refused_comment_shows_the_servers_reason(rig: ReviewRig) -> Non
         rig.editor.report(WANTED)
         await rig.shows("h1")
         rig.editor.report(ReviewCommented("a.py", 2, 2, "TWO\n", "Why?"))
-        await rig.told("The lines have changed since they were shown.")
+        await rig.is_notified("The lines have changed since they were shown.")
         await rig.shows()
 
 
@@ -408,9 +408,9 @@ async def test_adding_a_comment_is_confirmed_if_the_review_fails(rig: ReviewRig)
         rig.editor.report(WANTED)
         await rig.shows("h1")
         rig.editor.report(ReviewCommented("a.py", 2, 2, "TWO\n", "Why?"))
-        await rig.told("Draft added.")
+        await rig.is_notified("Draft added.")
         await until(lambda: any(review is not None and review.comments for review in rig.editor.reviews), "a comment")
-        assert [text for text, _ in rig.editor.told] == ["1 file +1 −1 to review.", "Draft added."]
+        assert [text for text, _ in rig.editor.notices] == ["1 file +1 −1 to review.", "Draft added."]
 
 
 async def test_submitting_is_confirmed_even_if_the_review_fails(rig: ReviewRig) -> None:
@@ -423,8 +423,8 @@ async def test_submitting_is_confirmed_even_if_the_review_fails(rig: ReviewRig) 
         rig.editor.report(WANTED)
         await rig.shows("h1")
         rig.editor.report(ReviewSubmitted("d1", ""))
-        await rig.told("git failed.")
-        assert [text for text, _ in rig.editor.told][1:] == ["Submitted: 1 comment.", "git failed."]
+        await rig.is_notified("git failed.")
+        assert [text for text, _ in rig.editor.notices][1:] == ["Submitted: 1 comment.", "git failed."]
         assert rig.editor.reviews[-1] is None
 
 
@@ -436,7 +436,7 @@ async def test_a_missing_directory_closes_the_review_with_a_reason(rig: ReviewRi
         rig.editor.report(WANTED)
         await rig.shows("h1")
         rig.editor.report(ReviewOutdated())
-        await rig.told("The directory is missing.")
+        await rig.is_notified("The directory is missing.")
         assert rig.editor.reviews[-1] is None
 
 
@@ -467,7 +467,7 @@ async def test_changes_of_a_later_run_are_marked(rig: ReviewRig) -> None:
         assert not review.only_new
         # On the next visit, the change is still new, because it was not seen.
         rig.editor.report(WANTED)
-        await rig.told("2 files +2 −2 · 1 since your last visit.")
+        await rig.is_notified("2 files +2 −2 · 1 since your last visit.")
         rig.editor.report(ReviewSeen(("h2", "elsewhere")))
         await until(lambda: rig.memory.of("/ws").seen == ("h1", "h2"), "what was seen")
         rig.editor.report(WANTED)
@@ -477,7 +477,7 @@ async def test_changes_of_a_later_run_are_marked(rig: ReviewRig) -> None:
 async def test_the_review_can_be_limited_to_new_changes(rig: ReviewRig) -> None:
     async with later_run(rig) as server:
         rig.editor.report(ONLY_NEW)
-        await rig.told("1 of 2 changes · only since your last visit.")
+        await rig.is_notified("1 of 2 changes · only since your last visit.")
         review = await rig.shows("h1", "h2")
         assert (review.only_new, review.title) == (True, "1 of 2 changes · only since your last visit")
         assert [hunk.text for file in review.files for hunk in file.hunks if hunk.is_new] == ["+1 −1  later"]
@@ -494,12 +494,12 @@ async def test_a_file_is_not_decided_while_some_changes_are_hidden(rig: ReviewRi
         rig.editor.report(ONLY_NEW)
         await until(lambda: rig.title == "1 of 2 changes · only since your last visit", "only what is new")
         rig.editor.report(ReviewDecided("undo", "v2", file="a.py"))
-        await rig.told("To decide on all at once, show the other changes, too.")
+        await rig.is_notified("To decide on all at once, show the other changes, too.")
         assert not any(isinstance(one, wire.ReviewDecision) for one in server.messages)
         # A decision on the last new change shows the others again.
         server.answers = [answer(FILE, version="v3")]
         rig.editor.report(ReviewDecided("keep", "v2", hunk="h2"))
-        await rig.told("Kept: 1 change in b.py. 1 change left.")
+        await rig.is_notified("Kept: 1 change in b.py. 1 change left.")
         assert not (await rig.shows("h1")).only_new
 
 
@@ -508,12 +508,12 @@ async def test_the_user_sees_why_everything_is_shown(rig: ReviewRig) -> None:
     server.answers = [answer(FILE)]
     async with server.listening():
         rig.editor.report(ONLY_NEW)
-        await rig.told("All changes are new.")
+        await rig.is_notified("All changes are new.")
         rig.editor.report(ReviewSeen(("h1",)))
         rig.editor.report(WANTED)
-        await rig.told("1 file +1 −1 to review.")
+        await rig.is_notified("1 file +1 −1 to review.")
         rig.editor.report(ONLY_NEW)
-        await rig.told("Nothing is new since your last visit.")
+        await rig.is_notified("Nothing is new since your last visit.")
 
 
 async def test_changes_seen_in_a_terminal_are_not_new(rig: ReviewRig) -> None:

@@ -91,7 +91,7 @@ async def test_a_client_counts_once_its_handshake_is_done(rig: ClaudeRig) -> Non
     agent = Agent(rig.clients)
     assert changes == []
     agent.greet()
-    agent.say(method="notifications/initialized")
+    agent.send(method="notifications/initialized")
     assert changes == [("Claude Code",)]
     agent.vanish()
     assert changes == [("Claude Code",), ()]
@@ -102,7 +102,7 @@ async def test_the_current_selection_is_reported_on_ide_connected(rig: ClaudeRig
     agent = Agent(rig.clients)
     agent.greet(hears=False)
     assert agent.notifications("selection_changed") == []
-    agent.say(method="ide_connected", params={"pid": 4711})
+    agent.send(method="ide_connected", params={"pid": 4711})
     assert agent.peer.pid == 4711
     assert agent.notifications("selection_changed") == [
         {
@@ -122,7 +122,7 @@ async def test_the_current_selection_is_reported_on_ide_connected(rig: ClaudeRig
 async def test_ide_connected_with_invalid_params_is_accepted(rig: ClaudeRig, params: Any) -> None:
     rig.workspace.selection = selection()
     agent = Agent(rig.clients)
-    agent.say(method="ide_connected", params=params)
+    agent.send(method="ide_connected", params=params)
     assert agent.peer.pid is None
     assert len(agent.notifications("selection_changed")) == 1
 
@@ -186,7 +186,7 @@ async def test_a_selection_in_a_file_with_an_odd_name_can_be_sent(rig: ClaudeRig
 async def test_a_mention_is_sent_to_the_last_active_client(rig: ClaudeRig) -> None:
     first, second = rig.agent(), rig.agent()
     assert rig.clients.mention(Mentioned("/a", (0, 1)))
-    first.say(id="x", method="ping")
+    first.send(id="x", method="ping")
     assert rig.clients.mention(Mentioned("/a", (2, 3)))
     first.vanish()
     assert rig.clients.mention(Mentioned("/a", None))
@@ -266,7 +266,7 @@ async def test_notifications_that_a_client_may_miss_are_repeated(
     rig.workspace.selection = Selection("/a", "", Range(Position(1, 0), Position(1, 0)))
     agent = Agent(rig.clients)
     agent.greet(hears=False)
-    agent.say(method="ide_connected", params={"pid": 1})
+    agent.send(method="ide_connected", params={"pid": 1})
     assert rig.clients.mention(Mentioned("/a", (2, 3))), "the user need not be told that it waits"
     assert lines(agent) == []
     assert len(agent.notifications("selection_changed")) == 1, "for a prompt that the user sends at once"
@@ -309,7 +309,7 @@ async def test_a_canceled_call_gets_no_answer_and_its_view_closes(rig: ClaudeRig
     arguments = {"old_file_path": str(file), "new_file_path": str(file), "new_file_contents": "x\n"}
     id = agent.ask("openDiff", **arguments, tab_name="t")
     await rig.proposals(1)
-    agent.say(method="notifications/cancelled", params={"requestId": id, "reason": "Esc"})
+    agent.send(method="notifications/cancelled", params={"requestId": id, "reason": "Esc"})
     await rig.proposals(0)
     assert await agent.texts("closeAllDiffTabs") == ["CLOSED_0_DIFF_TABS"]
     assert agent.answers(id) == []
@@ -319,7 +319,7 @@ async def test_a_call_canceled_immediately_leaves_nothing_behind(rig: ClaudeRig,
     agent = rig.agent()
     for _ in range(CALL_LIMIT + 1):
         id = agent.ask("getOpenEditors")
-        agent.say(method="notifications/cancelled", params={"requestId": id})
+        agent.send(method="notifications/cancelled", params={"requestId": id})
         await asyncio.sleep(0)
     assert await agent.body("getOpenEditors") == {"tabs": []}
     assert agent.peer._calls == {}
@@ -330,7 +330,7 @@ async def test_canceling_a_finished_or_unknown_call_changes_nothing(rig: ClaudeR
     id = agent.ask("getOpenEditors")
     await agent.answer(id)
     for other in (id, 999, "999", ""):
-        agent.say(method="notifications/cancelled", params={"requestId": other})
+        agent.send(method="notifications/cancelled", params={"requestId": other})
     assert await agent.body("getOpenEditors") == {"tabs": []}
 
 
@@ -338,7 +338,7 @@ async def test_a_number_and_a_string_are_different_ids(rig: ClaudeRig) -> None:
     agent = rig.agent()
     agent.socket.sent.clear()
     for id in (7, "7", 0, ""):
-        agent.say(id=id, method="tools/call", params={"name": "getOpenEditors"})
+        agent.send(id=id, method="tools/call", params={"name": "getOpenEditors"})
     for id in (7, "7", 0, ""):
         await agent.answer(id)
 
@@ -347,7 +347,7 @@ async def test_an_id_in_use_is_an_error_and_the_first_call_continues(rig: Claude
     agent = rig.agent()
     arguments = {"old_file_path": str(file), "new_file_path": str(file), "new_file_contents": "x\n", "tab_name": "t"}
     for _ in range(2):
-        agent.say(id="d", method="tools/call", params={"name": "openDiff", "arguments": arguments})
+        agent.send(id="d", method="tools/call", params={"name": "openDiff", "arguments": arguments})
     assert (await agent.answer("d"))["error"]["code"] == -32600
     agent.socket.sent.clear()
     [proposal] = await rig.proposals()

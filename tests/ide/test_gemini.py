@@ -107,7 +107,7 @@ async def test_a_proposal_that_the_user_emptied_counts_as_rejected(rig: BridgeRi
     async with connected(rig) as (cli, stream):
         rig.editor.decide(await propose(rig, cli), Accepted(""))
         assert (await stream.message())["method"] == "ide/diffRejected"
-        [(message, level)] = rig.editor.told
+        [(message, level)] = rig.editor.notices
         assert "can't write an empty file" in message
         assert level == "warn"
 
@@ -246,8 +246,8 @@ async def test_a_proposal_that_cannot_be_shown_is_left_to_the_cli(
     Path(rig.path("binary")).write_bytes(b"\0\1")
     async with connected(rig) as (cli, stream):
         await cli.open_diff(rig.path(name), text)
-        await until(lambda: rig.editor.told, "the notice")
-        [(message, level)] = rig.editor.told
+        await until(lambda: rig.editor.notices, "the notice")
+        [(message, level)] = rig.editor.notices
         assert message.startswith("No diff: Gemini CLI's change to ")
         assert message.endswith("Answer in its terminal.")
         assert level == "warn"
@@ -273,8 +273,8 @@ async def test_a_proposal_over_unsaved_work_is_not_shown(rig: BridgeRig) -> None
     rig.editor.type(rig.path(), "uno\ntwo\n")
     async with connected(rig) as (cli, _):
         await cli.open_diff(rig.path(), "ONE\ntwo\n")
-        await until(lambda: rig.editor.told)
-        assert "that you have not saved" in rig.editor.told[0][0]
+        await until(lambda: rig.editor.notices)
+        assert "that you have not saved" in rig.editor.notices[0][0]
         assert rig.editor.shown == {}
         assert rig.editor.buffers[rig.path()].text == "uno\ntwo\n"
 
@@ -320,8 +320,8 @@ async def test_more_proposals_than_one_agent_may_have_are_not_shown(rig: BridgeR
         for number in range(51):
             await cli.open_diff(rig.path(f"{number}.txt"), "x\n")
         await rig.shown(50)
-        await until(lambda: rig.editor.told)
-        assert "too many proposals open" in rig.editor.told[0][0]
+        await until(lambda: rig.editor.notices)
+        assert "too many proposals open" in rig.editor.notices[0][0]
 
 
 # a real process

@@ -112,7 +112,7 @@ async def test_an_editor_that_hangs_does_not_affect_the_stream(rig: BridgeRig) -
         rig.editor.hung = True
         select(rig, "poem.txt", 0, 3)
         await rig.settled()
-        assert (await cli.say(id=1, method="ping")).status == 200
+        assert (await cli.send(id=1, method="ping")).status == 200
         rig.editor.hung = False
         select(rig, "poem.txt", 1, 3)
         assert (await stream.files())[0]["selectedText"] == "two"

@@ -243,7 +243,7 @@ async def test_a_late_decision_does_not_count(bridge: Bridge, server: Server, fi
     proposal = await bridge.shown()
     await server.receives(wire.Proposed)
     bridge.editor.decide(proposal.id, Accepted(NEW))
-    await until(lambda: "elsewhere" in str(bridge.editor.told), "the notice")
+    await until(lambda: "elsewhere" in str(bridge.editor.notices), "the notice")
     assert not task.done()
     server.sends(wire.ClientDecision(proposal.id, "phone", MINE))
     assert await decided(task) == Accepted(MINE)

@@ -97,7 +97,7 @@ def test_every_schema_matches_the_official_extension(tool: Any) -> None:
 
 
 async def test_tools_list_returns_the_twelve_tools(rig: ClaudeRig, agent: Agent) -> None:
-    agent.say(id="list", method="tools/list")
+    agent.send(id="list", method="tools/list")
     assert (await agent.answer("list"))["result"]["tools"] == rig.clients.toolbox.listing
     assert len(rig.clients.toolbox.listing) == 12
 

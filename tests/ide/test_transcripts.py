@@ -75,7 +75,7 @@ class Bench:
         self.connection = connection
         self._early: list[Frame] = []
 
-    async def say(self, frame: Frame) -> None:
+    async def send(self, frame: Frame) -> None:
         shown = len(self.editor.shown)
         await self.connection.send(json.dumps(frame))
         if frame.get("params", {}).get("name") == "openDiff":
@@ -129,7 +129,7 @@ async def test_the_bridge_answers_as_recorded(transcript: Path, project: Path, b
         match line:
             case {"from": "claude", "frame": frame}:
                 person.prepare(answers.get(frame.get("id"), {}))
-                await bench.say(frame)
+                await bench.send(frame)
             case {"from": "bridge", "frame": frame}:
                 person.cause(frame)
                 assert comparable(await bench.receive(like=frame)) == comparable(frame)

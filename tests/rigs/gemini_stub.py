@@ -51,7 +51,7 @@ class ModelRequest:
         return [part for content in contents[spoken[-1] + 1 if spoken else 0 :] for part in content["parts"]]
 
     @property
-    def told(self) -> str:
+    def new_text(self) -> str:
         """All new text that the model receives: from the user, from the CLI, and about the editor."""
         return "\n".join(part["text"] for part in self.news if "text" in part)
 

@@ -71,7 +71,7 @@ class ModelRequest:
         return messages[spoken[-1] + 1 :] if spoken else messages
 
     @property
-    def told(self) -> str:
+    def new_text(self) -> str:
         """All new text that the model receives: the user's prompt, tool results, reminders and the editor context."""
         return "\n".join(words for message in self.news for words in _words(message["content"]))
 

@@ -171,7 +171,7 @@ async def test_a_job_is_shown_again_when_its_conversation_resumes(poem: Path, mo
         assert "scheduled_until" not in await state(client, project)
         await client.ask("execute", {"prompt": "What is scheduled?"}, project)
         assert (await finished(client))["outcome"] == "completed"
-        assert "Look at CI" in model.requests[-1].told
+        assert "Look at CI" in model.requests[-1].new_text
         assert (await state(client, project))["scheduled_until"] == until_then
 
 

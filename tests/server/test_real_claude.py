@@ -134,7 +134,7 @@ async def test_an_attached_file_is_read_without_an_approval(poem: Path, model: M
         await sends_a_file(client, project, latin + b"mine\n")
         created = await client.ask("project_create", {"path": str(elsewhere), "agent": "claude", "join": True})
         await sends_a_file(client, created["project_id"], latin + b"theirs\n")
-        told = "\n".join(request.told for request in model.requests)
+        told = "\n".join(request.new_text for request in model.requests)
         mine, theirs = (Path(found) for found in re.findall(r"Attached file: (.*) \(1 kB\)", told))
         assert mine.name == theirs.name == "my report.csv"
 
@@ -216,7 +216,7 @@ async def test_errors_are_reported_and_the_next_prompt_is_accepted(poem: Path, m
         strange = "-p --version\n\"quoted\" 'and' $(touch made) `id`\u2028" + "x" * 200_000
         await client.ask("execute", {"prompt": strange}, project)
         assert (await finished(client))["outcome"] == "completed"
-        assert strange in model.requests[-1].told
+        assert strange in model.requests[-1].new_text
         assert not (poem.parent / "made").exists()
 
         refused = await client.ask("session_resume", {"session_id": "3f2b8a54-0000-4000-8000-000000000000"}, project)

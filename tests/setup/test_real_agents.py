@@ -265,7 +265,7 @@ def test_a_broken_guard_blocks_claude_only_if_it_is_closed(
         model.will_say(messages_stub.read(poem), messages_stub.edit(poem, "two", "TWO"), messages_stub.text("Done."))
         claude(model, poem.parent, complains=COMPLAINTS.get(breaks, ""))
     assert poem.read_text() == left
-    assert not any("Traceback" in request.told for request in model.requests)
+    assert not any("Traceback" in request.new_text for request in model.requests)
 
 
 @BROKEN

@@ -51,7 +51,7 @@ async def test_a_prompt_is_answered(warm: Session, model: MessagesStub) -> None:
     assert done.cost_usd > 0
     assert warm.received.words == "Hello there."
     assert warm.received.all(SessionIdentified) == [SessionIdentified(warm.id)]
-    assert "Say hello" in model.requests[0].told
+    assert "Say hello" in model.requests[0].new_text
 
 
 @recorded("streaming", "Partial messages.")
@@ -89,14 +89,14 @@ async def test_a_prompt_of_200_kb_arrives_whole(warm: Session, model: MessagesSt
     words = "".join(f"{number} und weiter äöü\n" for number in range(11_000))
     assert len(words) > 200_000
     assert (await warm.turn(words)).ok
-    assert words.strip() in model.requests[0].told
+    assert words.strip() in model.requests[0].new_text
 
 
 async def test_a_prompt_is_always_sent_as_text(warm: Session, model: MessagesStub) -> None:
     prompts = ["--version", "-p", '"; rm -rf / #', "one\n\ntwo\r\n\t'three'", "{}", '{"type":"user"}', "$(id) `id` \\n"]
     for number, words in enumerate([*prompts, "\u2028 \x07 😀"]):
         assert (await warm.turn(words)).ok
-        assert words.strip() in model.requests[number].told
+        assert words.strip() in model.requests[number].new_text
 
 
 @pytest.mark.thorough

@@ -202,7 +202,7 @@ async def test_a_prompt_can_be_answered_in_its_own_turn(warm: Session, model: Me
 
     assert (await warm.ended()).ok
     assert warm.received.words.endswith("Both done.")
-    assert "Second" in model.requests[-1].told
+    assert "Second" in model.requests[-1].new_text
 
 
 # Modes, limits, failures.

@@ -26,9 +26,9 @@ def call(
     schedule ends, or None once it has ended.
     """
     block = {"type": "tool_use", "id": id, "name": tool, "input": {}}
-    stream.say(type="assistant", message={"content": [block]}, session_id="s1")
+    stream.receives(type="assistant", message={"content": [block]}, session_id="s1")
     answer = {"type": "tool_result", "tool_use_id": id, "content": "…", "is_error": is_error}
-    said = stream.say(type="user", message={"content": [answer]}, tool_use_result=result, session_id="s1")
+    said = stream.receives(type="user", message={"content": [answer]}, tool_use_result=result, session_id="s1")
     return [event.until for event in said if isinstance(event, ScheduleChanged)]
 
 
@@ -82,7 +82,7 @@ def test_resuming_a_conversation_restores_its_scheduled_jobs() -> None:
     assert left == {"daily": AT + RECURS_SECONDS}
     stream = Stream(jobs=left)
     for _ in range(2):
-        stream.say(type="system", subtype="init", session_id="s1")
+        stream.receives(type="system", subtype="init", session_id="s1")
     assert stream.all(ScheduleChanged) == [ScheduleChanged(AT + RECURS_SECONDS)]
     assert call(stream, "CronDelete", {"id": "daily"}) == [None]
 
@@ -128,11 +128,11 @@ def test_only_results_of_scheduling_calls_are_decoded(monkeypatch: pytest.Monkey
     """Results can be large, so only the result of a scheduling call is decoded."""
     stream = Stream()
     block = {"type": "tool_use", "id": "toolu_0", "name": "ScheduleWakeup", "input": {}}
-    stream.say(type="assistant", message={"content": [block]}, session_id="s1")
+    stream.receives(type="assistant", message={"content": [block]}, session_id="s1")
     read = list[bytes]()
     monkeypatch.setattr(schedule, "decoded", lambda data, kind: read.append(data))
     answer = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "toolu_0"}
-    stream.say(type="user", message={"content": [answer]}, session_id="s1")
+    stream.receives(type="user", message={"content": [answer]}, session_id="s1")
     assert read == []
 
 

@@ -58,7 +58,7 @@ async def test_a_prompt(project: Path, model: GeminiStub) -> None:
         [known] = warm.received.all(SessionIdentified)
         assert (done.ok, done.error, done.session_id) == (True, None, known.session_id)
         assert words(warm.received) == ["Hello there."]
-        told = model.requests[0].told
+        told = model.requests[0].new_text
         assert "Say hello" in told
         assert str(beside) in told
         kept = gemini.agent(model).sessions
@@ -198,7 +198,7 @@ async def test_a_stored_file_is_read_without_a_question(project: Path, model: Ge
         warm.process.prompt("Look", (Attachment("application/zip", b"\xff", "report.txt", path=str(stored)),))
         assert (await warm.ended()).ok
         assert warm.received.all(Question) == []
-    assert f"Attached file: {stored} (1 kB)" in model.requests[0].told
+    assert f"Attached file: {stored} (1 kB)" in model.requests[0].new_text
     assert "the stored words" in json.dumps(model.requests[-1].body["contents"])
 
 

@@ -53,7 +53,7 @@ def test_the_cli_writes_the_edited_line(rig: Workstation) -> None:
 
     claude.pane.wait_for("It is done")
     assert poem.read_bytes() == b"one\nzwei\nthree\n"
-    assert "user modified your proposed changes" in rig.model.requests[-1].told
+    assert "user modified your proposed changes" in rig.model.requests[-1].new_text
     neovim.wait_for_buffer(poem, ["one", "zwei", "three"])
 
 
@@ -110,7 +110,7 @@ def test_a_refused_proposal_is_not_written(rig: Workstation, words: str, name: s
     assert neovim.buffer(poem) == ["one", "two", "three"]
     claude.prompt("Why not?")
     claude.pane.wait_for("I leave it")
-    assert "The user doesn't want to proceed with this tool use" in rig.model.requests[-1].told
+    assert "The user doesn't want to proceed with this tool use" in rig.model.requests[-1].new_text
 
 
 @pytest.mark.thorough

@@ -72,4 +72,4 @@ def test_the_text_edited_in_the_users_editor_is_written(rig: Workstation) -> Non
 
     claude.pane.wait_for("It is done")
     assert poem.read_text() == "one\nzwei\nthree\n"
-    assert "user modified your proposed changes" in rig.model.requests[-1].told
+    assert "user modified your proposed changes" in rig.model.requests[-1].new_text

@@ -48,7 +48,7 @@ def test_wait_holds_the_edit_until_the_user_saves(rig: GuardedWorkstation) -> No
 
     assert claude.wait_for_exit() == 0
     neovim.wait_for_buffer(poem, ["one", "TWO", "three", "mine"])
-    assert SAVED in rig.model.requests[-1].told
+    assert SAVED in rig.model.requests[-1].new_text
 
 
 @pytest.mark.thorough

@@ -106,5 +106,5 @@ def test_changes_by_a_running_command_are_reported_immediately(rig: GuardedWorks
     rig.file("noticed", "")
 
     assert pane.wait_for_exit() == 0
-    told = "\n".join(request.told for request in rig.model.requests)
+    told = "\n".join(request.new_text for request in rig.model.requests)
     assert f"{poem} has changed on disk, but has unsaved changes in Neovim" in told

@@ -71,7 +71,7 @@ def test_a_prompt_to_gemini_includes_the_selection(rig: GuardedWorkstation, home
         model.will_say(gemini_stub.text("I see."))
         headless.gemini(model, rig.project)
 
-    assert f"{SELECTED} {poem}, lines 2-3:\n```text\ntwo\nthree\n```" in model.requests[0].told
+    assert f"{SELECTED} {poem}, lines 2-3:\n```text\ntwo\nthree\n```" in model.requests[0].new_text
 
 
 @pytest.mark.thorough
@@ -116,4 +116,4 @@ def test_gemini_connected_to_the_editor_gets_the_selection_once(rig: GuardedWork
 
     assert request.editor is not None
     assert request.editor["activeFile"]["selectedText"] == "two\nthree"
-    assert SELECTED not in request.told
+    assert SELECTED not in request.new_text

@@ -37,10 +37,10 @@ def test_a_selection_is_sent_with_only_one_prompt(rig: GuardedWorkstation, progr
 
     rig.model.will_say(text("I see."), text("I remember."))
     claude.prompt("What about these?")
-    assert f"{SELECTED} {poem}, lines 2-3:\n```text\ntwo\nthree\n```" in rig.model.wait_for_request(1).told
+    assert f"{SELECTED} {poem}, lines 2-3:\n```text\ntwo\nthree\n```" in rig.model.wait_for_request(1).new_text
     claude.pane.wait_for("I see")
     claude.prompt("And now?")
-    assert SELECTED not in rig.model.wait_for_request(2).told
+    assert SELECTED not in rig.model.wait_for_request(2).new_text
 
 
 @pytest.mark.thorough
@@ -80,7 +80,7 @@ def test_a_selection_known_from_the_ide_is_not_sent_again(rig: GuardedWorkstatio
     rig.model.will_say(text("I see."))
     claude.prompt("What about these?")
 
-    told = rig.model.wait_for_request(1).told
+    told = rig.model.wait_for_request(1).new_text
     assert "The user selected the lines 2 to 3" in told
     assert SELECTED not in told
 
@@ -164,6 +164,6 @@ def test_diagnostics_known_from_the_ide_are_not_sent_again(rig: GuardedWorkstati
     claude.prompt("Well?")
     claude.pane.wait_for("Oh")
 
-    told = "\n".join(request.told for request in rig.model.requests)
+    told = "\n".join(request.new_text for request in rig.model.requests)
     assert told.count("Now it is too loud") == 1
     assert "New diagnostics since this edit" not in told

@@ -93,7 +93,7 @@ class GuardedWorkstation(Workstation):
         before = len(self.model.requests)
         pane = self.start_claude(*turns, flags=flags, cwd=cwd)
         assert pane.wait_for_exit() == 0
-        return "\n".join(request.told for request in self.model.requests[before:])
+        return "\n".join(request.new_text for request in self.model.requests[before:])
 
     def start_claude(self, *turns: Block | list[Block], flags: tuple[str, ...] = (), cwd: Path | None = None) -> Pane:
         """Starts ``claude -p`` like ``ask_claude``, but does not wait for it to end."""

@@ -196,8 +196,8 @@ async def test_a_run_does_not_resume_after_a_very_long_limit(tmp_path: Path, cap
 def test_the_end_of_a_limit_is_read_from_claudes_output(limits: object, retry_at: float | None) -> None:
     stream = Stream()
     stream.prompt()
-    stream.say(type="rate_limit_event", rate_limit_info=limits)
-    stream.say(type="assistant", message={}, error="rate_limit")
+    stream.receives(type="rate_limit_event", rate_limit_info=limits)
+    stream.receives(type="assistant", message={}, error="rate_limit")
     stream.result(is_error=True, result="You've hit your limit")
     [ended] = stream.all(base.TurnEnded)
     assert (ended.ok, ended.code, ended.retry_at) == (False, "AGENT_RATE_LIMITED", retry_at)

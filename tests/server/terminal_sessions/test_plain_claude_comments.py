@@ -54,7 +54,7 @@ async def stopped(phone: Phone) -> None:
 
 def occurrences(rig: ServedWorkstation) -> int:
     """How often the comment is in the new text of the requests that the model received."""
-    return sum(request.told.count("additional context: I have reviewed") for request in rig.model.requests)
+    return sum(request.new_text.count("additional context: I have reviewed") for request in rig.model.requests)
 
 
 async def test_a_comment_reaches_the_agent_when_it_stops(rig: ServedWorkstation, server: Server) -> None:

@@ -106,7 +106,7 @@ async def test_a_client_sends_a_prompt_while_the_user_types(rig: ServedWorkstati
         assert accepted["type"] == "accepted", accepted
         finished = await phone.client.receive("update", "run_finished")
         assert finished["data"]["data"]["run_id"] == accepted["data"]["run_id"]
-        assert "Does it\nrhyme? See [201~ poem.txt [31m🎉" in rig.model.requests[-1].told
+        assert "Does it\nrhyme? See [201~ poem.txt [31m🎉" in rig.model.requests[-1].new_text
         assert len(rig.model.requests) == 1
         neovim.pane.wait_for("It rhymes")
         assert person(neovim) == before
@@ -134,7 +134,7 @@ async def test_comments_reach_the_agent_and_its_next_run_answers(rig: ServedWork
         finished = await phone.client.receive("update", "run_finished")
         assert finished["data"]["data"]["run_id"] == sent["data"]["run_id"]
         told = "### 1. `song.txt`, line 3\n```\nLINE 3\n```\n\nWhy in capitals?"
-        assert any(told in request.told for request in rig.model.requests)
+        assert any(told in request.new_text for request in rig.model.requests)
         assert [by for prompt, by in await prompts(phone) if told in prompt] == ["phone"]
         await phone.client.receive("update", "review_changed")
         review = (await phone.client.ask("review_get", project_id=phone.project))["data"]
@@ -194,5 +194,5 @@ async def test_the_users_work_in_the_terminal_takes_precedence(rig: ServedWorkst
         at_rest(neovim)
         assert (await execute(phone, many))["type"] == "accepted"
         await phone.client.receive("update", "run_finished")
-        assert many in rig.model.requests[-1].told
+        assert many in rig.model.requests[-1].new_text
         assert await prompts(phone) == [("half typed", "desk"), (many, "phone")]

@@ -33,8 +33,8 @@ async def main(prompt: str, directory: str, claude: str | None = None, unanswere
                 process.answer(event.question_id, Decision(allow=True))
             words = ""
         elif isinstance(event, AgentLine) and not claude:
-            told = json.loads(event.raw)
-            words = told["message"]["content"][0]["text"] if told["type"] == "assistant" else None
+            message = json.loads(event.raw)
+            words = message["message"]["content"][0]["text"] if message["type"] == "assistant" else None
     sys.stdout.write(f"{process.pid}\n{words}\n")
     sys.stdout.flush()
     await asyncio.sleep(600)

@@ -73,10 +73,10 @@ async def test_codex_writes_files_when_everything_is_allowed(project: Path, mode
     async with session(real_codex(), project, ANYTHING) as warm:
         assert (await warm.turn("Write it")).ok
     assert (project / "new.txt").read_text() == "new\n"
-    called, result, said = blocks(warm.received.all(AgentLine))
+    called, result, answer = blocks(warm.received.all(AgentLine))
     assert (called["name"], called["input"]) == ("Write", {"file_path": str(project / "new.txt")})
     assert (result["tool_use_id"], result["is_error"]) == (called["id"], False)
-    assert said == {"type": "text", "text": "Done."}
+    assert answer == {"type": "text", "text": "Done."}
 
 
 async def test_a_codex_command_is_shown_with_its_output(project: Path, model: ResponsesStub) -> None:
@@ -86,11 +86,11 @@ async def test_a_codex_command_is_shown_with_its_output(project: Path, model: Re
         scripted(model, shell(f"echo hello; exit {status}"), text("Done."))
         async with session(real_codex(), project, ANYTHING) as warm:
             assert (await warm.turn("Say hello")).ok
-        called, result, said = blocks(warm.received.all(AgentLine))
+        called, result, answer = blocks(warm.received.all(AgentLine))
         assert called["name"] == "Bash"
         assert "echo hello" in called["input"]["command"]
         assert (result["tool_use_id"], result["content"], result["is_error"]) == (called["id"], "hello\n", status != 0)
-        assert said["text"] == "Done."
+        assert answer["text"] == "Done."
         ids.add(called["id"])
     assert len(ids) == 2
 
@@ -232,7 +232,7 @@ async def test_each_queued_prompt_of_a_command_gets_a_process(project: Path, tmp
             await client.ask("execute", {"prompt": f"number {number}"}, made["project_id"])
         for _ in range(3):
             await client.receive("update", "run_finished", outcome="completed")
-        said = [one["data"]["messages"][0] for one in client.received if one["type"] == "agent_message"]
-        assert [one["message"]["content"][0]["text"] for one in said if one.get("type") == "assistant"] == [
+        messages = [one["data"]["messages"][0] for one in client.received if one["type"] == "agent_message"]
+        assert [one["message"]["content"][0]["text"] for one in messages if one.get("type") == "assistant"] == [
             f"You said number {number}\nDone.\n" for number in range(3)
         ]

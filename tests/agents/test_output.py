@@ -78,5 +78,5 @@ def test_a_tail_is_the_end_of_all_output(pieces: list[bytes]) -> None:
 
 
 def test_terminal_control_sequences_are_removed() -> None:
-    said = "\x1b[31mred\x1b[0m \x1b]0;title\x07plain\r\n\x1b]8;;http://x\x1b\\link\x00\x9b2J\ttab\x7f\n"
-    assert readable(said) == "red plain\nlink2J\ttab"
+    output = "\x1b[31mred\x1b[0m \x1b]0;title\x07plain\r\n\x1b]8;;http://x\x1b\\link\x00\x9b2J\ttab\x7f\n"
+    assert readable(output) == "red plain\nlink2J\ttab"

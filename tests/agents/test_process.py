@@ -152,7 +152,7 @@ async def test_it_exits_when_it_is_stopped(agent: Session) -> None:
 
 async def test_calls_after_the_end_have_no_effect(agent: Session) -> None:
     await agent.process.stop()
-    said = len(agent.received.events)
+    count = len(agent.received.events)
 
     agent.process.prompt("say hello")
     agent.process.answer("q1", Decision(allow=True))
@@ -162,7 +162,7 @@ async def test_calls_after_the_end_have_no_effect(agent: Session) -> None:
     await agent.process.stop()
     await agent.process.kill()
 
-    assert len(agent.received.events) == said
+    assert len(agent.received.events) == count
 
 
 async def test_a_failing_listener_does_not_stop_the_stream(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

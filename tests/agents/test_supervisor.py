@@ -148,16 +148,16 @@ def test_an_agent_starts_with_default_signal_handling(ignored: signal.Signals) -
     ignores these signals."""
     before = signal.signal(ignored, signal.SIG_IGN)
     try:
-        code, said = kept("grep -E 'SigBlk|SigIgn' /proc/self/status")
+        code, output = kept("grep -E 'SigBlk|SigIgn' /proc/self/status")
     finally:
         signal.signal(ignored, before)
     own = 0b11 << 31  # 32 and 33 belong to the C library and can't be changed
-    assert (code, [int(line.split()[1], 16) & ~own for line in said.splitlines()]) == (0, [0, 0])
+    assert (code, [int(line.split()[1], 16) & ~own for line in output.splitlines()]) == (0, [0, 0])
 
 
 def test_an_agent_inherits_no_file_of_its_supervisor() -> None:
-    code, said = kept("ls /dev/fd")
-    assert (code, set(said.split()) - {"0", "1", "2", "3"}) == (0, set())  # 3: the directory that ls lists
+    code, output = kept("ls /dev/fd")
+    assert (code, set(output.split()) - {"0", "1", "2", "3"}) == (0, set())  # 3: the directory that ls lists
 
 
 @pytest.mark.parametrize(("script", "code"), [("exit 7", 7), ("kill -TERM $$", -15), ("kill -SEGV $$", -11)])

@@ -76,8 +76,8 @@ async def test_other_agents_continue_and_the_stopped_one_can_be_ended(tmp_path: 
             elif way == "the idle timeout":
                 assert (await client.until("run_finished", PATIENCE, run_id=run))["outcome"] == "timeout"
             else:
-                code, said = await server.end()
-                assert code == 0, said
+                code, output = await server.end()
+                assert code == 0, output
         await until(lambda: not process.is_running(), "the end of the stopped process")
         if way != "the end of the server":
             async with connected(server) as client:

@@ -107,11 +107,11 @@ async def test_a_task_that_is_cancelled_immediately_never_begins() -> None:
 
 
 async def test_the_owner_is_notified_of_unexpected_errors_only(caplog: pytest.LogCaptureFixture) -> None:
-    tasks, told = BackgroundTasks(LOGGER), list[Exception]()
-    tasks.start(fails(EditorGone("The editor is gone.")), "announcing", failed=told.append)
-    tasks.start(fails(error := ValueError("odd")), "answering", failed=told.append)
+    tasks, errors = BackgroundTasks(LOGGER), list[Exception]()
+    tasks.start(fails(EditorGone("The editor is gone.")), "announcing", failed=errors.append)
+    tasks.start(fails(error := ValueError("odd")), "answering", failed=errors.append)
     await until(lambda: len(caplog.records) == 2)
-    assert told == [error]
+    assert errors == [error]
     assert caplog.records[-1].exc_info is not None
     await tasks.close()
 

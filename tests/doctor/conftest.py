@@ -102,7 +102,7 @@ def doctor(
     def run(*words: str) -> Output:
         capsys.readouterr()
         code = main(["doctor", *(words or ["--json"])])
-        said = capsys.readouterr()
-        return Output(code, said.out, said.err)
+        printed = capsys.readouterr()
+        return Output(code, printed.out, printed.err)
 
     return run

@@ -58,10 +58,10 @@ def test_a_missing_bridge_is_a_note(doctor: Doctor) -> None:
 
 async def test_a_running_bridge_works_for_both_agents(doctor: Doctor, project: Path) -> None:
     async with bridge("--folder", project) as running:
-        said = doctor()
-        assert running.token not in said.output
-    assert "accepts Claude Code and Gemini CLI." in said.one("bridge-works")["title"]
-    assert [id for id in said.wrong if id.startswith("bridge")] == []
+        output = doctor()
+        assert running.token not in output.output
+    assert "accepts Claude Code and Gemini CLI." in output.one("bridge-works")["title"]
+    assert [id for id in output.wrong if id.startswith("bridge")] == []
 
 
 async def test_doctor_does_not_replace_the_only_client(doctor: Doctor, project: Path) -> None:
@@ -73,10 +73,10 @@ async def test_doctor_does_not_replace_the_only_client(doctor: Doctor, project: 
 def test_the_file_of_a_dead_bridge_is_reported(doctor: Doctor) -> None:
     gone = gone_pid()
     path = lock_file(closed_port(), pid=gone, drawbridgePid=gone)
-    said = doctor()
-    assert said.one("bridge-dead")["title"] == f"{path} was left behind by process {gone}, which has ended."
-    assert said.one("bridge-dead")["todo"].endswith("doctor --fix` removes it.")
-    assert said.code == 3
+    output = doctor()
+    assert output.one("bridge-dead")["title"] == f"{path} was left behind by process {gone}, which has ended."
+    assert output.one("bridge-dead")["todo"].endswith("doctor --fix` removes it.")
+    assert output.code == 3
 
 
 def test_a_dead_bridge_whose_port_was_taken_gets_no_token(doctor: Doctor, listener: socket.socket) -> None:
@@ -94,9 +94,9 @@ def test_a_dead_bridge_whose_port_was_taken_gets_no_token(doctor: Doctor, listen
 
 def test_the_file_of_another_dead_program_is_a_note(doctor: Doctor) -> None:
     path = lock_file(closed_port(), pid=gone_pid(), drawbridgePid=None)
-    said = doctor()
-    assert str(path) in said.one("bridge-foreign-dead")["title"]
-    assert said.code == 0
+    output = doctor()
+    assert str(path) in output.one("bridge-foreign-dead")["title"]
+    assert output.code == 0
 
 
 def test_a_port_that_refuses_is_reported(doctor: Doctor) -> None:
@@ -148,10 +148,10 @@ async def test_a_stopped_bridge_is_reported_for_both_agents(
     async with bridge("--folder", project) as running:
         running.process.send_signal(signal.SIGSTOP)
         try:
-            said = doctor()
+            output = doctor()
         finally:
             running.process.send_signal(signal.SIGCONT)
-    agents = [one["title"] for one in said.findings if one["id"] == "bridge-silent"]
+    agents = [one["title"] for one in output.findings if one["id"] == "bridge-silent"]
     assert ["Claude Code" in title for title in sorted(agents)] == [True, False]
 
 
@@ -163,19 +163,19 @@ async def test_a_wrong_token_is_reported_for_each_agent(doctor: Doctor, project:
         other = Path(gemini_directory()) / f"gemini-ide-server-{os.getpid()}-{running.port}.json"
         other.parent.mkdir(parents=True)
         other.write_text(lock.read_text())
-        said = doctor()
-    titles = [one["title"] for one in said.findings if one["id"] == "bridge-token"]
+        output = doctor()
+    titles = [one["title"] for one in output.findings if one["id"] == "bridge-token"]
     name = f"Neovim's bridge on port {running.port}"
     assert titles == [f"{name} refuses the token in {file}." for file in (lock, other)]
-    assert "secret-token" not in said.output
+    assert "secret-token" not in output.output
 
 
 async def test_a_port_of_another_program_is_reported(doctor: Doctor, project: Path) -> None:
     """A bridge that serves only Gemini CLI refuses Claude Code."""
     async with bridge("--folder", project, "--agent", "gemini") as running:
         lock_file(running.port, drawbridgePid=running.process.pid, authToken=running.token)
-        said = doctor()
-    assert "is not a bridge for Claude Code" in said.one("bridge-invalid")["title"]
+        output = doctor()
+    assert "is not a bridge for Claude Code" in output.one("bridge-invalid")["title"]
 
 
 def test_a_file_that_is_not_valid_is_reported(doctor: Doctor) -> None:
@@ -200,8 +200,8 @@ def test_a_bridge_without_folders_is_a_note(doctor: Doctor, listener: socket.soc
 
 async def test_two_bridges_for_one_directory_are_reported(doctor: Doctor, project: Path) -> None:
     async with bridge("--folder", project), bridge("--folder", project):
-        said = doctor()
-    titles = [one["title"] for one in said.findings if one["id"] == "bridge-ambiguous"]
+        output = doctor()
+    titles = [one["title"] for one in output.findings if one["id"] == "bridge-ambiguous"]
     assert [title.split(" serve ")[0] for title in titles] == [
         "Several bridges for Claude Code",
         "Several bridges for Gemini CLI",
@@ -211,9 +211,9 @@ async def test_two_bridges_for_one_directory_are_reported(doctor: Doctor, projec
 async def test_a_bridge_with_another_config_directory_is_reported(doctor: Doctor, project: Path, home: Path) -> None:
     elsewhere = home / "elsewhere"
     async with bridge("--folder", project, "--agent", "claude", CLAUDE_CONFIG_DIR=str(elsewhere)) as running:
-        said = doctor()
+        output = doctor()
         assert psutil.pid_exists(running.process.pid)
-    assert str(elsewhere / "ide") in said.one("bridge-other-config")["title"]
+    assert str(elsewhere / "ide") in output.one("bridge-other-config")["title"]
 
 
 @pytest.mark.parametrize(

@@ -51,12 +51,12 @@ def everything(home: Path) -> dict[str, bytes]:
 def test_every_finding_has_the_same_keys_and_a_known_id(doctor: Doctor, agent: Agent) -> None:
     agent("claude", "exit 1")
     dead_lock()
-    said = doctor()
-    assert [set(one) for one in said.findings] == [{"id", "severity", "title", "why", "todo"}] * len(said.findings)
-    for one in said.findings:
+    output = doctor()
+    assert [set(one) for one in output.findings] == [{"id", "severity", "title", "why", "todo"}] * len(output.findings)
+    for one in output.findings:
         assert one["severity"] == CAUSES[one["id"]].severity
         assert one["severity"] == "ok" or (one["why"] and one["todo"]), one
-    severities = [one["severity"] for one in said.findings]
+    severities = [one["severity"] for one in output.findings]
     assert severities == sorted(severities, key=report.SEVERITIES.index)
 
 
@@ -67,12 +67,12 @@ def test_every_cause_has_a_test_that_names_it() -> None:
 
 def test_problems_and_remedies_are_shown_first(doctor: Doctor) -> None:
     path = dead_lock()
-    said = doctor("--fix")
-    first, *rest = said.output.splitlines()
+    output = doctor("--fix")
+    first, *rest = output.output.splitlines()
     assert first.startswith(f"! {path} was left behind")
     assert rest[1].startswith("  → `")
-    assert "1 warning, 2 notes. 3 checks passed." in said.output
-    assert "\x1b" not in said.output
+    assert "1 warning, 2 notes. 3 checks passed." in output.output
+    assert "\x1b" not in output.output
 
 
 @pytest.mark.parametrize(("columns", "variables"), [(80, {}), (40, {}), (80, {"NO_COLOR": "1"})])
@@ -103,9 +103,9 @@ def test_a_command_is_never_wrapped(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_yes_without_fix_is_an_error(doctor: Doctor) -> None:
-    said = doctor("--yes")
-    assert (said.code, said.output) == (2, "")
-    assert said.errors == "drawbridge doctor: --yes answers the question that --fix asks. Use both.\n"
+    output = doctor("--yes")
+    assert (output.code, output.output) == (2, "")
+    assert output.errors == "drawbridge doctor: --yes answers the question that --fix asks. Use both.\n"
 
 
 # Time
@@ -147,8 +147,8 @@ async def test_hung_peers_cost_ten_seconds_together(doctor: Doctor, agent: Agent
             took = time.monotonic() - began
             server.process.send_signal(signal.SIGCONT)
     assert took < 15  # the machine may be busy
-    said = Output(code or 0, output, "")
-    assert {"agent-fails", "hook-broken", "bridge-silent", "server-silent"} <= set(said.wrong)
+    printed = Output(code or 0, output, "")
+    assert {"agent-fails", "hook-broken", "bridge-silent", "server-silent"} <= set(printed.wrong)
 
 
 # Fixes
@@ -157,11 +157,11 @@ async def test_hung_peers_cost_ten_seconds_together(doctor: Doctor, agent: Agent
 def test_nothing_is_changed_without_a_terminal_and_yes(doctor: Doctor, home: Path) -> None:
     path = dead_lock()
     before = everything(home)
-    said = doctor("--fix")
-    assert said.code == 2
-    assert f"delete {path}" in said.output
+    output = doctor("--fix")
+    assert output.code == 2
+    assert f"delete {path}" in output.output
     nobody = "The changes were not confirmed, so none were made. Run this again with --yes.\n"
-    assert said.errors == nobody
+    assert output.errors == nobody
     assert everything(home) == before
 
 
@@ -178,13 +178,13 @@ def test_doctor_without_fix_changes_nothing(doctor: Doctor, home: Path) -> None:
 def test_fix_removes_only_the_files_of_our_dead_bridges(doctor: Doctor, home: Path) -> None:
     ours, foreign = dead_lock(), lock_file(closed_port(), pid=gone_pid(), drawbridgePid=None)
     before = everything(home)
-    said = doctor("--json", "--fix", "--yes")
+    output = doctor("--json", "--fix", "--yes")
     assert before.keys() - everything(home).keys() == {str(ours)}
     assert foreign.exists()
-    assert json.loads(said.output)["fixes"] == [
+    assert json.loads(output.output)["fixes"] == [
         {"title": "Delete the files of bridges that have ended", "changes": [f"delete {ours}"], "done": True}
     ]
-    assert (said.code, said.wrong) == (0, [])
+    assert (output.code, output.wrong) == (0, [])
 
 
 def test_fix_repairs_hooks_whose_program_is_missing(doctor: Doctor) -> None:
@@ -192,9 +192,9 @@ def test_fix_repairs_hooks_whose_program_is_missing(doctor: Doctor) -> None:
         assert main(["setup", name, "--yes"]) == 0
         installed.stub_path(name).unlink()
     assert doctor().wrong.count("hook-gone") == len(AGENTS)
-    said = doctor("--json", "--fix", "--yes")
-    assert "hook-gone" not in said.ids()
-    assert [one["id"] for one in said.findings].count("hook-works") == len(AGENTS)
+    output = doctor("--json", "--fix", "--yes")
+    assert "hook-gone" not in output.ids()
+    assert [one["id"] for one in output.findings].count("hook-works") == len(AGENTS)
 
 
 def test_fix_keeps_the_settings_of_the_hooks(doctor: Doctor) -> None:
@@ -237,6 +237,6 @@ def test_fix_asks_at_a_terminal(project: Path) -> None:
 
 
 def test_fix_without_problems_changes_nothing(doctor: Doctor) -> None:
-    said = doctor("--fix")
-    assert said.code == 0
-    assert said.output.endswith("There is nothing that --fix can do.\n")
+    output = doctor("--fix")
+    assert output.code == 0
+    assert output.output.endswith("There is nothing that --fix can do.\n")

@@ -27,9 +27,9 @@ def test_a_git_that_does_not_run_is_reported(doctor: Doctor, programs_on_path: P
     if script:
         git.write_text(f"#!/bin/sh\n{script}\n")
         git.chmod(0o755)
-    said = doctor()
-    assert "git" in said.one("git-missing")["title"]
-    assert said.code == 3
+    output = doctor()
+    assert "git" in output.one("git-missing")["title"]
+    assert output.code == 3
 
 
 def test_a_full_disk_is_reported(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,10 +54,10 @@ def test_settings_that_are_not_valid_are_reported_once(
     config = home / "config.toml"
     config.write_text("[hook]\nanswr = 1\n")
     monkeypatch.setenv("DRAWBRIDGE_CONFIG", str(config))
-    said = doctor()
-    assert said.wrong == ["settings-invalid"]
+    output = doctor()
+    assert output.wrong == ["settings-invalid"]
     title = f"The settings of `drawbridge hook` can't be used: {config}: [hook] unknown setting answr."
-    assert said.one("settings-invalid")["title"] == title
+    assert output.one("settings-invalid")["title"] == title
 
 
 def test_another_drawbridge_on_path_is_reported(doctor: Doctor, agent: Callable[..., Path]) -> None:

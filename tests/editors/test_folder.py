@@ -131,7 +131,7 @@ class TestWhatTheUserReads:
                 """).replace("\n                ", "\n")
 
     @pytest.mark.parametrize(
-        ("old", "new", "said"),
+        ("old", "new", "expected"),
         [
             ("a\n", "a\r\n", "Proposed with CRLF line endings."),
             ("a\n", "\ufeffa\n", "A byte-order mark is added."),
@@ -139,11 +139,11 @@ class TestWhatTheUserReads:
         ],
     )
     async def test_a_change_that_lines_cannot_show_is_reported(
-        self, tmp_path: Path, old: str, new: str, said: str
+        self, tmp_path: Path, old: str, new: str, expected: str
     ) -> None:
         async with piped(tmp_path, b"y\n") as at:
             assert await at.decided(proposal(tmp_path / "file.txt", old, new)) == [Accepted(new)]
-            assert said in at.log.getvalue()
+            assert expected in at.log.getvalue()
             assert "No lines changed." in at.log.getvalue()
 
     async def test_a_new_file_is_described_as_new(self, tmp_path: Path) -> None:

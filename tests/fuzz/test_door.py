@@ -58,9 +58,9 @@ async def besiege(folder: Path, attacks: int) -> None:
             code, printed = await besieged.end()
         assert code == 0
         assert not besieged.lock.exists()
-        for said in (printed, log.read_text()):
-            assert "Traceback" not in said
-            assert "never awaited" not in said
+        for text in (printed, log.read_text()):
+            assert "Traceback" not in text
+            assert "never awaited" not in text
     except BaseException as error:
         error.add_note(f"DRAWBRIDGE_TEST_SEED={seed}")
         raise

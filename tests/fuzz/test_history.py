@@ -62,10 +62,10 @@ def messages() -> list[tuple[Direction, dict[str, Any]]]:
     """Returns the direction and message of one record of each kind."""
     prompt = {"type": "user", "message": {"prompt": "Hi"}, "run_id": "r", "by": "phone", "request_id": "q"}
     line = {"type": "assistant", "message": {"content": [{"type": "text", "text": "Hello ✓"}]}, "session_id": "s"}
-    said: list[tuple[Direction, dict[str, Any]]] = [
+    of_server: list[tuple[Direction, dict[str, Any]]] = [
         ("server", {"type": "system", "subtype": what, "message": fields}) for what, fields in EVENTS
     ]
-    return [("client", prompt), ("claude", line), *said]
+    return [("client", prompt), ("claude", line), *of_server]
 
 
 def whole() -> list[bytes]:

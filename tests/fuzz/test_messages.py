@@ -40,8 +40,8 @@ async def test_no_message_crashes_the_server(tmp_path: Path, count: int) -> None
             before = process.memory_info().rss
             await campaign(server, random, count)
             assert process.memory_info().rss - before < MEMORY_GROWTH
-            code, said = await server.end()
-        assert (code, "Traceback" in said, "internal error" in said) == (0, False, False), said[-2_000:]
+            code, output = await server.end()
+        assert (code, "Traceback" in output, "internal error" in output) == (0, False, False), output[-2_000:]
 
 
 async def campaign(server: Server, random: Random, count: int) -> None:

@@ -239,8 +239,8 @@ def _heard(place: Place, event: str) -> bool | None:
 
 
 def _version(program: str) -> str:
-    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True, timeout=20).stdout
-    return next(word for word in said.split() if word[0].isdigit())
+    output = subprocess.run([program, "--version"], capture_output=True, text=True, check=True, timeout=20).stdout
+    return next(word for word in output.split() if word[0].isdigit())
 
 
 AGENTS: dict[str, Callable[[Place], str]] = {"claude": claude, "gemini": gemini, "codex": codex}

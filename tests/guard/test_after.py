@@ -61,8 +61,8 @@ def test_after_a_read_no_editor_is_asked(guard: Guard) -> None:
 def test_unsaved_changes_made_during_a_call_are_reported(guard: Guard) -> None:
     """Both the agent and the user are notified."""
     neovim = guard.neovim({A: KEPT}, answers={"refresh_buffer": STILL})
-    told = context(guard.run(edited()))
-    assert told == (
+    added = context(guard.run(edited()))
+    assert added == (
         "/ws/a.py is on disk as written, but has unsaved changes in Neovim, which were not touched. "
         "If the user saves there, that text replaces this one; they have been notified."
     )
@@ -72,8 +72,8 @@ def test_unsaved_changes_made_during_a_call_are_reported(guard: Guard) -> None:
 
 def test_a_command_is_not_reported_as_the_writer_of_a_file(guard: Guard) -> None:
     guard.neovim({A: KEPT}, answers={"refresh_buffer": STILL})
-    told = context(guard.run(recorded("claude", "PostToolUse", "Bash")))
-    assert told.startswith("/ws/a.py has changed on disk, but has unsaved changes in Neovim, which were not touched.")
+    added = context(guard.run(recorded("claude", "PostToolUse", "Bash")))
+    assert added.startswith("/ws/a.py has changed on disk, but has unsaved changes in Neovim, which were not touched.")
 
 
 def test_the_notice_about_a_watched_file_names_no_agent(guard: Guard) -> None:
@@ -86,8 +86,8 @@ def test_after_a_command_the_agent_gets_an_earlier_notice(guard: Guard) -> None:
     """The event of a watched file may arrive before the event at the end of the command."""
     noticed = STILL["kept"][0] | {"notified": True}
     neovim = guard.neovim({A: KEPT}, answers={"refresh_buffer": STILL | {"kept": [noticed]}})
-    told = context(guard.run(recorded("claude", "PostToolUse", "Bash")))
-    assert told.startswith("/ws/a.py has changed on disk, but has unsaved changes in Neovim, which were not touched.")
+    added = context(guard.run(recorded("claude", "PostToolUse", "Bash")))
+    assert added.startswith("/ws/a.py has changed on disk, but has unsaved changes in Neovim, which were not touched.")
     assert neovim.notices == []
 
 
@@ -169,9 +169,9 @@ def test_an_agent_connected_to_the_editor_gets_no_diagnostics(guard: Guard) -> N
 def test_a_long_list_of_diagnostics_is_truncated(guard: Guard) -> None:
     many = [ERROR | {"line": line, "message": "x" * 5_000} for line in range(100)]
     guard.neovim({A: {}}, answers={"diagnostics": {"new": many, "pending": False}})
-    told = context(guard.run(edited()))
-    assert told.endswith("\nand 60 more")
-    assert max(map(len, told.splitlines())) < 600
+    added = context(guard.run(edited()))
+    assert added.endswith("\nand 60 more")
+    assert max(map(len, added.splitlines())) < 600
 
 
 # Merging.
@@ -230,9 +230,9 @@ def call_and_write(guard: Guard, file: Path, written: str, **settings: Any) -> d
 def test_a_change_is_merged_into_the_unsaved_text(guard: Guard, project: Path) -> None:
     buffer = Merging(project, "one\ntwo\nthree\nfour\nFIVE\nsix\n")
     neovim = guard.neovim({str(buffer.file): {"modified": True}}, answers=buffer.answers)
-    told = context(call_and_write(guard, buffer.file, "ONE\ntwo\nthree\nfour\nfive\n"))
+    added = context(call_and_write(guard, buffer.file, "ONE\ntwo\nthree\nfour\nfive\n"))
     assert buffer.text == "ONE\ntwo\nthree\nfour\nFIVE\nsix\n"
-    assert "This change was merged into them there; the user has not saved yet." in told
+    assert "This change was merged into them there; the user has not saved yet." in added
     assert neovim.notices == ["Claude Code's change to a.py was merged into yours: u undoes it"]
 
 
@@ -240,25 +240,25 @@ def test_a_merge_conflict_leaves_the_unsaved_text_untouched(guard: Guard, projec
     """Both changed the same line. The agent and the user are notified."""
     buffer = Merging(project, "one\nmine\nthree\nfour\nfive\n")
     neovim = guard.neovim({str(buffer.file): KEPT}, answers=buffer.answers)
-    told = context(call_and_write(guard, buffer.file, "one\ntheirs\nthree\nfour\nfive\n"))
+    added = context(call_and_write(guard, buffer.file, "one\ntheirs\nthree\nfour\nfive\n"))
     assert buffer.text == "one\nmine\nthree\nfour\nfive\n"
-    assert "were not touched. The change could not be merged: both changed line 2." in told
+    assert "were not touched. The change could not be merged: both changed line 2." in added
     assert neovim.notices == ["Claude Code's change to a.py can't be merged; your text was not touched"]
 
 
 def test_text_typed_during_a_merge_is_kept(guard: Guard, project: Path) -> None:
     buffer = Merging(project, "one\ntwo\nthree\nfour\nfive5\n", typed="one\ntwo\nthree\nfour\nfive56\n")
     guard.neovim({str(buffer.file): KEPT}, answers=buffer.answers)
-    told = context(call_and_write(guard, buffer.file, "ONE\ntwo\nthree\nfour\nfive\n"))
+    added = context(call_and_write(guard, buffer.file, "ONE\ntwo\nthree\nfour\nfive\n"))
     assert buffer.text == "ONE\ntwo\nthree\nfour\nfive56\n"
-    assert "was merged" in told
+    assert "was merged" in added
 
 
 def test_a_refused_merge_is_reported_with_the_reason(guard: Guard, project: Path) -> None:
     buffer = Merging(project, "one\ntwo\nthree\nfour\nfive5\n", refuses="a plugin saves it")
     guard.neovim({str(buffer.file): KEPT}, answers=buffer.answers)
-    told = context(call_and_write(guard, buffer.file, "ONE\ntwo\nthree\nfour\nfive\n"))
-    assert "The change could not be merged: a plugin saves it." in told
+    added = context(call_and_write(guard, buffer.file, "ONE\ntwo\nthree\nfour\nfive\n"))
+    assert "The change could not be merged: a plugin saves it." in added
 
 
 def test_a_change_is_merged_in_both_editors_with_the_file(guard: Guard, project: Path) -> None:
@@ -303,8 +303,8 @@ def test_without_the_previous_text_nothing_is_merged(guard: Guard, project: Path
     """For example, the hook was not called before the edit."""
     buffer = Merging(project, "mine\n")
     guard.neovim({str(buffer.file): KEPT}, answers=buffer.answers)
-    told = context(guard.run(edited(str(buffer.file)), answer="merge"))
-    assert "The change could not be merged: its previous text is not known." in told
+    added = context(guard.run(edited(str(buffer.file)), answer="merge"))
+    assert "The change could not be merged: its previous text is not known." in added
     assert buffer.text == "mine\n"
 
 

@@ -59,10 +59,10 @@ def test_any_answer_leaves_other_editors_protected(guard: Guard, answer: str) ->
     def whatever(snapshot: Any, other: Any, payload: Payload) -> None:
         methods = ("refresh_buffer", "diagnostics", "buffer_text", "save_buffer", "merge_buffer", "send_message")
         odd.answers = dict.fromkeys(methods, other) | {"snapshot": snapshot}
-        said = guard.run(payload, answer=answer, policy="any", deadline=2_000)
-        assert isinstance(said, dict)
+        output = guard.run(payload, answer=answer, policy="any", deadline=2_000)
+        assert isinstance(output, dict)
         if payload == EVENTS[0] and answer == "deny":
-            assert said["hookSpecificOutput"]["permissionDecision"] == "deny"
+            assert output["hookSpecificOutput"]["permissionDecision"] == "deny"
 
     whatever()
     assert [line for line in guard.log if "failed" in line] == []

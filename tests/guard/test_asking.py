@@ -205,8 +205,10 @@ def test_the_guard_waits_for_a_reload_but_not_a_hung_editor(guard: Guard) -> Non
     still = {"success": True, "reloaded": [], "kept": [{"name": A, "lines": 3}]}
     guard.neovim(manner=editors.at_work, answers={"refresh_buffer": still})
     with between(editors.LONG, 1.5):
-        told = guard.run(edited(), deadline=60, diagnostics=False)
-    assert "/ws/a.py is on disk as written, but has unsaved changes" in told["hookSpecificOutput"]["additionalContext"]
+        output = guard.run(edited(), deadline=60, diagnostics=False)
+    assert (
+        "/ws/a.py is on disk as written, but has unsaved changes" in output["hookSpecificOutput"]["additionalContext"]
+    )
 
 
 def test_a_hung_editor_costs_one_deadline_for_many_files(guard: Guard) -> None:
@@ -242,8 +244,8 @@ def stuck_and_answering(guard: Guard, files: dict[str, editors.File], **options:
 def test_editors_with_the_file_show_why_the_agent_waits(guard: Guard, unknown: str) -> None:
     neovim, without = stuck_and_answering(guard, {A: {}}), guard.neovim({}, pid=3)
     assert "could not find out in time" in decision(guard.run(edit(), unknown=unknown), unknown)
-    said = {"ask": "asks to change", "deny": "can't change"}[unknown]
-    assert neovim.notices == [f"Claude Code {said} a.py: another editor did not answer"]
+    asks = {"ask": "asks to change", "deny": "can't change"}[unknown]
+    assert neovim.notices == [f"Claude Code {asks} a.py: another editor did not answer"]
     assert without.notices == []
 
 
@@ -263,8 +265,8 @@ def test_the_user_is_asked_about_an_editor_that_did_not_answer(guard: Guard, tmp
     file = tmp_path / "a.py"
     file.write_text("one\n")
     stuck_and_answering(guard, {str(file): KEPT}, answers={"buffer_text": {"text": "mine\n", "version": 1}})
-    said = guard.run(edit(str(file)), answer=answer, unknown="ask")
-    assert "could not find out in time" in decision(said, "ask")
+    output = guard.run(edit(str(file)), answer=answer, unknown="ask")
+    assert "could not find out in time" in decision(output, "ask")
 
 
 def test_known_unsaved_changes_take_precedence_as_the_reason(guard: Guard) -> None:

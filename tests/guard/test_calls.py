@@ -282,23 +282,23 @@ def test_every_answer_has_the_form_that_its_agent_accepts(guard: Guard, agent: s
     kept = {"success": True, "reloaded": [], "kept": [{"name": name, "lines": 3} for name in files]}
     new = {"new": [{"line": 1, "severity": "error", "message": "no"}], "pending": False}
     editor = guard.neovim(files, answers={"refresh_buffer": kept, "diagnostics": new}, folders=("/ws",))
-    said = set()
+    answered = set()
     for recorded_of, payload in all_recorded():
         if recorded_of != agent:
             continue
-        told = guard.run(payload, agent=agent, answer=answer, policy="any")
+        output = guard.run(payload, agent=agent, answer=answer, policy="any")
         event = payload["hook_event_name"]
-        specific = told.pop("hookSpecificOutput", {})
+        specific = output.pop("hookSpecificOutput", {})
         if specific:
             assert specific.pop("hookEventName") == event
             assert set(specific) <= SPECIFIC[agent, event]
-        assert set(told) <= ({"decision", "reason", "systemMessage"} if agent == "gemini" else set())
+        assert set(output) <= ({"decision", "reason", "systemMessage"} if agent == "gemini" else set())
         assert specific.get("permissionDecision") in (None, "deny", "ask")
-        assert told.get("decision") in (None, "deny", "ask")
-        if specific or told:
-            said.add(event)
+        assert output.get("decision") in (None, "deny", "ask")
+        if specific or output:
+            answered.add(event)
     assert guard.log == [line for line in guard.log if "failed" not in line]
-    assert len(said) >= 4
+    assert len(answered) >= 4
     assert "snapshot" in editor.methods
 
 

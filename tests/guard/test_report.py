@@ -131,10 +131,10 @@ def server() -> Iterator[Server]:
 def test_events_of_a_claude_are_reported_to_the_server(guard: Guard, server: Server, payload: Payload) -> None:
     assert guard.run(payload) == {}
     server.end()
-    told = dict(payload)
+    reported = dict(payload)
     for left_out in ("tool_response", "session_crons"):
-        told.pop(left_out, None)
-    assert server.received == [line_about(told)]
+        reported.pop(left_out, None)
+    assert server.received == [line_about(reported)]
 
 
 @pytest.mark.parametrize("payload", [recorded("claude", "PreToolUse", "Read"), recorded("claude", "FileChanged")])
@@ -171,8 +171,8 @@ def test_a_tool_that_may_write_waits_for_the_server(
         assert guard.run(payload) == {}
         assert done.is_set()
         thread.join(PATIENCE)
-    told = {name: value for name, value in payload.items() if name != "tool_input"}
-    assert received == [line_about(told)]
+    reported = {name: value for name, value in payload.items() if name != "tool_input"}
+    assert received == [line_about(reported)]
 
 
 @pytest.mark.parametrize(
@@ -267,7 +267,7 @@ def test_a_background_session_is_reported_and_answered(
     server.answer(ALLOW)
     assert guard.run(ASKED)["hookSpecificOutput"]["decision"] == ALLOW
     server.end()
-    assert [said["background"] for said in server.received] == [True]
+    assert [message["background"] for message in server.received] == [True]
 
 
 def test_headless_background_runs_are_not_reported(
@@ -304,9 +304,9 @@ def test_a_subagents_request_gets_a_decision_made_in_time(
 
     answering = threading.Thread(target=answer)
     answering.start()
-    said = guard.run(ASKED | {"agent_id": "a1", "agent_type": "general-purpose"})
+    output = guard.run(ASKED | {"agent_id": "a1", "agent_type": "general-purpose"})
     answering.join()
-    assert said["hookSpecificOutput"]["decision"] == ALLOW
+    assert output["hookSpecificOutput"]["decision"] == ALLOW
 
 
 def test_a_workflow_subagents_request_has_no_time_limit(
@@ -316,9 +316,9 @@ def test_a_workflow_subagents_request_has_no_time_limit(
     monkeypatch.setattr(report, "HIDDEN_SECONDS", 0.05)
     answering = threading.Timer(0.5, server.answer, [ALLOW])
     answering.start()
-    said = guard.run(ASKED | {"agent_id": "a1", "agent_type": "workflow-subagent"})
+    output = guard.run(ASKED | {"agent_id": "a1", "agent_type": "workflow-subagent"})
     answering.join()
-    assert said["hookSpecificOutput"]["decision"] == ALLOW
+    assert output["hookSpecificOutput"]["decision"] == ALLOW
 
 
 @pytest.mark.parametrize("payload", [ASKED, *OTHERS], ids=name)
@@ -454,9 +454,9 @@ def question_to(listener: socket.socket, *, last_words: bytes = b"") -> dict[str
     listener.settimeout(PATIENCE)
     connection, _ = listener.accept()
     with connection, connection.makefile("rb") as lines:
-        said: dict[str, Any] = json.loads(lines.readline())
+        line: dict[str, Any] = json.loads(lines.readline())
         connection.sendall(last_words)
-    return said
+    return line
 
 
 @pytest.mark.parametrize(

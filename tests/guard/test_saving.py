@@ -25,8 +25,8 @@ def let_through(answer: dict[str, Any]) -> str:
     """Returns the context that the agent gets with a call that is let through. Fails if the call was denied."""
     output = answer["hookSpecificOutput"]
     assert set(output) == {"hookEventName", "additionalContext"}
-    told: str = output["additionalContext"]
-    return told
+    added: str = output["additionalContext"]
+    return added
 
 
 def test_a_call_continues_as_soon_as_nothing_is_unsaved(guard: Guard) -> None:

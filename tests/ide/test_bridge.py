@@ -201,8 +201,8 @@ async def test_a_slow_editor_gets_the_newest_state(folder: Path) -> None:
         async with claude(rig):
             editor.free.set()
             await until(lambda: len(editor.announced) == 4)
-            told = [(len(state.agents), len(state.pids)) for state in editor.announced]
-            assert told == [(0, 0), (1, 1), (0, 0), (1, 1)]
+            counts = [(len(state.agents), len(state.pids)) for state in editor.announced]
+            assert counts == [(0, 0), (1, 1), (0, 0), (1, 1)]
 
 
 async def test_an_editor_that_never_answers_does_not_delay_the_end(folder: Path) -> None:

@@ -164,8 +164,10 @@ async def test_a_shown_proposal_is_announced_to_the_server(bridge: Bridge, serve
     """The server is also notified when the proposal is withdrawn."""
     task = bridge.propose(file)
     proposal = await bridge.shown()
-    said = await server.receives(wire.Proposed)
-    assert said == wire.Proposed(proposal.id, "Claude Code", "", str(file), TEXT, NEW, 812, question=said.question)
+    message = await server.receives(wire.Proposed)
+    assert message == wire.Proposed(
+        proposal.id, "Claude Code", "", str(file), TEXT, NEW, 812, question=message.question
+    )
     bridge.reviews.withdraw("claude", "tab", IN_ITS_DIALOG)
     assert isinstance(await decided(task), Withdrawn)
     assert await server.receives(wire.ProposalClosed) == wire.ProposalClosed(proposal.id, settled=True)
@@ -201,9 +203,9 @@ async def test_open_proposals_keep_their_ids_at_the_next_server(bridge: Bridge, 
         first = [await server.receives(wire.Proposed, number) for number in (1, 2)]
     async with Server().listening() as server:
         assert [await server.receives(wire.Proposed, number) for number in (1, 2)] == first
-        assert len({said.question for said in first} - {""}) == 2
-        for said in first:
-            server.sends(wire.ClientDecision(said.id, "phone", None))
+        assert len({message.question for message in first} - {""}) == 2
+        for message in first:
+            server.sends(wire.ClientDecision(message.id, "phone", None))
         assert [await decided(task) for task in tasks] == [Rejected(), Rejected()]
 
 
@@ -211,8 +213,8 @@ async def test_unsaved_work_is_in_new_text_but_not_in_agent_text(bridge: Bridge,
     bridge.editor.open(str(file))
     bridge.editor.type(str(file), f"zero\n{TEXT}")
     task = bridge.propose(file)
-    said = await server.receives(wire.Proposed)
-    assert (said.old_text, said.new_text, said.agent_text) == (f"zero\n{TEXT}", f"zero\n{NEW}", NEW)
+    message = await server.receives(wire.Proposed)
+    assert (message.old_text, message.new_text, message.agent_text) == (f"zero\n{TEXT}", f"zero\n{NEW}", NEW)
     bridge.reviews.withdraw_all("claude")
     await task
 
@@ -277,7 +279,7 @@ async def test_a_clients_decision_reaches_the_agent_and_the_editor(
     server.sends(wire.ClientDecision(proposal.id, "phone", text))
     assert await decided(task) == decision
     await until(lambda: not bridge.editor.shown, "the view's end")
-    assert [said for said in server.messages if isinstance(said, wire.ProposalClosed)] == []
+    assert [message for message in server.messages if isinstance(message, wire.ProposalClosed)] == []
 
 
 # Proposals from other agents.
@@ -302,7 +304,7 @@ async def test_the_editor_decides_on_proposals_from_the_server(
     )
     bridge.editor.decide(proposal.id, decision)
     assert await server.receives(wire.OfferAnswered) == wire.OfferAnswered("appr_1", text)
-    assert [said for said in server.messages if isinstance(said, wire.Proposed)] == []
+    assert [message for message in server.messages if isinstance(message, wire.Proposed)] == []
 
 
 async def test_a_proposal_decided_elsewhere_is_closed_without_a_report(
@@ -315,7 +317,9 @@ async def test_a_proposal_decided_elsewhere_is_closed_without_a_report(
     server.sends(wire.Withdraw("appr_1"))
     server.sends(offer(file, "appr_2"))
     await bridge.shown()
-    assert [said for said in server.messages if isinstance(said, wire.OfferAnswered | wire.OfferDeclined)] == []
+    assert [
+        message for message in server.messages if isinstance(message, wire.OfferAnswered | wire.OfferDeclined)
+    ] == []
 
 
 async def test_a_proposal_that_cannot_be_shown_is_declined(bridge: Bridge, server: Server, file: Path) -> None:

@@ -194,9 +194,9 @@ async def test_open_file_opens_the_file_even_if_the_text_is_missing(
 ) -> None:
     """The answer reports that the text was not found."""
     path = str(project / "main.py")
-    [said] = await agent.texts("openFile", filePath=path, startText="no such text")
-    assert said.startswith(f"Opened file: {path} ")
-    assert "not found" in said
+    [message] = await agent.texts("openFile", filePath=path, startText="no such text")
+    assert message.startswith(f"Opened file: {path} ")
+    assert "not found" in message
     assert rig.editor.active == path
 
 
@@ -243,8 +243,8 @@ async def test_a_file_that_cannot_be_opened_is_reported(rig: ClaudeRig, agent: A
         ("http://example.org/a.txt", "is not a file: URI"),
         ("file://elsewhere/a.txt", "another machine"),
     ]:
-        said = failure(await agent.call("openFile", filePath=path))
-        assert why in said, path
+        message = failure(await agent.call("openFile", filePath=path))
+        assert why in message, path
     assert rig.editor.opened == []
 
 
@@ -302,8 +302,8 @@ async def test_open_diff_on_a_line_with_unsaved_work_fails(rig: ClaudeRig, agent
     path = project / "main.py"
     rig.editor.open(str(path))
     rig.editor.type(str(path), "import sys\n\nprint('ü')\n")
-    said = failure(await agent.call("openDiff", **diff(path, "import re\n\nprint('ü')\n")))
-    assert "unsaved work" in said
+    message = failure(await agent.call("openDiff", **diff(path, "import re\n\nprint('ü')\n")))
+    assert "unsaved work" in message
     assert rig.editor.shown == {}
 
 
@@ -498,8 +498,8 @@ async def run_code(rig: ClaudeRig, agent: Agent, code: str, decision: Accepted |
     [proposal] = await rig.proposals()
     assert rig.editor.shown[proposal].kind == "code"
     rig.editor.decide(proposal, decision or Accepted(code))
-    [said] = texts(await agent.answer(id))
-    return said
+    [message] = texts(await agent.answer(id))
+    return message
 
 
 async def test_code_runs_in_the_first_folder_once_it_is_accepted(rig: ClaudeRig, agent: Agent, project: Path) -> None:
@@ -508,8 +508,8 @@ async def test_code_runs_in_the_first_folder_once_it_is_accepted(rig: ClaudeRig,
 
 async def test_rejected_code_does_not_run_even_after_accepted_code(rig: ClaudeRig, agent: Agent, project: Path) -> None:
     await run_code(rig, agent, "print(1)")
-    said = await run_code(rig, agent, "open('made', 'w')", Rejected())
-    assert said == "The user did not allow this code to run."
+    output = await run_code(rig, agent, "open('made', 'w')", Rejected())
+    assert output == "The user did not allow this code to run."
     assert not (project / "made").exists()
 
 
@@ -518,8 +518,8 @@ async def test_code_edited_by_the_user_is_run(rig: ClaudeRig, agent: Agent) -> N
 
 
 async def test_failed_code_reports_its_exit_code_and_errors(rig: ClaudeRig, agent: Agent) -> None:
-    said = await run_code(rig, agent, "print('before', flush=True); raise SystemExit(3)")
-    assert said == "before\n\n[exit code 3]"
+    output = await run_code(rig, agent, "print('before', flush=True); raise SystemExit(3)")
+    assert output == "before\n\n[exit code 3]"
     assert "ZeroDivisionError" in await run_code(rig, agent, "1/0")
 
 

@@ -48,7 +48,7 @@ def statusline(editor: Neovim) -> str:
 
 class TestRefusals:
     @pytest.mark.parametrize(
-        ("command", "said"),
+        ("command", "expected"),
         [
             ("DrawbridgeAccept", "DrawbridgeAccept: no proposal is waiting"),
             ("DrawbridgeReject", "DrawbridgeReject: no proposal is waiting"),
@@ -61,9 +61,9 @@ class TestRefusals:
             ("DrawbridgeStop", ":DrawbridgeStop: the bridge is not running"),
         ],
     )
-    def test_a_command_that_cannot_run_reports_why(self, editor: Neovim, command: str, said: str) -> None:
+    def test_a_command_that_cannot_run_reports_why(self, editor: Neovim, command: str, expected: str) -> None:
         editor.command(command)
-        editor.shows_message(said)
+        editor.shows_message(expected)
 
     def test_a_buffer_without_a_file_is_not_sent(self, editor: Neovim) -> None:
         connect(editor, "claude")
@@ -80,9 +80,9 @@ class TestLongMessages:
     def test_they_are_cut_on_the_screen_but_whole_in_the_log(self, editor: Neovim, columns: int) -> None:
         editor.call("nvim_ui_try_resize", columns, 24)
         editor.lua(self.LONG)
-        said = editor.shows_message("word")
-        assert said.endswith("... (:DrawbridgeLog)" if columns > 60 else "...")
-        assert columns * 0.6 < len(said) < columns
+        message = editor.shows_message("word")
+        assert message.endswith("... (:DrawbridgeLog)" if columns > 60 else "...")
+        assert columns * 0.6 < len(message) < columns
         assert editor.log[-1].endswith("word end")
 
     def test_a_first_sentence_that_fits_is_not_cut(self, editor: Neovim) -> None:

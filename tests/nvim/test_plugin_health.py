@@ -134,8 +134,10 @@ def test_another_editor_in_the_folder_is_mentioned(editor: Neovim, tmp_path: Pat
         own.with_name(f"{port}.lock").write_text(json.dumps(content | other))
     own.with_name("30009.lock").write_text("[")
     report = health(editor)
-    told = f'VS Code (process {os.getpid()}) serves this folder too; in the /ide list, this Neovim is "Neovim (app.py)"'
-    assert told in report
+    expected = (
+        f'VS Code (process {os.getpid()}) serves this folder too; in the /ide list, this Neovim is "Neovim (app.py)"'
+    )
+    assert expected in report
     assert report.count("serves this folder too") == 1
 
 
@@ -238,7 +240,7 @@ class TestGemini:
         assert f"chmod 600 {file}" in report
 
     @pytest.mark.parametrize(
-        ("content", "told"),
+        ("content", "expected"),
         [
             (
                 '{"ide": {"enabled": false}}',
@@ -249,10 +251,10 @@ class TestGemini:
         ],
     )
     def test_disabled_missing_or_invalid_ide_settings_are_reported(
-        self, editor: Neovim, content: str, told: str
+        self, editor: Neovim, content: str, expected: str
     ) -> None:
         gemini_settings(content)
-        assert told in health(editor)
+        assert expected in health(editor)
 
     def test_missing_settings_show_how_to_turn_on_the_ide_mode(self, editor: Neovim) -> None:
         report = health(editor)
@@ -265,12 +267,12 @@ class TestGemini:
             editor
         )
 
-    @pytest.mark.parametrize(("settings", "told"), [({}, True), ({"hasSeenNudge": True}, False)])
+    @pytest.mark.parametrize(("settings", "expected"), [({}, True), ({"hasSeenNudge": True}, False)])
     def test_geminis_question_is_explained_until_it_is_answered(
-        self, editor: Neovim, settings: dict[str, bool], told: bool
+        self, editor: Neovim, settings: dict[str, bool], expected: bool
     ) -> None:
         gemini_settings(json.dumps({"ide": settings}))
-        assert ("press Esc first: with Yes, it looks for an installer" in health(editor)) is told
+        assert ("press Esc first: with Yes, it looks for an installer" in health(editor)) is expected
 
     def test_in_a_container_the_needed_variable_is_shown(self, editor: Neovim) -> None:
         editor.lua("for _, name in ipairs({ ... }) do vim.env[name] = nil end", *INHERITED)

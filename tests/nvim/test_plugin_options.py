@@ -55,7 +55,7 @@ def test_a_second_setup_starts_from_the_defaults_again(editor: Neovim) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "expected"),
     [
         ("{ debounce_ms = 'fast' }", 'debounce_ms must be a whole number from 0 to 10000, not "fast"'),
         ("{ debounce_ms = 1.5 }", "debounce_ms must be a whole number from 0 to 10000, not 1.5"),
@@ -91,11 +91,11 @@ def test_a_second_setup_starts_from_the_defaults_again(editor: Neovim) -> None:
         ("{ debounce_ms = ('x'):rep(500) }", '"xxxxxxxx'),
     ],
 )
-def test_invalid_options_are_named_and_nothing_changes(editor: Neovim, given: str, told: str) -> None:
+def test_invalid_options_are_named_and_nothing_changes(editor: Neovim, given: str, expected: str) -> None:
     problems(editor, "{ debounce_ms = 9 }")
     found = problems(editor, given)
     assert len(found) == 1
-    assert told in found[0]
+    assert expected in found[0]
     assert len(found[0]) < 150
     assert options(editor)["debounce_ms"] == 9
 

@@ -175,7 +175,7 @@ async def test_a_user_sees_when_someone_else_removes_their_prompt(
         assert person("value", css="#prompt") == "a fine idea"
         person.loses(".box-notice")
         person.sees(".divider", "removed a queued message: “a fine idea”")
-        assert not any(told.startswith("You ") for told in person.reads(".divider")), "another device removed it"
+        assert not any(divider.startswith("You ") for divider in person.reads(".divider")), "another device removed it"
 
 
 @pytest.mark.parametrize("is_closed", [True, False])
@@ -274,8 +274,8 @@ def test_s2_23_an_error_has_a_button_that_helps(
         emits(person, INIT, assistant({"type": "text", "text": error}), {"fail": error})
         person.sees(".error-card", title)
         assert person.reads(".error-card .acts button:not([aria-label])") == help
-        told = person.runs(f"document.querySelector('.scroller').innerText.split({json.dumps(error)}).length - 1")
-        assert told == 3, "twice in the prompt, and once as the error"
+        count = person.runs(f"document.querySelector('.scroller').innerText.split({json.dumps(error)}).length - 1")
+        assert count == 3, "twice in the prompt, and once as the error"
         assert person("axe", file=str(programs.axe())) == []
 
 

@@ -137,8 +137,8 @@ async def test_history_and_drafts_survive_a_killed_server(browser: Browser, tmp_
             person.sees(".finished", "Stopped")
             person.until("document.querySelector('.connection').textContent === ''")
             assert person("value", css="#prompt") == "a draft"
-            said = [text for text in person.runs(SAID) if text.startswith("Line ")]
-            assert said == LINES
+            answers = [text for text in person.runs(SAID) if text.startswith("Line ")]
+            assert answers == LINES
             assert numbers(person) == sorted(numbers(person))
             person.presses("Escape")
             person.prompts("/quick")

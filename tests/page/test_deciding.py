@@ -124,12 +124,12 @@ def test_only_one_of_two_simultaneous_decisions_counts(
             bob.runs(ANSWERS_AT.format("no", moment))
             for person in (ada, bob):
                 person.until(FINISHED.format(number))
-            said = [person.reads(".settled-words")[-1] for person in (ada, bob)]
+            decisions = [person.reads(".settled-words")[-1] for person in (ada, bob)]
             written = (directory / "notes.md").read_text() != before
             first, second = (
                 ("Accepted by you", "Accepted by Ada") if written else ("Rejected by Bob", "Rejected by you")
             )
-            assert said == [first, second]
+            assert decisions == [first, second]
 
 
 def test_the_users_edited_version_is_written(browser: Browser, address: str, directory: Path) -> None:

@@ -286,10 +286,10 @@ async def test_a_bad_pairing_code_is_reported_and_a_good_one_works(
     monkeypatch.setattr(devices_module, "CODE_LIFETIME", timedelta(seconds=-1))
     old = new_code(devices, "view")
     with browser.person(page_of(own_server)) as person:
-        for code, said in (("AAAA AAAA", "not valid"), (used, "already been used"), (old, "expired")):
+        for code, expected in (("AAAA AAAA", "not valid"), (used, "already been used"), (old, "expired")):
             person.fills("#token", code.lower())
             person.clicks("text=Pair this device")
-            person.sees(".connect .problem", said)
+            person.sees(".connect .problem", expected)
             assert person.runs("localStorage.getItem('drawbridge.token')") is None
         person.fills("#token", good)
         person.clicks("text=Pair this device")

@@ -512,9 +512,9 @@ def test_answers_that_no_client_has_given_are_in_the_history(
 ) -> None:
     """The questions were answered in the agent's own terminal."""
     text = 'Your questions have been answered: "Which?"="Oak".'
-    told: dict[str, Any] = {} if answers is None else {"tool_use_result": {"questions": [], "answers": answers}}
+    details: dict[str, Any] = {} if answers is None else {"tool_use_result": {"questions": [], "answers": answers}}
     with browser.person(address) as person:
-        emits(person, call("1", "AskUserQuestion", questions=[{"question": "Which?"}]), result("1", text, **told))
+        emits(person, call("1", "AskUserQuestion", questions=[{"question": "Which?"}]), result("1", text, **details))
         if answers is None:
             person.clicks(row("Asked Which?"))
             person.sees(f"{opened('Asked Which?')} .result", text)

@@ -53,8 +53,8 @@ async def with_texts(data: Path, work: Path) -> dict[str, str]:
             place.mkdir()
             projects[name] = await project_in(server, place)
     for name, project in projects.items():
-        said = (TEXTS[name], "after it")
-        words = ({"type": "assistant", "message": {"content": [{"type": "text", "text": text}]}} for text in said)
+        shown_text = (TEXTS[name], "after it")
+        words = ({"type": "assistant", "message": {"content": [{"type": "text", "text": text}]}} for text in shown_text)
         write_history(data, project, words)
     return projects
 

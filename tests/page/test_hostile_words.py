@@ -25,16 +25,18 @@ HOSTILE = [
 
 
 def hostile_records() -> list[dict[str, object]]:
-    said: list[dict[str, object]] = [
+    messages: list[dict[str, object]] = [
         {"type": "assistant", "message": {"content": [{"type": "text", "text": text}]}} for text in HOSTILE
     ]
     tool = {"type": "tool_use", "id": "t1", "name": SCRIPT, "input": {"file_path": SCRIPT, "old_string": SCRIPT}}
     result = {"type": "tool_result", "tool_use_id": "t1", "content": SCRIPT, "is_error": True}
-    said.append({"type": "assistant", "message": {"content": [tool]}})
-    said.append({"type": "user", "message": {"content": [result]}})
-    said += [{"type": "assistant", "message": shape} for shape in (None, {}, {"content": None}, {"content": [None, 5]})]
-    said += [{"type": "user", "message": {"content": "last words"}}, {"type": 5}]
-    return said
+    messages.append({"type": "assistant", "message": {"content": [tool]}})
+    messages.append({"type": "user", "message": {"content": [result]}})
+    messages += [
+        {"type": "assistant", "message": shape} for shape in (None, {}, {"content": None}, {"content": [None, 5]})
+    ]
+    messages += [{"type": "user", "message": {"content": "last words"}}, {"type": 5}]
+    return messages
 
 
 async def test_no_code_in_a_text_from_an_agent_runs(browser: Browser, tmp_path: Path, directory: Path) -> None:

@@ -133,27 +133,34 @@ async def test_push_notifications_can_be_turned_on_and_off(browser: Browser, ser
 
 
 async def test_a_push_shows_a_notification_that_opens_its_project(browser: Browser, server: Server) -> None:
-    said = {"title": "blog needs you", "body": "Edit a file", "project": "proj_1"}
+    notice = {"title": "blog needs you", "body": "Edit a file", "project": "proj_1"}
     with browser.person(page_of(server)) as person:
         person("allow", what=["notifications"], url=page_of(server))
         person.runs("navigator.serviceWorker.ready.then(() => true)")
         person("worker", code=REMEMBER_NOTICES)
-        person("push", data=json.dumps(said))
+        person("push", data=json.dumps(notice))
         until_worker(person, "self.shown.length > 0")
-        assert person("worker", code="self.shown") == [[said["title"], said["body"], "proj_1", "/#/p/proj_1"]]
+        assert person("worker", code="self.shown") == [[notice["title"], notice["body"], "proj_1", "/#/p/proj_1"]]
         assert person("worker", code="self.buttons") == []
         person.until(f"{NOTICES}.then((all) => all.length === 0)")  # closed, because the web UI is visible
 
 
 async def test_a_push_about_a_review_opens_the_review(browser: Browser, server: Server) -> None:
-    said = {"title": "blog: 7 files to review", "body": "Run finished · +120 −34", "project": "proj_1", "review": True}
+    notice = {
+        "title": "blog: 7 files to review",
+        "body": "Run finished · +120 −34",
+        "project": "proj_1",
+        "review": True,
+    }
     with browser.person(page_of(server)) as person:
         person("allow", what=["notifications"], url=page_of(server))
         person.runs("navigator.serviceWorker.ready.then(() => true)")
         person("worker", code=REMEMBER_NOTICES)
-        person("push", data=json.dumps(said))
+        person("push", data=json.dumps(notice))
         until_worker(person, "self.shown.length > 0")
-        assert person("worker", code="self.shown") == [[said["title"], said["body"], "proj_1", "/#/p/proj_1/review"]]
+        assert person("worker", code="self.shown") == [
+            [notice["title"], notice["body"], "proj_1", "/#/p/proj_1/review"]
+        ]
 
 
 NOBODY_LOOKS = "self.clients.matchAll = async () => []; ExtendableEvent.prototype.waitUntil = () => {}"

@@ -56,9 +56,9 @@ def goes_back_to_the_first_session(person: Person, model: MessagesStub) -> None:
         person.prompts(f"Prompt {number}")
         person.sees(".said", f"Answer {number}.")
         person.until("[...document.querySelectorAll('.items > .item')].at(-1)?.dataset.kind === 'finished'")
-        told = str(model.requests[-1].body["messages"])
-        assert f"Prompt {number}" in told
-        assert ("Change the poem" in told) is remembers
+        received = str(model.requests[-1].body["messages"])
+        assert f"Prompt {number}" in received
+        assert ("Change the poem" in received) is remembers
         shown = "[...document.querySelectorAll('.items .prompt .words')].map((one) => one.innerText.trim())"
         person.runs("document.querySelector('.scroller').scrollTo(0, 0)")
         person.until(f"{shown}.includes('Prompt {number}')")

@@ -61,10 +61,10 @@ async def test_a_wrong_api_key_is_reported_during_and_after_retries(
         person.sees(".error-card", "Claude isn’t logged in.")
         person.clicks("button:has-text('How to log in')")
         person.sees(".error-card", "Type /login there")
-        said = person.runs(
+        count = person.runs(
             "document.querySelector('.scroller').innerText.toLowerCase().split('invalid x-api-key').length - 1"
         )
-        assert said <= 1, "not said twice"
+        assert count <= 1, "not said twice"
         model.will_say(text("Now it works."))
         person.clicks(".error-card button:has-text('Retry')")
         person.sees(".said", "Now it works.")

@@ -29,14 +29,14 @@ def answer(server: McpServer, **members: object) -> Any:
 
 
 def result(server: McpServer, method: str, params: object = None) -> Any:
-    said = answer(server, id=0, method=method, params=params)
-    assert said["id"] == 0
-    return said["result"]
+    reply = answer(server, id=0, method=method, params=params)
+    assert reply["id"] == 0
+    return reply["result"]
 
 
 def test_the_real_clis_handshake_is_answered(server: McpServer) -> None:
     """``claude`` 2.1.329 sends these messages."""
-    said = result(
+    initialized = result(
         server,
         "initialize",
         {
@@ -45,7 +45,7 @@ def test_the_real_clis_handshake_is_answered(server: McpServer) -> None:
             "clientInfo": {"name": "claude-code", "title": "Claude Code", "version": "2.1.329"},
         },
     )
-    assert said == {
+    assert initialized == {
         "protocolVersion": "2025-11-25",
         "capabilities": {"tools": {}},
         "serverInfo": {"name": "drawbridge", "version": "1.2.3"},

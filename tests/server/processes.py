@@ -100,8 +100,8 @@ async def serving(
             server = Server(process, errors, json.loads(line), data)
             yield server
             if process.returncode is None:
-                code, said = await server.end()
-                assert code == 0, said
+                code, output = await server.end()
+                assert code == 0, output
         finally:
             if process.returncode is None:
                 process.kill()

@@ -32,8 +32,8 @@ def subagent(prompt: str = TASK) -> dict[str, Any]:
 
 
 def results(client: WireClient) -> list[dict[str, Any]]:
-    said = [message["data"]["messages"][0] for message in client.received if message["type"] == "agent_message"]
-    return [line for line in said if line["type"] == "result"]
+    messages = [message["data"]["messages"][0] for message in client.received if message["type"] == "agent_message"]
+    return [line for line in messages if line["type"] == "result"]
 
 
 async def asked(client: WireClient) -> dict[str, Any]:

@@ -35,8 +35,8 @@ async def run_of(client: WireClient, project: str, prompt: str) -> list[dict[str
 
 def lines(received: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The agent's messages."""
-    said = [message["data"] for message in received if message["type"] == "agent_message"]
-    return [data["messages"][0] for data in said if data["direction"] == "claude"]
+    messages = [message["data"] for message in received if message["type"] == "agent_message"]
+    return [data["messages"][0] for data in messages if data["direction"] == "claude"]
 
 
 async def test_the_example_of_the_specification_works_line_by_line(directory: Path, tmp_path: Path) -> None:
@@ -71,11 +71,11 @@ async def creates_a_project_and_executes(client: WireClient, directory: Path) ->
     await client.send("execute", {"prompt": "/quick Create hello world"}, project)  # 8
     state = await client.receive("update", "project_state", state="EXECUTING")  # 9
     assert state["project_id"] == project
-    said = await client.receive("agent_message", direction="claude")  # 10
-    assert said["project_id"] == project
-    assert said["data"]["messages"][0]["type"] == "system"
-    assert said["data"]["session_id"]
-    return project, said["data"]["session_id"]
+    message = await client.receive("agent_message", direction="claude")  # 10
+    assert message["project_id"] == project
+    assert message["data"]["messages"][0]["type"] == "system"
+    assert message["data"]["session_id"]
+    return project, message["data"]["session_id"]
 
 
 async def reconnects(client: WireClient, project: str, session: str, directory: Path) -> None:

@@ -78,13 +78,13 @@ async def asked_in_a_terminal(tmux: Tmux, poem: Path, model: MessagesStub) -> No
 
 
 async def finished(client: WireClient) -> dict[str, Any]:
-    told: dict[str, Any] = (await client.receive("update", "run_finished"))["data"]["data"]
-    return told
+    ended: dict[str, Any] = (await client.receive("update", "run_finished"))["data"]["data"]
+    return ended
 
 
 def words(client: WireClient) -> list[str]:
-    said = [message["data"]["messages"][0] for message in client.received if message["type"] == "agent_message"]
-    parts = [part for line in said if line["type"] == "assistant" for part in line["message"]["content"]]
+    messages = [message["data"]["messages"][0] for message in client.received if message["type"] == "agent_message"]
+    parts = [part for line in messages if line["type"] == "assistant" for part in line["message"]["content"]]
     return [part["text"] for part in parts if part["type"] == "text"]
 
 
@@ -95,10 +95,10 @@ async def test_a_prompt_streams_and_its_conversation_survives_a_kill(poem: Path,
         await until(lambda: any("stream_event" in str(message) for message in client.received), "partial text")
         assert not [message for message in client.received if "stream_event" in str(message) and "seq" in message]
         model.go_on()
-        told = await finished(client)
-        assert told["outcome"] == "completed"
-        assert told["cost_usd"] > 0
-        assert (told["input_tokens"], told["output_tokens"]) == (100, 10), "as counted by the stub of the model"
+        ended = await finished(client)
+        assert ended["outcome"] == "completed"
+        assert ended["cost_usd"] > 0
+        assert (ended["input_tokens"], ended["output_tokens"]) == (100, 10), "as counted by the stub of the model"
         session = (await client.ask("project_list"))["data"]["projects"][0]["session_id"]
         await server.end(signal.SIGKILL)
     async with served(poem, model) as server, server.client() as client:
@@ -134,8 +134,8 @@ async def test_an_attached_file_is_read_without_an_approval(poem: Path, model: M
         await sends_a_file(client, project, latin + b"mine\n")
         created = await client.ask("project_create", {"path": str(elsewhere), "agent": "claude", "join": True})
         await sends_a_file(client, created["project_id"], latin + b"theirs\n")
-        told = "\n".join(request.new_text for request in model.requests)
-        mine, theirs = (Path(found) for found in re.findall(r"Attached file: (.*) \(1 kB\)", told))
+        received = "\n".join(request.new_text for request in model.requests)
+        mine, theirs = (Path(found) for found in re.findall(r"Attached file: (.*) \(1 kB\)", received))
         assert mine.name == theirs.name == "my report.csv"
 
         cat = tool_use("Bash", command=f"cat '{mine}'", description="Show it")
@@ -208,9 +208,9 @@ async def test_errors_are_reported_and_the_next_prompt_is_accepted(poem: Path, m
     model.will_say(failure(400, "invalid_request_error", "no such thing"))
     async with at_work(poem, model) as (_, client, project):
         await client.ask("execute", {"prompt": "Hello"}, project)
-        told = await finished(client)
-        assert told["outcome"] == "failed"
-        assert "no such thing" in told["error"]
+        ended = await finished(client)
+        assert ended["outcome"] == "failed"
+        assert "no such thing" in ended["error"]
         await client.receive("update", "project_state", state="ERROR")
         model.will_say(text("Here I am."))
         strange = "-p --version\n\"quoted\" 'and' $(touch made) `id`\u2028" + "x" * 200_000
@@ -276,8 +276,8 @@ async def test_a_prompt_after_an_agent_was_killed_at_its_start(moment: str, poem
         model.go_on()
         model.will_say(text("Here I am."))
         await client.ask("execute", {"prompt": "And now?"}, project)
-        told = await finished(client)
-        assert (told["outcome"], told.get("error")) == ("completed", None)
+        ended = await finished(client)
+        assert (ended["outcome"], ended.get("error")) == ("completed", None)
 
 
 @pytest.mark.thorough
@@ -290,5 +290,5 @@ async def test_a_prompt_after_the_server_was_killed_at_agent_start(poem: Path, m
     async with served(poem, model) as server, server.client() as client:
         await client.ask("project_join", project_id=project)
         await client.ask("execute", {"prompt": "And now?"}, project)
-        told = await finished(client)
-        assert (told["outcome"], told.get("error")) == ("completed", None)
+        ended = await finished(client)
+        assert (ended["outcome"], ended.get("error")) == ("completed", None)

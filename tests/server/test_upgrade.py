@@ -115,11 +115,11 @@ async def test_data_from_a_newer_server_is_refused_and_unchanged(
 ) -> None:
     (data / "format.json").write_text(content)
     before = everything_below(data)
-    exit_code, said = await refused("--no-tls", "--port", "0", "--data-dir", data)
+    exit_code, output = await refused("--no-tls", "--port", "0", "--data-dir", data)
     assert exit_code == 3
-    assert reason in said
-    assert words in said
-    assert said.rstrip().endswith("[DATA_TOO_NEW]") == ("newer" in reason)
+    assert reason in output
+    assert words in output
+    assert output.rstrip().endswith("[DATA_TOO_NEW]") == ("newer" in reason)
     assert everything_below(data) == before
 
 

@@ -137,7 +137,7 @@ def test_each_module_of_settings_has_a_table() -> None:
 
 def test_all_problems_are_reported_together(file: Path) -> None:
     file.write_text('[ide]\nprot = 1\nport = "many"\nsingle_client = 1\nagent = ["claude", "hal"]\nworkspace = "/a"\n')
-    said = problems(
+    errors = problems(
         file,
         "--port",
         "70000",
@@ -164,7 +164,7 @@ def test_all_problems_are_reported_together(file: Path) -> None:
         "--mention must be one of recent, all, not nobody",
         "--agent must be one of claude, gemini, not eliza",
     ]:
-        assert expected in said, said
+        assert expected in errors, errors
 
 
 @pytest.mark.parametrize("port", ["x", "", "1.5", "0x10", "\u0661", "0", "65536", "-1", "9" * 30, "9" * 5_000, "1e4"])

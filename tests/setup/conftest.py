@@ -57,8 +57,8 @@ def setup(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, h
         capsys.readouterr()
         consent = ["--yes"] if yes and "--yes" not in words else []
         code = main(["setup", *map(str, words), *consent])
-        said = capsys.readouterr()
-        return Output(code, said.out, said.err)
+        printed = capsys.readouterr()
+        return Output(code, printed.out, printed.err)
 
     return run
 

@@ -53,10 +53,10 @@ def test_the_real_guard_runs_only_from_its_copy(setup: Setup, tmp_path: Path) ->
         "print(hook.__file__, hook.__cached__)"
     )
     python = installed.fast_command("claude")[0]
-    said = subprocess.run(
+    result = subprocess.run(
         [python, "-I", "-S", "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=True
     )
-    source, cached = said.stdout.split()
+    source, cached = result.stdout.split()
     assert Path(source).is_relative_to(copy)
     assert Path(cached).exists(), "the copy contains bytecode from the start"
 
@@ -183,10 +183,10 @@ def test_a_guard_that_does_not_run_is_not_installed(module: str, setup: Setup, g
     """Setup reports the reason and does not write the agent's settings."""
     (guard / "guard" / f"{module}.py").write_text("import nowhere\n")
     before = everything_below(Path.home())
-    said = setup("claude")
-    assert said.code == 3
-    assert "does not run with" in said.errors
-    assert "No module named 'nowhere'. No other changes were made." in said.errors
+    output = setup("claude")
+    assert output.code == 3
+    assert "does not run with" in output.errors
+    assert "No module named 'nowhere'. No other changes were made." in output.errors
     left = everything_below(Path.home())
     assert not stub("claude").exists()
     assert {name for name in left if "guard" not in name} - before.keys() <= {
@@ -206,8 +206,8 @@ def test_a_data_directory_that_cannot_be_created_is_reported(
     monkeypatch.setenv("XDG_DATA_HOME", str(home / "file"))
     with pytest.raises(NotPrivate):
         installed.install_copy()
-    said = setup("claude")
-    assert said.code == 3
+    output = setup("claude")
+    assert output.code == 3
     assert not (home / ".claude" / "settings.json").exists()
 
 
@@ -216,15 +216,15 @@ def test_the_fast_form_is_printed_for_a_shell(
 ) -> None:
     flags = ["--agent", "codex", "--log-file", str(tmp_path / "log")]
     assert main(["hook", "--print-command", *flags]) == 0
-    said = capsys.readouterr()
-    assert shlex.split(said.out) == installed.fast_command("codex")
-    assert said.err == ""
-    run(shlex.split(said.out), {})
+    printed = capsys.readouterr()
+    assert shlex.split(printed.out) == installed.fast_command("codex")
+    assert printed.err == ""
+    run(shlex.split(printed.out), {})
     text = stub("codex").read_text()
     assert main(["hook", "--print-command", *flags, "--policy", "any"]) == 0
-    said = capsys.readouterr()
-    assert shlex.split(said.out) == installed.fast_command("codex")
-    assert "has different settings, or is a different version. `drawbridge setup codex` updates it" in said.err
+    printed = capsys.readouterr()
+    assert shlex.split(printed.out) == installed.fast_command("codex")
+    assert "has different settings, or is a different version. `drawbridge setup codex` updates it" in printed.err
     assert stub("codex").read_text() == text, "printing the command changes nothing"
 
 
@@ -233,7 +233,7 @@ def test_the_interpreter_is_outside_virtual_environments() -> None:
     found = choose()
     assert os.path.realpath(found.path) == found.path
     assert "venv" not in found.path
-    said = subprocess.run(
+    result = subprocess.run(
         [
             found.path,
             "-I",
@@ -246,7 +246,7 @@ def test_the_interpreter_is_outside_virtual_environments() -> None:
         timeout=PATIENCE,
         check=True,
     )
-    assert said.stdout.split() == [found.tag, "True"]
+    assert result.stdout.split() == [found.tag, "True"]
 
 
 def fake_python(path: Path, version: tuple[int, int], base: str) -> None:

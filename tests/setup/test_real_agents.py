@@ -184,8 +184,8 @@ def test_codex_calls_the_guard(setup: Setup, home: Path, poem: Path, log: Path) 
     programs.codex()
     assert setup("codex", "--yes", "--log-file", log).code == 0
     with ResponsesStub(apply_patch(PATCH), shell("echo hello"), text("Done.")) as model:
-        said = codex(model, home, TRUSTED)
-    assert "failed to parse hooks" not in said
+        output = codex(model, home, TRUSTED)
+    assert "failed to parse hooks" not in output
     assert poem.read_text() == NEW_POEM
     assert called(log) == [
         ("SessionStart", ""),

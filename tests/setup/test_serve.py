@@ -114,17 +114,17 @@ def test_a_unit_that_setup_did_not_write_is_left_alone(setup: Setup, home: Path,
     unit(home).parent.mkdir(parents=True)
     unit(home).write_text("[Service]\nExecStart=/bin/true\n")
     before = left(home)
-    said = setup("serve")
-    assert "was not written by setup" in said.errors
+    output = setup("serve")
+    assert "was not written by setup" in output.errors
     assert "Nothing to remove" in setup("serve", "--remove").output
     assert (left(home), asked(systemd)) == (before, [])
 
 
 def test_without_a_manager_the_file_is_written(setup: Setup, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serve, "succeeds", lambda *command: False)
-    said = setup("serve")
+    output = setup("serve")
     assert unit(home).exists()
-    assert "systemctl --user daemon-reload; systemctl --user enable drawbridge.service" in said.errors
+    assert "systemctl --user daemon-reload; systemctl --user enable drawbridge.service" in output.errors
     setup("serve", "--remove")
     assert left(home) == {"project": "directory"}
 
@@ -134,16 +134,16 @@ def test_the_error_of_a_failing_manager_is_shown(
 ) -> None:
     program = systemd.with_name("bin") / "systemctl"
     program.write_text(MANAGER + 'case "$*" in *enable*) echo "no such bus" >&2; exit 1;; esac\n')
-    said = setup("serve")
-    assert said.code == 3
-    assert "`systemctl --user enable drawbridge.service` failed with exit code 1: no such bus" in said.errors
+    output = setup("serve")
+    assert output.code == 3
+    assert "`systemctl --user enable drawbridge.service` failed with exit code 1: no such bus" in output.errors
 
 
 def test_a_temporary_environment_is_refused(setup: Setup, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/passing/venv/bin/python")
-    said = setup("serve")
-    assert said.code == 3
-    assert "which is in a temporary directory" in said.errors
+    output = setup("serve")
+    assert output.code == 3
+    assert "which is in a temporary directory" in output.errors
     assert not unit(home).exists()
 
 
@@ -230,11 +230,11 @@ def test_on_macos_it_is_a_launchd_agent(home: Path, monkeypatch: pytest.MonkeyPa
         step.apply()
     plan.finish()
 
-    told = plistlib.loads(ours.path.read_bytes())
-    assert told["Label"] == "drawbridge.serve"
-    assert told["ProgramArguments"][:5] == [sys.executable, "-P", "-m", "drawbridge", "serve"]
-    assert told["EnvironmentVariables"] == {"PATH": "/usr/bin", "LANG": "en_GB.UTF-8"}
-    assert (told["RunAtLoad"], told["KeepAlive"]) == (True, {"SuccessfulExit": False})
+    content = plistlib.loads(ours.path.read_bytes())
+    assert content["Label"] == "drawbridge.serve"
+    assert content["ProgramArguments"][:5] == [sys.executable, "-P", "-m", "drawbridge", "serve"]
+    assert content["EnvironmentVariables"] == {"PATH": "/usr/bin", "LANG": "en_GB.UTF-8"}
+    assert (content["RunAtLoad"], content["KeepAlive"]) == (True, {"SuccessfulExit": False})
 
     running[0] = True
     assert serve.plan_setup(ours).steps == []

@@ -101,7 +101,9 @@ class Person:
 
     async def reads(self, *words: str) -> None:
         """Waits until the words are in the conversation."""
-        await self.waits_for(lambda: (said := self.history) and all(word in said for word in words), f"{words} to hear")
+        await self.waits_for(
+            lambda: (text := self.history) and all(word in text for word in words), f"{words} in the history"
+        )
 
     async def reads_times(self, count: int, words: str) -> None:
         """Waits until the words are in the conversation this many times."""
@@ -182,8 +184,8 @@ def described(request: dict[str, Any], agent: str) -> dict[str, Any]:
     call = with_call(asked, registry.tools("gemini" if asked.form == "acp" else "claude")).call
     assert call is not None
     found = words(asked, call, agent.lower(), "/home/ada/blog", os.path.normpath)
-    told: dict[str, Any] = json.loads(json.dumps(msgspec.to_builtins(found)))
-    return {**told, **request}
+    fields: dict[str, Any] = json.loads(json.dumps(msgspec.to_builtins(found)))
+    return {**fields, **request}
 
 
 class Alone(App[None]):

@@ -245,7 +245,7 @@ EDIT = {"file_path": "/x/a.py", "old_string": "old\n", "new_string": "delete it 
 
 
 @pytest.mark.parametrize(
-    ("request_", "runs", "said"),
+    ("request_", "runs", "expected"),
     [
         (bash(command="rm -rf all", description="Only lists files"), "rm -rf all", "Only lists files"),
         (
@@ -339,10 +339,12 @@ EDIT = {"file_path": "/x/a.py", "old_string": "old\n", "new_string": "delete it 
         ),
     ],
 )
-async def test_the_action_is_shown_above_the_agents_description(request_: dict[str, Any], runs: str, said: str) -> None:
+async def test_the_action_is_shown_above_the_agents_description(
+    request_: dict[str, Any], runs: str, expected: str
+) -> None:
     app = Alone(request_)
     async with alone(app, height=40):
-        assert 0 <= app.text.index(runs) < app.text.index(said)
+        assert 0 <= app.text.index(runs) < app.text.index(expected)
 
 
 async def test_the_command_of_any_tool_is_drawn_as_a_command() -> None:

@@ -227,12 +227,12 @@ def test_every_recorded_conversation_of_the_real_agent_is_shown(transcript: Path
         if line["from"] != "claude":
             continue
         message = line["line"]
-        told = {"type": "agent_message", "data": {"messages": [message], "direction": "claude"}}
+        agent_message = {"type": "agent_message", "data": {"messages": [message], "direction": "claude"}}
         if message["type"] == "stream_event":
             conversation.take_partial(message)
             continue
         seq += 1
-        record = record_of(told | {"seq": seq})
+        record = record_of(agent_message | {"seq": seq})
         assert record is not None
         conversation.take(record)
         if message["type"] == "assistant":

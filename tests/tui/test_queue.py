@@ -115,9 +115,9 @@ async def test_the_agents_state_is_shown_in_the_status_line(server: Server, dire
     retry = {"attempt": 3, "attempts": 10, "reason": "authentication_failed", "status": 401}
     async with queued(server, directory, "/quick") as (person, _, project):
         state = {"context_tokens": 50_000, "context_window": 200_000, "retry": retry}
-        told = {"type": "update", "project_id": project, "data": {"update_type": "agent_state", "data": state}}
+        update = {"type": "update", "project_id": project, "data": {"update_type": "agent_state", "data": state}}
         await person.sees("I keep talking")  # the agent's first reports have arrived by then
-        person.app.client._received(told)
+        person.app.client._received(update)
         await person.sees("Retrying 3 of 10: 401 authentication failed", "25% context")
 
 
@@ -131,8 +131,8 @@ async def test_a_waiting_prompt_is_on_the_screen_once(server: Server, directory:
         await person.presses("escape", "s")
         await person.loses("Queued")
         await person.reads_times(2, "Done.")
-        said = person.history
-        assert [said.count(words) for words in ("/quick from here", "/quick from the phone")] == [1, 1]
-        assert said.index("Stopped") < said.index("/quick from here") < said.index("Done.")
-        assert said.index("Done.") < said.index("/quick from the phone")
-        assert said.count("/slow 600") == 1
+        history = person.history
+        assert [history.count(words) for words in ("/quick from here", "/quick from the phone")] == [1, 1]
+        assert history.index("Stopped") < history.index("/quick from here") < history.index("Done.")
+        assert history.index("Done.") < history.index("/quick from the phone")
+        assert history.count("/slow 600") == 1

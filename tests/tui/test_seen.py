@@ -126,13 +126,13 @@ def request(random: Random, words: Words, manner: Manner) -> dict[str, Any]:
 def of_acp(words: Words) -> dict[str, Any]:
     """The input of an Agent Client Protocol call, or of a tool call whose input looks like one."""
     diff = {"type": "diff", "path": f"/ws/{words.word()}", "oldText": words.lines(4), "newText": words.lines(20)}
-    said = {"type": "content", "content": {"type": "text", "text": words.lines(9)}}
+    block = {"type": "content", "content": {"type": "text", "text": words.lines(9)}}
     return {
         "toolCallId": words.word(),
         "title": words.some(),
         "kind": "execute",
         "rawInput": {"command": words.some(20), "path": words.word(), words.word(): words.some()},
-        "content": [said, diff],
+        "content": [block, diff],
     }
 
 

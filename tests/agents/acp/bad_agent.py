@@ -80,8 +80,8 @@ def same_ids(id: int) -> None:
     ask(7)
     ask(7)
     ask(id)
-    said = [receive() for _ in range(3)]
-    send_text(json.dumps([[one["id"], one["result"]["outcome"]["optionId"]] for one in said]))
+    messages = [receive() for _ in range(3)]
+    send_text(json.dumps([[one["id"], one["result"]["outcome"]["optionId"]] for one in messages]))
     end(id)
     end(id)
     end(id)

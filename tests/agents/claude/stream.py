@@ -24,9 +24,9 @@ class Stream:
         return self.raw(json.dumps(message).encode())
 
     def raw(self, line: bytes) -> list[Output]:
-        said = self.conversation.received(line)
-        self.events += said
-        return said
+        output = self.conversation.received(line)
+        self.events += output
+        return output
 
     def prompt(self, text: str = "Go", *attachments: Attachment) -> None:
         self.events += self.conversation.prompt(text, attachments)

@@ -79,14 +79,14 @@ def test_control_messages_are_not_forwarded(kind: str) -> None:
     ],
 )
 def test_a_line_that_strict_parsers_reject_is_repaired(line: bytes, mended: dict[str, Any]) -> None:
-    (said,) = Stream().raw(line)
-    assert isinstance(said, AgentLine)
-    assert msgspec.json.decode(said.raw) == mended
+    (message,) = Stream().raw(line)
+    assert isinstance(message, AgentLine)
+    assert msgspec.json.decode(message.raw) == mended
 
 
 def test_carriage_returns_are_removed_from_a_line() -> None:
-    (said,) = Stream().raw(b' \t{"type":\r"a"} \r')
-    assert said == AgentLine(b'{"type": "a"}')
+    (message,) = Stream().raw(b' \t{"type":\r"a"} \r')
+    assert message == AgentLine(b'{"type": "a"}')
 
 
 @pytest.mark.parametrize(
@@ -173,11 +173,11 @@ def play(lines: list[bytes], resumed: bool) -> None:
     stream.events += stream.conversation.ended(1, "", None)
 
     stream.written()  # fails unless every line is JSON
-    for said in stream.all(AgentLine):
-        assert b"\n" not in said.raw
-        assert b"\r" not in said.raw
-        assert said.raw.decode().startswith("{")
-        json.loads(said.raw, parse_constant=pytest.fail)
+    for message in stream.all(AgentLine):
+        assert b"\n" not in message.raw
+        assert b"\r" not in message.raw
+        assert message.raw.decode().startswith("{")
+        json.loads(message.raw, parse_constant=pytest.fail)
     assert len(stream.all(TurnEnded)) == 1
     assert stream.events[-1] == Exited(1, "")
 

@@ -57,15 +57,15 @@ def read_from(path: Path, start: int = 0, **where: Any) -> list[tuple[int, str]]
 
 
 @pytest.mark.parametrize(
-    ("told", "sizes"),
+    ("metadata", "sizes"),
     [
         ({"trigger": "auto", "preTokens": 155_000, "postTokens": 9_000}, {"pre_tokens": 155_000, "post_tokens": 9_000}),
         ({"preTokens": "many"}, {}),
         (7, {}),
     ],
 )
-def test_a_compaction_has_the_same_form_as_in_the_stream(tmp_path: Path, told: Any, sizes: dict[str, int]) -> None:
-    compacted = line(tmp_path, 1, type="system", subtype="compact_boundary", compactMetadata=told)
+def test_a_compaction_has_the_same_form_as_in_the_stream(tmp_path: Path, metadata: Any, sizes: dict[str, int]) -> None:
+    compacted = line(tmp_path, 1, type="system", subtype="compact_boundary", compactMetadata=metadata)
     write(tmp_path, [line(tmp_path, 0), compacted, line(tmp_path, 2, type="system", subtype="turn_duration")])
     [_, message] = read(tmp_path).messages
     found = json.loads(message.line)

@@ -214,8 +214,8 @@ def test_a_steered_message_is_part_of_the_turn() -> None:
     stream.written()
     recorded: list[bool] = []
     stream.conversation.steer("and tests", (), lambda: recorded.append(True))
-    [told] = stream.written()
-    assert (told["message"]["content"], recorded) == ("and tests", [True])
+    [request] = stream.written()
+    assert (request["message"]["content"], recorded) == ("and tests", [True])
     stream.result()
     assert stream.all(TurnEnded) == [], "the agent has not read the message yet"
     stream.result()
@@ -228,8 +228,8 @@ def test_an_interrupt_drops_a_steered_message() -> None:
     stream.conversation.steer("and tests", (), lambda: None)
     stream.written()
     stream.conversation.interrupt()
-    [told] = stream.written()
-    assert told["request"] == {"subtype": "interrupt", "cancel_queued": True}
+    [request] = stream.written()
+    assert request["request"] == {"subtype": "interrupt", "cancel_queued": True}
     with pytest.raises(AgentRefused):
         stream.conversation.steer("more", (), lambda: None)
     assert stream.written() == []
@@ -250,9 +250,9 @@ def test_an_effort_is_reported_once_it_is_set() -> None:
     stream = begun()
     stream.written()
     stream.conversation.set_effort("low")
-    [told] = stream.written()
-    assert told["request"] == {"subtype": "apply_flag_settings", "settings": {"effortLevel": "low"}}
-    stream.receives(type="control_response", response={"subtype": "success", "request_id": told["request_id"]})
+    [request] = stream.written()
+    assert request["request"] == {"subtype": "apply_flag_settings", "settings": {"effortLevel": "low"}}
+    stream.receives(type="control_response", response={"subtype": "success", "request_id": request["request_id"]})
     assert state(stream).effort == "low"
 
 

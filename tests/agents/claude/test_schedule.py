@@ -28,8 +28,8 @@ def call(
     block = {"type": "tool_use", "id": id, "name": tool, "input": {}}
     stream.receives(type="assistant", message={"content": [block]}, session_id="s1")
     answer = {"type": "tool_result", "tool_use_id": id, "content": "…", "is_error": is_error}
-    said = stream.receives(type="user", message={"content": [answer]}, tool_use_result=result, session_id="s1")
-    return [event.until for event in said if isinstance(event, ScheduleChanged)]
+    output = stream.receives(type="user", message={"content": [answer]}, tool_use_result=result, session_id="s1")
+    return [event.until for event in output if isinstance(event, ScheduleChanged)]
 
 
 def wake_up(seconds: float) -> dict[str, Any]:

@@ -49,7 +49,7 @@ def played(name: str, monkeypatch: pytest.MonkeyPatch) -> list[Output]:
             received += conversation.received(json.dumps(message).encode())
         else:
             say(conversation, message)
-            assert [json.loads(said) for said in conversation.outgoing().splitlines()] == [message]
+            assert [json.loads(reply) for reply in conversation.outgoing().splitlines()] == [message]
     return received
 
 
@@ -88,12 +88,12 @@ def test_every_line_is_parsed_and_answered_as_recorded(name: str, monkeypatch: p
     received = played(name, monkeypatch)
 
     lines = load(name)
-    said = [line["line"] for line in lines if line["from"] == "claude"]
-    passed_on = [message for message in said if not message["type"].startswith("control_")]
+    messages = [line["line"] for line in lines if line["from"] == "claude"]
+    passed_on = [message for message in messages if not message["type"].startswith("control_")]
     assert [json.loads(line.raw) for line in all_of(AgentLine, received)] == passed_on
     prompts = [message for message in ours(lines) if message["type"] == "user"]
     assert len(all_of(TurnEnded, received)) == len(prompts)
-    questions = [message for message in said if message["type"] == "control_request"]
+    questions = [message for message in messages if message["type"] == "control_request"]
     assert [question.question_id for question in all_of(Question, received)] == [
         asked["request_id"] for asked in questions
     ]

@@ -147,10 +147,10 @@ def test_prompts_and_answers_are_read() -> None:
     assert item("UserMessage", content=[{"type": "text", "text": "Do it"}, {"type": "image"}]) == Prompt(
         f"{SESSION}:7", TURN, "Do it"
     )
-    said = item("AgentMessage", content=[{"type": "Text", "text": "Done."}])
-    assert message(said)["message"]["content"] == [{"type": "text", "text": "Done."}]
-    assert isinstance(said, Message)
-    assert said.text == "Done."
+    reply = item("AgentMessage", content=[{"type": "Text", "text": "Done."}])
+    assert message(reply)["message"]["content"] == [{"type": "text", "text": "Done."}]
+    assert isinstance(reply, Message)
+    assert reply.text == "Done."
     thought = item("Reasoning", summary_text=["Hm.", "Yes."], raw_content=[])
     assert message(thought)["message"]["content"] == [{"type": "thinking", "thinking": "Hm.\n\nYes."}]
     assert message(item("ContextCompaction"))["subtype"] == "compact_boundary"

@@ -58,9 +58,9 @@ async def test_a_prompt(project: Path, model: GeminiStub) -> None:
         [known] = warm.received.all(SessionIdentified)
         assert (done.ok, done.error, done.session_id) == (True, None, known.session_id)
         assert words(warm.received) == ["Hello there."]
-        told = model.requests[0].new_text
-        assert "Say hello" in told
-        assert str(beside) in told
+        received = model.requests[0].new_text
+        assert "Say hello" in received
+        assert str(beside) in received
         kept = gemini.agent(model).sessions
         assert [(one.session_id, one.title) for one in kept.listed(project, 10)] == [(known.session_id, "Say hello")]
         assert kept.known(project, known.session_id)

@@ -117,6 +117,6 @@ def test_new_diagnostics_after_an_edit_are_in_a_later_request(rig: Workstation) 
     claude.prompt("Well?")
     claude.pane.wait_for("Oh")
 
-    told = "\n".join(request.new_text for request in rig.model.requests)
-    assert "Now it is too loud" in told
-    assert "This does not rhyme" not in told, "this problem is not new"
+    received = "\n".join(request.new_text for request in rig.model.requests)
+    assert "Now it is too loud" in received
+    assert "This does not rhyme" not in received, "this problem is not new"

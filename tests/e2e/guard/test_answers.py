@@ -58,9 +58,9 @@ def test_wait_denies_what_was_not_saved_in_time(rig: GuardedWorkstation) -> None
     rig.set_up("claude", "--answer", "wait", "--wait", "1")
     type_a_line(neovim)
 
-    told = rig.ask_claude(read(poem), edit(poem, "two", "TWO"), text("Then not."))
+    received = rig.ask_claude(read(poem), edit(poem, "two", "TWO"), text("Then not."))
 
-    assert "It was not saved within 1 s." in told
+    assert "It was not saved within 1 s." in received
     assert poem.read_text() == POEM
 
 
@@ -71,10 +71,10 @@ def test_save_saves_before_the_edit(rig: GuardedWorkstation) -> None:
     rig.set_up("claude", "--answer", "save")
     type_a_line(neovim)
 
-    told = rig.ask_claude(read(poem), edit(poem, "two", "TWO"), text("It is done."))
+    received = rig.ask_claude(read(poem), edit(poem, "two", "TWO"), text("It is done."))
 
     neovim.wait_for_buffer(poem, ["one", "TWO", "three", "mine"])
-    assert SAVED in told
+    assert SAVED in received
 
 
 @pytest.mark.thorough
@@ -84,12 +84,12 @@ def test_merge_puts_the_change_into_the_unsaved_text(rig: GuardedWorkstation) ->
     rig.set_up("claude", "--answer", "merge")
     type_a_line(neovim)
 
-    told = rig.ask_claude(read(poem), edit(poem, "one", "ONE"), text("It is done."))
+    received = rig.ask_claude(read(poem), edit(poem, "one", "ONE"), text("It is done."))
 
     assert poem.read_text() == "ONE\ntwo\nthree\n"
     assert neovim.buffer(poem) == ["ONE", "two", "three", "mine"]
     assert neovim.modified(poem)
-    assert "This change was merged into them there" in told
+    assert "This change was merged into them there" in received
     is_notified_in_one_line(neovim, r"Claude Code's change to poem\.txt was merged into yours: u undoes it")
     neovim.command("w")
     neovim.wait_for_buffer(poem, ["ONE", "two", "three", "mine"])
@@ -103,10 +103,10 @@ def test_merge_does_not_touch_lines_that_both_changed(rig: GuardedWorkstation) -
     rig.set_up("claude", "--answer", "merge")
     type_a_line(neovim)
 
-    told = rig.ask_claude(read(poem), edit(poem, "three\n", "three\ntheirs\n"), text("It is done."))
+    received = rig.ask_claude(read(poem), edit(poem, "three\n", "three\ntheirs\n"), text("It is done."))
 
-    assert SUCCESS in told
+    assert SUCCESS in received
     assert neovim.buffer(poem) == MINE
-    assert "The change could not be merged: both changed line 4" in told
-    assert "\n three\n-theirs\n+mine" in told
+    assert "The change could not be merged: both changed line 4" in received
+    assert "\n three\n-theirs\n+mine" in received
     is_notified_in_one_line(neovim, r"Claude Code.s change to poem\.txt can.t be merged; your text was not touched")

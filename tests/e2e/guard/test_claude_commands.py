@@ -54,10 +54,10 @@ def test_a_command_is_not_run_when_no_user_can_be_asked(rig: GuardedWorkstation)
     rig.set_up()
     type_a_line(neovim)
 
-    told = rig.ask_claude(bash("cd / && sed -i s/two/TWO/ ~1/poem.txt"), text("Then not."), flags=ALLOWED)
+    received = rig.ask_claude(bash("cd / && sed -i s/two/TWO/ ~1/poem.txt"), text("Then not."), flags=ALLOWED)
 
     assert poem.read_text() == POEM
-    assert "This command names it; nothing was run." in told
+    assert "This command names it; nothing was run." in received
 
 
 @pytest.mark.thorough
@@ -82,12 +82,12 @@ def test_changes_by_a_command_are_shown_or_reported(rig: GuardedWorkstation, pro
     neovim.command("set hidden noautoread | edit clean.txt")
     neovim.wait_for("return vim.fn.expand('%:t') == 'clean.txt'", what="did not go there")
 
-    told = rig.ask_claude(bash("sed -i s/two/TWO/ *.txt; false"), text("It is done."), flags=ALLOWED)
+    received = rig.ask_claude(bash("sed -i s/two/TWO/ *.txt; false"), text("It is done."), flags=ALLOWED)
 
     neovim.wait_for_buffer(clean, ["TWO"])
     assert neovim.buffer(poem) == MINE
     assert neovim.modified(poem)
-    assert f"{poem} has changed on disk, but has unsaved changes in Neovim" in told
+    assert f"{poem} has changed on disk, but has unsaved changes in Neovim" in received
     # Claude Code also watches the open files, and may notice the change before the command has ended.
     is_notified_in_one_line(neovim, r"poem\.txt changed on disk( \(Claude Code\))?; your text was not touched")
 
@@ -106,5 +106,5 @@ def test_changes_by_a_running_command_are_reported_immediately(rig: GuardedWorks
     rig.file("noticed", "")
 
     assert pane.wait_for_exit() == 0
-    told = "\n".join(request.new_text for request in rig.model.requests)
-    assert f"{poem} has changed on disk, but has unsaved changes in Neovim" in told
+    received = "\n".join(request.new_text for request in rig.model.requests)
+    assert f"{poem} has changed on disk, but has unsaved changes in Neovim" in received

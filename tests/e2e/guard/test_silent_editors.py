@@ -121,10 +121,10 @@ def test_unknown_deny_denies_an_edit_at_a_hit_enter_prompt(rig: GuardedWorkstati
     rig.set_up("claude", "--unknown", "deny", *DEADLINE)
     at_a_hit_enter_prompt(neovim)
 
-    told = rig.ask_claude(read(poem), edit(poem, "two", "TWO"), text("Then not."))
+    received = rig.ask_claude(read(poem), edit(poem, "two", "TWO"), text("Then not."))
 
     assert poem.read_text() == POEM
-    assert "Drawbridge could not find out in time whether poem.txt has unsaved changes" in told
+    assert "Drawbridge could not find out in time whether poem.txt has unsaved changes" in received
     neovim.pane.press("Enter")
     neovim.wait_for("return not vim.api.nvim_get_mode().blocking", what="waits for more")
     rig.set_up("claude", "--unknown", "deny", "--deadline", "5000")

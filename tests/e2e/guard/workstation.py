@@ -115,12 +115,12 @@ class GuardedWorkstation(Workstation):
         call = {"session_id": "s", "transcript_path": "/t", "cwd": str(self.project), **payload}
         environment = claude_rig.environment(self.model)
         before = time.monotonic()
-        said = subprocess.run(
+        result = subprocess.run(
             self.guards[agent], input=json.dumps(call).encode(), env=environment, capture_output=True, timeout=PATIENCE
         )
         took = time.monotonic() - before
-        assert (said.returncode, said.stderr) == (0, b"")
-        answer: dict[str, Any] = json.loads(said.stdout)
+        assert (result.returncode, result.stderr) == (0, b"")
+        answer: dict[str, Any] = json.loads(result.stdout)
         return answer, took
 
     @property

@@ -96,9 +96,9 @@ async def test_any_first_message_but_a_valid_auth_is_refused(server: Server, mes
     """The connection ends with code 4401, no command runs and the error contains no address."""
     async with connect(server.url, proxy=None) as stranger:
         await stranger.send(message)
-        said = await stranger.recv()
-        assert '"UNAUTHORIZED"' in said
-        assert "127.0.0.1" not in said
+        reply = await stranger.recv()
+        assert '"UNAUTHORIZED"' in reply
+        assert "127.0.0.1" not in reply
         with pytest.raises(ConnectionClosed):
             await stranger.recv()
         assert stranger.close_code == 4401

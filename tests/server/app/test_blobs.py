@@ -258,14 +258,14 @@ async def test_a_large_record_is_downloaded_in_pieces(server: Server, client: Wi
 
 def test_a_line_over_the_limit_becomes_a_preview() -> None:
     text = json.dumps({"type": "user", "message": {"content": [{"type": "tool_result", "content": "y" * 3_000_000}]}})
-    said = json.loads(messages.agent_message(text.encode(), project_id="p1", session_id="s", seq=9))
-    assert said["seq"] == 9
-    assert said["data"]["truncated"] == {"blob_id": "p1:9", "bytes": len(text)}
-    content = said["data"]["messages"][0]["message"]["content"][0]
+    message = json.loads(messages.agent_message(text.encode(), project_id="p1", session_id="s", seq=9))
+    assert message["seq"] == 9
+    assert message["data"]["truncated"] == {"blob_id": "p1:9", "bytes": len(text)}
+    content = message["data"]["messages"][0]["message"]["content"][0]
     assert content["type"] == "tool_result"
     assert content["content"].startswith("yyyy")
     assert content["content"].endswith("…")
-    assert len(json.dumps(said)) < FRAME_BYTES
+    assert len(json.dumps(message)) < FRAME_BYTES
     record = json.loads(bytes(messages.history_record(b'{"seq":9,"message":' + text.encode() + b"}", "p1", 9)))
     assert record["seq"] == 9
     assert record["truncated"]["blob_id"] == "p1:9"

@@ -220,7 +220,7 @@ async def test_messages_with_large_agent_output_fit_the_limit(tmp_path: Path) ->
         await until_quiet(back, records(server, project)[-1]["seq"])
         page = await server.does(phone, "get_messages", project, limit=1_000)
         assert all(len(frame.data) <= FRAME_BYTES for frame in [*phone.frames, *back.frames])
-        assert max(len(json.dumps(said)) for said in (listed, joined, page)) <= FRAME_BYTES
+        assert max(len(json.dumps(sent)) for sent in (listed, joined, page)) <= FRAME_BYTES
 
 
 async def test_a_client_receives_nothing_after_it_has_left(tmp_path: Path) -> None:
@@ -423,7 +423,7 @@ async def test_a_client_that_catches_up_gets_the_latest_state(tmp_path: Path) ->
         process.emit(base.StateReported(base.AgentState(model="opus")))
         process.emit(base.OffersReported(base.AgentOffers(steer=True)))
         await until(lambda: late.updates("agent_offers"), "what the agent offers")
-        assert [[one["prompt"] for one in told["queue"]] for told in late.updates("queue_changed")] == [["B", "A"]]
+        assert [[one["prompt"] for one in data["queue"]] for data in late.updates("queue_changed")] == [["B", "A"]]
         assert (late.updates("agent_state"), late.updates("agent_offers")) == ([{"model": "opus"}], [{"steer": True}])
         again = Client("again")
         await server.does(again, "project_join", project, after_seq=0)

@@ -356,9 +356,9 @@ async def test_a_slow_client_misses_partial_text_and_nothing_else(server: Server
     slow.read_again()
     numbers: list[int] = []
     while len(numbers) < 50:
-        said = json.loads(await slow.client.receive_text())
-        if "seq" in said:
-            numbers.append(said["seq"])
+        message = json.loads(await slow.client.receive_text())
+        if "seq" in message:
+            numbers.append(message["seq"])
     assert numbers == list(range(1, 51))
     [there] = server.clients
     assert there.outbox.left_out > 0

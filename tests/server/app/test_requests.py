@@ -46,13 +46,13 @@ async def raw(server: Server, *messages: str | bytes) -> list[dict[str, Any]]:
 
 
 async def test_hello_describes_the_server(client: WireClient) -> None:
-    said = (await client.ask("hello", {"client": "my phone", "version": "2.0"}))["data"]
-    assert said["server"] == "drawbridge"
-    assert said["version"] == "1.2.3"
-    assert said["protocol"] == 1
-    assert said["agents"] == ["demo"]
-    assert said["limits"]["message_bytes"] == 1_000_000
-    assert set(said["features"]) == {row.name for row in COMMANDS}
+    reply = (await client.ask("hello", {"client": "my phone", "version": "2.0"}))["data"]
+    assert reply["server"] == "drawbridge"
+    assert reply["version"] == "1.2.3"
+    assert reply["protocol"] == 1
+    assert reply["agents"] == ["demo"]
+    assert reply["limits"]["message_bytes"] == 1_000_000
+    assert set(reply["features"]) == {row.name for row in COMMANDS}
 
 
 async def test_a_client_is_named_by_its_address_until_it_gives_a_name(client: WireClient) -> None:

@@ -107,9 +107,9 @@ EDITED = [
 ]
 
 
-@pytest.mark.parametrize(("given", "told"), EDITED, ids=["another text", "the same text", "a large text"])
+@pytest.mark.parametrize(("given", "expected"), EDITED, ids=["another text", "the same text", "a large text"])
 async def test_an_edited_answer_is_marked_for_every_client(
-    tmp_path: Path, given: dict[str, object], told: dict[str, object]
+    tmp_path: Path, given: dict[str, object], expected: dict[str, object]
 ) -> None:
     """The mark reaches the client that answers, another connected client, and one that reads the history later."""
     phone, page = Client("phone"), Client("page")
@@ -124,14 +124,14 @@ async def test_an_edited_answer_is_marked_for_every_client(
         await until(lambda: later.updates("permission_resolved"), what="the replay")
         for resolved in (replied, *page.updates("permission_resolved"), *later.updates("permission_resolved")):
             found = {name: resolved[name] for name in ("edited", "new_text", "updated_input") if name in resolved}
-            assert found == told
+            assert found == expected
         server.agent.latest.ends()
 
 
 @pytest.mark.parametrize(
-    ("letters", "told"), [(50_000, True), (800_000, False)], ids=["both fit", "only the message fits"]
+    ("letters", "is_shown"), [(50_000, True), (800_000, False)], ids=["both fit", "only the message fits"]
 )
-async def test_an_answer_fits_into_a_frame(tmp_path: Path, letters: int, told: bool) -> None:
+async def test_an_answer_fits_into_a_frame(tmp_path: Path, letters: int, is_shown: bool) -> None:
     """Each control character takes six bytes in JSON. The agent gets the complete answer, even if it is too
     long for the clients."""
     phone, page = Client("phone"), Client("page")
@@ -146,7 +146,7 @@ async def test_an_answer_fits_into_a_frame(tmp_path: Path, letters: int, told: b
         later = Client()
         await server.does(later, "project_join", project, after_seq=0)
         await until(lambda: later.updates("permission_resolved"), what="the replay")
-        expected = {"edited": True, "message": message} | ({"new_text": edited} if told else {})
+        expected = {"edited": True, "message": message} | ({"new_text": edited} if is_shown else {})
         for resolved in (
             replied["data"]["data"],
             *(client.updates("permission_resolved")[0] for client in (page, later)),

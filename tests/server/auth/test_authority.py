@@ -206,8 +206,8 @@ async def test_anyone_can_download_the_authority_and_trust_it(tmp_path: Path) ->
         lan = next(str(one) for one in of_this_machine() if one.version == 4 and not one.is_loopback)
         async with connected(f"wss://{lan}:{port}/ws", server.token, phone) as client:
             assert (await client.ask("project_list"))["type"] == "project_list"
-        told = json.loads((server.data / "server.json").read_bytes())
-        assert told["authority"] is True
+        about = json.loads((server.data / "server.json").read_bytes())
+        assert about["authority"] is True
 
 
 async def test_downloading_a_missing_authority_is_a_404(tmp_path: Path) -> None:

@@ -103,10 +103,10 @@ async def first_words(server: Server, address: str, message: dict[str, Any]) -> 
     """
     async with connect(server.url, proxy=None, additional_headers={"X-Forwarded-For": address}) as stranger:
         await stranger.send(json.dumps(message))
-        said = json.loads(await stranger.recv())
-        if said["type"] == "error":
+        reply = json.loads(await stranger.recv())
+        if reply["type"] == "error":
             await stranger.wait_closed()
-        return code_of(said), stranger.close_code
+        return code_of(reply), stranger.close_code
 
 
 def auth(token: str) -> dict[str, Any]:
@@ -163,8 +163,8 @@ def pair(code: str) -> dict[str, Any]:
 async def test_wrong_pairing_codes_block_only_their_address(server: Server, clock: Clock) -> None:
     """Other addresses are not blocked, however long the guessing continues."""
     code = devices.new_code(server.devices, "admin")
-    said = [(await first_words(server, SOMEWHERE, pair("AAAA-0000")))[0] for _ in range(WRONG_CODES[0] + 2)]
-    assert said == ["PAIRING_WRONG"] * WRONG_CODES[0] + ["RATE_LIMITED"] * 2
+    answers = [(await first_words(server, SOMEWHERE, pair("AAAA-0000")))[0] for _ in range(WRONG_CODES[0] + 2)]
+    assert answers == ["PAIRING_WRONG"] * WRONG_CODES[0] + ["RATE_LIMITED"] * 2
     for _ in range(5):
         clock.time += 1 / WRONG_CODES[1]
         assert (await first_words(server, SOMEWHERE, pair("AAAA-0000")))[0] == "PAIRING_WRONG"
@@ -206,10 +206,10 @@ async def test_many_addresses_cannot_guess_a_pairing_code(server: Server, clock:
     assert a_second >= 300 * WRONG_CODES[1], "and have to continue"
     code = devices.new_code(server.devices, "admin")
     crowd = Entrance(server.access)
-    said = [
+    outcomes = [
         await outcome(crowd, "AAAA-0000", f"198.51.{number // 250}.{number % 250}") for number in range(at_once + 50)
     ]
-    assert said == ["PAIRING_WRONG"] * at_once + ["RATE_LIMITED"] * 50
+    assert outcomes == ["PAIRING_WRONG"] * at_once + ["RATE_LIMITED"] * 50
     assert await outcome(crowd, code, SOMEWHERE) == "RATE_LIMITED"
     clock.time += 2 / a_second
     assert await outcome(crowd, code, SOMEWHERE) == "paired"
@@ -503,16 +503,16 @@ async def test_many_refusals_cause_few_log_lines(server: Server, caplog: pytest.
     caplog.set_level("INFO", "drawbridge")
     for _ in range(FAILURES[0] + 30):
         await status(server, SOMEWHERE, "wrong")
-    said = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
-    assert len([line for line in said if "too many failed sign-in attempts from 203.0.113.5" in line]) == 1
-    assert len(said) <= 2 * FAILURES[0] + 1
+    logged = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert len([line for line in logged if "too many failed sign-in attempts from 203.0.113.5" in line]) == 1
+    assert len(logged) <= 2 * FAILURES[0] + 1
 
 
 # proxies
 
 
 @pytest.mark.parametrize(
-    ("peer", "said", "expected"),
+    ("peer", "headers", "expected"),
     [
         ("127.0.0.1", ["203.0.113.5"], "203.0.113.5"),
         ("203.0.113.9", ["203.0.113.5"], "203.0.113.9"),
@@ -529,9 +529,9 @@ async def test_many_refusals_cause_few_log_lines(server: Server, caplog: pytest.
         ("", ["203.0.113.5"], ""),
     ],
 )
-def test_only_trusted_proxies_report_a_clients_address(peer: str, said: list[str], expected: str) -> None:
+def test_only_trusted_proxies_report_a_clients_address(peer: str, headers: list[str], expected: str) -> None:
     access = Access(OWNER, OwnNames(), secure=True, proxies=["127.0.0.1", "10.0.0.0/8"])
-    assert access.address(Head("GET", "/ws", tuple(("x-forwarded-for", one) for one in said), peer)) == expected
+    assert access.address(Head("GET", "/ws", tuple(("x-forwarded-for", one) for one in headers), peer)) == expected
 
 
 async def test_without_a_proxy_no_client_can_fake_its_address(tmp_path: Path, clock: Clock) -> None:

@@ -195,10 +195,10 @@ async def test_neither_code_nor_token_is_logged_or_kept(server: Server, caplog: 
     token = (await pair(server, code))[0]["data"]["token"]
     await pair(server, code)
     kept = (server.data / "devices.json").read_text()
-    said = "\n".join(record.getMessage() for record in caplog.records if record.name != "websockets.client")
+    logged = "\n".join(record.getMessage() for record in caplog.records if record.name != "websockets.client")
     for secret in (code, code.replace("-", ""), token, token.split("_", 2)[2]):
         assert secret not in kept
-        assert secret not in said
+        assert secret not in logged
 
 
 # the command

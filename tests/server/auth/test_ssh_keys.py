@@ -420,10 +420,10 @@ def test_a_file_of_another_user_is_not_used(file: Path, monkeypatch: pytest.Monk
 async def test_a_server_does_not_start_with_a_file_that_cannot_be_used(tmp_path: Path, file: Path) -> None:
     file.chmod(0o666)
     for path, expected in ((file, "can be written by other users"), (tmp_path / "none", "no such file")):
-        code, said = await refused("--data-dir", tmp_path / "data", "--port", "0", "--authorized-keys", path)
+        code, output = await refused("--data-dir", tmp_path / "data", "--port", "0", "--authorized-keys", path)
         assert code == 2
-        assert f"--authorized-keys: {path}" in said
-        assert expected in said
+        assert f"--authorized-keys: {path}" in output
+        assert expected in output
 
 
 # any bytes

@@ -44,10 +44,10 @@ async def refusal(server: Server, token: str) -> tuple[str, int | None]:
     """Tries to sign in with this token in the first message. Returns the error code and the close code."""
     async with connect(server.url, proxy=None) as stranger:
         await stranger.send(json.dumps({"type": "auth", "data": {"token": token}}))
-        said = json.loads(await stranger.recv())
+        message = json.loads(await stranger.recv())
         with pytest.raises(ConnectionClosed):
             await stranger.recv()
-        return code_of(said), stranger.close_code
+        return code_of(message), stranger.close_code
 
 
 def handshake(server: Server, token: str) -> tuple[int, str]:
@@ -124,8 +124,8 @@ async def test_revoked_and_expired_tokens_have_different_codes(server: Server) -
 
 
 async def dismissed(client: WireClient, code: str) -> None:
-    said = await client.receive("error")
-    assert said["data"]["code"] == code
+    message = await client.receive("error")
+    assert message["data"]["code"] == code
     assert await client.close_code() == DISMISSED == 4403
 
 
@@ -224,10 +224,10 @@ async def test_no_token_is_ever_logged_or_sent(tmp_path: Path, caplog: pytest.Lo
         async with connect(server.url, proxy=None) as client:
             await client.send(json.dumps({"type": "auth", "data": {"token": token}}))
             await client.recv()
-        said = [record.getMessage() for record in caplog.records if record.name != "websockets.client"]
-        assert any("refused" in line for line in said)
+        logged = [record.getMessage() for record in caplog.records if record.name != "websockets.client"]
+        assert any("refused" in line for line in logged)
         for secret in (token, token[-20:], token[11:35], OWNER, changed(token)[-20:], "a-guess-"):
-            assert [line for line in said if secret in line] == []
+            assert [line for line in logged if secret in line] == []
 
 
 # the file

@@ -94,8 +94,8 @@ async def test_an_agent_does_not_see_the_webhook(tmp_path: Path) -> None:
     (tmp_path / "blog").mkdir()
     with Service().up() as ntfy:
         options = ("--no-tls", "--allow", tmp_path, "--command-agent", "printer=env")
-        told = {"DRAWBRIDGE_SERVE_WEBHOOK": f"{ntfy.url}?auth=hidden"}
-        async with serving(tmp_path / "data", *options, **told) as server, server.client() as client:
+        settings = {"DRAWBRIDGE_SERVE_WEBHOOK": f"{ntfy.url}?auth=hidden"}
+        async with serving(tmp_path / "data", *options, **settings) as server, server.client() as client:
             path = str(tmp_path / "blog")
             made = await client.ask("project_create", {"path": path, "agent": "printer", "join": True})
             await client.ask("execute", {"prompt": "go"}, made["project_id"])
@@ -106,9 +106,9 @@ async def test_an_agent_does_not_see_the_webhook(tmp_path: Path) -> None:
 
 
 async def test_an_invalid_webhook_address_is_reported(tmp_path: Path) -> None:
-    code, said = await refused("--data-dir", tmp_path / "data", "--webhook", "file:///etc/passwd")
+    code, output = await refused("--data-dir", tmp_path / "data", "--webhook", "file:///etc/passwd")
     assert code == 2
-    assert "--webhook" in said
+    assert "--webhook" in output
     assert not (tmp_path / "data").exists()
 
 

@@ -362,9 +362,9 @@ async def test_drafts_are_sent_once_as_one_prompt(tmp_path: Path) -> None:
         await until(lambda: len(prompts_of_agent(one)) == 2, "the prompt")
         assert ["seq" in answer for answer in answers] == [False, False]
         for client in (one.phone, page):  # without the record, the sender's history would have a gap
-            told = [one for one in client.of_type("agent_message") if one["data"]["direction"] == "client"]
-            assert told[-1]["data"]["messages"][0]["run_id"] == run
-            assert told[-1]["seq"] > 0
+            messages = [one for one in client.of_type("agent_message") if one["data"]["direction"] == "client"]
+            assert messages[-1]["data"]["messages"][0]["run_id"] == run
+            assert messages[-1]["seq"] > 0
         assert prompts_of_agent(one)[1] == (
             "Nearly.\n\nI have reviewed your changes and have 2 comments. Address each one.\n\n"
             "### 1. `poem.txt`, line 3\n```\nLINE 3\n```\n\nWhy?\n\n"

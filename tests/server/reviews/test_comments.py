@@ -145,8 +145,8 @@ def parsed(prompt: str) -> list[Read]:
     def closed(suggestion: str | None = None) -> None:
         """Completes the last comment with its text, and with ``suggestion`` unless it is None."""
         if found:
-            said = words[:-1] if suggestion is not None else words
-            found[-1] = (*found[-1][:4], found[-1][4] or "\n".join(said).strip("\n"), suggestion or found[-1][5])
+            text = words[:-1] if suggestion is not None else words
+            found[-1] = (*found[-1][:4], found[-1][4] or "\n".join(text).strip("\n"), suggestion or found[-1][5])
             if suggestion == "":
                 found[-1] = (*found[-1][:5], "")
         words.clear()

@@ -294,8 +294,8 @@ async def test_two_clients_decide_the_same_hunk_and_the_first_one_wins(tmp_path:
         assert one.text() == (POEM if won_by_phone else POEM.replace("line 3\n", "LINE 3\n"))
         first, how = ("phone", "undo") if won_by_phone else ("page", "keep")
         assert error.details == {"gone": id, "by": first, "decision": how}  # type: ignore[attr-defined]
-        told = page if won_by_phone else one.phone
-        assert told.updates("review_changed")[-1] | {"client_id": ""} == {
+        winner = page if won_by_phone else one.phone
+        assert winner.updates("review_changed")[-1] | {"client_id": ""} == {
             "state": "decided", "files": 0, "hunks": 0, "added": 0, "removed": 0, "by": first, "client_id": ""
         }  # fmt: skip
         decided = [

@@ -209,8 +209,10 @@ async def play(steps: list[str], folder: Path) -> None:
         assert_states(person)
     await world.server.core.close("the server is ending")
     assert world.process is None, "no process is left"
-    for said in await asyncio.gather(*world.choosing, return_exceptions=True):
-        assert isinstance(said, dict) or (isinstance(said, ClientError) and said.code == "PROJECT_NOT_FOUND"), said
+    for result in await asyncio.gather(*world.choosing, return_exceptions=True):
+        assert isinstance(result, dict) or (isinstance(result, ClientError) and result.code == "PROJECT_NOT_FOUND"), (
+            result
+        )
 
 
 def started_alone(events: list[dict[str, Any]]) -> list[str]:
@@ -224,8 +226,8 @@ def started_alone(events: list[dict[str, Any]]) -> list[str]:
 
 def answers(server: Server) -> list[str]:
     """The agent's ids of the questions for which it was sent a person's decision."""
-    said = [answer for process in server.agent.processes for answer in process.answers]
-    return [question for question, decision in said if decision.message != NOBODY_ASKED]
+    sent = [answer for process in server.agent.processes for answer in process.answers]
+    return [question for question, decision in sent if decision.message != NOBODY_ASKED]
 
 
 def assert_sound(world: World) -> None:

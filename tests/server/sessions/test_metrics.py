@@ -112,7 +112,7 @@ async def test_without_the_flag_no_port_is_opened(tmp_path: Path) -> None:
 async def test_a_metrics_port_in_use_is_reported(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        code, said = await refused("--port", "0", "--no-tls", "--data-dir", tmp_path / "data", "--metrics-port", port)
+        code, output = await refused("--port", "0", "--no-tls", "--data-dir", tmp_path / "data", "--metrics-port", port)
     assert code == 3
-    assert f"Port {port} on 127.0.0.1 is not available" in said
-    assert "--metrics-port" in said
+    assert f"Port {port} on 127.0.0.1 is not available" in output
+    assert "--metrics-port" in output

@@ -55,8 +55,8 @@ def answers_late(process: Process, monkeypatch: pytest.MonkeyPatch) -> asyncio.E
 
 def outcomes(server: Server, project: str) -> list[str]:
     """The outcomes of all runs in the history."""
-    said = [one["message"] for one in records(server, project) if one["direction"] == "server"]
-    return [one["message"]["outcome"] for one in said if one["subtype"] == "run_finished"]
+    messages = [one["message"] for one in records(server, project) if one["direction"] == "server"]
+    return [one["message"]["outcome"] for one in messages if one["subtype"] == "run_finished"]
 
 
 # an agent's options

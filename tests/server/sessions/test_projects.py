@@ -324,8 +324,8 @@ async def test_a_request_during_a_deletion_is_executed_or_refused(
             for type, data in asked:
                 tasks.append(asyncio.create_task(server.does(phone, type, project, **data)))
                 await settled(turns=abs(turns))
-            for said in await asyncio.gather(*tasks, return_exceptions=True):
-                assert isinstance(said, dict | ClientError), said
+            for result in await asyncio.gather(*tasks, return_exceptions=True):
+                assert isinstance(result, dict | ClientError), result
             received = [one["data"]["update_type"] for one in page.received if one.get("project_id") == project]
             # The deletion was refused if the project's agent was working.
             if any(one.id == project for one in server.core.projects):

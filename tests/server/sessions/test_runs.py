@@ -139,15 +139,18 @@ async def test_a_line_over_the_limit_is_sent_as_a_preview_with_a_blob(tmp_path: 
         process.says(line)
         process.ends()
         await settled()
-        [said] = [one for one in phone.of_type("agent_message") if "truncated" in one["data"]]
-        assert said["data"]["messages"][0]["message"]["content"][0]["content"].endswith("x…")
-        assert said["data"]["truncated"] == {"blob_id": f"{project}:{said['seq']}", "bytes": len(json.dumps(line))}
-        record = json.loads(await server.core.record(project, said["seq"]))
-        assert (record["seq"], record["message"]) == (said["seq"], line)
+        [messages] = [one for one in phone.of_type("agent_message") if "truncated" in one["data"]]
+        assert messages["data"]["messages"][0]["message"]["content"][0]["content"].endswith("x…")
+        assert messages["data"]["truncated"] == {
+            "blob_id": f"{project}:{messages['seq']}",
+            "bytes": len(json.dumps(line)),
+        }
+        record = json.loads(await server.core.record(project, messages["seq"]))
+        assert (record["seq"], record["message"]) == (messages["seq"], line)
         await server.does(back, "project_join", project, after_seq=0)
-        await until(lambda: said in back.received, "the same preview in a replay")
-        page = (await server.does(phone, "get_messages", project, after_seq=said["seq"] - 1, limit=1))["data"]
-        assert page["messages"][0]["truncated"]["blob_id"] == f"{project}:{said['seq']}"
+        await until(lambda: messages in back.received, "the same preview in a replay")
+        page = (await server.does(phone, "get_messages", project, after_seq=messages["seq"] - 1, limit=1))["data"]
+        assert page["messages"][0]["truncated"]["blob_id"] == f"{project}:{messages['seq']}"
 
 
 async def test_a_request_does_not_run_twice_even_after_a_restart(tmp_path: Path) -> None:

@@ -41,10 +41,10 @@ class Models(MessagesStub):
         for task, turns in self._of_subagents.items():
             if body.get("tools") and task in begins_with:
                 return [turns.pop(0) if turns else text("The task is done.")]
-        told = re.search(r"create your plan at (\S+\.md)", begins_with)
-        if body.get("tools") and self._plan and told:
+        planned = re.search(r"create your plan at (\S+\.md)", begins_with)
+        if body.get("tools") and self._plan and planned:
             plan, self._plan = self._plan, ""
-            return [write(Path(told[1]), plan)]
+            return [write(Path(planned[1]), plan)]
         return super().answer(body)
 
 

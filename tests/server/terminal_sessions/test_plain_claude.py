@@ -171,8 +171,8 @@ async def test_a_killed_claude_counts_as_ended(rig: ServedWorkstation, server: S
 async def test_a_run_without_a_terminal_is_not_delayed(rig: ServedWorkstation, server: Server) -> None:
     rig.set_up()
     async with server.client() as client:
-        told = rig.ask_claude(FETCH, text("Done."))
-        assert "permission" in told
+        received = rig.ask_claude(FETCH, text("Done."))
+        assert "permission" in received
         assert (await client.ask("project_list"))["data"]["projects"] == []
 
 

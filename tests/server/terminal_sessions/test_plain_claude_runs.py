@@ -120,8 +120,8 @@ async def test_compacting_does_not_begin_a_run(rig: ServedWorkstation, server: S
         claude.prompt("Second")
         claude.pane.wait_for("Second answer.")
         await finished(phone)
-        told = await conversation(phone)
-    assert [one for one in told if one.startswith((">", "(")) or one == "completed"] == [
+        shown = await conversation(phone)
+    assert [one for one in shown if one.startswith((">", "(")) or one == "completed"] == [
         "> First",
         "completed",
         "(compacted)",

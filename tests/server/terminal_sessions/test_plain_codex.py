@@ -320,5 +320,5 @@ async def test_a_conversation_can_be_forked_into_a_project_of_codex(rig: Worksta
         await finished(phone, "completed")
         listed = (await phone.client.ask("project_list"))["data"]["projects"]
         assert sorted(bool(one.get("desk")) for one in listed) == [False, True]
-    told = str(rig.model.requests[-1]["input"])
-    assert all(words in told for words in ("Do it", "Hello.", "Go on"))
+    received = str(rig.model.requests[-1]["input"])
+    assert all(words in received for words in ("Do it", "Hello.", "Go on"))

@@ -47,10 +47,10 @@ class Neovim:
 
     async def asked(self) -> Message:
         """Waits for the next prompt that the bridge has to type. Returns the server's message."""
-        said = await self.line.receive()
-        assert said is not None
-        assert said["type"] == "prompt"
-        return said
+        message = await self.line.receive()
+        assert message is not None
+        assert message["type"] == "prompt"
+        return message
 
 
 @contextlib.asynccontextmanager
@@ -92,10 +92,10 @@ def prompts(rig: SocketRig, session: Session) -> list[tuple[str, str, str]]:
     found = rig.server.core.terminal_sessions.find(session.project)
     assert found is not None
     lines = list(found.history.read(after_seq=0, limit=100).records)
-    said = [json.loads(one.line) for one in lines]
+    messages = [json.loads(one.line) for one in lines]
     return [
         (one["message"]["message"]["prompt"], one["message"]["by"], one["message"]["run_id"])
-        for one in said
+        for one in messages
         if one["direction"] == "client"
     ]
 

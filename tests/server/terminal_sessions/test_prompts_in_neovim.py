@@ -90,8 +90,8 @@ def person(neovim: Neovim) -> Any:
 async def prompts(phone: Phone) -> list[tuple[str, str]]:
     """The prompts in the history, each with its sender."""
     answer = await phone.client.ask("get_messages", {"after_seq": 0}, phone.project)
-    said = [one["message"] for one in answer["data"]["messages"] if one["direction"] == "client"]
-    return [(one["message"]["prompt"], one["by"]) for one in said]
+    messages = [one["message"] for one in answer["data"]["messages"] if one["direction"] == "client"]
+    return [(one["message"]["prompt"], one["by"]) for one in messages]
 
 
 async def execute(phone: Phone, prompt: str, **more: Any) -> Message:
@@ -133,9 +133,9 @@ async def test_comments_reach_the_agent_and_its_next_run_answers(rig: ServedWork
         await phone.answer(await phone.question("Edit"), "allow")
         finished = await phone.client.receive("update", "run_finished")
         assert finished["data"]["data"]["run_id"] == sent["data"]["run_id"]
-        told = "### 1. `song.txt`, line 3\n```\nLINE 3\n```\n\nWhy in capitals?"
-        assert any(told in request.new_text for request in rig.model.requests)
-        assert [by for prompt, by in await prompts(phone) if told in prompt] == ["phone"]
+        expected = "### 1. `song.txt`, line 3\n```\nLINE 3\n```\n\nWhy in capitals?"
+        assert any(expected in request.new_text for request in rig.model.requests)
+        assert [by for prompt, by in await prompts(phone) if expected in prompt] == ["phone"]
         await phone.client.receive("update", "review_changed")
         review = (await phone.client.ask("review_get", project_id=phone.project))["data"]
         [hunk] = [hunk for file in review["files"] for hunk in file["hunks"]]

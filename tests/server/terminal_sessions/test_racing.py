@@ -79,8 +79,8 @@ class Race:
         await self._all_at_once(card(id))
         winner = await self._verdict(id)
         self.wins[winner] = self.wins.get(winner, 0) + 1
-        said = [one["data"] for one in self.witness.client.received if id in str(one)]
-        what = f"{texts[winner]!r} in the file, not {self.poem.read_text()!r}, after {said}"
+        messages = [one["data"] for one in self.witness.client.received if id in str(one)]
+        what = f"{texts[winner]!r} in the file, not {self.poem.read_text()!r}, after {messages}"
         await until(lambda: self.poem.read_text() == texts[winner], what)
         await asyncio.to_thread(self._see_who_won, winner, card(id))
         await asyncio.to_thread(self.neovim.wait_until_closed, number)
@@ -130,8 +130,8 @@ class Race:
         received = self.witness.client.received
         async with asyncio.timeout(PATIENCE):
             while True:
-                said = [one["data"] for one in received if one["type"] == "update"]
-                about = [one for one in said if one["data"].get("approval_id") == id]
+                messages = [one["data"] for one in received if one["type"] == "update"]
+                about = [one for one in messages if one["data"].get("approval_id") == id]
                 if any(one["update_type"] == "permission_withdrawn" for one in about):
                     return "desk"
                 if about and _has_continued(received, id):

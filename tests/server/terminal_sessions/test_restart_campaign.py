@@ -99,18 +99,18 @@ def check(logs: Path, received: dict[str, Message]) -> None:
     for file in sorted(logs.glob("messages_*.jsonl")):
         for line in file.read_bytes().splitlines():
             message = json.loads(line)["message"]
-            said = message["message"]
+            record = message["message"]
             if message["subtype"] == "permission_request":
-                assert said["input"]["command"] not in asked.values(), "asked twice"
-                asked[said["approval_id"]] = said["input"]["command"]
+                assert record["input"]["command"] not in asked.values(), "asked twice"
+                asked[record["approval_id"]] = record["input"]["command"]
             elif message["subtype"] == "permission_resolved":
-                assert said["approval_id"] not in answers, "answered twice"
-                answers[said["approval_id"]] = said["message"]
+                assert record["approval_id"] not in answers, "answered twice"
+                answers[record["approval_id"]] = record["message"]
             assert message["subtype"] != "permission_withdrawn"
-    told = {asked[approval_id]: answer for approval_id, answer in answers.items()}
-    assert told == {command: decision["message"] for command, decision in received.items()}
-    assert len(told) == ROUNDS
-    assert {answer.split()[1] for answer in told.values()} == {"first", "second"}
+    given = {asked[approval_id]: answer for approval_id, answer in answers.items()}
+    assert given == {command: decision["message"] for command, decision in received.items()}
+    assert len(given) == ROUNDS
+    assert {answer.split()[1] for answer in given.values()} == {"first", "second"}
 
 
 # four clients answer a hook or an editor while servers are killed
@@ -163,8 +163,8 @@ async def tries(server: Server, asked: AskedQuestion, name: str, later: float) -
             for project in projects:
                 for approval in project["approvals"]:
                     answer = {"approval_id": approval["approval_id"], **asked.answer(name)}
-                    said = await client.ask("permission_response", answer, project["id"])
-                    if said["type"] != "error":
+                    reply = await client.ask("permission_response", answer, project["id"])
+                    if reply["type"] != "error":
                         asked.won.append(name)
 
 
@@ -218,14 +218,14 @@ def resolved(desk: Path) -> dict[str, list[str]]:
     for file in sorted(desk.glob("*/logs/messages_*.jsonl")):
         for line in file.read_bytes().splitlines():
             message = json.loads(line)["message"]
-            said = message.get("message")
+            record = message.get("message")
             if message.get("subtype") == "permission_request":
-                [words] = re.findall("touch crowd-[0-9]+", json.dumps(said))[:1]
+                [words] = re.findall("touch crowd-[0-9]+", json.dumps(record))[:1]
                 assert words not in asked.values(), f"{words} was asked twice"
-                asked[said["approval_id"]] = words
+                asked[record["approval_id"]] = words
             elif message.get("subtype") == "permission_resolved":
-                given = said.get("updated_input")
-                answers.setdefault(asked[said["approval_id"]], []).append(
-                    given["content"] if given else said["message"]
+                given = record.get("updated_input")
+                answers.setdefault(asked[record["approval_id"]], []).append(
+                    given["content"] if given else record["message"]
                 )
     return answers

@@ -465,8 +465,8 @@ async def bridge(rig: SocketRig, *pids: int) -> AsyncIterator[Line]:
 def proposed(line: Line, agent: str, pid: int | None = None) -> None:
     """Sends a proposal with the same id and text each time, for a file that does not exist."""
     texts = {"old_text": "", "new_text": "new\n"}
-    said = {"id": "7", "agent": agent, "session": "s", "path": "/ws/a.py", "pid": pid, "question": f"{KNOWN_AS}-7"}
-    line.send(type="proposed", **said, **texts)
+    fields = {"id": "7", "agent": agent, "session": "s", "path": "/ws/a.py", "pid": pid, "question": f"{KNOWN_AS}-7"}
+    line.send(type="proposed", **fields, **texts)
 
 
 @HOW

@@ -157,12 +157,12 @@ async def test_kept_changes_are_committed_and_pushed(rig: SocketRig, place: Path
     assert tip(tmp_path / "remote") == committed["commit"]
     assert (await other.get())["kept"] == []
     for update in ("review_committed", "review_pushed"):
-        told = [
+        notified = [
             one["project_id"]
             for one in rig.client.received[before:]
             if one.get("data", {}).get("update_type") == update
         ]
-        assert set(told) == {at.session.project, other.session.project}, update
+        assert set(notified) == {at.session.project, other.session.project}, update
 
 
 @pytest.mark.thorough

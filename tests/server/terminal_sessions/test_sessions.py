@@ -72,8 +72,8 @@ async def test_an_answer_reaches_the_agent_in_its_own_format(rig: SocketRig) -> 
     ]
     for answer, verdict in cases:
         async with session.asks(**COMMAND) as (hook, question):
-            said = await rig.answers(question, **answer)
-            assert said["data"]["data"]["by"] == "phone"
+            message = await rig.answers(question, **answer)
+            assert message["data"]["data"]["by"] == "phone"
             assert await hook.receive() == {"decision": verdict}
             assert await hook.receive() is None
     async with Line.open() as hook:

@@ -53,10 +53,10 @@ class Snapshot:
         return names
 
 
-def _what_stays(look: Callable[[], set[T]]) -> set[T]:
-    """Calls ``look`` until it finds nothing, for up to ``GRACE`` seconds. Returns what it found last."""
+def _what_stays(find: Callable[[], set[T]]) -> set[T]:
+    """Calls ``find`` until it finds nothing, for up to ``GRACE`` seconds. Returns what it found last."""
     end = time.monotonic() + GRACE
-    while (found := look()) and time.monotonic() < end:
+    while (found := find()) and time.monotonic() < end:
         time.sleep(0.01)
     return found
 

@@ -126,7 +126,7 @@ def guard(home: Path) -> str:
         neovim.pane.type(f"4Gcc{MINE}")
         neovim.pane.press("Escape")
         rig.set_up()
-        claude = rig.lonely_claude("--permission-mode", "acceptEdits")
+        claude = rig.unconnected_claude("--permission-mode", "acceptEdits")
         resize(tmux, neovim.pane, NARROW)
         resize(tmux, claude.pane, WIDE)
         model.will_say([text(ANSWER), read(file)], edit(file, OLD, NEW), text(EXCUSE))

@@ -69,7 +69,7 @@ def test_programs_are_found_on_path_and_in_install_directories(alone: Path) -> N
     assert missing(AgentPrograms()) == {"gemini": "gemini"}
 
 
-def test_a_configured_path_is_the_only_place_searched(alone: Path) -> None:
+def test_only_the_configured_path_is_searched(alone: Path) -> None:
     install(alone / ".local" / "bin" / "claude")
     assert programs(AgentPrograms(paths=("claude=/no/claude",)))["claude"] == Program(None)
 

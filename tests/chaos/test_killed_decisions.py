@@ -143,7 +143,7 @@ decision is done."""
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("step", STEPS)
-async def test_a_server_that_is_killed_at_a_step(tmp_path: Path, step: str) -> None:
+async def test_a_decision_survives_a_kill_at_any_step(tmp_path: Path, step: str) -> None:
     command, does, is_done = STEPS[step]
     project, stopping = Project(tmp_path), StoppingGit(tmp_path, command, does)
     async with project.server(PATH=stopping.path) as server:
@@ -166,8 +166,8 @@ async def test_a_server_that_is_killed_at_a_step(tmp_path: Path, step: str) -> N
         async with connected(server) as client:
             kind = "review_decided" if is_done else "review_interrupted"
             await client.ask("project_join", project.id, after_seq=before)
-            heard = await client.until(kind, by="phone", decision="undo", files=FILES, hunks=FILES)
-            assert heard.get("interrupted") or heard.get("result") == "not_done"
+            received = await client.until(kind, by="phone", decision="undo", files=FILES, hunks=FILES)
+            assert received.get("interrupted") or received.get("result") == "not_done"
             assert [one["subtype"] for one in project.decisions()] == [kind]
             assert project.texts() == [LINES if is_done else f"{LINES}by the agent 1\n"] * FILES
             review = (await client.ask("review_get", project.id))["data"]

@@ -1,4 +1,4 @@
-"""What is remembered about reviews on this machine."""
+"""What this machine remembers about reviews."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from drawbridge.core import private_files, review_memory
 from drawbridge.core.review_memory import ReviewMemory, SeenReviews
 
 
-def test_programs_share_what_was_seen(tmp_path: Path) -> None:
+def test_programs_share_the_seen_changes(tmp_path: Path) -> None:
     path = str(tmp_path / "state" / "reviews.json")
     ReviewMemory(path).saw("/a", ["h1"], ["h1", "h2"])
     ReviewMemory(path).saw("/a", ["h2"], ["h1", "h2"])
@@ -85,7 +85,7 @@ def test_a_damaged_file_counts_as_nothing_seen(tmp_path: Path, data: bytes) -> N
     assert memory.of("/a").seen == ("h",)
 
 
-def test_a_directory_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_written_is_not_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     memory = ReviewMemory(str(tmp_path / "file" / "reviews.json"))
     memory.saw("/a", ["h"], ["h"])

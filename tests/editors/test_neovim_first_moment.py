@@ -1,4 +1,4 @@
-"""Text for the agent's terminal never gets into a proposal: an unfinished prompt delays the view, and the view ignores
+"""Text for the agent's terminal never gets into a proposal. An unfinished prompt delays the view, and the view ignores
 the first keys."""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from drawbridge.editors.port import Accepted, Rejected
-from tests.editors.test_neovim_focus import NEW, OLD, SHOWN, looks_again, proposes, screen_rig, sees
+from tests.editors.test_neovim_focus import NEW, OLD, SHOWN, checks_again, proposes, screen_rig, sees
 from tests.nvim.rig import Workstation
 from tests.programs import each_nvim
 from tests.rigs.tmux import Pane
@@ -90,7 +90,7 @@ async def test_half_a_prompt_delays_a_view(program: Path, tmp_path: Path) -> Non
         await sees(pane, "❯ and then")
         await proposes(rig)
         await sees(pane, r"proposes a change to hello\.txt", r"Ctrl-\\ Ctrl-N opens it")
-        await looks_again(rig)  # nothing may open, even though nobody is typing
+        await checks_again(rig)  # nothing may open, even though nobody is typing
         assert await rig.person.lua(SHOWN) is False
         assert await rig.person.lua(ON_SCREEN) is False
         await types(pane, " stop")
@@ -104,7 +104,7 @@ async def test_half_a_prompt_delays_a_view(program: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("program", each_nvim())
-async def test_a_dialog_in_place_of_the_box_opens_the_proposal(program: Path, tmp_path: Path) -> None:
+async def test_a_dialog_instead_of_the_box_opens_the_proposal(program: Path, tmp_path: Path) -> None:
     """In the dialog, an Enter that was meant for the prompt would accept the change. Keys of the first moment do not
     reach the dialog."""
     async with screen_rig(program, tmp_path) as (rig, pane):

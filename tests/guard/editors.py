@@ -65,12 +65,12 @@ def between_notifications(mode: bytes, answer: bytes) -> Iterator[bytes]:
 
 
 def at_a_prompt(_mode: bytes, _answer: bytes) -> Iterator[bytes]:
-    """Shows a "Press ENTER" prompt: it answers only ``nvim_get_mode``."""
+    """Shows a "Press ENTER" prompt, so it answers only ``nvim_get_mode``."""
     yield BLOCKED
 
 
 def at_a_short_prompt(_mode: bytes, answer: bytes) -> Iterator[bytes]:
-    """Has a pending operator: it reports that it is blocked, but answers nevertheless."""
+    """Has a pending operator. It reports that it is blocked, but answers nevertheless."""
     yield BLOCKED
     time.sleep(LATE)
     yield answer
@@ -97,7 +97,7 @@ def hanging_up_halfway(mode: bytes, answer: bytes) -> Iterator[bytes]:
 
 
 def saying(data: bytes) -> Manner:
-    """Returns the manner of an editor that sends ``data``, whatever the request is."""
+    """Returns the behavior of an editor that sends ``data``, whatever the request is."""
 
     def manner(_mode: bytes, _answer: bytes) -> Iterator[bytes]:
         yield data
@@ -159,7 +159,7 @@ class Editor:
         return [method for method, _ in self.asked]
 
     @property
-    def told(self) -> list[str]:
+    def notices(self) -> list[str]:
         """The notices that the editor was asked to show to the user."""
         return [params["message"] for method, params in self.asked if method == "send_message"]
 

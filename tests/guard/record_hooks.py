@@ -3,9 +3,9 @@
     python -m tests.guard.record_hooks claude gemini codex
 
 Each agent has its own directory and home. Its model is a stub on 127.0.0.1 that calls a few tools, and its hooks append
-what they read to a file. The first line of a transcript contains the agent, its version and the date; every other line is
-one payload, in the order of the calls. The directory is replaced by ``/ws``, the home directory by ``/home/person``, and
-the path of the agent's own transcript by a made-up one.
+what they read to a file. The first line of a transcript contains the agent, its version and the date. Every other line
+is one payload, in the order of the calls. The directory is replaced by ``/ws``, the home directory by ``/home/person``,
+and the path of the agent's own transcript by a made-up one.
 
 The agents come from ``tests/programs.py``.
 """
@@ -198,7 +198,7 @@ def gemini(place: Place) -> str:
 
 
 def codex(place: Place) -> str:
-    """Records a one-shot run, and a session in a terminal: its subagent asks the user, and its second run is
+    """Records a one-shot run, and a session in a terminal whose subagent asks the user and whose second run is
     interrupted. Returns the version.
     """
     program = str(programs.codex())
@@ -239,8 +239,8 @@ def _heard(place: Place, event: str) -> bool | None:
 
 
 def _version(program: str) -> str:
-    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True, timeout=20).stdout
-    return next(word for word in said.split() if word[0].isdigit())
+    output = subprocess.run([program, "--version"], capture_output=True, text=True, check=True, timeout=20).stdout
+    return next(word for word in output.split() if word[0].isdigit())
 
 
 AGENTS: dict[str, Callable[[Place], str]] = {"claude": claude, "gemini": gemini, "codex": codex}

@@ -67,7 +67,7 @@ def test_undoing_restores_line_endings_and_bytes(base: str, written: str, hunk: 
     assert found.undone(found.hunks()).written == base
 
 
-def test_equal_hunks_can_be_told_apart() -> None:
+def test_equal_hunks_can_be_distinguished() -> None:
     found = file("a\nb\na\n", "A\nb\nA\n")
     one, other = found.hunks()
     assert one.id != other.id

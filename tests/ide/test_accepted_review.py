@@ -130,7 +130,7 @@ CHANGES = ("+1 −1  LINE 3", "+1 −0  line 11b")
 async def test_accepted_changes_are_shown_without_a_server(rig: AcceptedRig) -> None:
     await rig.accept(rig.poem, WRITTEN)
     file = await rig.wanted(*CHANGES)
-    await rig.told("1 file +2 −1 to review, of proposals accepted here.")
+    await rig.is_notified("1 file +2 −1 to review, of proposals accepted here.")
     assert (file.path, file.shown, [hunk.row for hunk in file.hunks]) == (str(rig.poem), "poem.txt", [2, 11])
 
 
@@ -140,12 +140,12 @@ async def test_a_change_is_undone_on_disk_and_others_stay(rig: AcceptedRig) -> N
     rig.poem.chmod(0o754)
     file = await rig.wanted(*CHANGES)
     rig.undo(file, 0)
-    await rig.told("Undone: 1 change in poem.txt. 1 change left.")
+    await rig.is_notified("Undone: 1 change in poem.txt. 1 change left.")
     assert rig.poem.read_text() == WRITTEN.replace("LINE 3\n", "line 3\n").replace("line 6\n", "mine\n")
     assert rig.poem.stat().st_mode & 0o777 == 0o754
     file = (await rig.shows_texts(CHANGES[1])).files[0]
     rig.undo(file)
-    await rig.told("Undone: 1 change in poem.txt. Nothing is left to review.")
+    await rig.is_notified("Undone: 1 change in poem.txt. Nothing is left to review.")
     assert rig.poem.read_text() == POEM.replace("line 6\n", "mine\n")
 
 
@@ -153,15 +153,15 @@ async def test_a_kept_change_is_not_shown_again(rig: AcceptedRig) -> None:
     await rig.accept(rig.poem, WRITTEN)
     file = await rig.wanted(*CHANGES)
     rig.editor.report(ReviewDecided("keep", "", hunk=file.hunks[0].id))
-    await rig.told("Kept: 1 change in poem.txt. 1 change left.")
+    await rig.is_notified("Kept: 1 change in poem.txt. 1 change left.")
     file = await rig.wanted(CHANGES[1])
     shown = rig.editor.reviews[-1]
     assert shown is not None
     rig.editor.report(ReviewDecided("keep", shown.version, file=file.name))
-    await rig.told("Nothing is left to review.")
+    await rig.is_notified("Nothing is left to review.")
     assert rig.poem.read_text() == WRITTEN
     rig.want()
-    await rig.told(NO_SERVER)
+    await rig.is_notified(NO_SERVER)
 
 
 async def test_a_decision_is_not_lost_while_another_write_is_noticed(
@@ -196,11 +196,11 @@ async def test_nothing_is_shown_without_an_accepted_write(
     monkeypatch.setattr(review, "FOLLOW_SECONDS", 0.05)
     await rig.decide(rig.poem, WRITTEN, accept=accept)
     rig.want()
-    await rig.told(NO_SERVER)
+    await rig.is_notified(NO_SERVER)
     assert rig.editor.reviews == [None]
 
 
-async def test_what_the_agent_really_wrote_is_shown(rig: AcceptedRig) -> None:
+async def test_what_the_agent_actually_wrote_is_shown(rig: AcceptedRig) -> None:
     """For example, a formatter has changed the file right after the agent."""
     await rig.accept(rig.poem, WRITTEN, written=WRITTEN.replace("line 11b", "Line 11b"))
     await rig.wanted(CHANGES[0], "+1 −0  Line 11b")
@@ -211,7 +211,7 @@ async def test_undoing_a_new_file_removes_it(rig: AcceptedRig) -> None:
     await rig.accept(new, "one\n")
     file = await rig.wanted("+1 −0  This is a new file.")
     rig.undo(file)
-    await rig.told("Undone: 1 change in new.txt. Nothing is left to review.")
+    await rig.is_notified("Undone: 1 change in new.txt. Nothing is left to review.")
     assert not new.exists()
 
 
@@ -221,22 +221,22 @@ async def test_a_decision_is_refused_if_the_lines_have_changed(rig: AcceptedRig)
     now = WRITTEN.replace("LINE 3\n", "mine\n")
     rig.poem.write_text(now)
     rig.undo(file, 0)
-    await rig.told("This change is no longer in the review: its lines have changed.")
+    await rig.is_notified("This change is no longer in the review: its lines have changed.")
     rig.undo((await rig.shows_texts("+1 −1  mine", CHANGES[1])).files[0], 1)
-    await rig.told("Undone: 1 change in poem.txt. 1 change left.")
+    await rig.is_notified("Undone: 1 change in poem.txt. 1 change left.")
     assert rig.poem.read_text() == now.replace("line 11b\n", "")
 
 
-async def test_a_decision_on_a_file_names_what_was_shown(rig: AcceptedRig) -> None:
+async def test_a_decision_on_a_file_contains_the_shown_version(rig: AcceptedRig) -> None:
     await rig.accept(rig.poem, WRITTEN)
     file = await rig.wanted(*CHANGES)
     rig.poem.write_text(WRITTEN.replace("LINE 3\n", "mine\n"))
     rig.undo(file)
-    await rig.told("The review has changed since you saw it, so your decision was not applied.")
+    await rig.is_notified("The review has changed since you saw it, so your decision was not applied.")
     assert "mine\n" in rig.poem.read_text()
 
 
-async def test_a_file_that_changes_meanwhile_is_not_overwritten(
+async def test_a_file_that_changes_during_an_undo_is_not_overwritten(
     rig: AcceptedRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await rig.accept(rig.poem, WRITTEN)
@@ -247,11 +247,11 @@ async def test_a_file_that_changes_meanwhile_is_not_overwritten(
 
     monkeypatch.setattr(rig.editor, "unsaved_text", unsaved_text)
     rig.undo(file, 0)
-    await rig.told("This conflicts with the current state of poem.txt. Nothing was changed.")
+    await rig.is_notified("This conflicts with the current state of poem.txt. Nothing was changed.")
     assert rig.poem.read_text() == "theirs\n"
 
 
-async def test_a_file_that_could_not_be_written_is_as_before(rig: AcceptedRig) -> None:
+async def test_a_file_that_could_not_be_written_is_unchanged(rig: AcceptedRig) -> None:
     long = "".join(f"line {number}\n" for number in range(10_000))
     rig.poem.write_text(long)
     await rig.accept(rig.poem, "new\n" + long[: len(long) // 2])
@@ -263,7 +263,7 @@ async def test_a_file_that_could_not_be_written_is_as_before(rig: AcceptedRig) -
     resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 5_000, limits[1]))  # like a full disk
     try:
         rig.undo(shown.files[0])
-        await rig.told(f"{rig.poem} can't be written: File too large.")
+        await rig.is_notified(f"{rig.poem} can't be written: File too large.")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert rig.poem.read_text() == before
@@ -274,7 +274,7 @@ async def test_unsaved_changes_are_not_overwritten(rig: AcceptedRig) -> None:
     file = await rig.wanted(*CHANGES)
     rig.editor.type(str(rig.poem), "unsaved\n")
     rig.undo(file)
-    await rig.told("The file has unsaved changes. Save or discard them first.")
+    await rig.is_notified("The file has unsaved changes. Save or discard them first.")
     assert rig.poem.read_text() == WRITTEN
 
 
@@ -284,12 +284,12 @@ async def test_unsaved_work_in_a_proposal_is_not_the_agents(rig: AcceptedRig) ->
     rig.editor.type(str(rig.poem), mine)
     await rig.accept(rig.poem, mine.replace("line 3\n", "LINE 3\n"))
     rig.undo(await rig.wanted(CHANGES[0]))
-    await rig.told("Nothing is left to review.")
+    await rig.is_notified("Nothing is left to review.")
     assert rig.poem.read_text() == mine
 
 
 @pytest.mark.parametrize("how", ["deleted", "renamed", "not text"])
-async def test_a_file_that_is_gone_is_not_shown(rig: AcceptedRig, how: str) -> None:
+async def test_a_deleted_file_is_not_shown(rig: AcceptedRig, how: str) -> None:
     await rig.accept(rig.poem, WRITTEN)
     if how == "not text":
         rig.poem.write_bytes(b"caf\xe9\n")
@@ -298,8 +298,8 @@ async def test_a_file_that_is_gone_is_not_shown(rig: AcceptedRig, how: str) -> N
         if how == "deleted":
             (rig.directory / "other.txt").unlink()
     rig.want()
-    await rig.told(NO_SERVER)
-    rig.poem.write_text(WRITTEN)  # it is back, as after a checkout
+    await rig.is_notified(NO_SERVER)
+    rig.poem.write_text(WRITTEN)  # the file exists again, as after a checkout
     await rig.wanted(*CHANGES)
 
 
@@ -311,7 +311,7 @@ async def test_a_file_through_a_link_is_shown_once(rig: AcceptedRig) -> None:
     file = await rig.wanted(*CHANGES)
     assert file.shown == "poem.txt"
     rig.undo(file)
-    await rig.told("Nothing is left to review.")
+    await rig.is_notified("Nothing is left to review.")
     assert link.is_symlink()
     assert rig.poem.read_text() == POEM
 
@@ -323,7 +323,7 @@ async def test_line_endings_are_restored(rig: AcceptedRig) -> None:
     crlf.write_bytes(before)
     await rig.accept(crlf, "one\nTWO\n", written="one\r\nTWO\r\n")
     rig.undo(await rig.wanted("+1 −1  TWO"))
-    await rig.told("Nothing is left to review.")
+    await rig.is_notified("Nothing is left to review.")
     assert crlf.read_bytes() == before
 
 
@@ -333,7 +333,7 @@ async def test_large_changes_are_decided_by_file(rig: AcceptedRig, monkeypatch: 
     file = await rig.wanted()
     assert file.text == "The changes to this file are too large to show here."
     rig.undo(file)
-    await rig.told("Undone: 1 change in poem.txt. Nothing is left to review.")
+    await rig.is_notified("Undone: 1 change in poem.txt. Nothing is left to review.")
     assert rig.poem.read_text() == POEM
 
 
@@ -350,10 +350,10 @@ async def test_the_review_follows_saved_edits_and_proposals(rig: AcceptedRig) ->
 async def test_comments_and_visits_need_a_server(rig: AcceptedRig) -> None:
     await rig.accept(rig.poem, WRITTEN)
     rig.want(only_new=True)
-    await rig.told("What is new since your last visit is known only with the agent server.")
+    await rig.is_notified("What is new since your last visit is known only with the agent server.")
     await rig.shows_texts(*CHANGES)
     rig.editor.report(ReviewCommented("poem.txt", 3, 3, "LINE 3\n", "Why?"))
-    await rig.told("Comments need the agent server. Start it with: drawbridge serve")
+    await rig.is_notified("Comments need the agent server. Start it with: drawbridge serve")
     assert len(rig.editor.reviews) == 1
 
 
@@ -374,7 +374,7 @@ async def test_a_servers_review_is_shown_instead(rig: AcceptedRig) -> None:
         await rig.shows("h1")
 
 
-async def test_a_server_without_a_session_there_changes_nothing(rig: AcceptedRig) -> None:
+async def test_a_server_without_a_session_in_the_folder_is_ignored(rig: AcceptedRig) -> None:
     await rig.accept(rig.poem, WRITTEN)
     server = Served()
     server.answers = [wire.ReviewAnswer(id="", code="PROJECT_NOT_FOUND", text="No agent has worked here.")]
@@ -382,11 +382,11 @@ async def test_a_server_without_a_session_there_changes_nothing(rig: AcceptedRig
         await rig.wanted(*CHANGES)
         server.answers = [wire.ReviewAnswer(id="", code="CHECKPOINT_FAILED", text="git failed.")]
         rig.want()
-        await rig.told("git failed.")
+        await rig.is_notified("git failed.")
         assert rig.editor.reviews[-1] is None
 
 
-async def test_what_was_decided_with_a_server_is_not_shown_again(rig: AcceptedRig) -> None:
+async def test_changes_decided_with_a_server_are_not_shown_again(rig: AcceptedRig) -> None:
     await rig.accept(rig.poem, WRITTEN)
     served = answer(FILE | {"path": "poem.txt"})
     server = Served()
@@ -398,7 +398,7 @@ async def test_what_was_decided_with_a_server_is_not_shown_again(rig: AcceptedRi
         rig.want()
         await rig.shows("h1")
         rig.editor.report(ReviewDecided("keep", "v1", hunk="h1"))
-        await rig.told("Nothing is left to review.")
+        await rig.is_notified("Nothing is left to review.")
     await rig.is_alone()
     rig.want()
-    await rig.told(NO_SERVER)
+    await rig.is_notified(NO_SERVER)

@@ -1,4 +1,4 @@
-"""Accepted proposals in a real Neovim without a server: their changes are shown, kept and undone."""
+"""The changes of accepted proposals are shown, kept and undone in a real Neovim without a server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests import programs
 from tests.waiting import PATIENCE
 
 from .plugin_rig import Neovim, neovim, wait_until
-from .test_plugin_changes import BRIDGE, CHANGED, LIST, POEM, REMOVED, SIGNS, tells
+from .test_plugin_changes import BRIDGE, CHANGED, LIST, POEM, REMOVED, SIGNS, logs
 
 
 class Claude:
@@ -90,7 +90,7 @@ async def test_accepted_changes_are_kept_and_undone(program: Path, tmp_path: Pat
             editor.command("DrawbridgeChanges")
             listed = ("poem.txt:3: +1 −1  LINE 3", "poem.txt:7: +0 −1  line 7", "poem.txt:11: +1 −0  line 11b")
             becomes(editor, LIST, *listed)
-            tells(editor, "1 file +2 −2 to review, of proposals accepted here.")
+            logs(editor, "1 file +2 −2 to review, of proposals accepted here.")
             becomes(editor, SIGNS, "~LINE 3", "-line 8", "+line 11b")
             assert editor.lua(REMOVED) == ["3: line 3", "7: line 7"]
             editor.call("nvim_win_set_cursor", 0, [3, 0])
@@ -99,7 +99,7 @@ async def test_accepted_changes_are_kept_and_undone(program: Path, tmp_path: Pat
             editor.keys("]c")
             editor.wait("return vim.api.nvim_win_get_cursor(0)[1] == 7")
             editor.command("DrawbridgeComment Why?")
-            tells(editor, "Comments need the agent server. Start it with: drawbridge serve")
+            logs(editor, "Comments need the agent server. Start it with: drawbridge serve")
             editor.command("DrawbridgeUndo")
             expected = CHANGED.replace("line 6\n", "line 6\nline 7\n")
             becomes(editor, LINES, *expected.splitlines())

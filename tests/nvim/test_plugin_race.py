@@ -62,7 +62,7 @@ async def races(directory: Path, count: int) -> Counter[str]:
                 assert editor.setup(BRIDGE)
                 editor.wait("return (require('drawbridge.link').state() or {}).token ~= nil")
                 editor.command("DrawbridgeChanges")
-                editor.says("Nothing to review in")
+                editor.shows_message("Nothing to review in")
                 for number in range(count):
                     race = Race(editor, clients, project, root, number)
                     winner = await race.run(random, random.uniform(0, 2 * delay))
@@ -132,7 +132,7 @@ class Race:
         return str(hunk)
 
     def _shows(self, winner: str, decision: str) -> None:
-        """Waits until Neovim reports the decision and shows the file as it is afterward."""
+        """Waits until Neovim reports the decision and shows the resulting file."""
         done = {"keep": "kept", "undo": "undid"}[decision]
         if winner == "Neovim":
             expected = ["Kept: 1 change" if decision == "keep" else "Undone: 1 change"]
@@ -140,10 +140,10 @@ class Race:
             # The second message appears if Neovim received the decision before it processed the command.
             expected = [f"{winner} already {done} this change.", f"{winner} made decisions in this review."]
 
-        def is_told() -> bool:
+        def is_notified() -> bool:
             return any(text in line for text in expected for line in self.editor.messages)
 
-        wait_until(is_told, " or ".join(expected), SECONDS)
+        wait_until(is_notified, " or ".join(expected), SECONDS)
         assert not self.editor.is_stuck
         lines = self.file.read_text().splitlines()
         wait_until(lambda: self.editor.call("nvim_buf_get_lines", 0, 0, -1, False) == lines, "the file", SECONDS)

@@ -150,7 +150,7 @@ def test_s1_7_a_queued_prompt_is_edited_moved_and_removed(browser: Browser, addr
 
 
 async def queue_of(client: WireClient, project: str) -> list[dict[str, Any]]:
-    """The queue, once it is not empty: the web UI shows a prompt in it before the server has accepted the prompt."""
+    """Returns the queue once it is not empty. The web UI shows a queued prompt before the server has accepted it."""
     queue: list[dict[str, Any]] = (await client.ask("project_join", project_id=project))["data"]["data"]["queue"]
     while not queue:
         queue = (await client.receive("update", "queue_changed"))["data"]["data"]["queue"]
@@ -175,7 +175,7 @@ async def test_a_user_sees_when_someone_else_removes_their_prompt(
         assert person("value", css="#prompt") == "a fine idea"
         person.loses(".box-notice")
         person.sees(".divider", "removed a queued message: “a fine idea”")
-        assert not any(told.startswith("You ") for told in person.reads(".divider")), "another device removed it"
+        assert not any(divider.startswith("You ") for divider in person.reads(".divider")), "another device removed it"
 
 
 async def test_the_author_of_a_removed_prompt_is_reminded_of_its_file(
@@ -293,8 +293,8 @@ def test_s2_23_an_error_has_a_button_that_helps(
         emits(person, INIT, assistant({"type": "text", "text": error}), {"fail": error})
         person.sees(".error-card", title)
         assert person.reads(".error-card .acts button:not([aria-label])") == help
-        told = person.runs(f"document.querySelector('.scroller').innerText.split({json.dumps(error)}).length - 1")
-        assert told == 3, "twice in the prompt, and once as the error"
+        count = person.runs(f"document.querySelector('.scroller').innerText.split({json.dumps(error)}).length - 1")
+        assert count == 3, "twice in the prompt, and once as the error"
         assert person("axe", file=str(programs.axe())) == []
 
 

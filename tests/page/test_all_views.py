@@ -140,7 +140,7 @@ def test_axe_finds_nothing_in_a_history(browser: Browser, history: str, dark: bo
         assert found == {}
 
 
-def test_axe_finds_nothing_in_what_an_agent_reports(browser: Browser, address: str, dark: bool) -> None:
+def test_axe_finds_nothing_in_agent_reports(browser: Browser, address: str, dark: bool) -> None:
     tasks = [
         system("task_started", task_id="1", description="Wait for the build", task_type="local_bash"),
         system("task_started", task_id="2", description="Look for callers", task_type="local_agent"),
@@ -213,7 +213,7 @@ def test_axe_finds_nothing_in_cards_and_sessions(browser: Browser, address: str,
         assert found == {}
 
 
-def test_axe_finds_nothing_in_signing_in_and_devices(browser: Browser, own_server: Server, dark: bool) -> None:
+def test_axe_finds_nothing_in_sign_in_and_devices(browser: Browser, own_server: Server, dark: bool) -> None:
     devices = Devices(own_server.data)
     token = devices.add("Ada's phone", "view")[1]
     page = page_of(own_server)

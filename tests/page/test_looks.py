@@ -38,7 +38,7 @@ def asks(person: Person, *approvals: dict[str, Any]) -> None:
     person.until(f"document.querySelectorAll('.approval').length === {len(approvals)}")
 
 
-def test_a_rejection_is_beside_its_icon_on_a_phone(browser: Browser, address: str) -> None:
+def test_a_rejection_is_next_to_its_icon_on_a_phone(browser: Browser, address: str) -> None:
     """The icon used to be alone on its line."""
     with browser.person(address, width=390, height=844) as person:
         asks(person, approval("1", "Bash", command="npm test"))
@@ -52,7 +52,7 @@ def test_a_rejection_is_beside_its_icon_on_a_phone(browser: Browser, address: st
         assert box(person, ".settled-line.no .tool-words")["top"] >= words["bottom"] - 1
 
 
-def test_lines_of_answers_are_equally_high(browser: Browser, address: str, directory: Path) -> None:
+def test_all_lines_of_answers_have_the_same_height(browser: Browser, address: str, directory: Path) -> None:
     """The height used to depend on whether a line can be unfolded."""
     waiting = [
         approval("1", "Bash", command="npm test"),
@@ -77,7 +77,7 @@ GAPS = """[...document.querySelectorAll('.settled-line')].map((one) => {
 CUT = "[...document.querySelectorAll('.settled-words')].filter((one) => one.scrollWidth > one.clientWidth).length"
 
 
-def test_an_answered_call_is_one_line_beside_its_icon(browser: Browser, address: str, directory: Path) -> None:
+def test_an_answered_call_is_one_line_next_to_its_icon(browser: Browser, address: str, directory: Path) -> None:
     """The words used to have free space on both sides, and the answer was cut off."""
     with browser.person(address, width=1440, height=900) as person:
         asks(person, approval("1", "Bash", command="npm test"), approval("2", "ExitPlanMode", plan="# One"))
@@ -94,7 +94,7 @@ def test_an_answered_call_is_one_line_beside_its_icon(browser: Browser, address:
         assert person.runs(CUT) == 0
 
 
-def test_a_wide_window_is_used(browser: Browser, address: str, directory: Path) -> None:
+def test_a_wide_window_is_used_fully(browser: Browser, address: str, directory: Path) -> None:
     """The columns of a diff used to wrap although 1,000 pixels were free, and code was cut off although 200 were."""
     (directory / "a.py").write_text(f"def is_open():\n{LONG[:70]}\n")
     edit = {"file_path": str(directory / "a.py"), "old_string": "def is_open", "new_string": "def opened"}
@@ -150,7 +150,7 @@ SMALL = f"""[...document.querySelectorAll({json.dumps(TOUCHED)})]
   .map(([{{ width, height }}, name]) => `${{name}}: ${{width}} x ${{height}}`)"""
 
 
-def test_what_is_touched_is_large_enough_for_a_finger(browser: Browser, address: str) -> None:
+def test_touch_targets_are_large_enough_for_a_finger(browser: Browser, address: str) -> None:
     """Some buttons were 40 pixels wide, and some fields and buttons only 33 to 41 pixels tall."""
     with browser.person(address, width=375, height=812) as person:
         person.fills("#prompt", "Something")

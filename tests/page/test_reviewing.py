@@ -120,9 +120,7 @@ async def test_a_run_is_decided_hunk_by_hunk(browser: Browser, server: Server, p
         assert person.complaints() == []
 
 
-async def test_the_notice_about_a_directory_without_git_can_be_dismissed(
-    browser: Browser, server: Server, directory: Path
-) -> None:
+async def test_the_notice_about_missing_git_can_be_dismissed(browser: Browser, server: Server, directory: Path) -> None:
     project = await project_in(server, directory)
     await runs(server, project, {"notes.md": "# Notes\n\nThe bridge is down.\n"})
     with browser.person(address_of(server, project), width=390, height=844) as person:
@@ -200,7 +198,7 @@ async def test_keeping_unseen_changes_asks_for_confirmation(browser: Browser, se
 async def test_undo_does_not_touch_a_file_changed_since_it_was_shown(
     browser: Browser, server: Server, project: str, repository: Path
 ) -> None:
-    """Undoing all changes does not touch the other files of the review either."""
+    """If one file has changed, undoing all changes does not touch any file."""
     with browser.person(address_of(server, project), width=1280, height=1800) as person:
         opens(person, project)
         person.sees(in_hunk("Line 5", ".line.added"), "LINE 5")
@@ -224,7 +222,7 @@ async def test_undo_does_not_touch_a_file_changed_since_it_was_shown(
 async def test_a_conflict_is_reported_at_its_hunk(
     browser: Browser, server: Server, project: str, repository: Path
 ) -> None:
-    """The agent has replaced a file with a directory: the file can't be restored without losing the directory."""
+    """The agent has replaced a file with a directory, so the file can't be restored without losing the directory."""
     await runs(server, project, {"old.txt/inside.txt": "inside\n"})
     with browser.person(address_of(server, project), width=1280, height=1800) as person:
         opens(person, project)
@@ -274,7 +272,7 @@ async def test_hostile_names_and_texts_are_only_text(browser: Browser, server: S
 
 
 @pytest.mark.thorough
-async def test_an_empty_review_leads_back(browser: Browser, server: Server, repository: Path) -> None:
+async def test_an_empty_review_closes(browser: Browser, server: Server, repository: Path) -> None:
     project = await project_in(server, repository)
     with browser.person(address_of(server, project)) as person:
         person.sees("h2", "blog")
@@ -332,7 +330,7 @@ async def test_keys_decide_only_what_is_in_view(
 
 
 @pytest.mark.thorough
-async def test_esc_leads_back_to_the_session(browser: Browser, server: Server, project: str) -> None:
+async def test_esc_returns_to_the_session(browser: Browser, server: Server, project: str) -> None:
     with browser.person(address_of(server, project)) as person:
         opens(person, project)
         person.clicks(f"{HUNK} button:has-text('Edit')")
@@ -383,10 +381,10 @@ async def test_who_decided_first_is_reported_where_the_hunk_was(
 
 
 @pytest.mark.thorough
-async def test_two_devices_decide_the_same_hunk_at_once(
+async def test_two_devices_decide_the_same_hunk_simultaneously(
     browser: Browser, server: Server, project: str, repository: Path
 ) -> None:
-    """Only one decision is accepted, and the file is as that decision requires."""
+    """Only one decision is accepted, and the file matches it."""
     undo = f"document.querySelector({json.dumps(HUNK + ' .no')})?.click()"
     with browser.person(address_of(server, project), width=1280, height=800) as person:
         person.sees("h2", "blog")
@@ -513,7 +511,7 @@ REACHED = (
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(("width", "height"), SMALL)
-async def test_a_phone_shows_one_hunk_a_screen(
+async def test_a_phone_shows_one_hunk_per_screen(
     browser: Browser, server: Server, project: str, width: int, height: int
 ) -> None:
     with browser.person(address_of(server, project), width=width, height=height) as person:
@@ -584,9 +582,7 @@ async def test_the_text_box_of_an_edit_is_in_view(
 
 
 @pytest.mark.thorough
-async def test_a_file_of_the_list_stays_in_view_while_it_is_drawn(
-    browser: Browser, server: Server, project: str
-) -> None:
+async def test_a_listed_file_stays_in_view_while_it_is_drawn(browser: Browser, server: Server, project: str) -> None:
     """The files above it are drawn, and its own lines are loaded, after it has been scrolled into view."""
     many = {f"a{number:02}.txt": "a line\n" * (1 + number % 7 * 9) for number in range(20)}
     await runs(server, project, {**many})
@@ -784,7 +780,7 @@ async def test_both_versions_of_an_image_are_seen_before_it_is_decided(
 
 
 @pytest.mark.thorough
-async def test_changes_since_the_last_visit_can_be_shown_alone(
+async def test_only_changes_since_the_last_visit_can_be_shown(
     browser: Browser, server: Server, project: str, repository: Path
 ) -> None:
     switch, marked = (

@@ -41,7 +41,8 @@ async def test_s2_16_a_conversation_is_found_by_its_words(browser: Browser, serv
         person.sees(".search .hint", "No results.")
 
 
-# The web UI searches 250 ms after the last key. Timers with the same delay fire in the order in which they began.
+# The web UI searches 250 ms after the last key. Timers with the same delay fire in the order in which they were
+# started.
 ASKED = "new Promise((later) => setTimeout(later, 250))"
 
 

@@ -102,8 +102,8 @@ class Gemini:
 
     def prompt(self, words: str) -> None:
         """Types a prompt, or one of the CLI's own commands such as ``/ide status``, and sends it."""
-        # This matches the line that is being typed and not an earlier prompt: it is in the last box, and no dialog
-        # follows it.
+        # This matches the line that is being typed and not an earlier prompt, because it is in the last box and no
+        # dialog follows it.
         typed = rf"> {re.escape(words)}\s*▀+[^▀╭]*\Z"
         self.pane.type(words)
         self.pane.wait_for(typed)
@@ -115,8 +115,8 @@ class Gemini:
         def sent() -> bool | None:
             nonlocal pressed
             screen = self.pane.screen
-            # The CLI treats an Enter within 30 ms of the last letter as a line break; the next Enter sends. While the
-            # CLI starts, it may ignore every Enter. One Enter too many would answer the next dialog.
+            # The CLI treats an Enter within 30 ms of the last letter as a line break, and the next Enter sends. While
+            # the CLI starts, it may ignore every Enter. One Enter too many would answer the next dialog.
             lost = time.monotonic() - pressed > LOST_SECONDS and re.search(typed, screen)
             if lost or re.search(broken, screen):
                 self.pane.press("Enter")

@@ -1,4 +1,4 @@
-"""A conversation that is open in a terminal is not resumed by the server: both would write to the same file."""
+"""A conversation that is open in a terminal is not resumed by the server, because both would write to the same file."""
 
 from __future__ import annotations
 
@@ -91,12 +91,12 @@ def reported(**fields: Any) -> None:
         ({"sessionId": "another"}, False),
     ],
 )
-def test_only_a_process_that_runs_counts(home: Path, fields: dict[str, Any], used: bool) -> None:
+def test_only_a_running_process_counts(home: Path, fields: dict[str, Any], used: bool) -> None:
     reported(**fields)
     assert bool(open_sessions.used_by(SESSION)) is used
 
 
-def test_the_start_of_the_process_is_compared(home: Path) -> None:
+def test_the_start_time_of_the_process_is_compared(home: Path) -> None:
     started = Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
     reported(procStart=started)
     assert open_sessions.used_by(SESSION) == [os.getpid()]

@@ -1,4 +1,4 @@
-"""What clients receive has structures of its own: every event has its message, and no file contains a structure of the
+"""Messages to clients have their own structures. Every event has a message, and no file contains a structure of the
 protocol.
 """
 
@@ -130,7 +130,7 @@ def test_no_structure_is_both_in_a_message_and_in_a_file() -> None:
     assert {events.ReviewComment, events.Submission, events.ReviewNumbers, Options} <= on_disk()
 
 
-def test_the_format_of_records_has_structures_of_its_own() -> None:
+def test_the_format_of_records_has_its_own_structures() -> None:
     assert {one.__module__ for one in structures(in_records())} == {records.__name__}
 
 

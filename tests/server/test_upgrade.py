@@ -1,11 +1,11 @@
 """A server opens the data of an older version without losing anything, and leaves the data of a newer version alone.
 
-``data_of_0`` was written before formats had numbers. It contains two projects of the demo agent; the server was killed
-with ``kill -9`` while one of them waited for a decision. ``data_of_1`` was written by the server as it was before issue
-13, and that server was killed in the same way. It contains three projects of the demo agent (answers with and without
-edits, a failed, a crashed and an interrupted run, a reset, a fork, a prompt in the queue), a terminal session with a
-waiting approval request, and a device. ``answers_of_1.json`` contains what that server answered when it was started
-with this data again.
+``data_of_0`` was written before formats had numbers. It contains two projects of the demo agent, and the server was
+killed with ``kill -9`` while one of them waited for a decision. ``data_of_1`` was written by the server as it was
+before issue 13, and that server was killed in the same way. It contains three projects of the demo agent (answers with
+and without edits, a failed, a crashed and an interrupted run, a reset, a fork, a prompt in the queue), a terminal
+session with a waiting approval request, and a device. ``answers_of_1.json`` contains what that server answered when it
+was started with this data again.
 """
 
 from __future__ import annotations
@@ -115,11 +115,11 @@ async def test_data_from_a_newer_server_is_refused_and_unchanged(
 ) -> None:
     (data / "format.json").write_text(content)
     before = everything_below(data)
-    exit_code, said = await refused("--no-tls", "--port", "0", "--data-dir", data)
+    exit_code, output = await refused("--no-tls", "--port", "0", "--data-dir", data)
     assert exit_code == 3
-    assert reason in said
-    assert words in said
-    assert said.rstrip().endswith("[DATA_TOO_NEW]") == ("newer" in reason)
+    assert reason in output
+    assert words in output
+    assert output.rstrip().endswith("[DATA_TOO_NEW]") == ("newer" in reason)
     assert everything_below(data) == before
 
 
@@ -197,7 +197,7 @@ def lasting(found: Any, root: Path) -> Any:
 
 
 @pytest.mark.parametrize("remembered", [True, False], ids=["as saved", "from the records alone"])
-async def test_previous_version_data_reads_the_same(tmp_path: Path, remembered: bool) -> None:
+async def test_data_of_the_previous_version_is_read_the_same_way(tmp_path: Path, remembered: bool) -> None:
     data, root = tmp_path / "data", tmp_path / "home"
     shutil.copytree(OLD_1, data, symlinks=True)
     for file in [*data.rglob("metadata.json"), *data.rglob("messages_*.jsonl")]:

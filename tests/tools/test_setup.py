@@ -1,4 +1,4 @@
-"""Setting up a checkout: it records what is installed, and an error names what is missing on the machine."""
+"""The setup of a checkout records what is installed, and an error names what is missing on the machine."""
 
 from __future__ import annotations
 
@@ -39,8 +39,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def ran(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The commands that the setup would run, as text. None of them runs; instead of the virtual environment, a fake one
-    is created."""
+    """The commands that the setup would run, as text. None of them runs, and a fake virtual environment is created."""
     commands: list[str] = []
 
     def run(command: list[str]) -> None:
@@ -129,7 +128,7 @@ def test_a_python_without_venv_names_the_missing_package(
     assert not (checkout / ".venv").exists()
 
 
-def test_a_failed_command_is_named(checkout: Path) -> None:
+def test_a_failed_command_is_reported(checkout: Path) -> None:
     with pytest.raises(bootstrap.SetupError, match="exited with code 3"):
         bootstrap.run([sys.executable, "-c", "raise SystemExit(3)"])
 

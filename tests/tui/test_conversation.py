@@ -114,7 +114,7 @@ def test_partial_text_grows_until_its_record_replaces_it() -> None:
     assert (conversation.live, texts(conversation)) == ("", ["Hello"])
 
 
-def test_a_run_leaves_the_queue_and_its_cost_is_known_at_the_end() -> None:
+def test_a_run_leaves_the_queue_and_reports_its_cost() -> None:
     conversation = joined(queue=[{"run_id": "r", "position": 1, "prompt": "x"}])
     conversation.apply(event(1, "run_started", run_id="r"))
     began = conversation.run
@@ -212,7 +212,7 @@ def test_a_prompt_that_was_edited_is_shown_as_it_was_sent(cut: int) -> None:
     assert read(conversation) == ["a", "end of a", "better"]
 
 
-def test_a_prompt_that_does_not_wait_is_shown_at_once() -> None:
+def test_a_prompt_that_does_not_wait_is_shown_immediately() -> None:
     """A prompt that does not wait is sent into the current run, or has no run."""
     conversation = joined()
     for record in [*TWO_RUNS[:2], prompt(3, "a", "and quickly", steer=True), prompt(4, None, "hello")]:
@@ -227,12 +227,12 @@ def test_every_recorded_conversation_of_the_real_agent_is_shown(transcript: Path
         if line["from"] != "claude":
             continue
         message = line["line"]
-        told = {"type": "agent_message", "data": {"messages": [message], "direction": "claude"}}
+        agent_message = {"type": "agent_message", "data": {"messages": [message], "direction": "claude"}}
         if message["type"] == "stream_event":
             conversation.apply_partial(message)
             continue
         seq += 1
-        record = record_of(told | {"seq": seq})
+        record = record_of(agent_message | {"seq": seq})
         assert record is not None
         conversation.apply(record)
         if message["type"] == "assistant":
@@ -364,7 +364,7 @@ def test_a_rejected_acp_call_is_recognized_by_its_id(call: str, is_rejected: boo
     assert tool.data["rejected"] is is_rejected
 
 
-def test_what_has_become_of_an_interrupted_decision_is_shown() -> None:
+def test_the_outcome_of_an_interrupted_decision_is_shown() -> None:
     conversation = joined()
     about = {"by": "Ada", "decision": "undo", "files": 1, "hunks": 2}
     conversation.apply(event(1, "review_decided", **about, left=0, interrupted=True))

@@ -39,7 +39,7 @@ def file(*hunks: dict[str, Any], **fields: Any) -> dict[str, Any]:
 
 
 def as_sent(old: str | None, new: str | None) -> dict[str, Any]:
-    """A file with these texts as the server sends it in a review. None: the file does not exist."""
+    """A file with these texts as the server sends it in a review. None means that the file does not exist."""
     before, after = (None if text is None else Version("100644", str(hash(text)), text) for text in (old, new))
     data, _ = reply("project", OpenReview((changed("a.py", before, after),)))
     [found] = msgspec.to_builtins(data)["files"]
@@ -104,7 +104,7 @@ def test_a_line_end_is_shown_only_if_it_changes() -> None:
         ({"kind": "mode"}, "File mode"),
     ],
 )
-def test_a_hunk_is_named_by_its_place(fields: dict[str, Any], title: str) -> None:
+def test_a_hunk_is_named_by_its_position(fields: dict[str, Any], title: str) -> None:
     assert review_words.title(hunk(**fields)) == title
 
 
@@ -155,7 +155,7 @@ def test_who_was_first_is_reported() -> None:
     assert words("PROCESS_ACTIVE") == "The server's words."
 
 
-def test_all_at_once_says_how_many_were_not_shown() -> None:
+def test_deciding_on_all_reports_how_many_were_not_shown() -> None:
     assert review_words.question("keep", 3, 0, "a.py") == ("Keep 3 changes in a.py?", "")
     assert review_words.question("undo", 3, 1, "2 files") == (
         "Undo 3 changes in 2 files?",
@@ -165,7 +165,7 @@ def test_all_at_once_says_how_many_were_not_shown() -> None:
     assert review_words.question("keep", 1, 1, "a.py") == ("Keep 1 change in a.py?", "You have not seen all of it.")
 
 
-def test_what_was_not_sent_is_not_decided_with_the_rest() -> None:
+def test_changes_that_are_not_shown_prevent_deciding_on_all() -> None:
     part = Part("h", file(hunk()), hunk())
     assert review_parts.why_not_all([part], 0, ()) == ""
     assert "not shown here" in review_parts.why_not_all([part], 1, ())
@@ -173,7 +173,7 @@ def test_what_was_not_sent_is_not_decided_with_the_rest() -> None:
     assert "your edit" in review_parts.why_not_all([part], 0, {"h"})
 
 
-def test_the_next_change_takes_the_place_of_one_that_is_gone() -> None:
+def test_the_next_change_becomes_current_when_one_is_removed() -> None:
     assert review_parts.follow(["a", "b", "c"], ["a", "b", "c"], "b") == "b"
     assert review_parts.follow(["a", "b", "c"], ["a", "c"], "b") == "c"
     assert review_parts.follow(["a", "b", "c"], ["a"], "b") == "a"
@@ -205,7 +205,7 @@ def test_the_numbers_of_a_review_are_those_of_the_last_message() -> None:
     message = {"type": "update", "project_id": "p", "data": {"update_type": "review_changed", "data": told}}
     reviews.apply(message)
     assert reviews.open("p") is None
-    assert reviews.changes("p") == [told]
+    assert reviews.changes("p") == [decided]
     assert reviews.changes("p") == []
     reviews.begin()
     assert reviews.expect("p"), "what happened before a new connection was not reported"
@@ -234,7 +234,7 @@ class Alone(App[None]):
 
 
 @pytest.mark.parametrize("width", [100, 40, 16])
-async def test_nothing_in_a_review_drives_the_terminal(width: int) -> None:
+async def test_nothing_in_a_review_controls_the_terminal(width: int) -> None:
     evil = EVIL.replace("\n", " ")
     lines = hunk(removed=f"{evil}\n\t{evil}\n", added=f"{evil}{evil}")
     files = [
@@ -289,7 +289,7 @@ async def test_a_change_that_is_scrolled_away_is_not_the_current_one() -> None:
         await until(lambda: view.is_in_view and int(view.current or 0) > 20, "another current change")
 
 
-def test_a_list_says_how_much_there_is_to_review() -> None:
+def test_a_list_shows_how_much_there_is_to_review() -> None:
     projects = Projects()
     idle = {"id": "p", "state": "IDLE", "approvals": [], "last_seq": 1}
     projects.apply({"type": "project_list", "data": {"projects": [{**idle, "review": {"files": 7}}]}})

@@ -121,7 +121,7 @@ class Changes:
         return self._memory.of(str(self.directory)).seen
 
     def opened_elsewhere(self) -> None:
-        """The user sees all changes in a program in a terminal."""
+        """Records that the user has seen all changes in the terminal client."""
         hunks = self.server.hunks(self.directory)
         self._memory.saw(str(self.directory), hunks, hunks)
 
@@ -238,7 +238,7 @@ def test_everything_is_kept_after_one_question(changes: Changes) -> None:
     assert not changes.old.exists()
 
 
-def test_only_what_is_new_is_listed(changes: Changes) -> None:
+def test_only_new_changes_are_listed(changes: Changes) -> None:
     """A change is no longer new on the next visit if it has been in view in the diff, here or in a terminal."""
     changes.opens("Line 3")
     changes.compares(POEM, CHANGED, 2)
@@ -272,7 +272,7 @@ def test_only_what_is_new_is_listed(changes: Changes) -> None:
     changes.rig.does("drawbridge.showAllChanges")
 
 
-def test_what_a_review_without_git_leaves_out_is_shown_once(rig: Workstation, server: AgentServer) -> None:
+def test_files_left_out_without_git_are_listed_once(rig: Workstation, server: AgentServer) -> None:
     directory = rig.folder / "plain"
     directory.mkdir()
     (directory / "poem.txt").write_text(POEM)

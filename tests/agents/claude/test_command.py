@@ -176,7 +176,7 @@ def test_no_value_becomes_a_flag_or_a_prompt(options: dict[str, Any]) -> None:
     try:
         command = arguments(Launch("/project", ID, options=Options(**options)))
     except AgentUnusable:
-        return  # refused: nothing is started
+        return  # refused, so nothing is started
 
     read = Parser().parse_args(command)
 

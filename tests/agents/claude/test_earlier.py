@@ -57,15 +57,15 @@ def read_from(path: Path, start: int = 0, **where: Any) -> list[tuple[int, str]]
 
 
 @pytest.mark.parametrize(
-    ("told", "sizes"),
+    ("metadata", "sizes"),
     [
         ({"trigger": "auto", "preTokens": 155_000, "postTokens": 9_000}, {"pre_tokens": 155_000, "post_tokens": 9_000}),
         ({"preTokens": "many"}, {}),
         (7, {}),
     ],
 )
-def test_a_compaction_has_the_same_form_as_in_the_stream(tmp_path: Path, told: Any, sizes: dict[str, int]) -> None:
-    compacted = line(tmp_path, 1, type="system", subtype="compact_boundary", compactMetadata=told)
+def test_a_compaction_has_the_same_form_as_in_the_stream(tmp_path: Path, metadata: Any, sizes: dict[str, int]) -> None:
+    compacted = line(tmp_path, 1, type="system", subtype="compact_boundary", compactMetadata=metadata)
     write(tmp_path, [line(tmp_path, 0), compacted, line(tmp_path, 2, type="system", subtype="turn_duration")])
     [_, message] = read(tmp_path).messages
     found = json.loads(message.line)
@@ -97,7 +97,7 @@ def test_pages_from_the_end_have_every_message_once(
     assert found == [f"u{number}" for number in range(10)]
 
 
-def test_prompts_and_answers_are_told_apart(tmp_path: Path) -> None:
+def test_prompts_and_answers_are_distinguished(tmp_path: Path) -> None:
     write(tmp_path, [line(tmp_path, 0), line(tmp_path, 1)])
     prompt, answer = read(tmp_path).messages
     assert (prompt.prompt, prompt.turn, prompt.time) == ("prompt 0", "p0", NOON)

@@ -44,12 +44,12 @@ async def test_its_version_is_returned(tmp_path: Path) -> None:
     assert await Claude(environment=environment(tmp_path)).probe() == "2.1.329"
 
 
-async def test_it_is_found_where_its_installer_puts_it(home: Path) -> None:
+async def test_it_is_found_in_its_installers_directory(home: Path) -> None:
     program(home / ".local" / "bin" / "claude", "print('2.0.0 (Claude Code)')")
     assert await Claude(environment=environment()).probe() == "2.0.0"
 
 
-async def test_if_it_is_missing_the_error_contains_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_if_it_is_missing_the_error_contains_a_remedy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(driver.ROW, "places", ())
     found = await problem(Claude(environment=environment()))
     assert found.code == "AGENT_NOT_FOUND"
@@ -123,10 +123,10 @@ async def test_the_version_is_checked_again_after_an_update(tmp_path: Path) -> N
     async def start() -> None:
         exited = asyncio.Event()
 
-        def heard(event: Event) -> None:
+        def received(event: Event) -> None:
             exited.set()
 
-        process = await claude.start(Launch(str(tmp_path), ID), heard)
+        process = await claude.start(Launch(str(tmp_path), ID), received)
         await process.stop()
         assert exited.is_set()
 

@@ -91,7 +91,7 @@ def answered(decision: Decision, **request: Any) -> dict[str, Any]:
     stream = Stream()
     stream.ask(**request)
     stream.conversation.answer("q1", decision)
-    (message,) = stream.told()
+    (message,) = stream.written()
     assert message["type"] == "control_response"
     response = message["response"]
     assert (response["subtype"], response["request_id"]) == ("success", "q1")
@@ -145,7 +145,7 @@ def test_a_question_is_answered_once() -> None:
         stream.conversation.answer("q1", decision)
     stream.conversation.answer("unknown", Decision(allow=True))
 
-    (message,) = stream.told()
+    (message,) = stream.written()
     assert message["response"]["response"]["behavior"] == "deny"
 
 
@@ -153,13 +153,15 @@ def test_a_question_that_the_agent_withdraws_is_removed() -> None:
     stream = Stream()
     stream.prompt()
     stream.ask()
-    stream.told()
+    stream.written()
 
-    assert stream.say(type="control_cancel_request", request_id="q1") == [QuestionCancelled("q1", "decided elsewhere")]
+    assert stream.receives(type="control_cancel_request", request_id="q1") == [
+        QuestionCancelled("q1", "decided elsewhere")
+    ]
 
     stream.conversation.answer("q1", Decision(allow=True))
-    assert stream.told() == []
-    assert stream.say(type="control_cancel_request", request_id="q1") == []
+    assert stream.written() == []
+    assert stream.receives(type="control_cancel_request", request_id="q1") == []
 
 
 def test_an_interrupt_is_the_reason_for_a_withdrawal() -> None:
@@ -167,7 +169,7 @@ def test_an_interrupt_is_the_reason_for_a_withdrawal() -> None:
     stream.prompt()
     stream.ask()
     stream.conversation.interrupt()
-    assert stream.say(type="control_cancel_request", request_id="q1") == [QuestionCancelled("q1", "interrupted")]
+    assert stream.receives(type="control_cancel_request", request_id="q1") == [QuestionCancelled("q1", "interrupted")]
 
 
 @pytest.mark.parametrize(
@@ -185,12 +187,12 @@ def test_an_interrupt_is_the_reason_for_a_withdrawal() -> None:
 def test_unsupported_requests_are_answered_with_an_error(request_: Any) -> None:
     stream = Stream()
 
-    assert stream.say(type="control_request", request_id="q1", request=request_) == []
+    assert stream.receives(type="control_request", request_id="q1", request=request_) == []
 
-    (message,) = stream.told()
+    (message,) = stream.written()
     assert (message["response"]["subtype"], message["response"]["request_id"]) == ("error", "q1")
-    assert stream.say(type="control_request", request_id=5, request=request_) == []
-    assert stream.told() == []
+    assert stream.receives(type="control_request", request_id=5, request=request_) == []
+    assert stream.written() == []
 
 
 # Commands.
@@ -199,13 +201,13 @@ def test_unsupported_requests_are_answered_with_an_error(request_: Any) -> None:
 def test_a_mode_or_a_model_is_set_or_refused() -> None:
     stream = Stream()
     first, second = stream.conversation.set_mode("plan"), stream.conversation.set_model("opus")
-    assert [message["request"] for message in stream.told()] == [
+    assert [message["request"] for message in stream.written()] == [
         {"subtype": "set_permission_mode", "mode": "plan"},
         {"subtype": "set_model", "model": "opus"},
     ]
 
     refused = {"subtype": "error", "request_id": second, "error": "No such model"}
-    assert stream.say(type="control_response", response=refused) == [Replied(second, "No such model")]
+    assert stream.receives(type="control_response", response=refused) == [Replied(second, "No such model")]
     taken = {"subtype": "success", "request_id": first, "response": {}}
-    assert stream.say(type="control_response", response=taken) == [Replied(first)]
-    assert stream.say(type="control_response", response=taken) == []
+    assert stream.receives(type="control_response", response=taken) == [Replied(first)]
+    assert stream.receives(type="control_response", response=taken) == []

@@ -57,7 +57,7 @@ def test_only_a_plan_or_a_changed_input_is_in_an_answer() -> None:
     assert agent().answer(changed, "Bash", given, Raw(b"[]"))["updatedInput"] == edited
 
 
-def test_a_call_with_an_edited_text_is_the_same_call_once_it_has_run() -> None:
+def test_a_call_is_recognized_although_its_text_was_edited() -> None:
     asked, edited = {"file_path": "/a", "content": "one"}, {"file_path": "/a", "content": "two"}
     assert agent().is_same_call("Write", asked, edited, as_run=True)
     assert not agent().is_same_call("Write", asked, edited, as_run=False)

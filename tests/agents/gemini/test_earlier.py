@@ -28,7 +28,7 @@ def written(directory: Path, *lines: Any) -> Path:
     return file
 
 
-def told(found: list[EarlierMessage]) -> list[Any]:
+def texts(found: list[EarlierMessage]) -> list[Any]:
     """Returns the text of each prompt and the first content block of each other line."""
     return [one.prompt if one.prompt is not None else json.loads(one.line)["message"]["content"][0] for one in found]
 
@@ -51,7 +51,7 @@ def test_a_later_line_of_a_message_replaces_the_earlier_one(tmp_path: Path) -> N
         line("u2", "user", [{"functionResponse": {"id": "c1"}}]),
     )
     [prompt, words, call, result] = found = messages(file, "s1", *EVER)
-    assert told(found)[:3] == [
+    assert texts(found)[:3] == [
         "Translate it",
         {"type": "text", "text": "I will."},
         {"type": "tool_use", "id": "c1", "name": "Edit", "input": CALL["args"]},
@@ -108,7 +108,9 @@ def test_thoughts_and_other_results_are_shown(tmp_path: Path) -> None:
         {"id": 4, "name": "mine"},
     ]
     thoughts = [{"subject": "Files", "description": "There are some."}, {}, 7]
-    found = told(messages(written(tmp_path, line("g1", "gemini", "", thoughts=thoughts, toolCalls=calls)), "s1", *EVER))
+    found = texts(
+        messages(written(tmp_path, line("g1", "gemini", "", thoughts=thoughts, toolCalls=calls)), "s1", *EVER)
+    )
     assert found[0] == {"type": "thinking", "thinking": "Files\n\nThere are some."}
     assert [one.get("input", (one.get("content"), one.get("is_error"))) for one in found[1:]] == [
         {"file_path": "/p/a"},
@@ -133,27 +135,27 @@ def test_thoughts_and_other_results_are_shown(tmp_path: Path) -> None:
 )
 def test_messages_that_were_removed_are_not_shown(tmp_path: Path, change: Any, left: list[str]) -> None:
     prompts = [line(id, "user", words) for id, words in (("a", "one"), ("b", "two"), ("c", "three"))]
-    assert told(messages(written(tmp_path, *prompts, change), "s1", *EVER)) == left
+    assert texts(messages(written(tmp_path, *prompts, change), "s1", *EVER)) == left
 
 
 def test_only_messages_between_two_times_are_read(tmp_path: Path) -> None:
     file = written(tmp_path, *(line(f"u{minute}", "user", f"{minute}", minute=minute) for minute in range(5)))
     between = (datetime(2026, 11, 27, 9, 1, tzinfo=UTC), datetime(2026, 11, 27, 9, 4, tzinfo=UTC))
-    assert told(messages(file, "s1", *between)) == ["2", "3"]
+    assert texts(messages(file, "s1", *between)) == ["2", "3"]
     assert messages(tmp_path / "missing", "s1", *EVER) == []
 
 
 def test_a_file_that_is_too_large_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = written(tmp_path, line("u1", "user", "one"))
     monkeypatch.setattr("drawbridge.agents.gemini.earlier.LARGEST", file.stat().st_size)
-    assert told(messages(file, "s1", *EVER)) == ["one"]
+    assert texts(messages(file, "s1", *EVER)) == ["one"]
     monkeypatch.setattr("drawbridge.agents.gemini.earlier.LARGEST", file.stat().st_size - 1)
     assert messages(file, "s1", *EVER) == []
 
 
 def test_a_message_at_an_impossible_time_is_skipped(tmp_path: Path) -> None:
     odd = line("u1", "user", "odd") | {"timestamp": "0001-01-01T00:00:00+14:00"}
-    assert told(messages(written(tmp_path, odd, line("u2", "user", "sound")), "s1", *EVER)) == ["sound"]
+    assert texts(messages(written(tmp_path, odd, line("u2", "user", "sound")), "s1", *EVER)) == ["sound"]
 
 
 @pytest.mark.parametrize(("limit", "size"), [(2, 1_000), (10, 2)])
@@ -163,6 +165,6 @@ def test_pages_follow_each_other_from_the_end(tmp_path: Path, limit: int, size: 
     end: int | None = None
     while not pages or end is not None:
         one = page(found, end=end, limit=limit, size=size)
-        pages.append(told(list(one.messages)))
+        pages.append(texts(list(one.messages)))
         end = one.before
     assert pages == [["3", "4"], ["1", "2"], ["0"]]

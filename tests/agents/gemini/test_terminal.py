@@ -98,7 +98,7 @@ def test_the_programs_own_prompts_continue_a_turn(prompt: str, continues: bool) 
 
 
 def test_text_that_was_handed_over_continues_the_turn() -> None:
-    """The CLI sends the text in the answer to the hook as a prompt of its own."""
+    """The CLI sends the text in the answer to the hook as a separate prompt."""
     sent = hook.continue_with("AfterAgent", "I have reviewed it.")["reason"]
     assert event("BeforeAgent", prompt=sent).continues
     assert entries("user", [{"text": sent}]) == [Context("m1", "Stop", ("I have reviewed it.",))]

@@ -84,10 +84,10 @@ class Workstation(contextlib.ExitStack):
 
     def _recorder(self, lock: Path, name: str, what: str) -> int:
         """Starts a recorder in front of the bridge of ``lock``. Returns the port on which it listens."""
-        said = subprocess.run(
+        result = subprocess.run(
             [programs.claude(), "--version"], capture_output=True, text=True, check=True, timeout=PATIENCE
         )
-        transcript = Path(RECORD_INTO or ".") / f"{said.stdout.split()[0]}-{name}.jsonl"
+        transcript = Path(RECORD_INTO or ".") / f"{result.stdout.split()[0]}-{name}.jsonl"
         script = str(ROOT / "tools" / "record_ide.py")
         shown = ("--what", what, "--replace", f"{self.project}=/project")
         command = [sys.executable, script, str(lock), str(transcript), *shown]

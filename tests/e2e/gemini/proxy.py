@@ -27,7 +27,7 @@ class CuttingProxy(contextlib.AbstractContextManager["CuttingProxy"]):
 
     def __init__(self, discovery: Path, *, transcript: Transcript | None = None, lends_token: bool = False) -> None:
         """``discovery``: the bridge's own discovery file. ``transcript``: records the messages, if given.
-        ``lends_token``: whether requests without a token get the bridge's.
+        ``lends_token``: whether requests without a token get the bridge's token.
         """
         content = json.loads(discovery.read_text())
         self.streams = 0

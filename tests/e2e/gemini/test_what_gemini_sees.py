@@ -64,5 +64,5 @@ def test_an_ignored_file_is_not_reported(rig: Workstation) -> None:
     gemini.prompt("Look at this.")
 
     gemini.pane.wait_for("I see")
-    assert "swordfish" not in rig.model.requests[0].told
-    assert str(secrets) not in rig.model.requests[0].told
+    assert "swordfish" not in rig.model.requests[0].new_text
+    assert str(secrets) not in rig.model.requests[0].new_text

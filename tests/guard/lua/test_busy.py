@@ -32,10 +32,10 @@ async def test_requests_are_answered_without_disturbing_the_user(
     path = await at.opened("a.py", "one\ntwo\n")
     await at.ex("call append(0, 'mine')")
     await at.person.types(keys)
-    await at.comes_into(mode)
+    await at.waits_for_mode(mode)
     clean.write_text("new\n")
 
-    stands = await at.stands(path)
+    stands = await at.state_of(path)
     answer = await at.asks("refresh_buffer", file_path=clean)
     await at.asks("send_message", message="hello")
 
@@ -43,7 +43,7 @@ async def test_requests_are_answered_without_disturbing_the_user(
     assert [file["name"] for file in answer["reloaded"]] == [str(clean)]
     assert await at.mode() == mode
     await at.person.types(out)
-    await at.comes_into("n")
+    await at.waits_for_mode("n")
     assert await at.text(clean) == ["new"]
     assert await at.text(path) == ["mine", "one", "two"] or mode == "ic"
 
@@ -73,9 +73,9 @@ async def test_requests_do_not_disturb_a_neovim_that_waits_for_a_key(
             await at.asks_unsure(method, milliseconds=50, paths=[str(path)], message="hello", file_path=path)
 
         await person.types(out)
-        await at.comes_into("n")
+        await at.waits_for_mode("n")
         await at.asks("refresh_buffer", file_path=path)
-        stands = await at.stands(path)
+        stands = await at.state_of(path)
         assert (stands["modified"], stands["lines"]) == (False, 1)
         await at.keys("ggItyped <Esc>")
         await person.until("return vim.fn.getline(1) == 'typed two'")

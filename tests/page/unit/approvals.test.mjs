@@ -153,7 +153,7 @@ test('only text fields of the input can be edited', () => {
   assert.deepEqual(editableFields({ ...request, editable: undefined }), []);
 });
 
-test('a risk without a place marks nothing', () => {
+test('a risk without a position marks nothing', () => {
   const risks = [
     { code: 'sudo', text: 's', field: 'command', start: 0, end: 4 },
     { code: 'delete', text: 'd', field: 'command' },

@@ -45,7 +45,7 @@ const said = (seq) => ({
 });
 const rest = () => new Promise((later) => setImmediate(later));
 
-/** A client whose server is the test. `answers`: by type, a function that returns the answer to a request. */
+/** A client whose server is the test. `answers` maps a request's type to a function that returns the answer. */
 function world(answers) {
   const sockets = [];
   const asked = [];
@@ -460,7 +460,7 @@ test('an empty page with nothing before it adds no older records', async () => {
   assert.equal(await older, false);
 });
 
-test('a list that asks for older records while the first ones are on their way does not load them twice', async () => {
+test('a list that requests older records while the first ones are loading does not load them twice', async () => {
   const { client, asked } = withSession({ session_messages: () => undefined });
   client.choose('p');
   client.start('secret');

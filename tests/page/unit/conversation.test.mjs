@@ -58,7 +58,7 @@ test('decisions in a review are shown', () => {
   );
 });
 
-test('what has become of an interrupted decision is shown', () => {
+test('the outcome of an interrupted decision is shown', () => {
   const conversation = joined();
   const about = { by: 'Ada', decision: 'undo', files: 1, hunks: 2 };
   conversation.take(event(1, 'review_decided', { ...about, left: 0, interrupted: true }));

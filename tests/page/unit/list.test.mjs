@@ -54,7 +54,7 @@ test('directories with the same name show where they are', () => {
   assert.deepEqual(found.map(({ hint }) => hint).sort(), ['…/ada/work', '…/bob/old']);
 });
 
-test('the filter looks at title, directory, agent and preview', () => {
+test('the filter searches title, directory, agent and preview', () => {
   const all = [project('a', '/work/blog', { title: 'Mend the gate' }), project('b', '/work/shop', { agent: 'gemini' })];
   const names = (filter) => groups(all, [], filter).map(({ name }) => name);
   assert.deepEqual(names('gate MEND'), ['blog']);
@@ -84,7 +84,7 @@ test('a title is one line of bounded length', () => {
   assert.equal(groups([project('a', '/a', { title: 'x'.repeat(1e6) })], [])[0].rows[0].title.length, 120);
 });
 
-test('a name is found by letters in its order, and better matches come first', () => {
+test('a name is found by some of its letters in order, and better matches come first', () => {
   assert.equal(score('xyz', 'toll-house'), 0);
   assert.ok(score('tlho', 'toll-house') > 0);
   assert.deepEqual(

@@ -40,7 +40,7 @@ test('retries and the context are described in a few words', () => {
   assert.equal(contextWords(undefined, 200_000), undefined);
 });
 
-test('S2-23: an error has the help that fits it', () => {
+test('S2-23: each error offers a suitable remedy', () => {
   const help = (error, code = 'EXECUTION_FAILED', more = {}) =>
     problemOf({ outcome: 'failed', error, code, ...more }, 'Claude', new Date('2026-01-01T12:00:00Z'));
   assert.deepEqual(help('Failed to authenticate. API Error: 401 invalid x-api-key').help, ['login', 'retry']);

@@ -61,7 +61,7 @@ def info(id: str, path: str) -> messages.ProjectInfo:
 
 
 class FakeCore:
-    """A core in memory. It records commands and answers them like the real one; a test can make it wait or fail."""
+    """A core in memory. It records commands and answers them like the real one. A test can make it wait or fail."""
 
     def __init__(self) -> None:
         self.modes: list[str] = ["default"]
@@ -158,7 +158,7 @@ class FakeCore:
         return self.questions.get(approval_id)
 
     async def examine(self) -> None:
-        """Does nothing: the projects have no directories."""
+        """Does nothing, because the projects have no directories."""
 
     def leads_to(self, path: Path) -> Path:
         return path

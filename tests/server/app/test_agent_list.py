@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.server.processes import serving
 
 
-async def test_agents_are_listed_with_what_to_do_for_the_missing(tmp_path: Path) -> None:
+async def test_missing_agents_are_listed_with_a_remedy(tmp_path: Path) -> None:
     """Runs the real server with Codex installed. Gemini CLI is installed while the server runs."""
     (tmp_path / "bin").mkdir()
     codex, gemini = tmp_path / "bin" / "codex", tmp_path / "bin" / "gemini"

@@ -1,4 +1,4 @@
-"""An agent sends an approval request: the first decision counts, all clients see it, and the agent gets it once."""
+"""An agent sends an approval request. The first decision counts, all clients see it, and the agent gets it once."""
 
 from __future__ import annotations
 
@@ -108,9 +108,9 @@ EDITED = [
 ]
 
 
-@pytest.mark.parametrize(("given", "told"), EDITED, ids=["another text", "the same text", "a large text"])
+@pytest.mark.parametrize(("given", "expected"), EDITED, ids=["another text", "the same text", "a large text"])
 async def test_an_edited_answer_is_marked_for_every_client(
-    tmp_path: Path, given: dict[str, object], told: dict[str, object]
+    tmp_path: Path, given: dict[str, object], expected: dict[str, object]
 ) -> None:
     """The mark reaches the client that answers, another connected client, and one that reads the history later."""
     phone, page = Client("phone"), Client("page")
@@ -125,14 +125,14 @@ async def test_an_edited_answer_is_marked_for_every_client(
         await until(lambda: later.updates("permission_resolved"), what="the replay")
         for resolved in (replied, *page.updates("permission_resolved"), *later.updates("permission_resolved")):
             found = {name: resolved[name] for name in ("edited", "new_text", "updated_input") if name in resolved}
-            assert found == told
+            assert found == expected
         server.agent.latest.ends()
 
 
 @pytest.mark.parametrize(
-    ("letters", "told"), [(50_000, True), (800_000, False)], ids=["both fit", "only the message fits"]
+    ("letters", "is_shown"), [(50_000, True), (800_000, False)], ids=["both fit", "only the message fits"]
 )
-async def test_an_answer_fits_into_a_frame(tmp_path: Path, letters: int, told: bool) -> None:
+async def test_an_answer_fits_into_a_frame(tmp_path: Path, letters: int, is_shown: bool) -> None:
     """Each control character takes six bytes in JSON. The agent gets the complete answer, even if it is too
     long for the clients."""
     phone, page = Client("phone"), Client("page")
@@ -147,7 +147,7 @@ async def test_an_answer_fits_into_a_frame(tmp_path: Path, letters: int, told: b
         later = Client()
         await server.does(later, "project_join", project, after_seq=0)
         await until(lambda: later.updates("permission_resolved"), what="the replay")
-        expected = {"edited": True, "message": message} | ({"new_text": edited} if told else {})
+        expected = {"edited": True, "message": message} | ({"new_text": edited} if is_shown else {})
         for resolved in (
             replied["data"]["data"],
             *(client.updates("permission_resolved")[0] for client in (page, later)),
@@ -172,7 +172,7 @@ async def test_clients_see_an_edited_command(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
         project = await server.project(phone)
         process = await server.running(phone, project)
-        process.heard(Question("q1", "Bash", Raw(b'{"command":"ls","n":1}'), Raw(b"[]")))
+        process.emit(Question("q1", "Bash", Raw(b'{"command":"ls","n":1}'), Raw(b"[]")))
         approval = phone.of_type("permission_request")[-1]["data"]["approval_id"]
         answer = {"approval_id": approval, "decision": "allow", "updated_input": {"command": "ls -a", "n": 1}}
         resolved = (await server.does(phone, "permission_response", project, **answer))["data"]["data"]
@@ -229,10 +229,10 @@ async def test_the_target_of_a_link_is_sent(tmp_path: Path, monkeypatch: pytest.
             ({"paths": [plain, inside]}, {inside: str(tmp_path / "new.md")}),
             ({"content": "README.md and more"}, None),
         ):
-            process.heard(Question(f"q{len(phone.heard)}", "Write", Raw(json.dumps(given).encode()), Raw(b"[]")))
+            process.emit(Question(f"q{len(phone.received)}", "Write", Raw(json.dumps(given).encode()), Raw(b"[]")))
             assert phone.of_type("permission_request")[-1]["data"].get("link_targets") == targets
         asked = Raw(b'{"command":"cat config"}')
-        process.heard(Question("blocked", "Bash", asked, Raw(b"[]"), blocked_path=inside))
+        process.emit(Question("blocked", "Bash", asked, Raw(b"[]"), blocked_path=inside))
         assert phone.of_type("permission_request")[-1]["data"]["link_targets"] == {inside: str(tmp_path / "new.md")}
         process.ends()
 
@@ -264,7 +264,7 @@ async def test_an_approval_request_may_contain_a_huge_number(tmp_path: Path) -> 
         project = await server.project(phone)
         process = await server.running(phone, project)
         given = Raw(b'{"file_path":"/p/a.py","content":"new\\n","n":1e999}')
-        process.heard(Question("q1", "Write", given, Raw(b"[]"), Proposal("/p/a.py", "old\n", "new\n")))
+        process.emit(Question("q1", "Write", given, Raw(b"[]"), Proposal("/p/a.py", "old\n", "new\n")))
         [request] = phone.of_type("permission_request")
         approval = request["data"]["approval_id"]
         asked = server.core.approval_request(project, approval)
@@ -334,7 +334,7 @@ async def test_an_agent_that_does_not_support_edits_gets_none(tmp_path: Path) ->
     async with serving(tmp_path) as server:
         project = await server.project(phone)
         process = await server.running(phone, project)
-        process.heard(Question("q1", "edit", Raw(b'{"title":"x"}'), Raw(b"[]"), changeable=False, form="acp"))
+        process.emit(Question("q1", "edit", Raw(b'{"title":"x"}'), Raw(b"[]"), changeable=False, form="acp"))
         [request] = phone.of_type("permission_request")
         answer = {"approval_id": request["data"]["approval_id"], "decision": "allow"}
         with pytest.raises(ClientError) as refused:
@@ -353,7 +353,7 @@ async def test_questions_cannot_be_approved_without_answers(tmp_path: Path, more
     async with serving(tmp_path) as server:
         project = await server.project(phone)
         process = await server.running(phone, project)
-        process.heard(Question("q1", "AskUserQuestion", Raw(b'{"questions":[{"question":"Which?"}]}'), Raw(b"[]")))
+        process.emit(Question("q1", "AskUserQuestion", Raw(b'{"questions":[{"question":"Which?"}]}'), Raw(b"[]")))
         [request] = phone.of_type("permission_request")
         answer = {"approval_id": request["data"]["approval_id"], "decision": "allow"}
         changed = {"updated_input": more} if more else {}
@@ -374,7 +374,7 @@ async def test_an_approval_request_canceled_by_the_agent_is_withdrawn(tmp_path: 
     async with serving(tmp_path) as server:
         project = await server.project(phone)
         approval = await asked(server, phone, project)
-        server.agent.latest.heard(QuestionCancelled("q1", "answered elsewhere"))
+        server.agent.latest.emit(QuestionCancelled("q1", "answered elsewhere"))
         assert phone.updates("permission_withdrawn") == [{"approval_id": approval, "reason": "answered elsewhere"}]
         with pytest.raises(ClientError) as late:
             await server.does(phone, "permission_response", project, approval_id=approval, decision="allow")

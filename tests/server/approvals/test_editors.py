@@ -1,4 +1,4 @@
-"""Decisions made in an editor on a proposal: the agent may write exactly the text that the user saw."""
+"""After a decision in an editor on a proposal, the agent may write exactly the text that the user saw."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def approval(tool: str) -> PendingApproval:
     return asked
 
 
-def test_the_proposed_text_is_allowed_as_it_is() -> None:
+def test_the_proposed_text_is_allowed_unchanged() -> None:
     given = decision(approval("Write"), "new")
     assert (given.allow, given.updated_input) == (True, None)
 

@@ -60,7 +60,8 @@ def many_files() -> Iterator[None]:
 
 @contextlib.contextmanager
 def flood(server: Server, room: int, rate: int = RATE, words: bytes = b"") -> Iterator[threading.Event]:
-    """Opens ``rate`` connections a second; each sends ``words``. Yields an event that is set when more than 2 *
+    """Opens ``rate`` connections a second, each of which sends ``words``. Yields an event that is set when more than 2
+    *
     ``room`` connections have been opened.
     """
     is_full, is_over = threading.Event(), threading.Event()

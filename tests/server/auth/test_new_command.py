@@ -1,4 +1,4 @@
-"""A new command needs only its types, its handler, and its row; no other part of the server has to change."""
+"""A new command needs only its types, its handler, and its row. No other part of the server has to change."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ async def asks(server: Server, token: str, type: str, data: dict[str, Any], proj
     raise AssertionError("it was not answered")
 
 
-async def test_a_new_command_is_done_and_audited(server: Server) -> None:
+async def test_a_new_command_is_executed_and_audited(server: Server) -> None:
     async with server.client() as owner:
         project = await server.project(owner)
     answer = await asks(server, server.token("pad", "run"), "rename", {"title": "Blog"}, project)

@@ -1,4 +1,4 @@
-"""A device may do only what its scope allows; everything else is refused and has no effect."""
+"""A device may do only what its scope allows. Everything else is refused and has no effect."""
 
 from __future__ import annotations
 
@@ -226,7 +226,7 @@ def test_an_approver_may_change_only_the_text_of_a_proposal(tool: str, field: st
         check_answer(phone, allowed({field: "new"}), request)
 
 
-def test_an_approver_may_not_edit_a_request_that_is_not_understood() -> None:
+def test_an_approver_cannot_edit_a_request_of_unknown_form() -> None:
     phone = Identity(name="phone", scope="approve", device_id="1")
     unread = ApprovalRequested("a", "r", "Write", Raw(b'{"content":"old"}'), Raw(b"[]"), Proposal("/p/a", "", "old"))
     with pytest.raises(ClientError, match="requires the run scope"):
@@ -261,9 +261,7 @@ async def confined(server: Server) -> AsyncIterator[WireClient]:
 async def test_a_project_replaced_by_a_link_cannot_be_reached(
     server: Server, owner: WireClient, two: tuple[str, str], confined: WireClient
 ) -> None:
-    """The device doesn't see it either: not in the list, not if it joined the project before, and not if it follows all
-    projects.
-    """
+    """The device doesn't see it either, even if it joined the project before or follows all projects."""
     mine, _ = two
     for client in (owner, confined):
         await client.ask("project_join", project_id=mine)
@@ -348,7 +346,7 @@ async def test_a_confined_device_sees_only_its_projects_problems(
     assert (health["status"], len(health["problems"])) == ("degraded", 1)
 
 
-async def test_a_confined_device_receives_nothing_of_other_projects(
+async def test_a_confined_device_receives_nothing_about_other_projects(
     server: Server, owner: WireClient, two: tuple[str, str], confined: WireClient
 ) -> None:
     mine, secret = two

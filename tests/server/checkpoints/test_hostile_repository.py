@@ -85,7 +85,7 @@ def filter_in_the_work_trees_configuration(project: Path, spy: str) -> None:
 
 
 @attack
-def filter_in_the_persons_configuration(project: Path, spy: str) -> None:
+def filter_in_the_users_configuration(project: Path, spy: str) -> None:
     (Path(os.environ["HOME"]) / ".gitconfig").write_text(f'[filter "x"]\n\tclean = {spy}\n\tprocess = {spy}\n')
     filtered(project)
 
@@ -115,7 +115,7 @@ def differences(project: Path, spy: str) -> None:
 
 
 @attack
-def programs_for_people(project: Path, spy: str) -> None:
+def interactive_programs(project: Path, spy: str) -> None:
     settings(project, core__pager=spy, core__editor=spy, core__askPass=spy, credential__helper=spy, pager__config=spy)
 
 

@@ -49,7 +49,7 @@ class Reviewed:
     async def begin_alone(self) -> None:
         """Begins a run without a prompt, and waits for the checkpoint before it."""
         session = self.server.core.projects.get(self.project)
-        self.server.agent.latest.heard(TurnBegun())
+        self.server.agent.latest.emit(TurnBegun())
         await session.tasks.wait()
         await session.checkpoints.snapshotter.stored()
 
@@ -165,7 +165,7 @@ def id_of(review: dict[str, Any], part: str) -> str:
 
 
 class Killed(Exception):
-    """The server ends here."""
+    """Raised at the point where the server is killed."""
 
 
 @contextlib.contextmanager

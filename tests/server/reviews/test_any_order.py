@@ -405,7 +405,7 @@ class Oracle:
         *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(8, 300)),
     ],
 )
-async def test_any_order_of_runs_edits_and_decisions(seed: int, tmp_path: Path) -> None:
+async def test_the_review_matches_any_order_of_runs_and_decisions(seed: int, tmp_path: Path) -> None:
     await run(seed, tmp_path, in_git=True)
 
 
@@ -416,7 +416,7 @@ async def test_any_order_of_runs_edits_and_decisions(seed: int, tmp_path: Path) 
         *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 100)),
     ],
 )
-async def test_any_order_in_a_directory_without_git(seed: int, tmp_path: Path) -> None:
+async def test_the_review_matches_any_order_without_git(seed: int, tmp_path: Path) -> None:
     programs.git()
     await run(seed, tmp_path, in_git=False)
     assert all(file.suffix == ".txt" for file in (tmp_path / "project").iterdir())

@@ -115,7 +115,7 @@ class Review:
         return written
 
     def hunks(self) -> Slots:
-        """The hunk id of each slot that was changed; there must be no other hunk."""
+        """Returns the hunk id of each slot that was changed. There must be no other hunk."""
         found = {("".join(removed), "".join(added)): hunk.id for hunk, removed, added in self.change.parts()}
         slots = {(self.base[slot], text): slot for slot, text in self.head.items() if text != self.base[slot]}
         assert found.keys() == slots.keys()
@@ -208,7 +208,7 @@ class World:
             assert self.by_git(there, after, before) == (None if clash else version(self.disk).text)
 
     def by_git(self, *sides: Slots) -> str | None:
-        """The result of the merge by git; None if git reports a conflict."""
+        """The result of the merge by git, or None if git reports a conflict."""
         assert self.directory is not None
         names = [self.directory / name for name in ("ours", "old", "theirs")]
         for name, side in zip(names, sides, strict=True):

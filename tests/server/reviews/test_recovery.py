@@ -115,7 +115,7 @@ async def test_a_recovery_that_is_killed_is_recorded_once(tmp_path: Path, point:
         assert len(of_review(one)) == 1
 
 
-async def test_nothing_is_left_after_a_decision(tmp_path: Path) -> None:
+async def test_a_decision_leaves_no_intent_behind(tmp_path: Path) -> None:
     async with reviewing(tmp_path) as one:
         await one.run(work)
         review = await one.get()
@@ -197,7 +197,7 @@ async def test_a_half_written_decision_is_undone_if_a_file_was_changed(tmp_path:
         assert {path for path, _, _ in hunks(await one.get())} == set(FILES)
 
 
-async def test_a_file_that_was_changed_meanwhile_stays_as_it_is(tmp_path: Path) -> None:
+async def test_a_file_that_was_changed_since_is_unchanged(tmp_path: Path) -> None:
     async with reviewing(tmp_path) as one:
         await one.run(work)
         review = await one.get()
@@ -223,7 +223,7 @@ async def test_a_damaged_intent_is_removed(tmp_path: Path, caplog: pytest.LogCap
         assert "a decision was interrupted, and may be incomplete" in caplog.text
 
 
-async def test_a_directory_that_is_gone_is_recovered_once_it_is_back(tmp_path: Path) -> None:
+async def test_a_missing_directory_is_recovered_once_it_exists_again(tmp_path: Path) -> None:
     async with reviewing(tmp_path) as one:
         await one.run(work)
         review = await one.get()
@@ -257,7 +257,7 @@ async def test_without_room_for_the_intent_nothing_is_changed(tmp_path: Path, mo
 
 
 @pytest.mark.parametrize("request_id", ["undo-1", None])
-async def test_a_repeated_request_is_answered_and_not_carried_out_again(tmp_path: Path, request_id: str | None) -> None:
+async def test_a_repeated_request_is_answered_but_not_executed_again(tmp_path: Path, request_id: str | None) -> None:
     """A client sends its request again after it has lost the connection."""
     async with reviewing(tmp_path) as one:
         await one.run(work)
@@ -294,7 +294,7 @@ async def test_a_repeated_request_publishes_what_has_changed_since(tmp_path: Pat
 
 
 @pytest.mark.parametrize("written", [True, False])
-async def test_what_a_killed_git_has_left_is_completed_at_once(
+async def test_a_write_that_git_interrupted_is_completed_immediately(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: bool
 ) -> None:
     """git fails while it writes, for example because the disk is full. ``written``: whether it has written anything."""

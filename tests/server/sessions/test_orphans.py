@@ -32,9 +32,7 @@ SLEEP = [sys.executable, "-I", "-S", "-c", "print(flush=True); import time; time
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """Yields a function that starts a process that does nothing, with a mark if one is given, and returns its process
-    id.
-    """
+    """Yields a function that starts an idle process, with a mark if one is given, and returns its process id."""
     started: list[subprocess.Popen[bytes]] = []
 
     def one(mark: str | None = None) -> int:

@@ -87,7 +87,7 @@ METADATA_IN_FILE = (
 )
 
 
-def test_the_metadata_is_written_and_read_as_before() -> None:
+def test_the_metadata_keeps_its_format() -> None:
     assert msgspec.json.encode(METADATA) == METADATA_IN_FILE
     assert msgspec.json.decode(METADATA_IN_FILE, type=Metadata) == METADATA
 
@@ -102,7 +102,7 @@ def test_the_comments_of_a_directory_are_written_and_read_as_before() -> None:
     assert msgspec.json.decode(in_file, type=LeftComments) == left
 
 
-def test_the_offers_of_an_agent_are_written_and_read_as_before() -> None:
+def test_the_offers_of_an_agent_keep_their_format() -> None:
     offers = AgentOffers(
         commands=(Offer("compact", "Compacts", "WHAT"),), models=(ModelOffer("opus", efforts=("high",)),)
     )

@@ -174,7 +174,7 @@ async def test_a_client_finds_only_what_it_may_see(tmp_path: Path) -> None:
             assert len((await server.does(asker, "sessions"))["data"]["sessions"]) == count
 
 
-async def test_nothing_of_a_deleted_project_is_found(tmp_path: Path) -> None:
+async def test_no_records_of_a_deleted_project_are_found(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -284,7 +284,7 @@ async def test_a_name_stays_when_the_agent_reports_its_session(tmp_path: Path) -
         [entry] = (await server.does(phone, "sessions", project))["data"]["sessions"]
         assert entry["session_id"].startswith("log_")
         await server.does(phone, "session_rename", project, session_id=entry["session_id"], name="nuts")
-        process.heard(base.SessionIdentified("s-1"))
+        process.emit(base.SessionIdentified("s-1"))
         [entry] = (await server.does(phone, "sessions", project))["data"]["sessions"]
         assert (entry["session_id"], entry["title"]) == ("s-1", "nuts")
 
@@ -471,7 +471,7 @@ async def test_no_session_is_deleted_during_a_run(tmp_path: Path) -> None:
         assert list((server.folder / "data" / "trash").iterdir()) == []
 
 
-async def test_a_session_is_exported_to_read(tmp_path: Path) -> None:
+async def test_a_session_is_exported_as_readable_text(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -553,9 +553,7 @@ async def test_an_export_of_records_equals_the_history(tmp_path: Path, monkeypat
         *("recovered", "not done", "unknown"),
     ],
 )
-async def test_an_export_reports_how_runs_end_and_what_users_decide(
-    tmp_path: Path, message: Recorded, words: str
-) -> None:
+async def test_an_export_contains_outcomes_and_decisions(tmp_path: Path, message: Recorded, words: str) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)

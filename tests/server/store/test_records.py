@@ -1,8 +1,8 @@
-"""The format of records: records are written as before, and those of earlier versions are read.
+"""Records keep their format, and those of earlier versions can be read.
 
 ``records_of_1.jsonl`` contains the records of ``tests.server.test_events.RECORDED``, in the same order, as the server
-wrote them when events, records and messages were still the same structures. What is in it must never change; when a
-record gets a field, add another event and its line.
+wrote them when events, records and messages were still the same structures. Its lines must never change. When a record
+gets a field, add another event and its line.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ VALUES = st.recursive(
 )
 
 
-def test_there_is_a_record_of_every_kind() -> None:
+def test_every_kind_of_record_has_an_example() -> None:
     kinds = {records.parts(line).direction for line in LINES}
     assert kinds == {"client", "claude", "server"}
     assert {type(event) for event in RECORDED} >= set(records.KINDS)
 
 
 @pytest.mark.parametrize(("line", "event"), EVERY)
-def test_a_record_is_written_as_before(line: bytes, event: Recorded) -> None:
+def test_a_record_keeps_its_format(line: bytes, event: Recorded) -> None:
     seq = records.parts(line).seq
     assert compose(seq, RECORDED_AT, *records.written(event)).line == line
 

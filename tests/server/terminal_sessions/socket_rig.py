@@ -53,7 +53,7 @@ class Line:
         self._writer.write_eof()
 
     async def receive(self) -> Message | None:
-        """The next message; None if the server has closed the connection."""
+        """Returns the next message, or None if the server has closed the connection."""
         async with asyncio.timeout(PATIENCE):
             line = await self._reader.readline()
         return json.loads(line) if line else None

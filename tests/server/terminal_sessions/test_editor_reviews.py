@@ -175,7 +175,7 @@ class Race:
         self.names = (*self.clients, "Neovim")
 
     async def decide(self, name: str, hunk: str, decision: str) -> Message:
-        """Returns the code and the details of the error; empty if the decision was accepted."""
+        """Returns the code and the details of the error. Both are empty if the decision was accepted."""
         if name == "Neovim":
             wish = {"project": self.project, "hunk": hunk, "decision": decision}
             answer = await asks(self.line, "review_decide", **wish)
@@ -205,7 +205,7 @@ class Race:
 
 @pytest.mark.parametrize("rounds", [3, pytest.param(100, marks=[pytest.mark.slow, pytest.mark.timeout(1_800)])])
 async def test_one_of_three_simultaneous_decisions_counts(rounds: int, rig: SocketRig) -> None:
-    """The others are informed of the decision that counts, and then all are shown the same review."""
+    """The others are notified of the decision that counts, and then all are shown the same review."""
     make_repository(rig.folder / "one")
     at = At(rig, rig.folder / "one")
     poem, expected = at.place / "poem.txt", list[tuple[str, str]]()
@@ -353,7 +353,7 @@ async def seen(line: Line, project: str, **fields: Any) -> tuple[list[str], bool
     return answer["hunks"], answer["notice"]
 
 
-async def test_what_was_seen_in_an_editor_is_shared_with_terminals(rig: SocketRig) -> None:
+async def test_changes_seen_in_an_editor_are_shared_with_terminals(rig: SocketRig) -> None:
     one = await changed(rig, "one")
     project, directory = one.session.project, str(one.place)
     ReviewMemory().saw(directory, ["a"], ["a", "b", "c"])

@@ -60,8 +60,8 @@ class Gemini(Session):
         self.records(id=id, timestamp="2026-11-28T23:00:00.000Z", type=type, content=content, **more)
         return id
 
-    def takes_back(self) -> None:
-        """Records that the last prompt was removed: the user has interrupted the request to the model."""
+    def withdraws(self) -> None:
+        """Records that the last prompt was removed, because the user has interrupted the request to the model."""
         self.records(**{"$set": {"messages": [], "lastUpdated": "2026-11-28T23:00:00.000Z"}})
 
     async def starts(self) -> None:
@@ -129,7 +129,7 @@ async def test_each_prompt_is_a_run(rig: SocketRig) -> None:
 
 
 async def test_a_prompt_that_is_recorded_early_belongs_to_its_run(rig: SocketRig) -> None:
-    """The server is slow: the prompt is in the file before the report of the hook is processed."""
+    """The server is slow, so the prompt is in the file before the report of the hook is processed."""
     session = Gemini(rig)
     await session.starts()
     session.says("user", "Go")
@@ -144,7 +144,7 @@ async def test_a_canceled_request_to_the_model_ends_the_run(rig: SocketRig) -> N
     await session.starts()
     await session.begins()
     await session.reports("PostToolUse", tool_name="replace", tool_input={})
-    session.takes_back()
+    session.withdraws()
     await session.reports("Stop", prompt="Go", prompt_response="[no response text]")
     assert await outcomes(rig) == ["interrupted"]
     await session.begins("Go on")
@@ -193,7 +193,7 @@ async def test_reading_continues_after_a_restart(tmp_path: Path, home: Path) -> 
     assert found == ["> Go", "I will.", "tool_use", "tool_result", "Done.", "completed"]
 
 
-async def test_comments_with_which_the_agent_continues_are_not_a_prompt(rig: SocketRig) -> None:
+async def test_comments_that_continue_a_turn_are_not_a_prompt(rig: SocketRig) -> None:
     """The CLI calls the hook of a prompt for them, too."""
     session = Gemini(rig)
     await session.starts()

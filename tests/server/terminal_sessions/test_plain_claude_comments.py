@@ -52,13 +52,13 @@ async def stopped(phone: Phone) -> None:
     await phone.client.receive("update", "run_finished", outcome="completed")
 
 
-def heard(rig: ServedWorkstation) -> int:
+def occurrences(rig: ServedWorkstation) -> int:
     """How often the comment is in the new text of the requests that the model received."""
-    return sum(request.told.count("additional context: I have reviewed") for request in rig.model.requests)
+    return sum(request.new_text.count("additional context: I have reviewed") for request in rig.model.requests)
 
 
 async def test_a_comment_reaches_the_agent_when_it_stops(rig: ServedWorkstation, server: Server) -> None:
-    """The agent is at work when the comment is sent. When it stops, it gets the comment and continues; its next changes
+    """The agent is at work when the comment is sent. When it stops, it gets the comment and continues. Its next changes
     are the answer.
     """
     project(rig, "git")
@@ -83,7 +83,7 @@ async def test_a_comment_reaches_the_agent_when_it_stops(rig: ServedWorkstation,
         await stopped(phone)
         await finished(phone)
         claude.pane.wait_for("Stop hook says: I have reviewed")
-        assert heard(rig) == 1
+        assert occurrences(rig) == 1
         assert poem.read_text().splitlines()[2] == "Line three"
         found = await review(phone)
         assert [one["state"] for one in found["comments"]] == ["sent"]
@@ -96,7 +96,7 @@ async def test_a_comment_reaches_the_agent_when_it_stops(rig: ServedWorkstation,
         rig.model.will_say(text("Nothing more."))
         claude.prompt("Continue")
         await stopped(phone)
-        assert heard(rig) == 1
+        assert occurrences(rig) == 1
 
 
 async def test_a_comment_reaches_the_agent_with_the_next_prompt(rig: ServedWorkstation, server: Server) -> None:
@@ -116,7 +116,7 @@ async def test_a_comment_reaches_the_agent_with_the_next_prompt(rig: ServedWorks
         rig.model.will_say(read(poem), edit(poem, "LINE 3\n", "Line three\n"), text("Changed."))
         claude.prompt("Continue")
         await finished(phone)
-        assert heard(rig) == 1
+        assert occurrences(rig) == 1
         assert await answers(phone) == {"Line three\n": [id]}
         assert [one["message"]["prompt"] for one in await prompts(phone)][:2] == ["Do it", "Continue"]
         assert [one["review"]["comments"] for one in await prompts(phone) if "review" in one] == [[id]]

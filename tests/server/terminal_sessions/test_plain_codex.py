@@ -1,4 +1,4 @@
-"""A plain ``codex`` in a terminal: its approval requests are answered by a client of the server or in the terminal."""
+"""Approval requests of a plain ``codex`` in a terminal are answered by a client of the server or in the terminal."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ async def test_the_dialog_appears_when_no_client_is_connected(rig: Workstation, 
 
 
 @pytest.mark.slow
-async def test_the_dialog_appears_when_nobody_answers(rig: Workstation, server: Server) -> None:
+async def test_the_dialog_appears_when_no_client_answers(rig: Workstation, server: Server) -> None:
     """The dialog appears after ``HOLD_SECONDS`` if a client is connected but does not answer."""
     async with asked(rig, server, shell("touch made", reason="I need it")) as (codex, phone):
         question = await phone.question("Bash")
@@ -129,7 +129,7 @@ async def test_escape_withdraws_the_requests_of_the_run(rig: Workstation, server
 
 @pytest.mark.thorough
 async def test_a_failed_request_to_the_model_ends_the_run(rig: Workstation, server: Server) -> None:
-    """No hook reports it; the transcript contains it."""
+    """No hook reports it, but the transcript contains it."""
     async with asked(rig, server, failure(400, "The model is asleep."), text("Awake.")) as (codex, phone):
         ended = await finished(phone, "failed")
         assert "The model is asleep." in ended["error"]
@@ -174,7 +174,7 @@ async def test_the_mode_follows_from_the_sandbox(
 
 
 @pytest.mark.thorough
-async def test_a_question_survives_its_server(rig: Workstation, server: Server, home: Path) -> None:
+async def test_a_question_survives_a_killed_server(rig: Workstation, server: Server, home: Path) -> None:
     async with asked(rig, server, shell("touch made", reason="I need it"), text("All done.")) as (codex, phone):
         question = await phone.question("Bash")
         await killed(server)
@@ -292,8 +292,8 @@ async def test_runs_without_a_terminal_are_not_listed(rig: Workstation, server: 
 
 async def finished(phone: Phone, outcome: str) -> dict[str, Any]:
     """Waits until the next run has ended, with this outcome. Returns the data of the message."""
-    heard = await phone.client.receive("update", "run_finished")
-    data: dict[str, Any] = heard["data"]["data"]
+    received = await phone.client.receive("update", "run_finished")
+    data: dict[str, Any] = received["data"]["data"]
     assert data["outcome"] == outcome, data
     return data
 
@@ -320,5 +320,5 @@ async def test_a_conversation_can_be_forked_into_a_project_of_codex(rig: Worksta
         await finished(phone, "completed")
         listed = (await phone.client.ask("project_list"))["data"]["projects"]
         assert sorted(bool(one.get("desk")) for one in listed) == [False, True]
-    told = str(rig.model.requests[-1]["input"])
-    assert all(words in told for words in ("Do it", "Hello.", "Go on"))
+    received = str(rig.model.requests[-1]["input"])
+    assert all(words in received for words in ("Do it", "Hello.", "Go on"))

@@ -1,4 +1,4 @@
-"""A plain ``gemini`` in a terminal, with its hooks: the server lists its session, and its runs can be reviewed."""
+"""The server lists the session of a plain ``gemini`` with hooks in a terminal, and its runs can be reviewed."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Workstation:
 
 @pytest.fixture
 def rig(home: Path) -> Iterator[Workstation]:
-    """Runs ``drawbridge setup gemini``, beside settings that the user has already."""
+    """Runs ``drawbridge setup gemini``, with settings that the user already has."""
     programs.tmux()
     programs.gemini()
     headless.settings_of_gemini(home)
@@ -83,8 +83,8 @@ async def asked(
 
 async def finished(phone: Phone, outcome: str = "completed") -> None:
     """Waits until the next run has ended, with this outcome."""
-    heard = await phone.client.receive("update", "run_finished")
-    data: dict[str, Any] = heard["data"]["data"]
+    received = await phone.client.receive("update", "run_finished")
+    data: dict[str, Any] = received["data"]["data"]
     assert data["outcome"] == outcome, data
 
 
@@ -189,7 +189,7 @@ async def test_a_comment_reaches_gemini_when_it_stops(rig: Workstation, home: Pa
     )
 
 
-async def test_runs_without_a_terminal_and_managed_sessions_are_not_listed(rig: Workstation, home: Path) -> None:
+async def test_managed_and_headless_runs_are_not_listed(rig: Workstation, home: Path) -> None:
     """The managed agent has the same hooks."""
     rig.model.will_say(text("Hello."), text("Hello again."))
     headless.gemini(rig.model, rig.project)

@@ -15,8 +15,8 @@ from .test_sessions import COMMAND
 
 
 async def test_no_function_decodes_a_hooks_question_twice(tmp_path: Path) -> None:
-    """From the private socket to the client. The agent's part of the message is decoded by the agent's module, because
-    only that module knows what it means."""
+    """The path leads from the private socket to the client. The agent's part of the message is decoded by the agent's
+    module, because only that module knows what it means."""
     async with socket_rig(tmp_path) as rig:
         session = Session(rig)
         await session.reports("SessionStart", source="startup")

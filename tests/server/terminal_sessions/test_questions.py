@@ -68,7 +68,7 @@ def no_file(path: str) -> str:
 
 class Asking:
     """The questions of a session, and the approval requests that are open. Does what ``Questions`` returns, like a
-    session, but at once and without an event loop."""
+    session, but immediately and without an event loop."""
 
     def __init__(self) -> None:
         self.clock = FakeClock()
@@ -137,7 +137,7 @@ def test_a_hidden_dialog_waits_for_a_limited_time(asking: Asking) -> None:
     assert asking.steps == [HandOverLater(approval, HOLD_SECONDS)]
 
 
-def test_a_hidden_dialog_without_a_client_is_handed_over_at_once(asking: Asking) -> None:
+def test_a_hidden_dialog_without_a_client_is_handed_over(asking: Asking) -> None:
     approval = asking.ask(asked_by=SUBAGENT, is_answerable=False)
     assert asking.steps == [HandOver(approval)]
     assert asking.questions.asks_in_terminal
@@ -145,7 +145,7 @@ def test_a_hidden_dialog_without_a_client_is_handed_over_at_once(asking: Asking)
     assert not asking.questions.asks_in_terminal
 
 
-def test_after_an_unanswered_question_the_next_waits_briefly_until_an_answer(asking: Asking) -> None:
+def test_after_an_unanswered_question_the_next_waits_briefly(asking: Asking) -> None:
     first = asking.ask("one", asked_by=SUBAGENT)
     asking.questions.not_answered(first, PID)
     second = asking.ask("two", asked_by=SUBAGENT)
@@ -202,7 +202,7 @@ def test_a_decision_that_is_sent_again_is_awaited_again(asking: Asking) -> None:
     assert (asking.steps, approval.state) == ([], State.DECIDED)
 
 
-def test_what_does_not_reconnect_ends(asking: Asking) -> None:
+def test_questions_whose_hook_does_not_reconnect_end(asking: Asking) -> None:
     undelivered = asking.ask("one", surface=ExpectedSurface(PID, is_certain=True))
     asking.decide(undelivered, ALLOWED)
     missed = asking.ask("two", surface=ExpectedSurface(PID, is_certain=True))
@@ -225,7 +225,9 @@ def test_the_end_of_a_turn_closes_the_main_agents_questions(asking: Asking) -> N
 
 
 @pytest.mark.parametrize(("others", "is_closed"), [((), True), ((OTHER,), False)])
-def test_an_expected_question_may_be_another_processs(asking: Asking, others: tuple[int, ...], is_closed: bool) -> None:
+def test_an_expected_question_may_belong_to_another_process(
+    asking: Asking, others: tuple[int, ...], is_closed: bool
+) -> None:
     asking.ask(surface=ExpectedSurface(PID, is_certain=not others))
     asking.main_stopped(PID, others)
     assert bool(asking.steps) == is_closed
@@ -243,7 +245,7 @@ def test_a_process_that_leaves_closes_its_own_questions(asking: Asking) -> None:
     ("asked_by", "is_alive", "reason"),
     [(None, True, ELSEWHERE), (SUBAGENT, True, GONE), (None, False, ENDED), (SUBAGENT, False, ENDED)],
 )
-def test_the_reason_of_a_withdrawal(asking: Asking, asked_by: AskedBy | None, is_alive: bool, reason: str) -> None:
+def test_a_withdrawal_has_a_reason(asking: Asking, asked_by: AskedBy | None, is_alive: bool, reason: str) -> None:
     assert asking.questions.why_withdrawn(asking.ask(asked_by=asked_by), is_alive=is_alive) == reason
 
 
@@ -267,7 +269,7 @@ def test_a_call_that_has_ended_closes_its_question(asking: Asking) -> None:
         (DENIED, "rejected", None),
     ],
 )
-def test_a_decision_is_compared_with_what_the_agent_did(
+def test_a_decision_is_compared_with_the_agents_call(
     asking: Asking, decision: Decision, fate: Fate, words: str | None
 ) -> None:
     approval = asking.ask()
@@ -298,7 +300,7 @@ def test_a_call_that_ran_before_a_question_does_not_close_it(asking: Asking) -> 
     assert asking.steps == []
 
 
-def test_a_call_is_more_likely_the_allowed_one(asking: Asking) -> None:
+def test_a_call_is_attributed_to_the_allowed_question(asking: Asking) -> None:
     denied, allowed, _ = asking.ask(), asking.ask(), asking.ask()
     asking.decide(denied, DENIED)
     asking.decide(allowed, ALLOWED)
@@ -309,7 +311,7 @@ def test_a_call_is_more_likely_the_allowed_one(asking: Asking) -> None:
 # dialogs that no hook reports
 
 
-def test_a_dialog_after_a_decision_shows_that_it_was_not_delivered(asking: Asking) -> None:
+def test_a_dialog_shows_that_a_decision_was_not_delivered(asking: Asking) -> None:
     approval = asking.ask()
     asking.decide(approval, ALLOWED)
     asking.do(asking.questions.noticed(PID, asking.open))
@@ -320,7 +322,7 @@ def test_a_dialog_after_a_decision_shows_that_it_was_not_delivered(asking: Askin
     assert asking.questions.asks_in_terminal
 
 
-def test_a_dialog_of_an_open_question_is_known(asking: Asking) -> None:
+def test_a_dialog_of_an_open_question_changes_nothing(asking: Asking) -> None:
     asking.ask()
     asking.do(asking.questions.noticed(PID, asking.open))
     assert (asking.steps, asking.questions.asks_in_terminal) == ([], False)

@@ -148,7 +148,7 @@ async def test_kept_changes_are_committed_and_pushed(rig: SocketRig, place: Path
     with pytest.raises(ClientError, match="An agent is working in this directory"):
         await rig.does("review_commit", at.session.project, message="Shout")
     await other.stops()
-    before = len(rig.client.heard)
+    before = len(rig.client.received)
     committed = (await rig.does("review_commit", at.session.project, message="Shout"))["data"]["data"]
     assert committed["files"] == ["poem.txt"]
     assert git(place, "show", "HEAD:poem.txt") == POEM.replace("line 3\n", "LINE 3\n")
@@ -157,10 +157,12 @@ async def test_kept_changes_are_committed_and_pushed(rig: SocketRig, place: Path
     assert tip(tmp_path / "remote") == committed["commit"]
     assert (await other.get())["kept"] == []
     for update in ("review_committed", "review_pushed"):
-        told = [
-            one["project_id"] for one in rig.client.heard[before:] if one.get("data", {}).get("update_type") == update
+        notified = [
+            one["project_id"]
+            for one in rig.client.received[before:]
+            if one.get("data", {}).get("update_type") == update
         ]
-        assert set(told) == {at.session.project, other.session.project}, update
+        assert set(notified) == {at.session.project, other.session.project}, update
 
 
 @pytest.mark.thorough

@@ -1,4 +1,4 @@
-"""Questions from subagents: the terminal shows the dialog for such a question only once the hook has ended."""
+"""The terminal shows the dialog for a question from a subagent only once the hook has ended."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ async def test_a_terminal_dialog_ends_with_its_subagent_or_turn(rig: SocketRig, 
     assert "in_terminal" not in standing(rig, session)
 
 
-async def test_after_a_restart_the_wait_is_bounded_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_wait_is_bounded_after_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with socket_rig(tmp_path) as rig:
         session = Session(rig)
         await session.reports("UserPromptSubmit", prompt="Go")

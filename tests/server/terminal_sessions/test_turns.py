@@ -207,7 +207,7 @@ behaves after a restart as it did before."""
 
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("name", EVENTS)
-def test_every_event_in_every_state(name: str, state: str, clock: FakeClock) -> None:
+def test_every_event_in_every_state_has_the_listed_effect(name: str, state: str, clock: FakeClock) -> None:
     reported, expected = EVENTS[name]
     turns = in_state(state, clock)
     changes = turns.hook(reported, PID, prompt=reported.prompt)
@@ -219,7 +219,7 @@ def test_the_table_contains_every_event_that_concerns_turns() -> None:
     assert names >= {name for name in (HookEvent.__doc__ or "").split('"')[1::2] if name != "SessionEnd"}
 
 
-# what follows besides runs
+# other consequences than runs
 
 
 def test_the_end_of_a_run_closes_its_questions_first(clock: FakeClock) -> None:
@@ -232,7 +232,7 @@ def test_a_run_that_rests_keeps_its_subagents_questions(clock: FakeClock) -> Non
     assert changes == [OnlyRunning(PID, ("s1",)), MainAgentStopped(PID)]
 
 
-def test_the_duration_of_a_run(clock: FakeClock) -> None:
+def test_a_run_reports_its_duration(clock: FakeClock) -> None:
     turns = in_state("working", clock)
     clock.seconds += 7
     assert turns.hook(event("Interrupt", "now"), PID)[-1] == RunFinished("now", "interrupted", 7.0)
@@ -247,12 +247,12 @@ def test_a_failure_has_an_error_and_a_code(clock: FakeClock) -> None:
     assert finished == RunFinished("now", "failed", error="API Error", code="AGENT_RATE_LIMITED")
 
 
-def test_a_prompt_is_begun_before_its_run(clock: FakeClock) -> None:
+def test_a_prompt_begins_before_its_run(clock: FakeClock) -> None:
     changes = in_state("idle", clock).hook(event("UserPromptSubmit", "now", prompt="Go\n"), PID, prompt="Go")
     assert changes == [PromptBegun("now", "Go\n"), MainAgentStopped(PID), RunBegun("now")]
 
 
-def test_a_subagent_that_stops(clock: FakeClock) -> None:
+def test_a_subagent_that_stops_is_reported(clock: FakeClock) -> None:
     turns = in_state("resting", clock)
     assert turns.hook(event("SubagentStop", agent_id="s1"), PID) == [SubagentStopped(PID, "s1")]
     assert turns.running == 0
@@ -275,7 +275,7 @@ def test_a_process_that_leaves_ends_only_its_own_run(pid: int, ended: list[str],
     assert runs(in_state("resting", clock).leave(pid, "interrupted")) == ended
 
 
-# what nothing reports
+# what no hook reports
 
 
 def test_a_run_waits_for_a_subagent_but_not_forever_for_a_build(clock: FakeClock) -> None:
@@ -333,7 +333,7 @@ def test_a_prompt_during_a_run_belongs_to_it(clock: FakeClock) -> None:
 
 
 @pytest.mark.parametrize("turn", ["past", ""])
-def test_a_prompt_of_an_earlier_run_is_a_run_of_its_own(turn: str, clock: FakeClock) -> None:
+def test_a_prompt_of_an_earlier_run_is_a_separate_run(turn: str, clock: FakeClock) -> None:
     found = Prompt("u2", turn, "Once")
     turns = in_state("idle", clock)
     assert turns.entry(found, PID) == [EarlierPromptFound(found, "u2")]
@@ -371,7 +371,7 @@ def test_the_transcript_may_report_the_end_of_a_turn(outcome: Any, clock: FakeCl
     assert runs(turns.entry(TurnOver("now", outcome), PID)) == [f"-now {outcome}"]
 
 
-def test_the_end_of_an_unnamed_turn_is_the_end_of_the_current_one(clock: FakeClock) -> None:
+def test_the_end_of_an_unnamed_turn_ends_the_current_one(clock: FakeClock) -> None:
     over = TurnOver("", "interrupted")
     assert runs(in_state("working", clock).entry(over, PID)) == ["-now interrupted"]
     assert runs(in_state("idle", clock).entry(over, PID)) == NOTHING

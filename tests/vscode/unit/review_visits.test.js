@@ -10,7 +10,7 @@ const placed = (directory, ...ids) => ({
 });
 const news = (visits, ...reviews) => [...visits.news(reviews)].map(({ id }) => id);
 
-test('on the first visit nothing is marked', () => {
+test('on the first visit, nothing is marked', () => {
   const visits = new ReviewVisits();
   visits.begin('/a');
   visits.saw('/a', ['1']);
@@ -18,7 +18,7 @@ test('on the first visit nothing is marked', () => {
   assert.equal(visits.hasNew([placed('/a', '1', '2')]), true);
 });
 
-test('what was not seen before this visit is new until the next one', () => {
+test('a change that was not seen before this visit is new until the next one', () => {
   const visits = new ReviewVisits();
   visits.saw('/a', ['1']);
   visits.begin('/a');
@@ -37,7 +37,7 @@ test('a change that was seen in one directory is new in another one', () => {
   assert.deepEqual([...visits.news([one, other])], other.review.files[0].hunks);
 });
 
-test('it knows what was seen for the first time, and what of it is still in the review', () => {
+test('it knows which changes have been seen, and which of those the review still contains', () => {
   const visits = new ReviewVisits();
   assert.equal(visits.saw('/a', ['1', '2']), true);
   assert.equal(visits.saw('/a', ['2']), false);

@@ -342,10 +342,10 @@ async def test_an_interrupted_decision_of_somebody_else_is_shown_once(rig: Revie
     other = Served()
     other.answers = [msgspec.structs.replace(answer(FILE), notice=notice)]
     async with other.listening():
-        await rig.told(notice)
+        await rig.is_notified(notice)
         other.answers = [msgspec.structs.replace(answer(version="v2"), notice=notice)]
         other.says(wire.ReviewChanged("p1", "tablet"))
-        await rig.told("tablet made decisions in this review.")
+        await rig.is_notified("tablet made decisions in this review.")
         assert [one for one, _ in rig.editor.told].count(notice) == 1
 
 

@@ -171,7 +171,7 @@ async def in_a_terminal(person: Person, directory: Path, fields: dict[str, Any] 
     project's id."""
     projects = person.app.client.projects
     project = projects.named(str(directory), "")[0]
-    desk = {"state": "finished", "prompts": False, "permission_mode": "default"} if told is None else told
+    session = {"state": "finished", "prompts": False, "permission_mode": "default"} if fields is None else fields
     apply = projects.apply
 
     def apply_as_desk(message: Any) -> None:

@@ -201,8 +201,8 @@ def test_the_numbers_of_a_review_are_those_of_the_last_message() -> None:
     found = reviews.open("p")
     assert found is not None
     assert found.words == "3 files +1 −1"
-    told = {"state": "decided", "files": 0, "hunks": 0, "added": 0, "removed": 0}
-    message = {"type": "update", "project_id": "p", "data": {"update_type": "review_changed", "data": told}}
+    decided = {"state": "decided", "files": 0, "hunks": 0, "added": 0, "removed": 0}
+    message = {"type": "update", "project_id": "p", "data": {"update_type": "review_changed", "data": decided}}
     reviews.apply(message)
     assert reviews.open("p") is None
     assert reviews.changes("p") == [decided]

@@ -184,7 +184,7 @@ async def test_a_decision_is_not_lost_while_another_write_is_noticed(
     rig.poem.write_text(second)
     await until(compared.is_set, "the comparison")
     rig.editor.report(ReviewDecided("keep", "", hunk=file.hunks[0].id))
-    await rig.told("Kept: 1 change in poem.txt. 1 change left.")
+    await rig.is_notified("Kept: 1 change in poem.txt. 1 change left.")
     decided.set()
     await rig.shows_texts("+1 −1  LINE 6", CHANGES[1])
 

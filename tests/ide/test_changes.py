@@ -346,7 +346,7 @@ async def test_an_interrupted_decision_of_somebody_else_is_shown_once(rig: Revie
         other.answers = [msgspec.structs.replace(answer(version="v2"), notice=notice)]
         other.says(wire.ReviewChanged("p1", "tablet"))
         await rig.is_notified("tablet made decisions in this review.")
-        assert [one for one, _ in rig.editor.told].count(notice) == 1
+        assert [one for one, _ in rig.editor.notices].count(notice) == 1
 
 
 async def test_a_late_decision_shows_who_decided_first(rig: ReviewRig) -> None:

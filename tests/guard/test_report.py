@@ -69,7 +69,7 @@ class Server:
         self._go_on = threading.Event()
         self.context = ""
         """The context that is sent to a hook that accepts it."""
-        self.received = b""
+        self.confirmation = b""
         """What the hook that received the context has sent in return."""
         self._listener = listener
         self._listener.setblocking(True)
@@ -96,7 +96,7 @@ class Server:
                     self._wait(connection, lines)
                 elif self.received[-1].get("takes") and self.context:
                     connection.sendall(json.dumps({"decision": None, "context": self.context}).encode() + b"\n")
-                    self.received = lines.read()
+                    self.confirmation = lines.read()
                 elif self.received[-1].get("takes"):
                     self._wait(connection, lines)
 
@@ -542,7 +542,7 @@ def test_context_waiting_at_the_server_reaches_the_agent(
     assert guard.run(payload) == {"hookSpecificOutput": {"hookEventName": event, "additionalContext": server.context}}
     server.end()
     assert [line.get("takes", False) for line in server.received] == [False, True]
-    assert server.received == b"\n", "it reports that it has received it"
+    assert server.confirmation == b"\n", "it reports that it has received it"
 
 
 def test_a_hook_waits_for_a_hung_servers_context_until_a_timeout(

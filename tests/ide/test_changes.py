@@ -344,7 +344,7 @@ async def test_an_interrupted_decision_of_somebody_else_is_shown_once(rig: Revie
     async with other.listening():
         await rig.is_notified(notice)
         other.answers = [msgspec.structs.replace(answer(version="v2"), notice=notice)]
-        other.says(wire.ReviewChanged("p1", "tablet"))
+        other.sends(wire.ReviewChanged("p1", "tablet"))
         await rig.is_notified("tablet made decisions in this review.")
         assert [one for one, _ in rig.editor.notices].count(notice) == 1
 

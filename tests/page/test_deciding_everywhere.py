@@ -45,7 +45,7 @@ async def test_page_phone_and_neovim_decide_on_a_change(browser: Browser, own_se
         assert editor.setup(BRIDGE)
         editor.wait("return (require('drawbridge.link').state() or {}).token ~= nil")
         editor.command("DrawbridgeChanges")
-        editor.says("Nothing to review in")
+        editor.shows_message("Nothing to review in")
         async with own_server.client() as client:
             await client.ask("project_join", project_id=project)
             for number in range(ROUNDS):

@@ -61,8 +61,11 @@ def say(conversation: ClaudeConversation, message: Message) -> None:
     match message:
         case {"type": "user", "message": {"content": str(words)}}:
             assert conversation.prompt(words) == []
-        case {"type": "control_response", "response": {"request_id": id, "response": {"behavior": "allow", **rest}}}:
-            conversation.answer(id, Decision(allow=True, updated_input=rest["updatedInput"]))
+        case {
+            "type": "control_response",
+            "response": {"request_id": id, "response": {"behavior": "allow", "updatedInput": dict(given)}},
+        }:
+            conversation.answer(id, Decision(allow=True, updated_input=given))
         case {"type": "control_response", "response": {"request_id": id, "response": {"message": str(why)}}}:
             conversation.answer(id, Decision(allow=False, message=why))
         case {"type": "control_request", "request": {"subtype": "interrupt"}}:

@@ -562,7 +562,12 @@ async function returns(records, queue = []) {
 const told = ({ removed }) => removed.map(({ by, prompt, project }) => ({ by, prompt, project }));
 
 test('a terminal session is continued here only if its agent can fork a conversation', async () => {
-  const hello = { ...HELLO, features: ['session_fork', 'project_create'], agents: ['codex', 'gemini'], forks: ['codex'] };
+  const hello = {
+    ...HELLO,
+    features: ['session_fork', 'project_create'],
+    agents: ['codex', 'gemini'],
+    forks: ['codex'],
+  };
   const { client } = world({
     ...server(
       () => [],
@@ -574,7 +579,10 @@ test('a terminal session is continued here only if its agent can fork a conversa
   await rest();
   await rest();
   const of = (agent) => project({ id: `desk_${agent}`, agent, session_id: 's', desk: { state: 'finished' } });
-  assert.deepEqual(['codex', 'gemini'].map((agent) => client.canFork(of(agent))), [true, false]);
+  assert.deepEqual(
+    ['codex', 'gemini'].map((agent) => client.canFork(of(agent))),
+    [true, false],
+  );
 });
 
 test('the removal of a prompt while the web UI was closed is shown until it is dismissed', async () => {

@@ -391,7 +391,7 @@ class Oracle:
         self._file.write_text(text)
 
     def _git(self, *words: str, input: str = "") -> subprocess.CompletedProcess[str]:
-        command = [programs.git(), *words]
+        command = [str(programs.git()), *words]
         return subprocess.run(
             command, cwd=self._directory, input=input, capture_output=True, text=True, check=False, timeout=60
         )

@@ -33,7 +33,8 @@ export default function Search({ place }: { place: { query: string; project?: st
   const field = useRef<HTMLInputElement>(null);
   const asked = useRef(0);
   useLayoutEffect(() => field.current?.focus(), []);
-  useEffect(() => {
+  // Before the next event: what the user types must not be overwritten by the search of the address.
+  useLayoutEffect(() => {
     setText(query);
     setOnly(project);
   }, [place]);

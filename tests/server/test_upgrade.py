@@ -174,8 +174,8 @@ async def answers(data: Path, root: Path) -> dict[str, Any]:
 
 def lasting(found: Any, root: Path) -> Any:
     """Returns ``found`` without what differs at each start (times, ids of requests and connections), and without what
-    older versions did not report: a session's title, the start of its run and what its agent has reported. ``root`` is
-    replaced with ``/home/ada``.
+    older versions did not report: a session's title, the start of its run, what its agent has reported, and the summary
+    of a request. ``root`` is replaced with ``/home/ada``.
     """
     varying = {
         "created_at",
@@ -188,6 +188,7 @@ def lasting(found: Any, root: Path) -> Any:
         "title",
         "started_at",
         "agent_state",
+        "summary",
     }
     if isinstance(found, dict):
         return {name: lasting(value, root) for name, value in found.items() if name not in varying}

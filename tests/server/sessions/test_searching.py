@@ -550,7 +550,7 @@ async def test_an_export_of_records_equals_the_history(tmp_path: Path, monkeypat
     ],
     ids=[
         *("failed", "interrupted", "killed", "timed out", "undone", "reviewed"),
-        *("recovered", "not done", "unknown"),
+        *("recovered", "not done", "not reverted", "commit unknown", "unknown"),
     ],
 )
 async def test_an_export_contains_outcomes_and_decisions(tmp_path: Path, message: Recorded, words: str) -> None:

@@ -238,7 +238,7 @@ async def test_an_internal_error_is_reported_to_the_editor(rig: SocketRig, monke
     async def fails(*_: object) -> None:
         raise RuntimeError("a fault of ours")
 
-    monkeypatch.setattr(rig.server.core, "review_get", fails)
+    monkeypatch.setattr(rig.server.built.reviews, "review_get", fails)
     async with bridge() as line:
         answer = await asks(line, folder=str(one.place))
         assert (answer["code"], answer["text"]) == (

@@ -1,4 +1,4 @@
--- What `make check` holds Lua to.
+-- The rules for Lua that `make check` enforces.
 std = "luajit"
 max_line_length = false -- the formatter's business
 globals = { "vim" }

@@ -1,4 +1,4 @@
-# Each target is the verb of the same name in tools/dev.py; a machine without make runs `python3 tools/dev.py test`.
+# Each target is the verb of the same name in tools/dev.py. On a machine without make, run `python3 tools/dev.py test`.
 PYTHON ?= python3
 VERBS = setup serve demo test nvim thorough slow flaky check format bench vsix lock page programs quiet clean
 

@@ -1,4 +1,4 @@
-"""Benchmarks. ``make bench`` prints the results; docs/internals/benchmarks.md contains those of earlier runs. Two
+"""Benchmarks. ``make bench`` prints the results, and docs/internals/benchmarks.md contains those of earlier runs. Two
 results that are compared with each other are always from the same run."""
 
 import sys

@@ -1,11 +1,12 @@
-"""``make bench`` measures most numbers in docs/internals/benchmarks.md; ``make bench ARGS=server`` only one part."""
+"""``make bench`` measures most numbers in docs/internals/benchmarks.md, and ``make bench ARGS=server`` only one
+part."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 
-PARTS = ("bridge", "history", "agents", "server", "reviews", "page")
+PARTS = ("bridge", "history", "agents", "server", "checkpoints", "reviews", "page")
 
 
 def main(named: list[str]) -> int:

@@ -1,7 +1,7 @@
 """The server's overhead for an agent: a warm turn of the real ``claude`` through its driver, compared with bare pipes.
 
-``python -m bench.agents``; the model is the tests' stub. There is also a row for the demo agent, and one for parsing
-lines.
+Run it with ``python -m bench.agents``. The model is the tests' stub. There is also a row for the demo agent, and one
+for parsing lines.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class ManagedAgent:
 
 
 class Bare:
-    """The same CLI with the same flags, but without a supervisor; its lines are inspected only enough to detect the end
+    """The same CLI with the same flags, but without a supervisor. Its lines are inspected only enough to detect the end
     of a turn."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:

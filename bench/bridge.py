@@ -1,4 +1,5 @@
-"""The guard and the bridge: ``python -m bench.bridge``, about two minutes. Needs what ``make programs`` fetches."""
+"""Measures the guard and the bridge. ``python -m bench.bridge`` takes about two minutes, and needs what ``make
+programs`` fetches."""
 
 from __future__ import annotations
 
@@ -52,8 +53,8 @@ async def memory(rig: BridgedNeovim) -> None:
 
 
 async def selection_latency(rig: BridgedNeovim, agent: Agent) -> None:
-    """Measures the time from a key to the frame, minus the debounce in Neovim: the median of three runs, since a single
-    delay can determine a p99."""
+    """Measures the time from a key to the frame, minus the debounce in Neovim, as the median of three runs, because a
+    single delay can determine a p99."""
     await rig.edit("lines.txt", "".join(f"line {number}\n" for number in range(500)))
     await agent.settle()
     middles, tails = [], []

@@ -51,7 +51,7 @@ class Broadcaster(Protocol):
 
 
 class ServerBroadcaster:
-    """A project of the real core; its clients are connected through the real server."""
+    """A project of the real core, whose clients are connected through the real server."""
 
     def __init__(self, core: Core, clients: Clients, project: Any) -> None:
         self._core, self._project, self._clients = core, project, clients

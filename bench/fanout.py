@@ -12,7 +12,7 @@ from typing import Any
 
 from bench.rig import ROOT
 from drawbridge.server.auth.tls import own_certificate
-from drawbridge.server.protocol import messages
+from drawbridge.server.protocol.frames import agent_message
 
 PROGRAMS = ROOT / ".cache" / "programs"
 BYTES = 725
@@ -74,7 +74,7 @@ async def line_of(process: asyncio.subprocess.Process) -> dict[str, Any]:
 def overhead() -> int:
     """The number of bytes that our message adds to an agent's line."""
     at = "2026-01-01T00:00:00.000000Z"
-    return len(messages.agent_message(b"", project_id="p" * 21, session_id="", seq=1_000, timestamp=at))
+    return len(agent_message(b"", project_id="p" * 21, session_id="", seq=1_000, timestamp=at))
 
 
 async def rows(row: Row, directory: Path) -> None:
@@ -94,7 +94,7 @@ async def rows(row: Row, directory: Path) -> None:
 
 
 async def latency(row: Row) -> None:
-    """Measures the latency at 1,000 messages per second. Each p99 is the median of several runs, since a single delay
+    """Measures the latency at 1,000 messages per second. Each p99 is the median of several runs, because a single delay
     can determine it."""
     ours = [await run("ours", 2, 3_000, 1) for _ in range(ROUNDS)]
     p50, p99 = (statistics.median(getattr(one, name) for one in ours) for name in ("p50", "p99"))

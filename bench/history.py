@@ -1,4 +1,4 @@
-"""A project's history, compared with the least work that could replace it.
+"""Compares a project's history with the least work that could replace it.
 
 ``python -m bench.history`` takes about a minute and 1.5 GB.
 

@@ -3,8 +3,8 @@
 ``python -m bench.listeners PORT CLIENTS HELLO [CERT]``
 
 Connects (over TLS if CERT is given), sends HELLO (a JSON text, or "") and reads until the server has closed all
-connections. Prints one line of JSON: how long frames took to reach the client that connected last (p50 and p99, in
-milliseconds); each frame contains the time at which it was sent.
+connections. Prints one line of JSON with how long frames took to reach the client that connected last (p50 and p99, in
+milliseconds). Each frame contains the time at which it was sent.
 """
 
 from __future__ import annotations

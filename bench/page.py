@@ -1,5 +1,5 @@
-"""The web UI in Chromium: a visit with a slow phone, an answer that streams, hostile texts, and a long history. The
-times are absolute: use an idle machine.
+"""Measures the web UI in Chromium: a visit with a slow phone, an answer that streams, hostile texts, and a long
+history. The times are absolute, so use an idle machine.
 
 .venv/bin/python -m bench.page
 """
@@ -132,7 +132,7 @@ def opens(person: Person, address: str) -> None:
 
 
 def milliseconds_until(person: Person, code: str) -> float:
-    """Milliseconds from the start of the visit to the frame in which ``code`` is true; fails if that takes too long."""
+    """Milliseconds from the start of the visit to the frame in which ``code`` is true. Fails if that takes too long."""
     for _ in range(3):
         with contextlib.suppress(AssertionError):
             person.until(code)
@@ -143,8 +143,8 @@ def milliseconds_until(person: Person, code: str) -> float:
 
 
 def worked() -> Iterator[dict[str, Any]]:
-    """The lines that Claude Code prints when it reads the beginnings of files: for each file, a text, a tool call and
-    its result."""
+    """The lines that Claude Code prints when it reads the beginnings of files, which are a text, a tool call and its
+    result for each file."""
     recorded = (ROOT / "tests/transcripts/server/2.1.329-allow.jsonl").read_text().splitlines()
     said, answered = (json.loads(recorded[number])["line"] for number in (5, 6))
     for number, file in enumerate(sorted((ROOT / "src/drawbridge").rglob("*.py"))[-WORKED // 3 :]):

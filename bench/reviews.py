@@ -1,4 +1,5 @@
-"""The review of a large run, at the server's socket and in the web UI. The times are absolute: use an idle machine.
+"""Measures the review of a large run, at the server's socket and in the web UI. The times are absolute, so use an idle
+machine.
 
 .venv/bin/python -m bench.reviews
 """

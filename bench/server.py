@@ -1,4 +1,5 @@
-"""The agent server: ``python -m bench.server``, about ten minutes and 200 MB. Needs what ``make programs`` fetches."""
+"""Measures the agent server. ``python -m bench.server`` takes about ten minutes and 200 MB, and needs what ``make
+programs`` fetches."""
 
 from __future__ import annotations
 
@@ -91,7 +92,7 @@ async def idle_memory(directory: Path) -> None:
 
 
 def filled(directory: Path) -> None:
-    """Creates many projects with long histories: one is written, and the others reuse its files."""
+    """Creates many projects with long histories. One is written, and the others reuse its files."""
     first = directory / "projects" / "proj_000"
     first.mkdir(parents=True)
     history = History.open(first / "logs", fsync="off")
@@ -152,8 +153,8 @@ async def executions(directory: Path) -> None:
 
 
 async def persistence(directory: Path) -> None:
-    """Measures how long it takes to store what must be on disk before any client is notified: a project's metadata, and
-    a user's decision."""
+    """Measures how long it takes to store what must be on disk before any client is notified, that is, a project's
+    metadata and a user's decision."""
     place = directory / "saved"
     place.mkdir()
     known = RecordedState(requests={f"request {number}": f"run {number}" for number in range(500)})

@@ -1,7 +1,7 @@
 """A slow link between a browser and a server on this machine.
 
 It slows down everything that the two exchange, including the requests of a service worker and, at their compressed
-size, a WebSocket's frames: a browser's own throttling covers neither. With ``--trusted-proxy 127.0.0.1``, the server
+size, a WebSocket's frames. A browser's own throttling covers neither. With ``--trusted-proxy 127.0.0.1``, the server
 treats the link's clients as clients on another machine.
 """
 
@@ -21,7 +21,8 @@ ELSEWHERE = b"X-Forwarded-For: 192.0.2.7\r\n"
 
 
 class _Direction:
-    """One direction of the link. ``speed`` is in bytes per second, for all connections together; ``delay`` in seconds."""
+    """One direction of the link. ``speed`` is in bytes per second, for all connections together, and ``delay`` in
+    seconds."""
 
     def __init__(self, speed: float, delay: float) -> None:
         self._speed = speed
@@ -47,7 +48,7 @@ class _Direction:
 
 @contextlib.asynccontextmanager
 async def slow_link(server: Server, *, kilobits: float, latency: float) -> AsyncIterator[str]:
-    """Runs a slow link to the server; yields the address of the web UI behind it. ``kilobits``: the speed in each
+    """Runs a slow link to the server, and yields the address of the web UI behind it. ``kilobits``: the speed in each
     direction, in kbit/s; ``latency``: the duration of a round trip, in seconds. A new connection takes one more round
     trip."""
     port = int(server.url.removesuffix("/ws").rpartition(":")[2])

@@ -1,4 +1,4 @@
--- The commands. Each loads what it needs when it is used; startup costs nothing but these definitions.
+-- The commands. Each loads what it needs when it is used, so startup costs nothing but these definitions.
 if vim.g.loaded_drawbridge then
   return
 end

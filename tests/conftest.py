@@ -30,7 +30,9 @@ os.environ["TEXTUAL_FPS"] = "240"
 hypothesis.settings.register_profile("here", deadline=None, max_examples=25)
 hypothesis.settings.register_profile("ci", deadline=None, max_examples=25, derandomize=True, print_blob=True)
 hypothesis.settings.load_profile("ci" if "CI" in os.environ else "here")
-hypothesis.settings.register_profile("thorough", max_examples=100)  # for `make slow`; the rest is as loaded above
+hypothesis.settings.register_profile(
+    "thorough", max_examples=100
+)  # for `make slow`; everything else is as loaded above
 
 
 for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
@@ -55,7 +57,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if isinstance(item, pytest.Function) and pytest_asyncio.is_async_test(item):
             # Right after `home`, so that it checks after the test's own fixtures are closed, while the loop still runs.
             item.fixturenames.insert(item.fixturenames.index("home") + 1, "_no_task_stays")
-    # Tests that take turns come first: one process starts with them while the others run the rest.
+    # Tests that take turns come first, so that one process starts with them while the others run the rest.
     items.sort(key=lambda item: not turns.takes_turns(item))
 
 
@@ -84,8 +86,8 @@ def _turn(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture(autouse=True)
 def home(_turn: None, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The test's own empty HOME, with TMPDIR and XDG_RUNTIME_DIR beside it. The path is short enough for sockets. Fails
-    the test if it leaves threads, processes or open files behind.
+    """The test's own empty HOME, with TMPDIR and XDG_RUNTIME_DIR next to it. The path is short enough for sockets.
+    Fails the test if it leaves threads, processes or open files behind.
     """
     before = Snapshot()
     with _private_directory() as directory:

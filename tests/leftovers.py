@@ -43,7 +43,7 @@ class Snapshot:
         return lines
 
     def _processes(self, places: Sequence[str]) -> list[str]:
-        if _newest_pid() == self._pid:  # no process has been started since then, not even by another program
+        if _newest_pid() == self._pid:  # no process was started in the meantime, not even by another program
             return []
         left = _what_stays(lambda: _processes_in(places, self._pid))
         names = [f"{pid} ({_read(pid, 'cmdline').replace(chr(0), ' ')[:100].strip()})" for pid in sorted(left)]
@@ -53,10 +53,10 @@ class Snapshot:
         return names
 
 
-def _what_stays(look: Callable[[], set[T]]) -> set[T]:
-    """Calls ``look`` until it finds nothing, for up to ``GRACE`` seconds. Returns what it found last."""
+def _what_stays(find: Callable[[], set[T]]) -> set[T]:
+    """Calls ``find`` until it finds nothing, for up to ``GRACE`` seconds. Returns what it found last."""
     end = time.monotonic() + GRACE
-    while (found := look()) and time.monotonic() < end:
+    while (found := find()) and time.monotonic() < end:
         time.sleep(0.01)
     return found
 

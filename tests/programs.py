@@ -55,7 +55,7 @@ def each_nvim() -> list[Any]:
     """Returns one parameter for each Neovim, for ``pytest.mark.parametrize`` or ``pytest.fixture(params=…)``.
 
     The newest Neovim is tested in every run, the older ones with ``make thorough``. If none was found, the only
-    parameter skips the test; if the real programs are required, the call fails.
+    parameter skips the test or, if the real programs are required, the call fails.
     """
     found = nvims()
     older = [pytest.mark.thorough]
@@ -127,7 +127,7 @@ def code_server() -> Path:
 
 def chromium(*, whole: bool = False) -> Path:
     """Returns the path of Chromium. Unless the ``whole`` browser is needed, this is chromium-headless-shell if it is
-    installed. That program is made for machines without a screen: it has the same engine and opens a page in half the
+    installed. That program is made for machines without a screen. It has the same engine and opens a page in half the
     time, but does not show notifications.
     """
     names = ["chromium"] if whole else ["chromium-headless-shell", "chromium"]
@@ -155,7 +155,7 @@ def node() -> Path:
 
 def page() -> Path:
     """Builds the web UI and returns its folder."""
-    _not_in_vain()
+    _require_a_build()
     try:
         web_page.build()
     except web_page.PageError as error:
@@ -165,14 +165,14 @@ def page() -> Path:
 
 def page_units() -> Path:
     """Builds the unit tests of the web UI as modules for Node.js, with the code they test, and returns their folder."""
-    _not_in_vain()
+    _require_a_build()
     try:
         return web_page.units((ROOT / "tests" / "page" / "unit").glob("*.mjs"))
     except web_page.PageError as error:
         missing(str(error))
 
 
-def _not_in_vain() -> None:
+def _require_a_build() -> None:
     """Skips or fails the test if `make test` could not build the web UI. Without a network, each attempt takes a minute."""
     if NO_PAGE:
         missing(NO_PAGE)

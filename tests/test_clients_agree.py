@@ -72,6 +72,12 @@ LIMITS = ["2000-01-01T10:00:00Z"]
 zone.
 """
 
+RETRIES: list[dict[str, Any]] = [
+    {"attempt": 3, "attempts": 10, "reason": "authentication_failed", "status": 401},
+    {"attempt": 1, "attempts": 10, "reason": "server_error", "status": 500},
+    {"attempt": 2, "attempts": 3, "reason": "overloaded", "status": None},
+]
+
 HUNK = {"id": "h", "kind": "lines", "old_start": 5, "new_start": 5, "removed": "a\n", "added": "b\n"}
 FILE = {"path": "a", "change": "changed", "old_mode": "100644", "new_mode": "100644", "hunks": []}
 FILES: list[dict[str, Any]] = [
@@ -155,9 +161,9 @@ SCRIPT = """
 await import(process.argv[1] + '/dom.mjs');
 document.createElementNS = (_, name) => document.createElement(name);
 const page = await import(process.argv[1] + '/modules.mjs');
-const { goneWords, liftedWords, settledWords, standing, titleOf, wordsOf } = page;
+const { goneWords, liftedWords, retryWords, settledWords, standing, titleOf, wordsOf } = page;
 const { linesWords, suggestedField, suggestedText } = page;
-const { answers, gone, hunks, limits, places, projects, quotes } = JSON.parse(process.argv[2]);
+const { answers, gone, hunks, limits, places, projects, quotes, retries } = JSON.parse(process.argv[2]);
 const words = {
   answers: answers.map((given) => settledWords(...given).words),
   limits: limits.map((one) => liftedWords(one)),
@@ -165,6 +171,7 @@ const words = {
   hunks: hunks.map(([file, hunk]) => [titleOf(hunk), wordsOf(file, hunk), wordsOf(file)]),
   places: places.map(linesWords),
   suggestions: quotes.map((one) => [suggestedField(one), suggestedText(one, 'x\\ny'), suggestedText(one, '')]),
+  retries: retries.map(retryWords),
   states: projects.map((one) => standing({ approvals: [], ...one }).words),
 };
 console.log(JSON.stringify(words));
@@ -175,7 +182,7 @@ console.log(JSON.stringify(words));
 def page() -> Any:
     """Returns the web UI's texts for the examples above, by the kind of example."""
     asked = {"answers": SETTLED, "limits": LIMITS, "projects": PROJECTS}
-    asked |= {"gone": GONE, "hunks": HUNKS, "places": PLACES, "quotes": QUOTES}
+    asked |= {"retries": RETRIES, "gone": GONE, "hunks": HUNKS, "places": PLACES, "quotes": QUOTES}
     given = json.dumps(asked)
     command = [str(programs.node()), "--input-type=module", "--eval", SCRIPT, str(programs.page_units()), given]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
@@ -198,6 +205,10 @@ def test_clients_name_the_end_of_a_limit_the_same_way() -> None:
     assert page()["limits"] == [wording.lifted(one, datetime.now(UTC)) for one in LIMITS]
 
 
+def test_clients_describe_a_retry_the_same_way() -> None:
+    assert page()["retries"] == [wording.agent_words({"retry": one}) for one in RETRIES]
+
+
 @pytest.mark.parametrize("number", range(len(HUNKS)))
 def test_clients_describe_a_hunk_the_same_way(number: int) -> None:
     file, hunk = HUNKS[number]
@@ -217,13 +228,15 @@ REFUSED: list[tuple[str, dict[str, Any], bool]] = [
     ("PROCESS_ACTIVE", {}, True),
 ]
 IN_VS_CODE = """
-const { fileWords, goneWords, refusedWords, title, words } = require(process.argv[1]);
+const { allWords, fileWords, goneWords, NEW, onlyNewWords, OTHERS_HIDDEN } = require(process.argv[1]);
+const { refusedWords, title, words } = require(process.argv[1]);
 const { files, gone, hunks, refused } = JSON.parse(process.argv[2]);
 console.log(JSON.stringify({
   files: files.map(fileWords),
   gone: gone.map(({ by, decision }) => goneWords(by, decision)),
   hunks: hunks.map(([file, hunk]) => [title(hunk), words(file, hunk), words(file, null)]),
   refused: refused.map(([code, details, isHunk]) => refusedWords(code, details, 'Busy.', isHunk)),
+  visits: [NEW, OTHERS_HIDDEN, allWords(true), allWords(false), onlyNewWords(1, 1), onlyNewWords(2, 5)],
 }));
 """
 
@@ -250,6 +263,11 @@ def test_vs_code_describes_reviews_like_the_other_clients() -> None:
         "refused": [
             review_words.refused_words(code, details, "Busy.", str(details.get("by") or ""), is_hunk=is_hunk)
             for code, details, is_hunk in REFUSED
+        ],
+        "visits": [
+            *(review_words.NEW, review_words.OTHERS_HIDDEN),
+            *(review_words.all_words(has_new=has_new) for has_new in (True, False)),
+            *(review_words.only_new_words(*numbers) for numbers in ((1, 1), (2, 5))),
         ],
     }
 

@@ -16,7 +16,7 @@ from drawbridge.ide.tools.tool import Tool
 
 
 @pytest.mark.parametrize("path", cli_reference.PAGES, ids=lambda path: path.name)
-def test_the_tables_of_flags_and_settings_are_the_commands_own(path: Path) -> None:
+def test_the_tables_of_flags_and_settings_match_the_commands(path: Path) -> None:
     assert path.read_text() == cli_reference.page(path), "run python tools/cli_reference.py"
 
 
@@ -52,7 +52,7 @@ def rows_of(command: str) -> list[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_command_line_on_a_page_is_possible(page: Path) -> None:
+def test_every_command_line_on_a_page_is_valid(page: Path) -> None:
     """In each ``drawbridge COMMAND … --flag``, in text or an example, the command exists and has the flag. The flags of
     ``drawbridge nvim`` are not checked, nor are ``--json``, ``--sweep`` and ``--help``.
     """

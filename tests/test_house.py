@@ -37,6 +37,7 @@ PURE = (
     "protocols",
     "text",
     "editors.port",
+    "ide.accepted_files",
     "ide.tools",
     "ide.workspace",
     *(f"core.{name}" for name in ("approval", "errors", "privacy")),
@@ -65,6 +66,7 @@ PURE = (
     "server.approvals.pending",
     *(f"server.reviews.{name}" for name in ("change_set", "comments", "intents", "remembered")),
     *(f"server.sessions.{name}" for name in ("audience", "recorded_state", "run", "runs")),
+    *(f"server.terminal_sessions.{name}" for name in ("dialog", "questions", "turn", "turns")),
     *(
         f"tui.{name}"
         for name in (
@@ -361,7 +363,7 @@ LOOSE_TASKS: dict[str, set[str]] = {
     "core.tasks": {"create_task"},  # the helper that owns tasks
     # Lets other clients run between two requests from one client. Its requests keep the order of its inbox.
     "server.app.connection": {"sleep(0)"},
-    # The frames of one turn of the event loop share one write; a long queue is written in several turns, so that
+    # The frames of one turn of the event loop share one write. A long queue is written in several turns, so that
     # ephemeral frames that are still queued can be left out. The queue is a list, so the frames stay in order.
     "server.app.outbox": {"call_soon"},
 }
@@ -413,7 +415,7 @@ def test_the_exceptions_for_tasks_name_modules_that_exist() -> None:
         ("async def g():\n await asyncio.sleep(0.1)", set()),
     ],
 )
-def test_what_counts_as_a_task_without_an_owner(code: str, found: set[str]) -> None:
+def test_tasks_without_an_owner_are_found(code: str, found: set[str]) -> None:
     assert loose_tasks(ast.parse(code)) == found
 
 
@@ -421,7 +423,7 @@ Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 
 OWN_ROUNDS = {
     "core.tasks: BackgroundTasks._repeat": "repeat itself",
-    # Waiting for one event, until a deadline or the end of the other side. An error is its caller's to handle.
+    # Waits for one event, until a deadline or the end of the other side. The caller handles errors.
     "agents.supervisor: kill_all": "until all are dead, for END_SECONDS at most",
     "agents.supervisor: supervise": "until the agent has ended; this process has no event loop",
     "cli.demo_server: _begin.ask": "until the answer to one request; silence for ANSWER_SECONDS ends it",
@@ -429,13 +431,13 @@ OWN_ROUNDS = {
     "guard.report: _wait": "until a line has arrived, its deadline has passed, or nobody reads the hook's output",
     "ide.review: _wait_for_write": "until the agent has written one file, for FOLLOW_SECONDS at most",
     "server.auth.devices: Devices._lock": "until the lock is free, for `patience` seconds at most",
-    # A deadline that is looked at again because it may have moved.
+    # A deadline that is checked again because it may have moved.
     "server.sessions.continuing: Continuing.check_schedule": "until a run continues; the clock may be adjusted",
     "server.sessions.processes: IdlePool._expire": "keeps an idle process as long as its agent has scheduled a turn",
     "server.sessions.controller: RunController._check_limits": "until the run has ended or reached its time limit",
     "server.sessions.session_process: SessionProcess._check_schedule": "until the last scheduled turn is too late",
     "tui.questions: Questions._take_focus": "until no key was pressed for STILL_SECONDS",
-    # Rounds that an error does not end.
+    # Rounds that continue after an error.
     "server.sessions.processes: IdlePool._check_memory": "schedules the next check before its own",
     "server.terminal_sessions.report_queue: ReportQueue._run": "catches every error of a round; reports interrupt its "
     "waits; between them, only the agent's files and process show what no hook reports",
@@ -536,7 +538,7 @@ def timers_without_end(tree: ast.Module) -> set[str]:
     return {name for name, _ in functions(tree) if name.rpartition(".")[2] in again}
 
 
-def own_rounds(tree: ast.Module) -> set[str]:
+def periodic_functions(tree: ast.Module) -> set[str]:
     """Returns the functions with an endless loop that waits, or with a timer that starts itself again."""
     loops = [loop for loop in ast.walk(tree) if is_endless(loop)]
     waiting = [
@@ -549,8 +551,8 @@ def own_rounds(tree: ast.Module) -> set[str]:
 
 
 def test_periodic_work_uses_background_tasks() -> None:
-    """After an error, ``BackgroundTasks.repeat`` starts the next round; any other loop would not run again."""
-    found = {f"{name}: {function}" for name, file in modules().items() for function in own_rounds(parsed(file))}
+    """After an error, ``BackgroundTasks.repeat`` starts the next round. Any other loop would not run again."""
+    found = {f"{name}: {function}" for name, file in modules().items() for function in periodic_functions(parsed(file))}
     assert sorted(found - set(OWN_ROUNDS)) == []
     assert sorted(set(OWN_ROUNDS) - found) == [], "these no longer wait on their own"
 
@@ -585,8 +587,8 @@ def test_periodic_work_uses_background_tasks() -> None:
         ("self._tasks.repeat(self.g, 5, 'g')", False),
     ],
 )
-def test_what_counts_as_periodic_work(body: str, *, is_found: bool) -> None:
-    assert bool(own_rounds(ast.parse(f"async def f(self):\n {body}"))) == is_found
+def test_periodic_work_is_found(body: str, *, is_found: bool) -> None:
+    assert bool(periodic_functions(ast.parse(f"async def f(self):\n {body}"))) == is_found
 
 
 RECORDS = {
@@ -656,7 +658,7 @@ LIBRARIES = {
 """Attributes that a library defines, by the part of the package that assigns them, each with the library's class."""
 
 ASSIGNED_FROM_OUTSIDE = {
-    # Two objects that call each other: one of them is there first.
+    # Two objects that call each other, so one of them exists first.
     "editors.neovim: self._session.on_gone": "the listener is known only in `start`",
     "editors.neovim: self._session.on_notification": "the same",
     "ide.bridge: self.reviews.arbiter": "the link to the server needs the reviews, and they need the link",
@@ -692,7 +694,7 @@ ASSIGNED_FROM_OUTSIDE = {
     "tui.screen_review: self._commenting.parts": "the parts of the review that is shown",
     # An object of a library.
     "server.store.syncing: self._timer.name": "`threading.Timer` takes no name",
-    # In a class method that makes the object.
+    # In a class method that creates the object.
     "tui.drawing: found.info": "the constructor is a library's",
 }
 """Other assignments to attributes of other objects, each with the reason."""
@@ -800,7 +802,7 @@ def test_the_listed_classes_are_plain_data(name: str) -> None:
         ("self.x.append(1)", set()),
     ],
 )
-def test_what_counts_as_assigned_from_outside(code: str, found: set[tuple[str, str]]) -> None:
+def test_assignments_from_outside_are_found(code: str, found: set[tuple[str, str]]) -> None:
     assert assigned_from_outside(ast.parse(code)) == found
 
 
@@ -920,7 +922,7 @@ def anchors(page: Path) -> frozenset[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_link_leads_to_a_file(page: Path) -> None:
+def test_every_link_points_to_a_file(page: Path) -> None:
     assert [path for path, _ in links(page) if path and not (page.parent / path).exists()] == []
 
 
@@ -1011,6 +1013,7 @@ TESTED_WITH_OTHERS = {
     "agents/base": ("agents/test_every_agent.py", "agents/test_process.py"),
     "agents/catalog": ("agents/test_registry.py", "test_one_more_agent.py"),
     "agents/claude/command_line": ("agents/claude/test_command.py",),
+    "agents/claude/results": ("agents/claude/test_conversation.py",),
     "agents/claude/transcript": ("server/terminal_sessions/test_runs.py",),
     "agents/codex/transcript": ("agents/codex/test_terminal.py",),
     "agents/demo/script": ("agents/demo/test_demo.py",),
@@ -1146,7 +1149,7 @@ def has_own_tests(module: str) -> bool:
     return at.with_name(f"test_{at.name}.py").is_file() or bool(list(at.rglob("test_*.py")))
 
 
-def test_every_long_module_has_tests_of_its_own_or_is_listed() -> None:
+def test_every_long_module_has_its_own_tests_or_is_listed() -> None:
     """An entry fails the test as well if its module is gone, is short, or has its own tests by now."""
     without = {module for module in long_modules() if not has_own_tests(module)}
     assert sorted(without - set(TESTED_WITH_OTHERS)) == []
@@ -1162,7 +1165,7 @@ def test_the_tests_of_long_modules_exist() -> None:
     ("module", "is_tested"),
     [("protocols/http", True), ("server/sessions/disk", True), ("protocols/htt", False), ("protocols/http_", False)],
 )
-def test_what_counts_as_tests_of_its_own(module: str, *, is_tested: bool) -> None:
+def test_own_tests_are_recognized(module: str, *, is_tested: bool) -> None:
     assert has_own_tests(module) == is_tested
 
 

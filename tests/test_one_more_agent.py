@@ -44,19 +44,19 @@ from drawbridge.agents.one_shot import OneShot, Turn
 ROW = catalog.AGENTS["pelican"]
 
 class Pelican:
-    name, asks, own_modes, sees = ROW.name, ROW.asks, ROW.own_modes, ROW.sees
+    name, asks, own_modes, sees, forks = ROW.name, ROW.asks, ROW.own_modes, ROW.sees, ROW.forks
     sessions = None
     embeds = staticmethod(is_text)
 
     def __init__(self, path):
         self._path = path or ROW.program
 
-    async def start(self, launch, heard):
+    async def start(self, launch, emit):
         command = [await process.program(self.name, self._path, os.environ, ROW.title)]
         variables = environment(os.environ, launch.directory, launch.mark)
         dialect = Turn(ROW.title)
         return await process.start(
-            ROW.title, command, launch.directory, variables, dialect, heard, launch.confinement, OneShot
+            ROW.title, command, launch.directory, variables, dialect, emit, launch.confinement, OneShot
         )
 
 def agent(path):
@@ -147,7 +147,7 @@ class Reports:
         return None
 
 class Heron(TerminalAgent):
-    accepts_changed_input, accepts_typing, reports_tasks = True, False, False
+    accepts_changed_input, accepts_typing, reports_tasks, names_turns, reports_mode = True, False, False, True, False
 
     def event(self, payload):
         found = msgspec.json.decode(payload, type=Payload)
@@ -289,17 +289,18 @@ async def test_the_server_lists_it_and_runs_it(tmp_path: Path) -> None:
         await client.ask("execute", {"prompt": "Catch one"}, project)
         finished = await client.receive("update", "run_finished")
         assert finished["data"]["data"]["outcome"] == "completed"
-        said = [message["data"]["messages"][0] for message in client.received if message["type"] == "agent_message"]
-        assert {"type": "assistant", "fish": "Catch one"} in said
+        messages = [message["data"]["messages"][0] for message in client.received if message["type"] == "agent_message"]
+        assert {"type": "assistant", "fish": "Catch one"} in messages
 
 
 def test_its_program_can_be_set() -> None:
     problems = run(
         "-c",
-        "from drawbridge.agents.registry import Named, missing, problems\n"
-        "print(problems(Named(paths=['pelican=/bin/sh'])), missing(Named(paths=['pelican=/no/such'])).get('pelican'))",
+        "from drawbridge.agents.registry import AgentPrograms, missing, problems\n"
+        "print(problems(AgentPrograms(paths=['pelican=/bin/sh'])))\n"
+        "print(missing(AgentPrograms(paths=['pelican=/no/such'])).get('pelican'))",
     )
-    assert problems == "[] /no/such\n"
+    assert problems == "[]\n/no/such\n"
 
 
 def test_setup_offers_it_and_installs_its_hooks(home: Path) -> None:
@@ -338,7 +339,7 @@ def test_the_installed_guard_answers_in_the_agents_format(home: Path, tmp_path: 
     call = {"hook_event_name": "about_to_act", "tool_name": "scribble", "tool_input": {"where": "a.py"}, "cwd": "/ws"}
 
     def answer() -> Any:
-        said = subprocess.run(
+        result = subprocess.run(
             ["/bin/sh", "-c", command],
             capture_output=True,
             text=True,
@@ -346,7 +347,7 @@ def test_the_installed_guard_answers_in_the_agents_format(home: Path, tmp_path: 
             timeout=PATIENCE,
             input=json.dumps(call),
         )
-        return json.loads(said.stdout)
+        return json.loads(result.stdout)
 
     assert answer() == {}
     kept = {"modified": True, "current": True, "visible": True, "lines": 3}

@@ -16,10 +16,10 @@ from tests.selection import ROOT, uses_nvim
         "server/terminal_sessions/test_editors.py",  # through a rig with a relative import
     ],
 )
-def test_a_file_that_gets_a_neovim_uses_one(file: str) -> None:
+def test_a_file_that_uses_neovim_is_selected(file: str) -> None:
     assert uses_nvim(ROOT / "tests" / file)
 
 
 @pytest.mark.parametrize("file", ["text/test_hunks.py", "vscode/test_windows.py", "tools/test_programs.py"])
-def test_a_file_that_gets_no_neovim_uses_none(file: str) -> None:
+def test_a_file_without_neovim_is_not_selected(file: str) -> None:
     assert not uses_nvim(ROOT / "tests" / file)

@@ -162,7 +162,7 @@ def texts(module: ast.Module) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("path", PYTHON, ids=lambda path: str(path.relative_to(ROOT / "src" / "drawbridge")))
-def test_texts_for_people_have_no_translated_idioms(path: Path) -> None:
+def test_texts_for_users_have_no_translated_idioms(path: Path) -> None:
     assert [text for text in texts(ast.parse(path.read_text())) if AVOIDED.search(text)] == []
 
 

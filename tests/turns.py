@@ -1,8 +1,8 @@
-"""Lets tests whose programs need several processors (VS Code, or two agents at once) run only one at a time, and not
-beside a test with a browser.
+"""Lets tests whose programs need several processors (VS Code, or two agents at once) run only one at a time, and not in
+parallel with a test that uses a browser.
 
 If such tests ran in parallel on two processors, the programs would answer too slowly, and the tests would fail. A test
-with a browser keeps one processor busy half of the time, so tests with a browser run beside each other.
+with a browser keeps one processor busy half of the time, so tests with a browser may run in parallel.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _fixtures(node: pytest.Item) -> Collection[str]:
 @contextlib.contextmanager
 def turn(directory: Path, *, alone: bool) -> Iterator[None]:
     """Takes a turn among the processes that use ``directory``, until the context exits. First waits until no other
-    process has a turn; if ``alone`` is false, only until none has a turn alone.
+    process has a turn or, if ``alone`` is false, until none has a turn alone.
 
     A process that is already waiting goes first. Otherwise, its test could time out while this process runs many such
     tests.

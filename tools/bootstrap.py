@@ -1,6 +1,6 @@
 """Creates ``.venv`` with the locked packages and the project itself. This module needs only the standard library.
 
-Setup is done once; afterwards ``ensure`` only compares a stamp. An interrupted setup leaves no stamp and is repeated.
+Setup is done once. Afterwards, ``ensure`` only compares a stamp. An interrupted setup leaves no stamp and is repeated.
 pip's own configuration (a mirror, a proxy, a certificate) is honored but not required.
 """
 
@@ -35,7 +35,7 @@ class SetupError(Exception):
 
 
 class Unavailable(SetupError):
-    """Something could not be fetched or stored. The exit code, from sysexits.h, is different from a failed test's."""
+    """Something could not be fetched or stored. The exit code, from sysexits.h, differs from that of a failed test."""
 
     code = 69
 
@@ -76,7 +76,7 @@ def _venv_commands(directory: Path) -> list[list[str]]:
 
 
 def run(command: list[str]) -> None:
-    """Runs ``command`` in the root of the checkout; its output is shown. Raises ``SetupError`` if it fails."""
+    """Runs ``command`` in the root of the checkout and shows its output. Raises ``SetupError`` if it fails."""
     try:
         subprocess.run(command, cwd=ROOT, check=True, stdin=subprocess.DEVNULL)
     except subprocess.CalledProcessError as error:
@@ -94,7 +94,10 @@ def _set_up(kind: str) -> None:
     lock = LOCK_FILES[kind]
     log(f"installing the packages of {lock.name} into .venv (once)")
     pip = [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    run([*pip, "--require-hashes", "--requirement", str(lock)])
+    try:
+        run([*pip, "--require-hashes", "--requirement", str(lock)])
+    except SetupError as error:
+        raise Unavailable(f"{error} Check the network and the free space on the disk, and run this again.") from error
     run([*pip, "--no-deps", "--no-build-isolation", "--editable", str(ROOT)])
     fresh = _stamp().with_suffix(".new")
     fresh.write_text(_fingerprint(kind))
@@ -123,15 +126,15 @@ def _stamp() -> Path:
 def _fingerprint(kind: str) -> str:
     """A checksum of what is to be installed, of the interpreter that ``.venv`` uses, and of the checkout's path."""
     inputs = (LOCK_FILES[kind], ROOT / "pyproject.toml", VENV / "pyvenv.cfg")
-    told = hashlib.sha256(f"{kind} {ROOT}".encode())
+    digest = hashlib.sha256(f"{kind} {ROOT}".encode())
     for file in inputs:
-        told.update(hashlib.sha256(file.read_bytes()).digest())
-    return told.hexdigest()
+        digest.update(hashlib.sha256(file.read_bytes()).digest())
+    return digest.hexdigest()
 
 
 @contextlib.contextmanager
 def _only_one() -> Iterator[None]:
-    """Allows one setup at a time for this checkout; a second one waits for the first."""
+    """Allows one setup at a time for this checkout. A second one waits for the first."""
     CACHE.mkdir(exist_ok=True)
     with (CACHE / "setup.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

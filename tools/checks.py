@@ -1,7 +1,7 @@
 """The checks of JavaScript, TypeScript, CSS and Lua in ``make check``, if the programs for them are installed.
 
-``make programs`` installs these programs, except luacheck, which is a Debian package. If one is missing, this is
-reported and its checks are skipped; with DRAWBRIDGE_REQUIRE_PROGRAMS=1, as in CI, it is an error.
+``make programs`` installs these programs, except luacheck, which is a Debian package. If one is missing, its checks are
+skipped and a message names it. With DRAWBRIDGE_REQUIRE_PROGRAMS=1, as in CI, this is an error.
 """
 
 from __future__ import annotations
@@ -99,8 +99,8 @@ def _run(command: list[str]) -> None:
 
 
 def _run_silently(command: list[str], stdin: str = "") -> None:
-    """Shows what ``command`` prints only if it finds something: luacheck prints the number of its warnings even if it
-    is 0."""
+    """Shows what ``command`` prints only if it finds something, because luacheck prints the number of its warnings even
+    if it is 0."""
     done = subprocess.run(command, cwd=ROOT, input=stdin, text=True, capture_output=True, check=False)
     if done.returncode:
         sys.stderr.write(done.stdout + done.stderr)

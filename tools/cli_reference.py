@@ -4,7 +4,7 @@ A test checks that the pages are up to date. The table of what ``drawbridge doct
 -->`` and ``<!-- /findings -->`` in docs/cli.md, is written in the same way.
 
 A table is between ``<!-- flags of COMMAND -->`` and ``<!-- /flags -->``. A flag that is a setting is shown with its
-name in the settings file and its environment variable; a flag that only some ``setup`` targets have is shown with the
+name in the settings file and its environment variable. A flag that only some ``setup`` targets have is shown with the
 names of those targets. What the settings file may contain is between ``<!-- settings of COMMAND -->`` and
 ``<!-- /settings -->``.
 """
@@ -70,14 +70,14 @@ def file_table(command: str) -> Iterator[str]:
 
 
 def settings_of(command: str) -> tuple[Setting, ...]:
-    """The settings in ``drawbridge.settings.COMMAND``; empty if the command has none."""
+    """The settings in ``drawbridge.settings.COMMAND``. Empty if the command has none."""
     if importlib.util.find_spec(f"drawbridge.settings.{command}") is None:
         return ()
     return settings.of(getattr(importlib.import_module(f"drawbridge.settings.{command}"), f"{command.title()}Settings"))
 
 
 def commands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    """The parser's commands by name; empty if it has none."""
+    """The parser's commands by name. Empty if it has none."""
     found = (action.choices for action in parser._actions if isinstance(action, argparse._SubParsersAction))
     return dict(next(found, {}))
 

@@ -1,4 +1,4 @@
-"""Writes docs/protocols/client.schema.json from the command table and the messages; a test checks that it is up to
+"""Writes docs/protocols/client.schema.json from the command table and the messages. A test checks that it is up to
 date."""
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def sent(rows: Iterable[AnyRow] = COMMANDS) -> tuple[dict[str, Any], dict[str, A
 
 
 def schema(rows: Iterable[AnyRow] = COMMANDS) -> dict[str, Any]:
-    """The JSON Schema; its ``$defs/client_message`` and ``$defs/server_message`` are the two directions."""
+    """The JSON Schema. Its ``$defs/client_message`` and ``$defs/server_message`` are the two directions."""
     rows = list(rows)
     requests = {row.name: row.request for row in rows}
     types_sent, updates_sent = sent(rows)

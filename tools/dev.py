@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The developer's commands, which need only Python on the machine: ``python3 tools/dev.py VERB`` (or ``make VERB``).
 
-The verbs are in verbs.py. This file only finds a Python that is new enough: any Python since 2.7 can read it, so an old
+The verbs are in verbs.py. This file only finds a Python that is new enough. Any Python since 2.7 can read it, so an old
 one reports what is missing instead of failing with a SyntaxError.
 """
 
@@ -16,7 +16,7 @@ NEWER = ("python3.14", "python3.13", "python3.12", "python3.11")
 
 
 def newer_python():
-    """The path of a Python on PATH that is new enough and starts; None if none is found."""
+    """The path of a Python on PATH that is new enough and starts, or None if none is found."""
     for name in NEWER:
         for folder in os.environ.get("PATH", "").split(os.pathsep):
             path = os.path.join(folder, name)
@@ -26,7 +26,7 @@ def newer_python():
 
 
 def starts(path):
-    """Whether this Python starts: a version manager's shim for a version that is not selected prints only an error."""
+    """Whether this Python starts. A version manager's shim for a version that is not selected prints only an error."""
     with open(os.devnull, "w") as nowhere:
         return subprocess.call([path, "-c", ""], stdout=nowhere, stderr=nowhere) == 0
 

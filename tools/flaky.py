@@ -1,7 +1,7 @@
 """Finds tests that fail only sometimes and, in CI, separates them from those that always fail.
 
 In CI a failed test is run again, alone, after all the others. A test that passes then is listed as FLAKY and does not
-fail the run: it has a defect that must be fixed, but it does not block a change that works.
+fail the run. It has a defect that must be fixed, but it does not block a change that works.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from bootstrap import ROOT, log
 
 LIST = "DRAWBRIDGE_FLAKY"
-"""The environment variable that names the file to which tests that failed and then passed are added; CI sets it."""
+"""The environment variable that names the file to which tests that failed and then passed are added. CI sets it."""
 
 MOST = 10
 """The maximum number of tests that are run again. The tests that earlier runs have added to the same file count toward
@@ -29,7 +29,7 @@ BUSY = "import os\nparent = os.getppid()\nwhile os.getppid() == parent: pass"
 """A program that keeps a processor busy until it is killed or its parent ends."""
 
 FAILED = 1
-"""Pytest's exit code if tests failed; any other code except 0 means that not all of them ran."""
+"""Pytest's exit code if tests failed. Any other code except 0 means that not all of them ran."""
 
 
 def run(pytest: Sequence[str], file: Path, root: Path = ROOT) -> int:

@@ -1,4 +1,4 @@
-"""Updates the screenshots in the documentation: a real Neovim with the real Claude Code beside it.
+"""Updates the screenshots in the documentation: a real Neovim with the real Claude Code next to it.
 
     python tools/picture.py [diff] [guard]
 
@@ -126,7 +126,7 @@ def guard(home: Path) -> str:
         neovim.pane.type(f"4Gcc{MINE}")
         neovim.pane.press("Escape")
         rig.set_up()
-        claude = rig.lonely_claude("--permission-mode", "acceptEdits")
+        claude = rig.unconnected_claude("--permission-mode", "acceptEdits")
         resize(tmux, neovim.pane, NARROW)
         resize(tmux, claude.pane, WIDE)
         model.will_say([text(ANSWER), read(file)], edit(file, OLD, NEW), text(EXCUSE))

@@ -1,8 +1,8 @@
-"""The real programs that the tests use: fetched once for each user, and shared by all of the user's checkouts.
+"""Fetches the real programs that the tests use, once for each user, and shares them among all of the user's checkouts.
 
 Each has a directory in the user's cache, named after the program, its version and a checksum of how it is installed.
 Programs contain their own path, so each is installed directly in its final place. It counts as installed only with its
-seal: a checksum of every file, which is written last. A program that was fetched only partly, or whose files have
+seal, a checksum of every file, which is written last. A program that was fetched only partly, or whose files have
 changed since, is fetched again.
 
 In each checkout, ``.cache/programs`` contains links to them.
@@ -32,7 +32,7 @@ SEAL = ".drawbridge-seal"
 MCP_CLIENT = "2.3.0"
 TRIES = 3
 PAUSE = 5.0
-"""Seconds before the second attempt; twice as many before the third."""
+"""Seconds before the second attempt. The wait before the third is twice as long."""
 
 Install = Callable[[Path], None]
 
@@ -43,7 +43,7 @@ class Program(NamedTuple):
     recipe: str
     """Everything that the installed files depend on. Each recipe has its own directory."""
     install: Install
-    """Installs the program into a directory; raises ``SetupError`` if that fails."""
+    """Installs the program into a directory. Raises ``SetupError`` if that fails."""
 
     @property
     def title(self) -> str:
@@ -159,7 +159,7 @@ def _nothing_half_made(directory: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _only_one(program: Program) -> Iterator[None]:
-    """Allows this user one fetch of a program at a time; a second one waits, and finds the program installed."""
+    """Allows this user one fetch of a program at a time. A second one waits, and finds the program installed."""
     store().mkdir(parents=True, exist_ok=True)
     with (store() / f"{program.directory.name}.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

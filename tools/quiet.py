@@ -1,5 +1,5 @@
-"""Waits for a limited time until no other program keeps the processors busy: the programs under test would otherwise
-respond too late.
+"""Waits for a limited time until no other program keeps the processors busy, because the programs under test would
+otherwise respond too late.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def wait(patience: float = PATIENCE, sample: float = SAMPLE) -> list[str]:
 
 
 def others(sample: float) -> list[str]:
-    """The busy processes that are neither this one nor its ancestors: "1234 python3 -c …, 0.98 of a processor"."""
+    """The busy processes except this one and its ancestors, each as "1234 python3 -c …, 0.98 of a processor"."""
     before = _seconds()
     time.sleep(sample)
     used = {pid: seconds - before[pid] for pid, seconds in _seconds().items() if pid in before}
@@ -64,7 +64,7 @@ def _own() -> set[int]:
 
 
 def _stats() -> dict[int, list[str]]:
-    """The fields of ``/proc/PID/stat`` after the name (proc(5)), by pid; empty on a system without these files."""
+    """The fields of ``/proc/PID/stat`` after the name (proc(5)), by pid. Empty on a system without these files."""
     found = {}
     for file in PROC.glob("[0-9]*/stat"):
         try:
@@ -75,7 +75,7 @@ def _stats() -> dict[int, list[str]]:
 
 
 def _command(pid: int) -> str:
-    """The beginning of a process's command line; empty for a kernel thread."""
+    """The beginning of a process's command line. Empty for a kernel thread."""
     try:
         words = (PROC / str(pid) / "cmdline").read_bytes().split(b"\0")
     except OSError:

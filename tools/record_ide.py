@@ -2,13 +2,13 @@
 
     python tools/record_ide.py LOCK_FILE OUT.jsonl [--what WORDS] [--replace REAL=SHOWN ...]
 
-The proxy announces itself with its own lock file beside the bridge's, prints ``{"port": N}``, and passes on every
+The proxy announces itself with its own lock file next to the bridge's, prints ``{"port": N}``, and passes on every
 frame, in both directions, until it receives SIGTERM or SIGINT. Start the CLI with ``CLAUDE_CODE_SSE_PORT=N``.
 
 The transcript is JSON lines. The first one describes it: ``{"cli", "recorded", "what"}``. The others are ``{"from":
 "claude" | "bridge", "at": seconds since the first connection, ...}`` with one of ``handshake`` (path and headers),
 ``frame`` (the JSON message) and ``closed`` (the WebSocket's close code). They contain no secret and nothing about the
-machine: the token and the handshake's key are left out, process ids become 4242, the random part of a tab name becomes
+machine. The token and the handshake's key are left out, process ids become 4242, the random part of a tab name becomes
 a number, and each REAL (a path) is written as SHOWN.
 """
 
@@ -30,7 +30,7 @@ from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 
 LARGEST_FRAME = 64 * 1024 * 1024
-"""The maximum size of a message, in bytes; the bridge has the same limit."""
+"""The maximum size of a message, in bytes. The bridge has the same limit."""
 
 TOKEN_HEADER = "X-Claude-Code-Ide-Authorization"  # the name of a header, not a secret
 SHOWN_HEADERS = ("Host", "User-Agent", "Sec-WebSocket-Protocol", "Sec-WebSocket-Extensions", "Sec-WebSocket-Version")
@@ -102,7 +102,7 @@ class Listener:
     async def _pass_on(
         self, sender: str, source: ServerConnection | ClientConnection, target: ServerConnection | ClientConnection
     ) -> None:
-        """Passes on messages until ``source`` is closed; then closes ``target`` too."""
+        """Passes on messages until ``source`` is closed, then closes ``target`` too."""
         with suppress(ConnectionClosed):
             async for message in source:
                 self._transcript.add(sender, frame=json.loads(message))

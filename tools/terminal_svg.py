@@ -1,6 +1,6 @@
 """Draws a terminal's screen as an SVG image. It converts the output of ``tmux capture-pane -e`` to markup, without I/O.
 
-Letters are text (system monospace fonts, stretched to the grid); lines and blocks (U+2500-U+259F) are drawn as shapes,
+Letters are text (system monospace fonts, stretched to the grid). Lines and blocks (U+2500-U+259F) are drawn as shapes,
 so that frames have no gaps in any font.
 """
 
@@ -32,7 +32,8 @@ SGR = re.compile(r"\x1b\[([\d;:]*)m|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[()][A
 
 
 FLAGS = {1: "bold", 2: "dim", 3: "italic", 4: "underline", 7: "reverse", 9: "strike"}
-"""The style that each number of an SGR sequence turns on. The number plus 20 turns it off; 22 turns off bold and dim."""
+"""The style that each number of an SGR sequence turns on. The number plus 20 turns it off, and 22 turns off bold and
+dim."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Style:
 
     @property
     def colors(self) -> tuple[str, str | None]:
-        """The colors of the letters and of their background; None is the terminal's own background."""
+        """The colors of the letters and of their background. None is the terminal's own background."""
         if "reverse" in self.flags:
             return self.background or BACKGROUND, self.foreground or FOREGROUND
         return self.foreground or FOREGROUND, self.background
@@ -51,7 +52,7 @@ class Style:
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell of the grid; a wide character is followed by a cell with an empty ``character``."""
+    """One cell of the grid. A cell with an empty ``character`` follows a wide character."""
 
     character: str = " "
     style: Style = Style()
@@ -175,7 +176,7 @@ SQUARES = "⧉"
 
 
 def picture(grid: Grid, title: str, description: str) -> str:
-    """The SVG document: the grid in a window titled ``title``; ``description`` is for people who can't see it."""
+    """The SVG document, with the grid in a window titled ``title``. ``description`` is for people who can't see it."""
     width = len(grid[0]) * CELL_WIDTH + 2 * MARGIN
     height = len(grid) * CELL_HEIGHT + BAR_HEIGHT + 2 * MARGIN - 6
     body = [line for row, cells in enumerate(grid) for line in _row(cells, BAR_HEIGHT + MARGIN - 6 + row * CELL_HEIGHT)]
@@ -224,7 +225,7 @@ def _row(cells: list[Cell], top: float) -> Iterator[str]:
 
 
 def _text_style(cell: Cell) -> Style | None:
-    """The style of a cell's text; None if it is not text but a shape."""
+    """The style of a cell's text, or None if it is not text but a shape."""
     if cell.character in ARMS or cell.character in BLOCKS or cell.character == SQUARES:
         return None
     return cell.style

@@ -11,7 +11,7 @@ const { stampOf } = require('./paths');
 const LARGEST_TEXT = 4 * 1024 * 1024;
 
 /**
- * Milliseconds after which a changed document that is not modified counts as read from disk: when the user types the
+ * Milliseconds after which a changed document that is not modified counts as read from disk. When the user types the
  * first letter, VS Code reports the change a moment before it reports that the document is modified.
  */
 const SETTLING = 100;
@@ -19,7 +19,7 @@ const SETTLING = 100;
 /** The maximum time between two checks of whether VS Code has read a file again, in milliseconds. */
 const LOOK_EVERY = 100;
 
-/** How long a replaced text is kept for a refresh to store, in milliseconds; no agent command takes longer. */
+/** How long a replaced text is kept for a refresh to store, in milliseconds. No agent command takes longer. */
 const REPLACED_FOR = 10 * 60 * 1000;
 
 /**
@@ -28,8 +28,8 @@ const REPLACED_FOR = 10 * 60 * 1000;
 
 /**
  * @typedef {Object} Base
- * @property {string | null} stamp the stamp of the file on disk; null if it is not known
- * @property {string | null} text the text of the file; null if it is not known or too large
+ * @property {string | null} stamp the stamp of the file on disk, or null if it is not known
+ * @property {string | null} text the text of the file, or null if it is not known or too large
  * @property {{text: string, at: number} | null} replaced the text of the document before VS Code read the file again
  * @property {boolean} merged whether the text on disk has been merged into the document; VS Code does not know this
  * @property {NodeJS.Timeout | null} settling
@@ -120,7 +120,7 @@ class Bases {
   }
 
   /**
-   * Whether the file on disk differs from the version that the document is based on; false if the file no longer
+   * Whether the file on disk differs from the version that the document is based on. False if the file no longer
    * exists, or if the base is not known.
    *
    * @param {string} path
@@ -131,7 +131,7 @@ class Bases {
   }
 
   /**
-   * Whether a document without unsaved changes shows what is on disk; true if the file does not exist.
+   * Whether a document without unsaved changes shows what is on disk. True if the file does not exist.
    *
    * @param {string} path
    * @param {Document} document
@@ -142,7 +142,7 @@ class Bases {
   }
 
   /**
-   * Whether the file contains a different text or, if `text` is null, whether its stamp has changed; false if the file
+   * Whether the file contains a different text or, if `text` is null, whether its stamp has changed. False if the file
    * does not exist.
    *
    * @param {string} path
@@ -177,9 +177,8 @@ class Bases {
   }
 
   /**
-   * The text that VS Code has replaced since the last call; null if it has replaced none, or if it did so more than
-   * `REPLACED_FOR` ago.
-   * A text is returned only once.
+   * The text that VS Code has replaced since the last call. Null if it has replaced none, or if it did so more than
+   * `REPLACED_FOR` ago. A text is returned only once.
    *
    * @param {string} path
    * @param {Document} document
@@ -265,7 +264,7 @@ class Bases {
   }
 
   /**
-   * The text of a document without unsaved changes; for a notebook, the text of its file. Null if it is too large or
+   * The text of a document without unsaved changes or, for a notebook, the text of its file. Null if it is too large or
    * can't be read.
    *
    * @param {Document} document
@@ -277,7 +276,7 @@ class Bases {
   }
 
   /**
-   * The file's text with "\n" as line endings, without a byte-order mark; null if it can't be read or is too large.
+   * The file's text with "\n" as line endings, without a byte-order mark. Null if it can't be read or is too large.
    *
    * @param {string} path
    * @param {Document | null | undefined} document

@@ -1,26 +1,46 @@
 // The undecided changes of runs: a list in the Source Control view, VS Code's own diff, and the user's decisions.
 //
-// The server stores the reviews and carries out the decisions; nothing here writes a file.
+// The server stores the reviews and carries out the decisions. Nothing here writes a file.
 'use strict';
 
 const fs = require('node:fs');
 const path = require('node:path');
 
 const model = require('./review_model');
-const { counted, harmless, NOTHING, refusedWords, words } = require('./review_words');
+const { hunksOf, ReviewVisits } = require('./review_visits');
+const {
+  allWords,
+  counted,
+  harmless,
+  NEW,
+  NOTHING,
+  onlyNewWords,
+  OTHERS_HIDDEN,
+  refusedWords,
+  words,
+} = require('./review_words');
+const { SeenChanges } = require('./seen_changes');
 const { NO_SERVER, Refused, ServerLink } = require('./server_link');
 const { TextsBefore } = require('./texts_before');
 
 const VIEW = 'drawbridge.changes';
 
-/** The context key that is true while there are changes to review: it shows the list and the commands for changes. */
+/** The context key that is true while there are changes to review. It shows the list and the commands for changes. */
 const HAS_CHANGES = 'drawbridge.hasChanges';
+
+/** The context key that is true while some of the changes are new and others are not. */
+const HAS_NEW = 'drawbridge.hasNewChanges';
+
+/** The context key that is true while the user wants to see only the new changes. */
+const ONLY_NEW = 'drawbridge.onlyNewChanges';
 
 const DISCONNECTED = 'The agent server is not running. You can decide on changes when it is running again.';
 
 const NONE_HERE = 'there is no change to review at the cursor. The Drawbridge: Changes view lists all of them.';
 
-/** The warning for a command without its list entry: VS Code passes none while it reads the list again. */
+const NO_NEW_HERE = `only the changes ${NEW} are shown, and none of them is at the cursor.`;
+
+/** The warning for a command without its list entry. VS Code passes no entry while it reads the list again. */
 const MOVED = 'the list has just changed. Select the change again.';
 
 /** Milliseconds for which a message in the status bar is shown. */
@@ -45,13 +65,27 @@ class Changes {
     this._around = around;
     /** @type {Placed[]} */
     this._reviews = [];
+    /** @type {Placed[]} the reviews as they are listed: perhaps with only their new changes */
+    this._shown = [];
+    this._fingerprint = '';
+    this._visits = new ReviewVisits();
+    /** @type {Set<string>} the directories whose reviews the user has visited */
+    this._visited = new Set();
+    /** @type {Set<string>} the directories whose notice was shown here */
+    this._noticed = new Set();
+    /** @type {Map<string, string>} the server's latest notice about an interrupted decision, or '', by directory */
+    this._interrupted = new Map();
+    this._isLost = false;
     /** @type {Node[]} */
     this._nodes = [];
     /** @type {Map<string, Node>} files of the list by their paths in this window */
     this._files = new Map();
     this._isStale = false;
-    /** @type {Set<string>} who has decided since the reviews were read; '' if a review has changed in another way */
-    this._deciders = new Set();
+    /**
+     * @type {Map<string, Set<string>>} who has decided since the reviews were read, by project, or '' if the review has
+     *   changed in another way
+     */
+    this._deciders = new Map();
     /** @type {Promise<unknown>} One request is under way at a time, so that what is shown last is the newest. */
     this._turn = Promise.resolve();
     /** @type {import('vscode').EventEmitter<Node | undefined>} */
@@ -64,8 +98,8 @@ class Changes {
     this._link = new ServerLink({
       about: () => this._about(),
       connected: (isConnected) => this._connected(isConnected),
-      changed: ({ by }) => {
-        this._deciders.add(by);
+      changed: ({ project, by }) => {
+        this._deciders.set(project, new Set([...(this._deciders.get(project) ?? []), by]));
         this._outdated();
       },
       log: around.log,
@@ -78,9 +112,16 @@ class Changes {
       },
       showCollapseAll: true,
     });
+    this._seen = new SeenChanges(
+      vscode,
+      (original) => this._diffOf(original),
+      (project, hunks) => this._saw(project, hunks),
+    );
     const { commands, workspace, window } = vscode;
     this._parts = [
-      ...[this._link, this._texts, this._view, this._listChanged],
+      ...[this._link, this._texts, this._view, this._listChanged, this._seen],
+      this._view.onDidChangeVisibility(({ visible }) => visible && this._opened()),
+      this._view.onDidChangeSelection(({ selection }) => this._selected(selection)),
       workspace.onDidGrantWorkspaceTrust(() => this._start()),
       workspace.onDidChangeWorkspaceFolders(() => this._foldersChanged()),
       workspace.onDidSaveTextDocument(({ uri }) => this._saved(uri)),
@@ -96,6 +137,8 @@ class Changes {
       commands.registerCommand('drawbridge.keepThisFile', () => this._decideAtCursor('keep', false)),
       commands.registerCommand('drawbridge.undoThisFile', () => this._decideAtCursor('undo', false)),
       commands.registerCommand('drawbridge.keepAllChanges', () => this._keepAll()),
+      commands.registerCommand('drawbridge.showOnlyNewChanges', () => this._showOnlyNew(true)),
+      commands.registerCommand('drawbridge.showAllChanges', () => this._showOnlyNew(false)),
     ];
     this._start();
   }
@@ -104,7 +147,7 @@ class Changes {
     for (const part of this._parts) part.dispose();
   }
 
-  // The server.
+  // The methods for the connection to the server.
 
   /** Searches for a server, unless one is connected, no folder is open, or the user does not trust the workspace. */
   _start() {
@@ -129,7 +172,8 @@ class Changes {
 
   /** @param {boolean} isConnected */
   _connected(isConnected) {
-    this._view.message = isConnected ? undefined : DISCONNECTED;
+    this._isLost = !isConnected;
+    this._showMessage();
     if (isConnected) this._outdated();
   }
 
@@ -161,45 +205,168 @@ class Changes {
 
   async _follow() {
     this._isStale = false;
-    const deciders = this._deciders;
-    this._deciders = new Set();
+    const changes = this._deciders;
+    this._deciders = new Map();
     const { projects } = await this._link.request({ type: 'review_list' });
     const found = [];
+    const answers = [];
     for (const project of projects) {
       try {
-        found.push(placed(await this._link.request({ type: 'review_get', project })));
+        const answer = await this._link.request({ type: 'review_get', project });
+        answers.push(answer);
+        found.push(placed(answer));
       } catch (error) {
         if (!this._link.isConnected || !(error instanceof Refused)) throw error;
         this._around.log(`the review of ${project} is not shown: ${error.message}`);
       }
     }
     const before = this._reviews;
+    const known = model.keysOf(before);
+    for (const one of found) {
+      const isFirst = !this._visited.has(one.directory);
+      const isExtended = [...model.keysOf([one])].some((key) => !known.has(key));
+      // If nobody has decided, a run has probably ended, which the server does not report to editors.
+      const isAfterRun = isExtended && changes.get(one.project)?.has('');
+      if (isFirst || isAfterRun) await this._begin(one);
+    }
     this._set(found);
+    for (const notice of model.newNotices(answers, this._interrupted)) this._warn(harmless(notice));
     const left = model.keysOf(found);
-    deciders.delete(this._about().editor); // a decision here already has its message
+    const deciders = new Set([...changes.values()].flatMap((names) => [...names]));
+    deciders.delete(this._about().editor); // a decision in this window already has its message
     const [name] = deciders;
-    if (deciders.size === 1 && name && [...model.keysOf(before)].some((key) => !left.has(key))) {
+    if (deciders.size === 1 && name && [...known].some((key) => !left.has(key))) {
       this._say(`${harmless(name)} made decisions in this review.`);
     }
   }
 
   /** @param {Placed[]} reviews */
   _set(reviews) {
-    const isSame = model.isSame(this._reviews, reviews);
     this._reviews = reviews;
+    this._draw();
+  }
+
+  /** Whether the list shows only the new changes. */
+  get _hidesOthers() {
+    return this._visits.onlyNew && this._visits.news(this._reviews).size > 0;
+  }
+
+  /** Shows the reviews in the list, and in the diffs that are open. */
+  _draw() {
+    const reviews = this._reviews;
+    const [news, hides] = [this._visits.news(reviews), this._hidesOthers];
+    const marked = hides ? /** @type {typeof news} */ (new Set()) : news;
+    this._shown = hides ? model.only(reviews, news) : reviews;
     this._texts.changed();
-    if (isSame) return; // while VS Code reads a list again, its entries can't be decided on
-    this._nodes = model.tree(reviews);
+    this._seen.soon();
+    this._showMessage();
+    this._view.description = model.summary(this._shown, marked.size);
+    void this._vscode.commands.executeCommand('setContext', HAS_NEW, news.size > 0);
+    void this._vscode.commands.executeCommand('setContext', ONLY_NEW, this._visits.onlyNew);
+    const fingerprint = model.fingerprint(this._shown, marked);
+    if (fingerprint === this._fingerprint) return; // while VS Code reads a list again, its entries can't be decided on
+    this._fingerprint = fingerprint;
+    this._nodes = model.tree(this._shown, marked);
     const files = this._nodes.flatMap((node) => (node.kind === 'directory' ? node.children : [node]));
     this._files = new Map(files.map((node) => [this._uri(node.path).fsPath, node]));
     const count = model.changesIn(reviews);
-    this._view.description = model.summary(reviews);
     this._view.badge = count ? { value: count, tooltip: `${counted(count, 'change')} to review` } : undefined;
     this._listChanged.fire(undefined);
     void this._vscode.commands.executeCommand('setContext', HAS_CHANGES, count > 0);
   }
 
-  // The list.
+  _showMessage() {
+    this._view.message = this._isLost ? DISCONNECTED : this._filterWords();
+  }
+
+  /** What the filter has done, if the user wants to see only what is new and there is something to decide. */
+  _filterWords() {
+    const [reviews, all] = [this._reviews, model.changesIn(this._reviews)];
+    if (!this._visits.onlyNew || !all) return undefined;
+    if (!this._hidesOthers) return allWords(this._visits.hasNew(reviews));
+    return onlyNewWords(this._visits.news(reviews).size, all);
+  }
+
+  // The methods for new changes and visits.
+
+  /** The user has opened the list, so a visit begins, unless some changes are hidden. */
+  _opened() {
+    void this._inTurn(async () => {
+      for (const one of this._reviews) await (this._hidesOthers ? this._remember(one) : this._begin(one));
+      this._draw();
+    });
+  }
+
+  /**
+   * Begins a visit. What the user has seen in other programs on this machine counts as seen, too.
+   *
+   * @param {Placed} placed
+   */
+  async _begin(placed) {
+    await this._remember(placed);
+    this._visited.add(placed.directory);
+    this._visits.begin(placed.directory);
+  }
+
+  /**
+   * Sends what the user has seen of the review to the server, receives what was seen elsewhere, and shows the notice
+   * about the directory if the user has not seen it.
+   *
+   * @param {Placed} placed
+   */
+  async _remember(placed) {
+    const { project, directory, review } = placed;
+    const mayNote = this._link.isConnected && this._view.visible && !this._noticed.has(directory);
+    const notice = Boolean(review.notice) && mayNote;
+    const ids = hunksOf(placed).map(({ id }) => id);
+    if (!ids.length && !notice) return;
+    let isNew = notice;
+    if (this._link.remembers) {
+      const about = { project, hunks: this._visits.seenIn(placed), review: ids, notice };
+      const answer = await this._link.request({ type: 'review_seen', ...about });
+      this._visits.saw(directory, answer.hunks);
+      isNew = answer.notice;
+    }
+    if (notice) this._noticed.add(directory);
+    const name = harmless(path.basename(directory)).replaceAll('](', '] (');
+    if (isNew) this._vscode.window.showInformationMessage(`Drawbridge: ${name}: ${review.notice}`);
+  }
+
+  /**
+   * @param {string} project
+   * @param {string[]} hunks
+   */
+  _saw(project, hunks) {
+    const find = () => this._reviews.find((one) => one.project === project);
+    const found = find();
+    if (!found || !this._visits.saw(found.directory, hunks) || !this._link.isConnected) return;
+    void this._inTurn(async () => {
+      const now = find();
+      if (now) await this._remember(now);
+    });
+  }
+
+  /** @param {readonly Node[]} nodes */
+  _selected(nodes) {
+    for (const node of nodes) this._saw(node.placed.project, model.onlyListed(node));
+  }
+
+  /** @param {import('vscode').Uri} original */
+  _diffOf(original) {
+    const about = this._texts.about(original);
+    if (!about) return null;
+    const [project, name] = about;
+    const file = this._fileOf(project, name)?.file;
+    return file ? { project, file } : null;
+  }
+
+  /** @param {boolean} onlyNew */
+  _showOnlyNew(onlyNew) {
+    this._visits.showOnlyNew(onlyNew);
+    this._draw();
+  }
+
+  // The methods that draw the list.
 
   /**
    * @param {Node} node
@@ -212,7 +379,7 @@ class Changes {
       node.children.length ? (node.isOpen ? State.Expanded : State.Collapsed) : State.None,
     );
     item.id = node.id;
-    item.description = node.description;
+    item.description = node.isNew ? `● ${node.description}` : node.description;
     item.tooltip = node.tooltip;
     item.contextValue = node.kind;
     if (node.kind === 'file') {
@@ -225,7 +392,8 @@ class Changes {
       item.command = { command: 'drawbridge.openChange', title: 'Open Change', arguments: [node] };
     }
     const spoken = { directory: '', file: 'file, ', hunk: 'change, ' }[node.kind];
-    item.accessibilityInformation = { label: `${node.label}, ${spoken}${node.description}` };
+    const mark = node.isNew ? `${NEW}, ` : '';
+    item.accessibilityInformation = { label: `${node.label}, ${spoken}${mark}${node.description}` };
     return item;
   }
 
@@ -289,7 +457,7 @@ class Changes {
     await commands.executeCommand('vscode.diff', left, right, title, options);
   }
 
-  // Decisions.
+  // The methods for decisions.
 
   /**
    * @param {Decision} decision
@@ -303,6 +471,7 @@ class Changes {
       placed: { project, review },
     } = node;
     const hunk = isHunk ? node.hunk : null;
+    if (!hunk && this._isCut(file, project)) return this._warn(OTHERS_HIDDEN);
     if (decision === 'undo' && (await this._around.isModified(node.path))) return this._warn(unsaved(node));
     const about = hunk ? { hunk: hunk.id } : { file: file.path, version: review.version };
     const count = hunk ? 1 : file.hunks.length || 1;
@@ -311,7 +480,20 @@ class Changes {
     await this._inTurn(() => this._send({ project, decision, ...about }, done));
   }
 
+  /**
+   * Whether some of the file's changes are hidden.
+   *
+   * @param {import('./review_words').ReviewedFile} file as it is listed
+   * @param {string} project
+   */
+  _isCut(file, project) {
+    const found = this._reviews.find((one) => one.project === project);
+    const whole = found?.review.files.find(({ path }) => path === file.path);
+    return (whole?.hunks.length ?? 0) > file.hunks.length;
+  }
+
   async _keepAll() {
+    if (this._hidesOthers) return this._warn(OTHERS_HIDDEN);
     const reviews = this._reviews.filter(({ review }) => review.files.length);
     if (!reviews.length) return this._show();
     const { question, detail } = model.keepAllQuestion(reviews);
@@ -327,13 +509,13 @@ class Changes {
   /**
    * @param {{project: string, decision: Decision, hunk?: string, file?: string, all?: boolean, version?: string}} about
    * @param {string} done
-   * @returns {Promise<boolean>} whether the decision was carried out; false if the server refused it
+   * @returns {Promise<boolean>} whether the decision was carried out, or false if the server refused it
    */
   async _send(about, done) {
     try {
       const answer = placed(
         await this._vscode.window.withProgress({ location: { viewId: VIEW } }, () =>
-          this._link.request({ type: 'review_decide', ...about }),
+          this._link.decide({ type: 'review_decide', ...about }),
         ),
       );
       this._set(this._reviews.map((one) => (one.project === answer.project ? answer : one)));
@@ -355,12 +537,13 @@ class Changes {
   async _decideAtCursor(decision, isHunk) {
     const editor = this._vscode.window.activeTextEditor;
     const node = editor && this._files.get(this._pathOf(editor.document.uri) ?? '');
-    if (!editor || !node?.file) return this._warn(NONE_HERE);
+    const noneHere = this._hidesOthers ? NO_NEW_HERE : NONE_HERE;
+    if (!editor || !node?.file) return this._warn(noneHere);
     if (!isHunk || !node.children.length) return this._decide(decision, node, false);
     if (editor.document.isDirty) return this._warn(unsaved(node)); // its lines differ from the lines in the review
     const hunk = model.hunkAt(node.file, editor.selection.active.line);
     const found = node.children.find((child) => child.hunk === hunk);
-    return found ? this._decide(decision, found, true) : this._warn(NONE_HERE);
+    return found ? this._decide(decision, found, true) : this._warn(noneHere);
   }
 
   /**
@@ -368,7 +551,7 @@ class Changes {
    * @param {string} name
    */
   _fileOf(project, name) {
-    const found = this._reviews.find((one) => one.project === project);
+    const found = this._shown.find((one) => one.project === project);
     const file = found?.review.files.find((one) => one.path === name);
     return found && { path: path.join(found.directory, name), version: found.review.version, file };
   }

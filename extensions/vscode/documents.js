@@ -69,7 +69,7 @@ class Documents {
 
   /**
    * @param {string[]} paths absolute
-   * @returns {Promise<(OpenFile|null)[]>} one entry for each path; null if the file is not open
+   * @returns {Promise<(OpenFile|null)[]>} one entry for each path, or null if the file is not open
    */
   async find(paths) {
     const [opened, asked] = await Promise.all([this.all(), Promise.all(paths.map(locate))]);
@@ -101,7 +101,7 @@ class Documents {
       const file = note(editor.document.uri);
       if (file) file.visible = true;
     }
-    // A document without a tab was closed, or only another extension reads it; unsaved changes count anyway.
+    // A document without a tab was closed, or only another extension reads it. Unsaved changes count anyway.
     /** @param {import('./bases').Document} document */
     const fileOf = (document) => (document.isDirty ? note(document.uri) : files.get(this._pathOf(document.uri) ?? ''));
     for (const document of textDocuments) {
@@ -132,7 +132,7 @@ class Documents {
   }
 
   /**
-   * The paths of the files in front; if a terminal, a webview or the like is in front, the path of the file that was
+   * The paths of the files in front or, if a terminal, a webview or the like is in front, the path of the file that was
    * used most recently.
    *
    * @param {Map<string, Appearance>} files
@@ -158,7 +158,7 @@ class Documents {
 }
 
 /**
- * The URIs that a tab is about, whatever its kind is; this includes future kinds with the same structure.
+ * The URIs that a tab of any kind is about. This includes future kinds with the same structure.
  *
  * @param {import('vscode').Tab} tab
  */
@@ -171,7 +171,7 @@ function urisOf(tab) {
 }
 
 /**
- * Merges `file` into `known`: the appearance with unsaved changes takes precedence, then the one in front.
+ * Merges `file` into `known`. The appearance with unsaved changes takes precedence, then the one in front.
  *
  * @param {OpenFile} known
  * @param {OpenFile} file
@@ -191,7 +191,8 @@ function merge(known, file) {
 }
 
 /**
- * The number of lines of a text document, counted as in a file: a line break at the end does not begin another line.
+ * The number of lines of a text document, counted as in a file, where a line break at the end does not begin another
+ * line.
  *
  * @param {import('vscode').TextDocument} document
  */

@@ -42,15 +42,15 @@ function replacements(edits, lineCount, lengthOf, eol) {
   return joined(edits).map(({ start, end, lines }) => {
     if (end < lineCount) return { from: [start, 0], to: [end, 0], text: lines.map((line) => line + eol).join('') };
     /** @type {[number, number]} */
-    const to = [lineCount - 1, lengthOf(lineCount - 1)]; // no line ending follows: the one before the edit is used
+    const to = [lineCount - 1, lengthOf(lineCount - 1)]; // no line ending follows, so the one before the edit is used
     if (start === 0) return { from: [0, 0], to, text: lines.join(eol) };
     return { from: [start - 1, lengthOf(start - 1)], to, text: lines.map((line) => eol + line).join('') };
   });
 }
 
 /**
- * Joins edits that touch: at the end of a document, their replacements would overlap, and VS Code does not accept
- * overlapping ranges.
+ * Joins edits that touch, because at the end of a document, their replacements would overlap, and VS Code does not
+ * accept overlapping ranges.
  *
  * @param {Edit[]} edits
  */

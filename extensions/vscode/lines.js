@@ -9,7 +9,7 @@ const NO_SUCH_METHOD = -32601;
 const BAD_PARAMS = -32602;
 const INTERNAL_ERROR = -32603;
 
-/** A request with missing or invalid parameters; the text names the parameter. */
+/** A request with missing or invalid parameters. The text names the parameter. */
 class BadParams extends Error {}
 
 class LineTooLong extends Error {}
@@ -57,7 +57,7 @@ class Lines {
  */
 
 /**
- * The answer to one line. Never throws: the answer contains the error.
+ * The answer to one line. Never throws, because the answer contains the error.
  *
  * @param {Buffer} line
  * @param {Methods} methods

@@ -1,4 +1,4 @@
-// The methods that the guard calls; docs/internals/protocols/guard.md describes each.
+// The methods that the guard calls. docs/internals/protocols/guard.md describes each.
 'use strict';
 
 const { isAbsolute } = require('node:path');
@@ -12,11 +12,11 @@ const { refresh } = require('./refresh');
 const { beforeSave, merge, save } = require('./saving');
 const { Given, selected } = require('./selection');
 
-/** The maximum length of a selection in a snapshot, in characters; `get_visual_selection` does not cut it. */
+/** The maximum length of a selection in a snapshot, in characters. `get_visual_selection` does not cut it. */
 const LARGEST_SELECTION = 100_000;
 
 /**
- * Milliseconds within which the same notice is shown only once: the guard sends it to every socket, and a window has
+ * Milliseconds within which the same notice is shown only once. The guard sends it to every socket, and a window has
  * one for each of its folders.
  */
 const SAME_NOTICE = 1000;
@@ -149,7 +149,8 @@ class Window {
     const now = performance.now();
     if (now - (this._notices.get(message) ?? -SAME_NOTICE) >= SAME_NOTICE) {
       this._notices = new Map([[message, now]]);
-      // Not awaited: the notice stays until the user or VS Code closes it. A file's name must not become a link.
+      // The call is not awaited, because the notice stays until the user or VS Code closes it. A file's name must not
+      // become a link.
       this._vscode.window.showWarningMessage(`Drawbridge: ${message.replaceAll('](', '] (')}`);
     }
     return { success: true };

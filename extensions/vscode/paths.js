@@ -1,4 +1,4 @@
-// Which file a path means: two names mean the same file if their canonical names or their inodes are equal.
+// Which file a path means. Two names mean the same file if their canonical names or their inodes are equal.
 'use strict';
 
 const fs = require('node:fs/promises');
@@ -42,7 +42,7 @@ async function locate(file) {
 }
 
 /**
- * The path that a link leads to; null if `file` is not a link, does not exist or can't be read.
+ * The path that a link leads to, or null if `file` is not a link, does not exist or can't be read.
  *
  * @param {string} file
  */
@@ -70,8 +70,8 @@ function isSame(one, other) {
 }
 
 /**
- * A value that changes whenever the file does (its inode, size and modification time); null if the file does not exist
- * or can't be examined.
+ * A value that changes whenever the file does (its inode, size and modification time), or null if the file does not
+ * exist or can't be examined.
  *
  * @param {string} file
  * @returns {Promise<string | null>}
@@ -97,7 +97,7 @@ function pathOf(uri, onRemote) {
 }
 
 /**
- * The code of a system error, such as "ENOENT"; undefined for other errors.
+ * The code of a system error, such as "ENOENT", or undefined for other errors.
  *
  * @param {unknown} error
  */

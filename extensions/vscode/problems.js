@@ -1,4 +1,4 @@
-// Errors and warnings that an edit introduced: the file has them now and did not have them before.
+// Errors and warnings that an edit introduced, that is, which the file has now and did not have before.
 'use strict';
 
 const MOST = 20;
@@ -78,7 +78,7 @@ class Problems {
    * @param {string} name canonical
    * @param {import('vscode').Uri} uri
    * @param {import('vscode').TextDocument | null} document
-   * @returns {{new: Problem[], pending: boolean}} `new`: at most `MOST`; empty if nothing was remembered; `pending`:
+   * @returns {{new: Problem[], pending: boolean}} `new`: at most `MOST`. Empty if nothing was remembered. `pending`:
    *   whether more can follow: diagnostics are reported for the document's language, but none since its last change
    */
   since(name, uri, document) {

@@ -1,8 +1,8 @@
 // `refresh_buffer`: waits for a reload from disk, leaves unsaved changes alone, and stores a copy of the replaced text.
 //
 // VS Code itself reloads a changed file if its document has no unsaved changes, and one undo reverts that. An extension
-// can't trigger a reload: the command for it ("Revert File") acts on the active editor, whatever file it is given, and
-// discards unsaved changes. So this only waits until VS Code has reloaded the file.
+// can't trigger a reload, because the command for it ("Revert File") acts on the active editor, whatever file it is
+// given, and discards unsaved changes. This module therefore only waits until VS Code has reloaded the file.
 'use strict';
 
 const fs = require('node:fs/promises');
@@ -18,7 +18,7 @@ const PATIENCE = 1500;
  * @param {typeof import('vscode')} vscode the API
  * @param {import('./documents').OpenFile[]} files
  * @param {InstanceType<typeof import('./bases').Bases>} bases
- * @param {string | null} backups the directory for copies; null if none are wanted
+ * @param {string | null} backups the directory for copies, or null if none are wanted
  * @returns {Promise<{reloaded: {name: string, backup: string | null}[], kept: {name: string, lines?: number}[]}>}
  */
 async function refresh(vscode, files, bases, backups) {
@@ -57,8 +57,8 @@ function lines(document) {
 }
 
 /**
- * Stores a copy of the replaced text and returns the path of the copy; null if the copy can't be written (by then, VS
- * Code has already replaced the text).
+ * Stores a copy of the replaced text and returns the path of the copy, or null if the copy can't be written (by then,
+ * VS Code has already replaced the text).
  *
  * @param {typeof import('vscode')} vscode
  * @param {string} backups

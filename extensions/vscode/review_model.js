@@ -4,7 +4,7 @@
 
 const path = require('node:path');
 
-const { counted, fileWords, harmless, linesOf, title, words } = require('./review_words');
+const { counted, fileWords, harmless, linesOf, NEW, title, words } = require('./review_words');
 
 /** The maximum number of characters of a changed line in the list. */
 const LONGEST_LINE = 80;
@@ -18,6 +18,8 @@ const MOST_OPEN = 30;
  */
 const NOT_A_FILE = ['120000', '160000'];
 
+const NEW_HERE = `New ${NEW}.`;
+
 /**
  * @typedef {import('./review_words').Hunk} Hunk
  * @typedef {import('./review_words').ReviewedFile} ReviewedFile
@@ -26,6 +28,7 @@ const NOT_A_FILE = ['120000', '160000'];
  * @property {string} version
  * @property {ReviewedFile[]} files
  * @property {number} more the number of files that did not fit into the message
+ * @property {string} [notice] a sentence about the directory that is shown to the user once
  *
  * @typedef {{project: string, directory: string, review: Review}} Placed a review, its project and its directory
  *
@@ -38,23 +41,28 @@ const NOT_A_FILE = ['120000', '160000'];
  * @property {string} icon the name of a codicon; empty for the icon of the file's type
  * @property {string} path the file or directory, absolute
  * @property {boolean} isOpen whether its children are shown at first
+ * @property {boolean} isNew whether it is marked as new: a new change, or a file with one
  * @property {Placed} placed
  * @property {ReviewedFile | null} file
  * @property {Hunk | null} hunk
  * @property {Node[]} children
+ *
+ * @typedef {{id: string, left: [number, number] | null, right: [number, number]}} Rows the first and the last row of a
+ *   hunk in the documents of its diff, from 0; `left` is null if it has none there
  */
 
 /**
  * @param {Placed[]} reviews
+ * @param {Set<Hunk>} [marked] the hunks that are marked as new
  * @returns {Node[]} the files; if several reviews have files, below the reviews' directories
  */
-function tree(reviews) {
+function tree(reviews, marked = new Set()) {
   const shown = reviews.filter(({ review }) => review.files.length).sort((a, b) => compare(a.directory, b.directory));
   const isOpen = changesIn(shown) <= MOST_OPEN;
-  const files = shown.map((placed) => placed.review.files.map((file) => fileNode(placed, file, isOpen)));
+  const files = shown.map((placed) => placed.review.files.map((file) => fileNode(placed, file, isOpen, marked)));
   if (shown.length < 2) return files.flat();
   return shown.map((placed, number) => ({
-    ...{ kind: /** @type {const} */ ('directory'), id: placed.project, icon: 'folder', isOpen: true },
+    ...{ kind: /** @type {const} */ ('directory'), id: placed.project, icon: 'folder', isOpen: true, isNew: false },
     label: harmless(path.basename(placed.directory) || placed.directory),
     description: counted(placed.review.files.length + placed.review.more, 'file'),
     tooltip: harmless(placed.directory),
@@ -74,17 +82,19 @@ function compare(one, other) {
  * @param {Placed} placed
  * @param {ReviewedFile} file
  * @param {boolean} isOpen
+ * @param {Set<Hunk>} marked
  * @returns {Node}
  */
-function fileNode(placed, file, isOpen) {
+function fileNode(placed, file, isOpen, marked) {
   const whole = path.join(placed.directory, file.path);
   const id = `${placed.project}/${file.path}`;
   const folder = path.dirname(file.path);
   const isWhole = isDecidedWhole(file);
   const numbers = file.binary || file.too_large ? '' : `+${file.added} −${file.removed}`;
   const about = isWhole ? `${words(file, file.hunks[0] ?? null)} It is kept or undone as a whole.` : '';
+  const isNew = file.hunks.some((hunk) => marked.has(hunk));
   return {
-    ...{ kind: 'file', id, icon: '', path: whole, isOpen, placed, file, hunk: null },
+    ...{ kind: 'file', id, icon: '', path: whole, isOpen, isNew, placed, file, hunk: null },
     label: harmless(path.basename(file.path)),
     description: [
       folder === '.' ? '' : harmless(folder),
@@ -94,8 +104,8 @@ function fileNode(placed, file, isOpen) {
     ]
       .filter(Boolean)
       .join('  '),
-    tooltip: [harmless(whole), about].filter(Boolean).join('\n'),
-    children: isWhole ? [] : file.hunks.map((hunk) => hunkNode(placed, file, hunk, id, whole)),
+    tooltip: [harmless(whole), about, isWhole && isNew ? NEW_HERE : ''].filter(Boolean).join('\n'),
+    children: isWhole ? [] : file.hunks.map((hunk) => hunkNode(placed, file, hunk, id, whole, marked.has(hunk))),
   };
 }
 
@@ -105,26 +115,28 @@ function fileNode(placed, file, isOpen) {
  * @param {Hunk} hunk
  * @param {string} above
  * @param {string} whole
+ * @param {boolean} isNew
  * @returns {Node}
  */
-function hunkNode(placed, file, hunk, above, whole) {
+function hunkNode(placed, file, hunk, above, whole, isNew) {
   const [added, removed] = [linesOf(hunk.added), linesOf(hunk.removed)];
   const lines = [...added.map((line) => line.replace(/\r$/, '')), ...removed].map((line) => line.trim());
   const first = lines.find((line) => line !== '') ?? '';
   const isLines = hunk.kind === 'lines';
   return {
-    ...{ kind: 'hunk', id: `${above}/${hunk.id}`, path: whole, isOpen: false, placed, file, hunk, children: [] },
+    ...{ kind: 'hunk', id: `${above}/${hunk.id}`, path: whole, isOpen: false, isNew, placed, file, hunk },
+    children: [],
     label: title(hunk),
     description: isLines
       ? `+${added.length} −${removed.length}  ${harmless(first.slice(0, LONGEST_LINE))}`.trimEnd()
       : words(file, hunk),
-    tooltip: isLines ? preview(removed, added) : words(file, hunk),
+    tooltip: [isLines ? preview(removed, added) : words(file, hunk), isNew ? NEW_HERE : ''].filter(Boolean).join('\n'),
     icon: !isLines ? 'gear' : !hunk.removed ? 'diff-added' : !hunk.added ? 'diff-removed' : 'diff-modified',
   };
 }
 
 /**
- * The lines as a diff shows them: at most 20, each cut after 200 characters.
+ * The lines as a diff shows them, at most 20, each cut after 200 characters.
  *
  * @param {string[]} removed
  * @param {string[]} added
@@ -155,17 +167,41 @@ function changesIn(reviews) {
 }
 
 /**
- * "3 files +12 −4"; empty if there is nothing to decide.
+ * The reviews with only these hunks, and with the files that are too large to show. It is not known which of their
+ * changes are new.
  *
  * @param {Placed[]} reviews
+ * @param {Set<Hunk>} hunks
+ * @returns {Placed[]}
  */
-function summary(reviews) {
+function only(reviews, hunks) {
+  return reviews.map((placed) => {
+    const files = placed.review.files.flatMap((file) => {
+      const shown = file.hunks.filter((hunk) => hunks.has(hunk));
+      if (shown.length === file.hunks.length) return [file];
+      const [added, removed] = [shown.map((hunk) => hunk.added), shown.map((hunk) => hunk.removed)].map(
+        (texts) => texts.flatMap(linesOf).length,
+      );
+      return shown.length ? [{ ...file, added, removed, hunks: shown }] : [];
+    });
+    return { ...placed, review: { ...placed.review, files } };
+  });
+}
+
+/**
+ * "3 files +12 −4 · 2 since your last visit", or '' if there is nothing to decide.
+ *
+ * @param {Placed[]} reviews
+ * @param {number} [marked] the number of changes that are marked as new
+ */
+function summary(reviews, marked = 0) {
   const files = reviews.flatMap(({ review }) => review.files);
   const more = reviews.reduce((sum, { review }) => sum + review.more, 0);
   const [added, removed] = [files, files].map((all, side) =>
     all.reduce((sum, file) => sum + (side ? file.removed : file.added), 0),
   );
-  return files.length ? `${counted(files.length + more, 'file')} +${added} −${removed}` : '';
+  const end = marked ? ` · ${marked} ${NEW}` : '';
+  return files.length ? `${counted(files.length + more, 'file')} +${added} −${removed}${end}` : '';
 }
 
 /**
@@ -182,16 +218,17 @@ function keepAllQuestion(reviews) {
 }
 
 /**
- * Whether both produce the same list.
+ * A text that is the same for reviews that produce the same list.
  *
- * @param {Placed[]} one
- * @param {Placed[]} other
+ * @param {Placed[]} reviews
+ * @param {Set<Hunk>} marked
  */
-function isSame(one, other) {
-  const keys = [one, other].map((reviews) =>
-    reviews.map(({ project, directory, review }) => JSON.stringify([project, directory, review.version, review.more])),
-  );
-  return keys[0].sort().join('\n') === keys[1].sort().join('\n');
+function fingerprint(reviews, marked) {
+  const found = reviews.map(({ project, directory, review: { version, more, files } }) => {
+    const hunks = files.map((file) => file.hunks.map((hunk) => [hunk.id, marked.has(hunk)]));
+    return JSON.stringify([project, directory, version, more, hunks]);
+  });
+  return found.sort().join('\n');
 }
 
 /**
@@ -245,6 +282,44 @@ function sides(file) {
 }
 
 /**
+ * The rows of a file's hunks in the documents of its diff. Empty if there is no diff.
+ *
+ * @param {ReviewedFile} file
+ * @returns {Rows[]}
+ */
+function rowsOf(file) {
+  const found = sides(file);
+  if (!found) return [];
+  const isLines = found.left === 'before';
+  const hunks = file.hunks.filter(({ kind }) => kind === (isLines ? 'lines' : kind));
+  const sorted = [...hunks].sort((one, other) => (isLines ? one.new_start - other.new_start : 0));
+  const rows = [];
+  let [left, right, shift] = [0, 0, 0];
+  for (const hunk of sorted) {
+    const [removed, added] = [linesOf(hunk.removed).length, linesOf(hunk.added).length];
+    if (isLines) [right, left] = [rowOf(hunk), rowOf(hunk) + shift];
+    rows.push({
+      id: hunk.id,
+      left: removed ? /** @type {[number, number]} */ ([left, left + removed - 1]) : null,
+      right: /** @type {[number, number]} */ ([right, right + Math.max(1, added) - 1]),
+    });
+    [left, right, shift] = [left + removed, right + added, shift + removed - added];
+  }
+  return rows;
+}
+
+/**
+ * The ids of the changes of an entry that can only be seen in the list, because no diff shows them.
+ *
+ * @param {Node} node
+ */
+function onlyListed({ file, hunk }) {
+  if (!file || (!hunk && !isDecidedWhole(file))) return [];
+  const inDiff = new Set(rowsOf(file).map(({ id }) => id));
+  return (hunk ? [hunk] : file.hunks).map(({ id }) => id).filter((id) => !inDiff.has(id));
+}
+
+/**
  * The line of a changed file where a hunk begins, from 0.
  *
  * @param {Hunk} hunk
@@ -254,7 +329,7 @@ function rowOf(hunk) {
 }
 
 /**
- * The hunk of lines at a line of the file, or null; a hunk that only removes lines is at the line that follows them.
+ * The hunk of lines at a line of the file, or null. A hunk that only removes lines is at the line that follows them.
  * `row` is 0-based.
  *
  * @param {ReviewedFile} file
@@ -269,15 +344,34 @@ function hunkAt(file, row) {
   );
 }
 
+/**
+ * The server's notices about interrupted decisions that were not in the previous answers. The server sends a notice
+ * with each answer until another decision is made, so a later notice is new even if it has the same text.
+ *
+ * @param {{directory: string, notice?: string}[]} answers
+ * @param {Map<string, string>} latest the latest notice, or '', by directory. It is updated.
+ */
+function newNotices(answers, latest) {
+  return answers.flatMap(({ directory, notice = '' }) => {
+    const isNew = notice !== '' && notice !== latest.get(directory);
+    latest.set(directory, notice);
+    return isNew ? [notice] : [];
+  });
+}
+
 module.exports = {
   before,
   changesIn,
+  fingerprint,
   hunkAt,
   isDecidedWhole,
-  isSame,
   keepAllQuestion,
   keysOf,
+  newNotices,
+  only,
+  onlyListed,
   rowOf,
+  rowsOf,
   sides,
   summary,
   tree,

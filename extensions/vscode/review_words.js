@@ -1,6 +1,6 @@
 // A review in words: its files and hunks, and why a decision was refused. Pure.
 //
-// The terminal client and Neovim use the same words (src/drawbridge/text/review_words.py); a test checks that both
+// The terminal client and Neovim use the same words (src/drawbridge/text/review_words.py), and a test checks that both
 // files agree.
 'use strict';
 
@@ -31,6 +31,10 @@
  */
 
 const NOTHING = 'Nothing to review';
+
+const NEW = 'since your last visit';
+const ONLY_NEW = 'Only since your last visit';
+const OTHERS_HIDDEN = 'To decide on all at once, show the other changes, too.';
 
 /** @type {Record<string, string>} */
 const DECIDED = { keep: 'kept', undo: 'undid', edit: 'edited' };
@@ -65,7 +69,7 @@ function linesOf(text) {
 }
 
 /**
- * The title of a hunk: its lines or, for a hunk of another kind, what it changes.
+ * The title of a hunk, with its lines or, for a hunk of another kind, what it changes.
  *
  * @param {Hunk} hunk
  */
@@ -80,7 +84,7 @@ function title(hunk) {
 }
 
 /**
- * The label beside a file's path: "new", "renamed", "deleted", "binary", or two of these; empty for any other change.
+ * The label beside a file's path: "new", "renamed", "deleted", "binary", or two of these. Empty for any other change.
  *
  * @param {ReviewedFile} file
  */
@@ -90,7 +94,7 @@ function fileWords(file) {
 }
 
 /**
- * What the lines of a hunk do not show, in words; empty if there is nothing to add.
+ * What the lines of a hunk do not show, in words, or '' if there is nothing to add.
  *
  * @param {ReviewedFile} file
  * @param {Hunk | null} hunk
@@ -157,6 +161,25 @@ function refusedWords(code, details, message, isHunk) {
 }
 
 /**
+ * How many changes of a review are shown if the others are hidden.
+ *
+ * @param {number} some
+ * @param {number} all
+ */
+function onlyNewWords(some, all) {
+  return `${some} of ${counted(all, 'change')} · ${ONLY_NEW.toLowerCase()}`;
+}
+
+/**
+ * Why all changes are shown to a user who wants to see only what is new.
+ *
+ * @param {boolean} hasNew whether any change is new
+ */
+function allWords(hasNew) {
+  return hasNew ? 'All changes are new.' : `Nothing is new ${NEW}.`;
+}
+
+/**
  * Text from outside in which control and format characters (except zero-width joiners and non-joiners), lone
  * surrogates, and line and paragraph separators are written as escape sequences.
  *
@@ -171,4 +194,18 @@ function harmless(text) {
   });
 }
 
-module.exports = { counted, fileWords, goneWords, harmless, linesOf, NOTHING, refusedWords, title, words };
+module.exports = {
+  allWords,
+  counted,
+  fileWords,
+  goneWords,
+  harmless,
+  linesOf,
+  NEW,
+  NOTHING,
+  onlyNewWords,
+  OTHERS_HIDDEN,
+  refusedWords,
+  title,
+  words,
+};

@@ -72,7 +72,7 @@ async function merge(vscode, file, { version, edits }, bases) {
 }
 
 /**
- * Applies the edits. Returns whether that was possible: VS Code refuses if the document has changed by then.
+ * Applies the edits. Returns whether that was possible. VS Code refuses if the document has changed by then.
  *
  * @param {typeof import('vscode')} vscode
  * @param {import('vscode').TextDocument} document
@@ -95,7 +95,7 @@ async function apply(vscode, document, edits, version) {
 }
 
 /**
- * Whether the line contains bytes that are not UTF-8: they are received as lone surrogates.
+ * Whether the line contains bytes that are not UTF-8, which are received as lone surrogates.
  *
  * @param {string} line
  */

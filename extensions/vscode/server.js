@@ -16,7 +16,7 @@ const MOST_CONNECTIONS = 100;
 
 /**
  * Listens on `address`. The socket is created in a private directory, and moved to `address` once it listens and has
- * mode 0600: no other user can ever connect, and any client that finds the socket gets an answer.
+ * mode 0600, so that no other user can ever connect, and any client that finds the socket gets an answer.
  *
  * @param {string} address
  * @param {(socket: net.Socket) => void} connected
@@ -49,7 +49,7 @@ async function listen(address, connected) {
   } finally {
     fs.rmSync(directory, { recursive: true, force: true });
   }
-  server.on('error', () => {}); // an accept failed, perhaps for lack of file descriptors: the next one may succeed
+  server.on('error', () => {}); // an accept failed, perhaps for lack of file descriptors, but the next one may succeed
   const made = fs.lstatSync(address).ino;
   return {
     close() {
@@ -75,7 +75,7 @@ async function makeWay(address) {
 }
 
 /**
- * Whether a process may be listening: only a refused connection shows that none is; other errors may mean a full queue.
+ * Whether a process may be listening. Only a refused connection shows that none is. Other errors may mean a full queue.
  *
  * @param {string} address
  */
@@ -95,7 +95,7 @@ function isLive(address) {
  * @param {net.Socket} socket
  * @param {import('./lines').Methods} methods
  * @param {(reply: import('./lines').Answered) => void} answered is called with each answer
- * @returns {Promise<string>} why this side has ended it; '' if the other side did, or after any other error
+ * @returns {Promise<string>} why this side has ended it, or '' if the other side did, or after any other error
  */
 async function serve(socket, methods, answered) {
   const closed = new AbortController();

@@ -10,28 +10,31 @@ const path = require('node:path');
 
 const { Lines } = require('./lines');
 
-/** The maximum length of a line, in bytes; the same as in the server. */
+/** The maximum length of a line, in bytes, which is the same as in the server. */
 const LONGEST_LINE = 64 * 1024 * 1024;
 
-/** Milliseconds between two searches for a server: at first, and at most. */
+/** Milliseconds between two searches for a server, at first and at most. */
 const FIRST_PAUSE = 500;
 const LONGEST_PAUSE = 5000;
 
 /** Milliseconds between two searches for a server that has started after the connected one. */
 const LOOK = 5000;
 
-/** Milliseconds within which a server has to welcome this editor; an older server never does. */
+/** Milliseconds within which a server has to welcome this editor. An older server never does. */
 const WELCOME = 5000;
 
-/** The maximum wait for an answer, in milliseconds: git may have to examine all files in a large directory. */
+/** The maximum wait for an answer, in milliseconds. git may have to examine all files in a large directory. */
 const ANSWER = 60_000;
+
+/** Milliseconds that a restarted server has to welcome this editor, so that a decision can be sent again. */
+const RESTART = 20_000;
 
 const NO_SERVER = 'No agent server is running. Start one with: drawbridge serve';
 const NO_ANSWER = 'The agent server did not answer in time. The list shows what is left to decide.';
 const LOST = 'The connection to the agent server was lost. When it is back, the list will show what is left to decide.';
 
 /**
- * Why a request was refused or has no answer; the text is for the user. `code` and `details` are as in the client
+ * Why a request was refused or has no answer. The text is for the user. `code` and `details` are as in the client
  * protocol, but `code` is LATE, LOST or empty if the server did not answer.
  */
 class Refused extends Error {
@@ -49,7 +52,7 @@ class Refused extends Error {
 }
 
 /**
- * @returns {Promise<string[]>} the paths where a server may listen, newest first; none if the directory is missing,
+ * @returns {Promise<string[]>} the paths where a server may listen, newest first, or none if the directory is missing,
  *   belongs to another user or is open to others
  */
 async function addresses() {
@@ -95,6 +98,7 @@ class ServerLink {
     this._socket = null;
     this._address = '';
     this._isWelcome = false;
+    this._remembers = false;
     this._isClosed = false;
     this._isLooking = false;
     this._pause = FIRST_PAUSE;
@@ -104,14 +108,21 @@ class ServerLink {
     this._waiting = new Map();
     /** @type {Set<() => void>} called once a server has welcomed this editor, or will not */
     this._arrivals = new Set();
+    /** @type {Set<() => void>} called once a server has welcomed this editor, or if this link is closed */
+    this._returns = new Set();
   }
 
   get isConnected() {
     return this._isWelcome;
   }
 
+  /** Whether the connected server stores what the user has seen. */
+  get remembers() {
+    return this._isWelcome && this._remembers;
+  }
+
   /**
-   * Searches for a server. Resolves once a server that supports reviews is connected, or if none is available; an older
+   * Searches for a server. Resolves once a server that supports reviews is connected, or if none is available. An older
    * server is recognized only after `WELCOME` milliseconds.
    */
   async arrived() {
@@ -128,6 +139,12 @@ class ServerLink {
     this._isClosed = true;
     clearTimeout(this._timer);
     this._socket?.destroy();
+    this._return();
+  }
+
+  _return() {
+    for (const back of this._returns) back();
+    this._returns.clear();
   }
 
   /** Looks for the newest server that is listening, and connects to it. */
@@ -169,12 +186,12 @@ class ServerLink {
    * The answer to one request.
    *
    * @param {Record<string, any>} message
+   * @param {string} [id]
    * @returns {Promise<any>}
    * @throws {Refused}
    */
-  async request(message) {
+  async request(message, id = randomUUID()) {
     if (!this._isWelcome) throw new Refused(NO_SERVER);
-    const id = randomUUID();
     const answer = await new Promise((resolve) => {
       const late = setTimeout(() => resolve({ code: 'LATE', text: NO_ANSWER }), ANSWER);
       this._waiting.set(id, (found) => {
@@ -186,6 +203,37 @@ class ServerLink {
     this._waiting.delete(id);
     if (answer.code) throw new Refused(answer.text, answer.code, answer.details);
     return answer;
+  }
+
+  /**
+   * The answer to a decision. If the server is restarted before it answers, the decision is sent again with the same
+   * id. The server carries it out once, and its answer shows the result.
+   *
+   * @param {Record<string, any>} message
+   * @returns {Promise<any>}
+   * @throws {Refused}
+   */
+  async decide(message) {
+    const id = randomUUID();
+    try {
+      return await this.request(message, id);
+    } catch (error) {
+      if (!(error instanceof Refused) || error.code !== 'LOST') throw error;
+    }
+    if (!this._isWelcome && !this._isClosed) await this._returned();
+    if (!this._isWelcome) throw new Refused(LOST, 'LOST');
+    return await this.request(message, id);
+  }
+
+  /** Waits until a server has welcomed this editor again, at most `RESTART` milliseconds. */
+  async _returned() {
+    await new Promise((resolve) => {
+      const late = setTimeout(() => resolve(null), RESTART);
+      this._returns.add(() => {
+        clearTimeout(late);
+        resolve(null);
+      });
+    });
   }
 
   /**
@@ -220,7 +268,7 @@ class ServerLink {
 
   /** @param {net.Socket} socket */
   _ended(socket) {
-    if (socket !== this._socket) return; // another one has taken its place
+    if (socket !== this._socket) return; // another connection has replaced it
     this._socket = null;
     const wasWelcome = this._isWelcome;
     if (wasWelcome) this._pause = FIRST_PAUSE;
@@ -238,10 +286,13 @@ class ServerLink {
     switch (message.type) {
       case 'welcome':
         this._isWelcome = true;
+        this._remembers = message.remembers === true;
         this._around.connected(true);
+        this._return();
         return this._arrive();
       case 'review':
       case 'reviews':
+      case 'review_remembered':
         return this._waiting.get(message.id)?.(message);
       case 'review_changed':
         return this._around.changed(message);

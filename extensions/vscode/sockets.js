@@ -1,4 +1,4 @@
-// The sockets of a window: one for each workspace folder; without a folder, one for the home directory.
+// The sockets of a window, one for each workspace folder or, without a folder, one for the home directory.
 'use strict';
 
 const fs = require('node:fs');
@@ -25,7 +25,7 @@ function canonical(folder) {
   try {
     return fs.realpathSync(folder);
   } catch {
-    return folder; // it was removed, or is on a disk that is not mounted now
+    return folder; // the folder was removed, or is on a disk that is not mounted now
   }
 }
 

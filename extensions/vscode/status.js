@@ -1,4 +1,4 @@
-// Shows the user whether this window is protected: an unobtrusive item in the status bar and, on request, the
+// Shows the user whether this window is protected, as an unobtrusive item in the status bar and, on request, with
 // details in an output channel.
 'use strict';
 

@@ -58,6 +58,18 @@ class TextsBefore {
     return this._vscode.Uri.from({ scheme: SCHEME, path, query: JSON.stringify([project, name, side]) });
   }
 
+  /**
+   * The project and the file's path in the review, if `uri` is a document of a diff, otherwise null.
+   *
+   * @param {import('vscode').Uri} uri
+   * @returns {[string, string] | null}
+   */
+  about(uri) {
+    if (uri.scheme !== SCHEME) return null;
+    const [project, name] = JSON.parse(uri.query);
+    return [project, name];
+  }
+
   /** Updates open documents after a review has changed. */
   changed() {
     for (const { uri } of this._vscode.workspace.textDocuments) if (uri.scheme === SCHEME) this._changed.fire(uri);
@@ -105,7 +117,7 @@ function textOf(hunk, side) {
 }
 
 /**
- * The text as VS Code shows a file's text: without the byte order mark.
+ * The text as VS Code shows a file's text, without the byte order mark.
  *
  * @param {string} text
  */

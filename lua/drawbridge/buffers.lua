@@ -3,7 +3,7 @@ local M = {}
 
 local loop = vim.uv or vim.loop
 
---- The path with links resolved, so that two spellings of one file are equal. The file itself need not exist; if its
+--- The path with links resolved, so that two spellings of one file are equal. The file itself need not exist. If its
 --- directory does not exist either, the path is returned unchanged.
 ---@param path string
 ---@return string
@@ -17,7 +17,7 @@ function M.canonical(path)
   return real_folder and (real_folder == '/' and '' or real_folder) .. '/' .. name or path
 end
 
---- Whether the buffer belongs to a real file: not a terminal, help, a URL or a view of a proposal.
+--- Whether the buffer belongs to a real file, not to a terminal, help, a URL or a view of a proposal.
 ---@param buffer integer
 function M.is_file(buffer)
   local name = vim.api.nvim_buf_get_name(buffer)
@@ -41,7 +41,8 @@ function M.saved()
   return found
 end
 
---- The buffer of a file, or nil. Names are compared, never matched as a pattern: `[` and `*` may be part of them.
+--- The buffer of a file, or nil. Names are compared, never matched as a pattern, because `[` and `*` may be part of
+--- them.
 ---@param path string
 ---@return integer?
 function M.find(path)
@@ -58,7 +59,8 @@ function M.find(path)
   end
 end
 
---- A path for display: relative to the editor's current directory, or to the home directory, if it is below one of them.
+--- A path for display, relative to the editor's current directory, or to the home directory, if it is below one of
+--- them.
 ---@param path string
 ---@return string
 function M.shown_path(path)
@@ -78,7 +80,8 @@ function M.pattern(name)
   return vim.fn.escape(name, '\\*?[]{},')
 end
 
---- Whether saving the buffer would write an empty file. Its lines don't show that: an empty buffer has one empty line.
+--- Whether saving the buffer would write an empty file. Its lines don't show that, because an empty buffer has one
+--- empty line.
 ---@param buffer integer
 function M.is_empty(buffer)
   if vim.api.nvim_buf_line_count(buffer) > 1 or vim.api.nvim_buf_get_lines(buffer, 0, 1, false)[1] ~= '' then
@@ -87,8 +90,8 @@ function M.is_empty(buffer)
   return vim.api.nvim_buf_call(buffer, vim.fn.wordcount).bytes == 0
 end
 
---- A position in a buffer, in the bridge's format: the column is a number if the line is ASCII up to it, or if the
---- buffer is not loaded; otherwise it is the line's text before the column.
+--- A position in a buffer, in the bridge's format. The column is a number if the line is ASCII up to it, or if the
+--- buffer is not loaded. Otherwise it is the line's text before the column.
 ---@param row integer From 0.
 ---@param column integer Bytes.
 ---@return {line: integer, column: integer|string}
@@ -133,7 +136,8 @@ end
 
 local LINE_ENDS = { unix = '\n', dos = '\r\n', mac = '\r' }
 
---- The file's buffer, and the format in which Neovim would save it; nil if no loaded buffer has unsaved changes to the file.
+--- The file's buffer, and the format in which Neovim would save it, or nil if no loaded buffer has unsaved changes to
+--- the file.
 ---@param params {path: string}
 function M.unsaved(params)
   local buffer = M.find(params.path)

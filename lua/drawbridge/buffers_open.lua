@@ -1,4 +1,5 @@
---- Opens a file for an agent: loads it in the background, or shows it to the user, with a part of it selected if requested.
+--- Opens a file for an agent. Loads it in the background, or shows it to the user, with a part of it selected if
+--- requested.
 local buffers = require('drawbridge.buffers')
 local focus = require('drawbridge.view_focus')
 
@@ -25,7 +26,8 @@ local function read(buffer)
   return not ok and (tostring(problem):match('E%d+:.*') or problem) or nil
 end
 
---- The loaded buffer of a file; one that was not loaded before is also listed. Raises an error if the file can't be read.
+--- The loaded buffer of a file. A buffer that was not loaded before is also listed. Raises an error if the file can't
+--- be read.
 local function load(path)
   local buffer = buffers.find(path)
   if buffer and vim.api.nvim_buf_is_loaded(buffer) then
@@ -95,8 +97,8 @@ local function is_normal(window)
     and vim.bo[vim.api.nvim_win_get_buf(window)].buftype == ''
 end
 
---- The window to show a file in: the first normal one among the current window, the previous one and the others of the tab
---- page; nil if none is normal.
+--- The window to show a file in. This is the first normal one among the current window, the previous one and the others
+--- of the tab page, or nil if none is normal.
 local function normal_window()
   local candidates = { vim.api.nvim_get_current_win(), vim.fn.win_getid(vim.fn.winnr('#')) }
   vim.list_extend(candidates, vim.api.nvim_tabpage_list_wins(0))
@@ -141,7 +143,7 @@ local function present(buffer, range)
 end
 
 --- Opens a file. With `focus` it is shown as soon as the user is not typing. Raises an error if it can't be read.
---- `found`: whether `start_text` was found; true if none was given.
+--- `found`: whether `start_text` was found, or true if none was given.
 ---@param params {path: string, focus: boolean, start_text?: string, end_text?: string, to_end_of_line: boolean}
 ---@return {language: string, line_count: integer, found: boolean}
 function M.open(params)

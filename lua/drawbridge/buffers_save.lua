@@ -16,8 +16,8 @@ local function note(buffer)
   stamps[buffer] = stamp(vim.api.nvim_buf_get_name(buffer))
 end
 
---- Records the state on disk of the files that are open now, and from then on of each file that is read or written:
---- Neovim itself does not provide this state.
+--- Records the state on disk of the files that are open now, and from then on of each file that is read or written,
+--- because Neovim itself does not provide this state.
 function M.start()
   for _, buffer in ipairs(vim.api.nvim_list_bufs()) do
     if vim.api.nvim_buf_is_loaded(buffer) and buffers.is_file(buffer) then
@@ -64,7 +64,7 @@ local function check(buffer, path)
   end
 end
 
--- With "!" Neovim does not ask; everything that it would ask about or refuse has been checked before.
+-- With "!" Neovim does not ask. Everything that it would ask about or refuse was checked before.
 local WRITE = [[
   let g:drawbridge_problem = ''
   try

@@ -3,7 +3,7 @@ local buffers = require('drawbridge.buffers')
 
 local M = {}
 
-local MOST = 50 -- the maximum number of remembered buffers; beyond it, the oldest is forgotten
+local MOST = 50 -- the maximum number of remembered buffers, beyond which the oldest is forgotten
 
 local remembered = {} ---@type {id: string, target: drawbridge.Target}[]
 
@@ -58,7 +58,7 @@ local function in_all_windows(buffer, run)
   end
 end
 
---- Reads the file again, as 'autoread' would, but always as a change that can be undone; cursors stay where they are.
+--- Reads the file again, as 'autoread' would, but always as a change that can be undone. Cursors stay where they are.
 ---@param buffer integer
 ---@param existed boolean Whether the file existed when the buffer was read.
 function M.read_again(buffer, existed)
@@ -83,7 +83,7 @@ function M.read_again(buffer, existed)
   end)
 end
 
---- Shows what the agent has written. Unsaved work is replaced only if the buffer has not changed since the proposal
+--- Shows what the agent wrote. Unsaved work is replaced only if the buffer has not changed since the proposal
 --- arrived.
 ---@param params {path: string, id: string}
 function M.written(params)
@@ -102,7 +102,7 @@ function M.written(params)
   M.read_again(buffer, not same or known.existed)
 end
 
---- Shows what an agent has written without a proposal. Unsaved work is kept.
+--- Shows what an agent wrote without a proposal. Unsaved work is kept.
 ---@param params {path: string}
 ---@return 'reloaded'|'unsaved'|nil done nil if the file is not open, or if its buffer already shows that text
 function M.overwritten(params)

@@ -1,7 +1,7 @@
---- The undecided changes of runs: shows them as a quickfix list and in the files' buffers, and sends the user's
---- decisions.
+--- Shows the undecided changes of runs as a quickfix list and in the files' buffers, and sends the user's decisions.
 ---
 --- The server stores the review. The bridge sends it here whenever it changes, and passes decisions to the server.
+--- If no server has a review, the bridge sends the changes of the proposals that were accepted here.
 local buffers = require('drawbridge.buffers')
 local link = require('drawbridge.link')
 local marks = require('drawbridge.changes_marks')
@@ -53,10 +53,11 @@ local function file_of(buffer)
   return buffers.is_file(buffer) and by_path[buffers.canonical(vim.api.nvim_buf_get_name(buffer))] or nil
 end
 
---- Whether a change is shown. The changes that are not new may be hidden, including a file without hunks.
+--- Whether a change is shown. Changes that are not new may be hidden, but never a file without hunks, because nothing
+--- shows which of its changes are new.
 ---@param hunk? drawbridge.Hunk
 local function is_shown(hunk)
-  return not (review and review.only_new) or (hunk ~= nil and hunk.is_new)
+  return not (review and review.only_new) or hunk == nil or hunk.is_new
 end
 
 local function is_current()
@@ -235,7 +236,7 @@ function M.show_review(params)
   end
 end
 
---- Closes the review after the bridge has disconnected: decisions can no longer be sent.
+--- Closes the review after the bridge has disconnected, because decisions can no longer be sent.
 function M.stop()
   if review then
     M.show_review({ wanted = false })
@@ -254,7 +255,7 @@ function M.open(only_new)
   link.send('review_wanted', { folder = vim.fn.getcwd(), path = path, only_new = only_new })
 end
 
---- The file and the hunk that a command is about; if none is found, only the reason.
+--- The file and the hunk that a command is about or, if none is found, only the reason.
 ---@param whole boolean Whether the command applies to the whole file.
 ---@return drawbridge.ReviewedFile?
 ---@return drawbridge.Hunk?

@@ -5,7 +5,7 @@ local marks = require('drawbridge.changes_marks')
 
 local M = {}
 
-local DELAY = 200 -- milliseconds; what only scrolls past in that time has not been seen
+local DELAY = 200 -- in milliseconds: what only scrolls past in that time has not been seen
 
 local parts = {} ---@type table<string, {first?: boolean, last?: boolean}> By hunk id: which of its ends have been in a window.
 local reported = {} ---@type table<string, true> By hunk id.
@@ -54,7 +54,7 @@ local function look(listed)
   end
 end
 
---- Looks at the windows of the current tab page soon, when the screen has not changed for a moment.
+--- Checks the windows of the current tab page once the screen has not changed for a moment.
 ---@param listed fun(first: integer, last: integer): string[] Returns the ids of the hunks that can only be seen in these
 --- lines of the current window, which shows a quickfix list.
 function M.soon(listed)

@@ -7,7 +7,7 @@ local function directory()
 end
 
 --- Returns `permissions.defaultMode` from the settings file with the highest precedence that sets it, and the path of
---- that file; nil if no file sets it.
+--- that file, or nil if no file sets it.
 ---@param broken? fun(file: string) Called for each file that is read and is not a JSON object.
 ---@return string? mode
 ---@return string? file

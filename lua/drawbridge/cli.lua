@@ -46,7 +46,7 @@ function M.looks_outside()
   return false
 end
 
---- Flags with which Gemini CLI still starts an interactive session: flags without a value, and flags with one.
+--- Flags with which Gemini CLI still starts an interactive session, without a value and with one.
 local GEMINI_SWITCHES = { ['--debug'] = true, ['-d'] = true, ['--sandbox'] = true, ['-s'] = true }
 local GEMINI_VALUES = {
   ['--approval-mode'] = true,
@@ -59,7 +59,8 @@ local GEMINI_VALUES = {
   ['-r'] = true,
 }
 
---- Whether the arguments consist only of these flags, without a subcommand or a prompt: Gemini CLI accepts only one prompt.
+--- Whether the arguments consist only of these flags, without a subcommand or a prompt. Gemini CLI accepts only one
+--- prompt.
 local function are_flags(arguments)
   local is_value = false
   for _, word in ipairs(arguments) do
@@ -75,9 +76,9 @@ local function are_flags(arguments)
   return true
 end
 
---- If the user has not decided yet and the arguments are only flags, asks whether Gemini CLI may connect to editors; after
---- a Yes, it is started with the command that enables this. A file with defaults would make the question unnecessary, but
---- Gemini CLI (0.61) reads only one that belongs to root.
+--- If the user has not decided yet and the arguments are only flags, asks whether Gemini CLI may connect to editors.
+--- After a Yes, it is started with the command that enables this. A file with defaults would make the question
+--- unnecessary, but Gemini CLI (0.61) reads only one that belongs to root.
 ---@param arguments string[]
 ---@return string[] # The arguments that are added to the command line.
 local function gemini_first_words(arguments)
@@ -146,7 +147,7 @@ M.agents = {
     environment = function(bridge)
       local cwd = vim.fn.getcwd()
       return {
-        GEMINI_CLI_IDE_PID = tostring(vim.fn.getpid()), -- as in the discovery file's name
+        GEMINI_CLI_IDE_PID = tostring(vim.fn.getpid()), -- the process id in the discovery file's name
         GEMINI_CLI_IDE_SERVER_PORT = tostring(bridge.port),
         GEMINI_CLI_IDE_AUTH_TOKEN = bridge.token,
         GEMINI_CLI_IDE_WORKSPACE_PATH = vim.loop.fs_realpath(cwd) or cwd,
@@ -189,7 +190,7 @@ function M.no_proxy(...)
   return table.concat(entries, ',')
 end
 
---- The variables that are set in an agent's environment; it inherits all others.
+--- The variables that are set in an agent's environment. It inherits all others.
 ---@param agent 'claude'|'gemini'
 ---@param bridge drawbridge.Bridge
 ---@return table<string, string>
@@ -199,8 +200,8 @@ function M.environment(agent, bridge)
   return vim.tbl_extend('error', M.agents[agent].environment(bridge), { no_proxy = none, NO_PROXY = none })
 end
 
---- Splits a line at spaces, much as a shell does: 'single' and "double" quotes group words, and outside of single quotes, a
---- backslash quotes the next character.
+--- Splits a line at spaces, much as a shell does. 'single' and "double" quotes group words, and outside of single
+--- quotes, a backslash quotes the next character.
 ---@param line string
 ---@return string[]
 function M.split(line)
@@ -226,7 +227,7 @@ function M.split(line)
   return words
 end
 
---- Completes the agent's arguments: directories or values after a flag that takes them, otherwise flags.
+--- Completes the agent's arguments with directories or values after a flag that takes them, otherwise with flags.
 ---@param agent 'claude'|'gemini'
 function M.complete(agent, lead, line, position)
   local cli = M.agents[agent]

@@ -79,7 +79,7 @@ local size = {
 }
 local level = one_of('debug', 'info', 'warn', 'error')
 
--- name, kind, default. `command` and the options in `server` have no default here: if a `server` option is not set, the
+-- name, kind, default. `command` and the options in `server` have no default here. If a `server` option is not set, the
 -- bridge's own settings file applies.
 local OPTIONS = {
   { 'auto_start', boolean, true },
@@ -215,7 +215,7 @@ end
 
 local current = defaults()
 
---- The current options: the defaults until `setup{}` is called. The caller must not change them.
+--- The current options, which are the defaults until `setup{}` is called. The caller must not change them.
 function M.get()
   return current
 end
@@ -243,7 +243,7 @@ function M.apply(given)
   return problems
 end
 
---- A string or a list of strings as a list, which is empty for nil; a string is one word, spaces included.
+--- A string or a list of strings as a list, which is empty for nil. A string is one word, spaces included.
 ---@param value string|string[]?
 ---@return string[]
 function M.list(value)
@@ -253,7 +253,7 @@ function M.list(value)
   return type(value) == 'table' and vim.deepcopy(value) or { value }
 end
 
---- A command as a list of words; a `~` at its start is the home directory.
+--- A command as a list of words. A `~` at its start is the home directory.
 ---@param value string|string[]
 ---@return string[]
 function M.words(value)

@@ -7,8 +7,8 @@ local SYSTEM_DEFAULTS = {
   '/Library/Application Support/GeminiCli/system-defaults.json',
 }
 
---- The `ide` object of a settings file; empty if the file or the object does not exist, nil if the file can't be read as
---- JSON (the CLI accepts comments in it).
+--- The `ide` object of a settings file. Empty if the file or the object does not exist, and nil if the file can't be
+--- read as JSON (the CLI accepts comments in it).
 local function ide(file)
   if vim.fn.filereadable(file) == 0 then
     return {}
@@ -26,8 +26,8 @@ function M.file()
   return (vim.env.GEMINI_CLI_HOME or vim.fn.expand('~')) .. '/.gemini/settings.json'
 end
 
---- The `ide` object of the user's settings; empty if the file or the object does not exist, nil if the file can't be read
---- as JSON.
+--- The `ide` object of the user's settings. Empty if the file or the object does not exist, and nil if the file can't
+--- be read as JSON.
 ---@return {enabled: boolean?, hasSeenNudge: boolean?}?
 function M.ide()
   return ide(M.file())
@@ -59,8 +59,9 @@ function M.decline()
   pcall(vim.fn.writefile, {}, file)
 end
 
---- Whether the user has not decided yet: Gemini CLI would ask whether to connect, and after a Yes it would look for an
---- installer that does not exist for Neovim. False if the settings can't be read, or if there are system-wide defaults.
+--- Whether the user has not decided yet. If so, Gemini CLI would ask whether to connect, and after a Yes it would look
+--- for an installer that does not exist for Neovim. False if the settings can't be read, or if there are system-wide
+--- defaults.
 ---@return boolean
 function M.is_undecided()
   local user = M.ide()

@@ -1,4 +1,4 @@
---- `:checkhealth drawbridge`: each link of the chain from Neovim to the agent, and what to do if one is broken.
+--- `:checkhealth drawbridge`: checks each step from Neovim to the agent, and shows what to do if one fails.
 local config = require('drawbridge.config')
 
 local M = {}
@@ -24,21 +24,21 @@ end
 --- The first line that a program prints, or nil and the reason. Takes at most `wait` milliseconds.
 local function ask(words, wait)
   wait = wait or WAIT
-  local said = {}
+  local printed = {}
   local function collect(_, lines)
-    vim.list_extend(said, lines)
+    vim.list_extend(printed, lines)
   end
   local started, job = pcall(vim.fn.jobstart, words, { on_stdout = collect, on_stderr = collect })
   if not started or job <= 0 then
     return nil, "it can't be run"
   end
-  pcall(vim.fn.chanclose, job, 'stdin') -- nobody will answer its questions
+  pcall(vim.fn.chanclose, job, 'stdin') -- so that it does not wait for answers to its questions
   local code = vim.fn.jobwait({ job }, wait)[1]
   if code == -1 then
     vim.fn.jobstop(job)
     return nil, ('it did not answer within %d seconds'):format(wait / 1000)
   end
-  local output = vim.trim(table.concat(said, '\n'))
+  local output = vim.trim(table.concat(printed, '\n'))
   if code ~= 0 then
     return nil, ('it exited with code %d: %s'):format(code, output:match('[^\n]*$'))
   end
@@ -62,7 +62,7 @@ local function check_program()
   if not program then
     fault(config.get().command and problem or 'The bridge is not installed', {
       source.remedy():gsub('^%l', string.upper) .. ' (Python 3.11 or newer is required). Then :DrawbridgeStart.',
-      'Or put a `drawbridge` on PATH, or set its path: setup{ command = "/path/to/drawbridge" }.',
+      'Or make `drawbridge` available on PATH, or set its path: setup{ command = "/path/to/drawbridge" }.',
     })
     return false
   end
@@ -96,7 +96,7 @@ local function check_private(path, wanted, what)
   end
 end
 
---- The content of a lock file; nil if it can't be read or is not a JSON object.
+--- The content of a lock file, or nil if it can't be read or is not a JSON object.
 local function read_json(file)
   local opened, lines = pcall(vim.fn.readfile, file)
   local decoded, content = pcall(vim.json.decode, opened and table.concat(lines, '\n') or '')
@@ -120,7 +120,8 @@ local function shares_a_folder(one, other)
   return false
 end
 
---- Reports the other editors whose lock files name one of this bridge's folders: Claude Code's /ide lists them too.
+--- Reports the other editors whose lock files name one of this bridge's folders, because Claude Code's /ide lists them
+--- too.
 local function check_company(lock_file)
   local own = read_json(lock_file)
   local directory = vim.fn.fnamemodify(lock_file, ':h')

@@ -8,7 +8,7 @@ local function say(text, level)
   require('drawbridge.message').answer(text, level)
 end
 
---- Applies the options: starts the bridge, unless `auto_start` is off, and creates or removes the aliases.
+--- Applies the options. Starts the bridge, unless `auto_start` is off, and creates or removes the aliases.
 local function put_into_force()
   local options = require('drawbridge.config').get()
   require('drawbridge.aliases').set(options.gemini.aliases)
@@ -92,12 +92,12 @@ function M.stop()
   end
 end
 
---- `:DrawbridgeStatus`: shows the status in a small window; `q` or Esc closes it.
+--- `:DrawbridgeStatus`: shows the status in a small window. `q` or Esc closes it.
 function M.show_status()
   require('drawbridge.status').show()
 end
 
---- `:DrawbridgeLog`: shows the last lines that the bridge and the plugin have logged; `q` closes the window.
+--- `:DrawbridgeLog`: shows the last lines that the bridge and the plugin have logged. `q` closes the window.
 function M.log()
   local file = require('drawbridge.config').get().server.log_file
   require('drawbridge.log').show(file and vim.fn.fnamemodify(file, ':p'))
@@ -140,12 +140,12 @@ function M.reject()
   require('drawbridge.review').reject()
 end
 
---- `:DrawbridgeRejectHunk`: reverts the hunk under the cursor; the rest of the proposal stays open.
+--- `:DrawbridgeRejectHunk`: reverts the hunk under the cursor. The rest of the proposal stays open.
 function M.reject_hunk()
   require('drawbridge.review').reject_hunk()
 end
 
---- `:DrawbridgeReview`: shows the proposal that has waited longest; if none is waiting, goes to one that is shown.
+--- `:DrawbridgeReview`: shows the proposal that has waited longest or, if none is waiting, goes to one that is shown.
 function M.review()
   require('drawbridge.review').open()
 end
@@ -208,13 +208,13 @@ function M.gemini(arguments)
   require('drawbridge.terminal').open('gemini', arguments or {})
 end
 
---- The state for scripts; see `:help drawbridge.status()`.
+--- The state for scripts. See `:help drawbridge.status()`.
 ---@return table
 function M.status()
   return require('drawbridge.status').get()
 end
 
---- A few characters for a status line; empty unless the bridge is running or starting. Cheap, and never raises an
+--- A few characters for a status line, or '' unless the bridge is running or starting. Cheap, and never raises an
 --- error.
 ---@return string
 function M.statusline()

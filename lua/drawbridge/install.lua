@@ -7,7 +7,7 @@ local M = {}
 
 local running = false
 
---- The interpreter to start the script with, or nil; the script looks for a newer one if this one is too old.
+--- The interpreter to start the script with, or nil. The script looks for a newer one if this one is too old.
 local function python()
   for _, name in ipairs({ 'python3', 'python' }) do
     if vim.fn.executable(name) == 1 then

@@ -1,10 +1,10 @@
 --- The connection to the bridge: one dispatcher for its calls, one notification for the events sent to it, and its state.
 local M = {}
 
---- The version of the calls and events; `editors/neovim.py` contains the same number. Raise both with each change.
+--- The version of the calls and events. `editors/neovim.py` contains the same number. Raise both with each change.
 M.REVISION = 5
 
-local ALIVE_EVERY = 1000 -- ms between two checks; Neovim does not report that a channel has closed
+local ALIVE_EVERY = 1000 -- ms between two checks of the channel: Neovim does not report that it has closed
 
 local ANCESTORS = 6 -- how many processes, from the one that called the hook upward, are compared with the agents
 
@@ -32,7 +32,7 @@ local function is_open(channel)
   return ok and info.id ~= nil
 end
 
---- Runs `User <name>` autocommands; `data` is in `vim.g.drawbridge_event`, and in `args.data` if Neovim supports it.
+--- Runs `User <name>` autocommands. `data` is in `vim.g.drawbridge_event`, and in `args.data` if Neovim supports it.
 ---@param name string
 ---@param data table
 function M.fire(name, data)
@@ -44,7 +44,7 @@ function M.fire(name, data)
   end
 end
 
---- Sends an event to the bridge, if one is connected; disconnects if the channel is closed.
+--- Sends an event to the bridge, if one is connected. Disconnects if the channel is closed.
 ---@param event string
 ---@param payload table
 function M.send(event, payload)
@@ -59,7 +59,7 @@ function M.attached()
   return bridge ~= nil
 end
 
---- The state of the bridge, without its channel; nil if no bridge is connected. `port` and `token` are nil until the
+--- The state of the bridge, without its channel, or nil if no bridge is connected. `port` and `token` are nil until the
 --- bridge has announced them.
 ---@return drawbridge.Bridge?
 function M.state()
@@ -85,8 +85,8 @@ local function parent(pid)
   return tonumber(text:match('.*%) %S+ (%d+)'))
 end
 
---- Stores the permission mode that the guard's hook reports; `process` is the process that called the hook. The mode is
---- stored for the connected agent that is this process or one of its ancestors, if there is such an agent.
+--- Stores the permission mode that the guard's hook reports. `process` is the process that called the hook. The mode is
+--- stored for the connected agent that is this process or one of its ancestors, if any.
 ---@param mode string
 ---@param process integer
 function M.report_mode(mode, process)
@@ -106,7 +106,7 @@ function M.report_mode(mode, process)
   end
 end
 
---- Disconnects from the bridge: its views close without a decision. Also called when the bridge has ended.
+--- Disconnects from the bridge, whose views close without a decision. Also called when the bridge has ended.
 function M.detach()
   if not bridge then
     return
@@ -129,7 +129,7 @@ function M.detach()
 end
 
 local function folders()
-  -- The directory of the whole editor: `:lcd` and `:tcd` do not change where the user works.
+  -- This is the directory of the whole editor, because `:lcd` and `:tcd` do not change where the user works.
   return { vim.fn.getcwd(-1, -1) }
 end
 
@@ -241,7 +241,7 @@ function handlers.selection()
   return require('drawbridge.selection').current()
 end
 
---- The modules that answer all other calls, each with its methods; a method is the module's function of the same name.
+--- The modules that answer all other calls, each with its methods. A method is the module's function of the same name.
 local MODULES = {
   buffers = { 'tabs', 'diagnostics', 'status', 'unsaved' },
   buffers_open = { 'open' },

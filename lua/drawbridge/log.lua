@@ -36,7 +36,7 @@ local function open_split()
   vim.keymap.set('n', 'q', '<Cmd>close<CR>', { buffer = buffer, nowait = true })
 end
 
---- Shows the lines in a split below; `q` closes it. If it is already open, it is updated.
+--- Shows the lines in a split below, or updates it if it is already open. `q` closes it.
 ---@param file string? The path of the bridge's own log file, whose last lines are shown too.
 function M.show(file)
   local window = buffer and vim.fn.bufwinid(buffer) or -1

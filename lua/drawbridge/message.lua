@@ -1,5 +1,5 @@
---- One-line messages for the user. A longer one would cause "Press ENTER", so it is cut; `:DrawbridgeLog` shows it in full.
---- A first sentence that fits is not cut.
+--- One-line messages for the user. A longer one would cause "Press ENTER", so it is cut. `:DrawbridgeLog` shows it in
+--- full. A first sentence that fits is not cut.
 local log = require('drawbridge.log')
 
 local M = {}
@@ -28,7 +28,8 @@ local function note(text)
   log.add(os.date('%Y-%m-%d %H:%M:%S ') .. text)
 end
 
---- Draws the previous message if it may not be on the screen yet: otherwise Neovim would show both and ask for ENTER.
+--- Draws the previous message if it may not be on the screen yet, because otherwise Neovim would show both and ask for
+--- ENTER.
 local function make_room()
   local now = loop.hrtime() / 1e6
   if now - shown_at < MOMENT and vim.api.nvim_get_mode().mode:find('^[niv]') then
@@ -71,8 +72,9 @@ function M.notice(text, level)
   end
 end
 
---- Reports something that the user did not ask for, whatever `log_level` is. With `in_front`, a small window shows it for
---- some seconds as well, since a message on the last line is hidden in a terminal and replaced by the next message.
+--- Reports something that the user did not ask for, whatever `log_level` is. With `in_front`, a small window shows it
+--- for some seconds as well, because a message on the last line is hidden in a terminal and replaced by the next
+--- message.
 ---@param text string
 ---@param level 'info'|'warn'|'error'
 ---@param in_front boolean
@@ -85,7 +87,7 @@ function M.report(text, level, in_front)
   end
 end
 
---- Reports problems on one line: a single one in full, several by their first words. The log contains each in full.
+--- Reports problems on one line, a single one in full, several by their first words. The log contains each in full.
 ---@param where string Where the problems are, such as `setup{}`.
 ---@param problems string[] Each begins with a name.
 function M.problems(where, problems)

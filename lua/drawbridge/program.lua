@@ -11,7 +11,7 @@ function M.root()
   return vim.fn.fnamemodify(vim.loop.fs_realpath(source) or source, ':h:h:h')
 end
 
---- The command that runs the Python side: from the `command` option, the plugin's own `.venv`, or PATH, in this order.
+--- The command that runs the Python side, from the `command` option, the plugin's own `.venv`, or PATH, in this order.
 ---@return string[]? program
 ---@return string? problem What is missing, and what to do.
 function M.find()
@@ -46,16 +46,16 @@ local function absolute(path)
   return #full > 1 and (full:gsub('/$', '')) or full
 end
 
--- How a switch is passed on: one value as a flag, the other one in the environment, since otherwise the bridge's settings
--- file would decide.
+-- How a switch is passed on. One value is a flag, and the other one is set in the environment. Otherwise the bridge's
+-- settings file would decide.
 local SWITCHES = {
   { 'single_client', '--single-client', true },
   { 'execute_code', '--execute-code', true },
   { 'context', '--no-context', false },
 }
 
---- The arguments of `drawbridge ide`: the previous port and what the user has set in `setup{}`. The rest may be in the
---- bridge's own settings file.
+--- The arguments of `drawbridge ide`, which are the previous port and what the user set in `setup{}`. The rest may be
+--- in the bridge's own settings file.
 ---@param options table The options, as returned by `config.get()`.
 ---@param last {port: integer?, token: string?} The port and token of the previous bridge of this Neovim.
 ---@return string[] arguments

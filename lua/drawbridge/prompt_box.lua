@@ -2,8 +2,8 @@
 --- from another device.
 ---
 --- Claude Code 2.1.329 draws the box between the last two horizontal lines on the screen, with ❯ before its first line.
---- Text that the user has typed is followed by the cursor's blank; a suggestion by the CLI is not, and disappears with
---- the first key. A paste of several lines is shown as [Pasted text #1 +9 lines].
+--- Text that the user typed is followed by the cursor's blank. A suggestion by the CLI is not, and disappears with the
+--- first key. A paste of several lines is shown as [Pasted text #1 +9 lines].
 local M = {}
 
 local PASTE, PASTED = '\27[200~', '\27[201~'
@@ -19,14 +19,14 @@ local function refuse(message)
   error({ code = 'REFUSED', message = message })
 end
 
---- A text without blanks, since lines are wrapped, without joiners and variation selectors, and without what the CLI
---- adds, such as [⧉ In a.txt].
+--- A text without joiners and variation selectors, without what the CLI adds, such as [⧉ In a.txt], and without blanks,
+--- because the CLI wraps lines.
 local function squeezed(text)
   text = text:gsub('%s', ''):gsub('\194\160', ''):gsub('\226\128\141', ''):gsub('\239\184\143', '')
   return (text:gsub('%[⧉[^%]]*%]', ''))
 end
 
---- A text in which nothing ends the paste or acts as a key: the only control characters left are line feeds and tabs.
+--- A text in which nothing ends the paste or acts as a key. The only control characters left are line feeds and tabs.
 local function harmless(text)
   text = text:gsub('\r\n?', '\n'):gsub('\194[\128-\159]', '')
   return (text:gsub('[%z\1-\8\11-\31\127]', ''))
@@ -126,7 +126,7 @@ local function session_of(pid)
   return session
 end
 
---- Refuses a call that is processed too late: the bridge gave up while Neovim was waiting for a key.
+--- Refuses a call that is processed too late, because the bridge gave up while Neovim was waiting for a key.
 local function in_time(params)
   if os.time() > params.before then
     refuse('Neovim was busy for too long.')
@@ -134,7 +134,7 @@ local function in_time(params)
 end
 
 --- Pastes a prompt into the box. Raises an error if the terminal has been closed, if it shows no box or one with text
---- that the user has typed, if the CLI is working, or if `before` has passed. Neither windows nor modes change.
+--- that the user typed, if the CLI is working, or if `before` has passed. Neither windows nor modes change.
 ---@param params {pid: integer, text: string, before: number} `before`: the latest time, in Unix seconds.
 function M.paste(params)
   local session = session_of(params.pid)

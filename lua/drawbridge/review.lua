@@ -136,7 +136,7 @@ local function unwatch_if_idle()
   end
 end
 
---- Removes the proposal with its windows and buffers; if its view has the focus, the focus returns to where it was
+--- Removes the proposal with its windows and buffers. If its view has the focus, the focus returns to where it was
 --- before.
 local function remove(entry, decision)
   local _, index = find(entry.id)
@@ -224,7 +224,7 @@ local function show_again(entry)
   end)
 end
 
---- Decides after a window or the buffer of the view was closed; with `ZZ` the user may have meant to accept.
+--- Decides after a window or the buffer of the view was closed. With `ZZ` the user may have meant to accept.
 local function closed(entry, window)
   if entry.decided then
     return
@@ -250,7 +250,7 @@ end
 local function written_by_command(entry)
   local given, is_forced = consent.given(entry.proposed)
   if not given then
-    -- An autosave plugin writes after each change; one message is enough.
+    -- An autosave plugin writes after each change, and one message is enough.
     if consent.is_acting() or not entry.told then
       entry.told = true
       say("not accepted: use :w in the proposal's window, or :DrawbridgeAccept")
@@ -264,8 +264,9 @@ local function written_by_command(entry)
   end
 end
 
---- Keys that were typed while the view opened do not decide: keys for a terminal are passed to it, others are dropped. Keys
---- for a dialog of the agent are dropped, too: Enter would accept something that the user has not seen.
+--- Keys that were typed while the view opened do not decide. Keys for a terminal are passed to it, and others are
+--- dropped. Keys for a dialog of the agent are dropped, too, because Enter would accept something that the user has not
+--- seen.
 local function settle(entry)
   local place = entry.place
   local function is_for_prompt() -- the dialog may appear during the wait for the first keys
@@ -348,7 +349,7 @@ function lapsed(given)
   end
 end
 
---- Registers a proposal. Returns its buffers; the bridge fills in the text, and then calls `ready`.
+--- Registers a proposal. Returns its buffers. The bridge fills in the text, and then calls `ready`.
 ---@return {proposed: integer, old: integer?, inline: boolean}
 function M.propose(params)
   M.withdraw({ id = params.id })
@@ -365,7 +366,7 @@ function M.propose(params)
   return { proposed = entry.proposed, old = entry.old, inline = entry.inline }
 end
 
---- Called once the text is complete: the proposal is shown as soon as the user is free.
+--- Shows the proposal as soon as the user is free. Called once the text is complete.
 function M.ready(params)
   local entry = find(params.id)
   if not entry then
@@ -376,8 +377,8 @@ function M.ready(params)
   wait_for_turn(entry)
 end
 
---- The proposed text with the user's edits so far; only the ID if the user has not edited it, nil if the proposal is not
---- waiting for a decision.
+--- The proposed text with the user's edits so far. Only the ID if the user has not edited it, and nil if the proposal
+--- is not waiting for a decision.
 function M.proposed(params)
   local entry = find(params.id)
   if entry and entry.filled and not entry.decided then
@@ -474,7 +475,7 @@ function M.reject_hunk()
   return true
 end
 
---- Opens the proposal that has waited longest; otherwise goes to one that is shown.
+--- Opens the proposal that has waited longest, otherwise goes to one that is shown.
 ---@return boolean opened
 function M.open()
   for _, entry in ipairs(entries) do

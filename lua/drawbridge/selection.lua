@@ -1,15 +1,15 @@
 --- Reports what the user has selected, a moment after the cursor stops moving.
 ---
 --- Lines are numbered from 0. A column is sent as a number if the line is ASCII up to it, otherwise as the text before
---- it. Whole lines (`V`) extend from the start of the first to the end of the last, without its line break: exactly the
---- highlighted text.
+--- it. Whole lines (`V`) extend from the start of the first to the end of the last, without its line break, so that
+--- exactly the highlighted text is sent.
 local buffers = require('drawbridge.buffers')
 local link = require('drawbridge.link')
 
 local M = {}
 
 local loop = vim.uv or vim.loop
-local TEXT_LIMIT = 262144 -- characters; the same as `SELECTION_LIMIT` in editors/port.py
+local TEXT_LIMIT = 262144 -- characters, as many as `SELECTION_LIMIT` in editors/port.py
 local LINES_AT_ONCE = 500
 local VISUAL = { v = 'v', V = 'V', ['\22'] = '\22', s = 'v', S = 'V', ['\19'] = '\22' }
 
@@ -84,7 +84,7 @@ local function characters(buffer, from, to)
 end
 
 --- The part of a line between two screen columns (from 1, inclusive), with the actual widths of tabs and wide
---- characters: the byte where it begins, from 0, and the byte after its end.
+--- characters. Returns the byte where it begins, from 0, and the byte after its end.
 local function between(line, low, high)
   local first, last
   local width, column = 0, 0
@@ -171,8 +171,8 @@ local function in_file()
   return active == buffer
 end
 
---- The current selection or cursor; nil if no file is current, or while the user types a command, which may be about the
---- last selection.
+--- The current selection or cursor. Nil if no file is current, or while the user types a command, which may be about
+--- the last selection.
 local function now()
   if not in_file() or mode():sub(1, 1) == 'c' then
     return nil
@@ -198,7 +198,7 @@ local function soon()
   timer:start(require('drawbridge.config').get().debounce_ms, 0, vim.schedule_wrap(report))
 end
 
---- Keeps a selection that ends, perhaps because the focus moves to the agent's terminal: `report` sends it if no file
+--- Keeps a selection that ends, perhaps because the focus moves to the agent's terminal. `report` sends it if no file
 --- is current by then.
 local function mode_changed()
   local kind = VISUAL[vim.v.event.old_mode:sub(1, 1)]
@@ -229,22 +229,22 @@ function M.stop()
   end
 end
 
---- The current file buffer; while a terminal or another special buffer is current, the last file buffer.
+--- The current file buffer or, while a terminal or another special buffer is current, the last file buffer.
 ---@return integer?
 function M.active_buffer()
   in_file()
   return active and vim.api.nvim_buf_is_loaded(active) and active or nil
 end
 
---- The current selection. While the user types a command, or a terminal or another special buffer has the focus: the
---- last one that was reported. nil if no file is active.
+--- The current selection or, while the user types a command, or a terminal or another special buffer has the focus, the
+--- last one that was reported. Nil if no file is active.
 function M.current()
   return M.active_buffer() and (now() or reported)
 end
 
 --- Mentions a file to agents.
 ---@param path string
----@param first integer? The first line, from 0; nil for the whole file.
+---@param first integer? The first line, from 0, or nil for the whole file.
 ---@param last_line integer?
 function M.mention(path, first, last_line)
   link.send('mentioned', { path = path, first = first, last = last_line or first })

@@ -8,8 +8,8 @@ local M = {}
 
 local READY_WITHIN = 5000 -- ms that `when_ready` waits
 local STOP_WITHIN = 2000 -- ms from closing the bridge's stdin to SIGTERM
-local RESTARTS, RESTARTS_WITHIN = 5, 60 -- at most this many in this many seconds
-local FIRST_PAUSE = 100 -- ms before the first restart; doubles with each further restart within RESTARTS_WITHIN
+local RESTARTS, RESTARTS_WITHIN = 5, 60 -- the maximum number of restarts, within this number of seconds
+local FIRST_PAUSE = 100 -- ms before the first restart, doubled with each further restart within RESTARTS_WITHIN
 
 ---@alias drawbridge.Phase 'stopped'|'starting'|'ready'|'stopping'|'pausing'|'failed'|'leaving'
 
@@ -37,7 +37,7 @@ local function answer_waiting(bridge, problem)
   end
 end
 
---- The port and the token of the bridge; nil unless it is in phase "ready" and its token is known.
+--- The port and the token of the bridge, or nil unless it is in phase "ready" and its token is known.
 ---@return drawbridge.Bridge?
 local function known_bridge()
   if state.phase == 'ready' and kept.token then
@@ -54,7 +54,7 @@ local function enter(phase)
   end)
 end
 
---- Gives up and reports `problem` once: to the callers that wait for the bridge or, if no caller waits, to the user, in
+--- Gives up and reports `problem` once, to the callers that wait for the bridge or, if no caller waits, to the user, in
 --- a message that begins with `what`.
 local function fail(what, problem)
   state.problem = problem
@@ -89,7 +89,7 @@ local function read_line(line)
   end
   if line:find('%S') then
     log.add(line)
-    -- Without the prefix that only a log needs: the time, the level and the logger, or the command's name.
+    -- Without the prefix that only a log needs, which is the time, the level and the logger, or the command's name.
     state.last_line = line:gsub('^%d%d%d%d[%d:, -]+%u+ [%w._]+: ', ''):gsub('^drawbridge %l+: ', '')
   end
 end
@@ -146,7 +146,7 @@ local function exited(job, code)
       answer_waiting(nil, 'the bridge was stopped')
     end
   elseif code == 2 then
-    -- Its arguments or settings can't be used: another attempt would not help.
+    -- Its arguments or settings can't be used, so another attempt would not help.
     fail('bridge not started: ', state.last_line or 'exit code 2')
   else
     pause_then_launch(code)
@@ -194,7 +194,7 @@ function launch()
   local arguments, environment = program.invocation(config.get(), kept)
   local ok, job = pcall(vim.fn.jobstart, vim.list_extend(vim.deepcopy(words), arguments), {
     rpc = true,
-    -- When Neovim ends, it would wait for an attached child; the bridge exits when its stdin closes.
+    -- When Neovim ends, it would wait for an attached child. The bridge exits when its stdin closes.
     detach = true,
     env = next(environment) and environment or vim.empty_dict(),
     on_stderr = line_reader(),
@@ -207,8 +207,8 @@ function launch()
   enter('starting')
 end
 
---- Starts the bridge unless it is running, starting or about to be restarted; if it is stopping, starts it afterward.
---- A failure is reported as `fail` describes.
+--- Starts the bridge unless it is running, starting or about to be restarted. If it is stopping, starts it afterward. A
+--- failure is reported as `fail` describes.
 function M.start()
   if state.phase == 'stopping' then
     state.launch_again = true
@@ -223,7 +223,7 @@ local function close_stdin(job)
   pcall(vim.fn.chanclose, job, 'rpc')
 end
 
---- Stops the bridge, which removes its discovery files; its views are closed. Returns immediately.
+--- Stops the bridge, which removes its discovery files. Its views close. Returns immediately.
 ---@return boolean was_running
 function M.stop()
   state.launch_again = false
@@ -255,7 +255,8 @@ function M.leave()
   end
 end
 
---- Calls back once with the bridge's port and token, or with nil and the reason; starts the bridge if it is not running.
+--- Calls back once with the bridge's port and token, or with nil and the reason. Starts the bridge if it is not
+--- running.
 ---@param callback fun(bridge: drawbridge.Bridge?, problem: string?)
 function M.when_ready(callback)
   if known_bridge() then

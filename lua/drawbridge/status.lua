@@ -1,7 +1,7 @@
 --- The status: a few characters for a status line, a table for scripts, and a small window for the user.
 local M = {}
 
---- A module of the plugin; nil unless something has loaded it already, since a status line must not load any.
+--- A module of the plugin, or nil unless something has loaded it already. A status line must not load any module.
 local function loaded(name)
   local module = package.loaded['drawbridge.' .. name]
   return type(module) == 'table' and module or nil
@@ -28,8 +28,8 @@ end
 local ASKING = { default = true, manual = true, plan = true }
 
 --- What the guard's hook has reported about the connected agents.
----@return string? silent The mode of an agent that does not ask; nil if no agent has reported such a mode.
----@return string? asks The mode of an agent that asks; nil unless all agents have reported a mode.
+---@return string? silent The mode of an agent that does not ask, or nil if no agent has reported such a mode.
+---@return string? asks The mode of an agent that asks, or nil unless all agents have reported a mode.
 local function reported()
   local link = loaded('link')
   local state = link and link.attached() and link.state() or { pids = {}, modes = {} }
@@ -49,9 +49,9 @@ local function is_silent()
   return silent ~= nil or (#M.unasked() > 0 and not asks)
 end
 
---- Whether the agent asks before it changes files, in words; nil if nothing is known, for example while Claude Code is
---- not connected. Claude Code does not report its mode to editors. If the guard is installed, its hook reports the
---- mode; otherwise the answer follows from whether the agent has written a file without asking or, if it has not, from
+--- Whether the agent asks before it changes files, in words, or nil if nothing is known, for example while Claude Code
+--- is not connected. Claude Code does not report its mode to editors. If the guard is installed, its hook reports the
+--- mode. Otherwise the answer follows from whether the agent has written a file without asking or, if it has not, from
 --- how it was started and from its settings.
 ---@return string?
 function M.asking()
@@ -192,14 +192,14 @@ local function rows(now, guard)
   local home = function(path)
     return path and vim.fn.fnamemodify(path, ':~')
   end
-  local said = {
+  local list = {
     { 'bridge', now.state .. (now.problem and (': ' .. now.problem) or '') },
     { 'agents', #now.agents > 0 and table.concat(now.agents, ', ') or 'none' },
     { 'proposals', now.pending > 0 and ('%d waiting (:DrawbridgeReview)'):format(now.pending) or 'none' },
   }
   local function add(label, text)
     if text then
-      said[#said + 1] = { label, text }
+      list[#list + 1] = { label, text }
     end
   end
   add('asks', M.asking())
@@ -211,7 +211,7 @@ local function rows(now, guard)
   add('discovery', home(now.discovery_file))
   add('program', now.program and table.concat(vim.tbl_map(home, now.program), ' '))
   add('next', now.pending > 0 and ':DrawbridgeAccept or :DrawbridgeReject' or NEXT[now.state])
-  return said
+  return list
 end
 
 --- The options of a window in the middle of the screen, which is as large as the lines need and the screen allows.
@@ -257,7 +257,7 @@ local function lines_of(guard)
   return lines
 end
 
---- Shows the status in its own window; `q`, Esc, Enter or leaving the window closes it.
+--- Shows the status in its own window. `q`, Esc, Enter or leaving the window closes it.
 function M.show()
   local buffer, lines = vim.api.nvim_create_buf(false, true), lines_of('checking …')
   vim.bo[buffer].bufhidden = 'wipe'

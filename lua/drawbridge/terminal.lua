@@ -52,7 +52,7 @@ local SHARED = {
   top = 'belowright vertical split',
 }
 
---- The window of another agent in this tab page, unless it is floating; nil if there isn't one.
+--- The window of another agent in this tab page, unless it is floating. Nil if there isn't one.
 local function neighbor()
   for _, session in pairs(sessions) do
     local window = vim.fn.bufwinid(session.buffer)
@@ -62,7 +62,8 @@ local function neighbor()
   end
 end
 
---- Opens a window for `buffer` at the position in the options, and makes it current. Two agents share the space of one.
+--- Opens a window for `buffer` at the position in the options, and makes it current. If both agents are open, they share
+--- the space of one window.
 local function open_window(buffer)
   local options = config.get().terminal
   local beside = neighbor()
@@ -161,7 +162,7 @@ local function run(agent, words, bridge)
   enter()
 end
 
---- Whether the CLI is installed; reports how to install it otherwise.
+--- Whether the CLI is installed. If not, reports how to install it.
 local function installed(agent, program)
   if vim.fn.executable(program) == 1 then
     return true

@@ -1,8 +1,9 @@
 --- Whether the user is in the middle of typing something into a terminal. A view that opens then would receive the rest of
 --- the text.
 ---
---- An agent's prompt box shows its unsent text. Once a dialog has replaced the box, typing is no longer possible: the
---- text in the box stays until the dialog is answered. In other terminals, what was typed since the last Enter counts.
+--- An agent's prompt box shows its unsent text. Once a dialog has replaced the box, typing is no longer possible, and
+--- the text in the box stays until the dialog is answered. In other terminals, what was typed since the last Enter
+--- counts.
 local prompt_box = require('drawbridge.prompt_box')
 
 local M = {}
@@ -10,7 +11,7 @@ local M = {}
 local LOOK_AFTER = 100 -- ms from a key until the program has usually drawn it
 local DRAWN_AFTER = 2000 -- ms from Enter until the program has drawn it on a busy machine
 
---- `sent`: what the box showed when Enter was pressed, and when that was, in ms; nil once another key was pressed, the
+--- `sent`: what the box showed when Enter was pressed, and when that was, in ms. Nil once another key was pressed, the
 --- box has shown something else, or DRAWN_AFTER has passed.
 ---@class drawbridge.Draft
 ---@field open boolean
@@ -67,7 +68,7 @@ function M.key(buffer, pressed)
   elseif code and code >= 32 and code ~= 127 and code ~= 128 then
     draft.open = true
   end
-  -- Other keys delete or restore text: the box shows what is left.
+  -- Other keys delete or restore text, and the box shows what is left.
   timer = timer or (vim.uv or vim.loop).new_timer()
   timer:start(
     LOOK_AFTER,

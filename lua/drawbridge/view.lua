@@ -63,7 +63,7 @@ function M.is_inside(entry)
   return here == entry.windows.proposed or here == entry.windows.old or vim.api.nvim_get_current_tabpage() == entry.tab
 end
 
---- Closes the view's windows, and only those; if the focus is in them, it returns to where it was.
+--- Closes the view's windows, and only those. If the focus is in them, it returns to where it was.
 local function close_windows(entry)
   place.quietly(function()
     local with_focus = entry.had_focus or M.is_inside(entry)
@@ -86,7 +86,7 @@ local function open_windows(entry)
   local options = require('drawbridge.config').get().diff
   -- All windows of a tab page that are in diff mode show one diff together, so a view must not join another diff.
   local in_tab = options.open_in == 'tab' or (not entry.inline and has_diff_window())
-  -- A terminal is never split: that would change its size.
+  -- A terminal is never split, because that would change its size.
   in_tab = not to_normal_window() or in_tab
   local split = options.layout == 'horizontal' and 'rightbelow split' or 'rightbelow vsplit'
   if in_tab then
@@ -107,7 +107,7 @@ local function open_windows(entry)
   end
 end
 
---- Puts the proposed side beside or below the other one; both are in the current tab page.
+--- Puts the proposed side beside or below the other one. Both are in the current tab page.
 local function move_beside(entry, vertical)
   vim.fn.win_splitmove(
     vim.fn.win_id2win(entry.windows.proposed),
@@ -117,8 +117,8 @@ local function move_beside(entry, vertical)
   entry.stacked = not vertical
 end
 
---- Gives both sides the same space, since Neovim shrinks only one of them when the screen shrinks. Sides that would be
---- too narrow are stacked.
+--- Gives both sides the same space, because Neovim shrinks only one of them when the screen shrinks. Sides that would
+--- be too narrow are stacked.
 local function share_room(entry)
   local windows, here = entry.windows or {}, vim.api.nvim_get_current_tabpage()
   local proposed, old = windows.proposed, windows.old
@@ -160,7 +160,7 @@ local function watch(entry, closed)
   vim.api.nvim_create_autocmd({ 'VimResized', 'TabEnter' }, {
     group = entry.group,
     callback = function(args)
-      -- While another tab page is in front, the sides can't be resized. Widths that the user has set stay.
+      -- While another tab page is in front, the sides can't be resized. Widths that the user set stay.
       local has_changed = not vim.deep_equal(entry.screen, { vim.o.columns, vim.o.lines })
       if args.event == 'VimResized' or has_changed or not M.is_readable(entry) then
         share_room(entry)
@@ -262,7 +262,7 @@ function M.mark(entry, hunks, clear)
   end
 end
 
---- Closes the windows for now; the proposed text stays, with the user's edits.
+--- Closes the windows for now. The proposed text stays, with the user's edits.
 ---@param entry drawbridge.Entry
 function M.hide(entry)
   pcall(vim.api.nvim_del_augroup_by_id, entry.group)
@@ -277,7 +277,7 @@ function M.hide(entry)
   end
 end
 
---- Removes the windows and buffers; restores the focus if it is in them.
+--- Removes the windows and buffers, and restores the focus if it is in them.
 ---@param entry drawbridge.Entry
 function M.close(entry)
   if entry.group then

@@ -1,4 +1,4 @@
---- The line above a view that shows what is proposed and how to answer; in Neovim 0.7, the status line shows this.
+--- The line above a view that shows what is proposed and how to answer. In Neovim 0.7, the status line shows this.
 local seen = require('drawbridge.view_seen')
 
 local M = {}
@@ -112,7 +112,7 @@ function M.on_old(entry, window)
     local note = entry.note and as('Bar', '  ' .. escaped(entry.note)) or ''
     local name, tail = escaped(entry.name), escaped(vim.fn.fnamemodify(entry.name, ':t'))
     if width_of(' ' .. tail .. now .. note) > width then
-      note = '' -- a message shows it instead
+      note = '' -- in this case, a message shows the note instead
     end
     return fitting({ as('Bar', ' ' .. name) .. now .. note, as('Bar', ' ' .. tail) .. now .. note }, width)
   end
@@ -129,7 +129,7 @@ function M.shows_note(entry)
   return width_of(line) <= width and line:find(escaped(entry.note), 1, true) ~= nil
 end
 
---- The window's value of the option before `on_proposed` or `on_old` replaces it; to pass to `remove`.
+--- The window's value of the option before `on_proposed` or `on_old` replaces it. Pass it to `remove`.
 ---@param window integer
 ---@return string
 function M.below(window)

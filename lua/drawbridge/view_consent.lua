@@ -1,6 +1,6 @@
---- Whether a write of a proposal is the user's decision. `:w`, `:x`, `ZZ` and keys mapped to them, in the proposal's own
---- window, are, and so is a Yes when Neovim asks on closing whether to save; `:wa` and writes by an autosave plugin, a timer
---- or another program are not, nor is a write of unknown origin.
+--- Whether a write of a proposal is the user's decision. `:w`, `:x`, `ZZ` and keys mapped to them, in the proposal's
+--- own window, are decisions, and so is a Yes when Neovim asks on closing whether to save. `:wa`, writes by an autosave
+--- plugin, a timer or another program, and writes of unknown origin are not.
 local M = {}
 
 -- Each command's shortest form and its full one.
@@ -25,7 +25,7 @@ local function among(commands, word)
   end
 end
 
---- The command in full if `line` is a plain write of the current buffer, or closes it and may ask whether to write it;
+--- The command in full if `line` is a plain write of the current buffer, or closes it and may ask whether to write it,
 --- and whether it has a "!".
 ---@param line string
 ---@return string?, boolean?
@@ -35,7 +35,7 @@ local function command_of(line)
   if confirms == 0 and not vim.o.confirm then
     return among(COMMANDS, word), bang == '!'
   end
-  -- With 'autowriteall', Neovim writes before it asks: that write is not a Yes.
+  -- With 'autowriteall', Neovim writes before it asks, so that write is not a Yes.
   local asks = bang == '' and not vim.o.autowriteall
   return among(COMMANDS, word) or (asks and among(QUITS, word) or nil), bang == '!'
 end
@@ -145,8 +145,8 @@ function M.writes(buffer)
   return armed ~= nil and armed.buffer == buffer and vim.tbl_contains(vim.tbl_values(COMMANDS), armed.command)
 end
 
---- Whether the command that closes a window of `buffer` writes it, as `ZZ` does: closing alone does not. And whether it
---- has a "!".
+--- Whether the command that closes a window of `buffer` writes it, as `ZZ` does, and whether it has a "!". Closing
+--- alone does not write.
 ---@param buffer integer
 ---@return boolean, boolean?
 function M.wrote(buffer)

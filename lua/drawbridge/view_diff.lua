@@ -3,7 +3,7 @@ local bar = require('drawbridge.view_bar')
 
 local M = {}
 
--- The options that diff mode or `open` sets in a window; `:diffoff` does not restore all of them.
+-- The options that diff mode or `open` sets in a window. `:diffoff` does not restore all of them.
 local OPTIONS =
   { 'scrollbind', 'cursorbind', 'wrap', 'foldmethod', 'foldlevel', 'foldenable', 'foldcolumn', 'winhighlight' }
 
@@ -39,7 +39,8 @@ local function own_buffer(entry)
   end
 end
 
---- Opens the two windows, side by side or one above the other; the current window becomes the one with the current text.
+--- Opens the two windows, side by side or one above the other. The current window becomes the one with the current
+--- text.
 ---@param entry drawbridge.Entry
 ---@param layout 'vertical'|'horizontal'
 ---@param borrowed boolean Whether the current window belongs to the user and stays open.
@@ -107,7 +108,7 @@ function M.make_room_at_top(entry)
   end
 end
 
---- Opens the folds of both windows: if nothing differs anymore, diff mode folds all lines into one.
+--- Opens the folds of both windows, because diff mode folds all lines into one if nothing differs anymore.
 ---@param entry drawbridge.Entry
 function M.unfold(entry)
   for _, window in pairs(entry.windows) do
@@ -117,7 +118,7 @@ function M.unfold(entry)
   end
 end
 
---- Ends diff mode in the window of the current text, and restores the window's options: otherwise, Neovim would
+--- Ends diff mode in the window of the current text, and restores the window's options, because otherwise Neovim would
 --- remember those of diff mode with the user's buffer.
 ---@param entry drawbridge.Entry
 function M.leave(entry)

@@ -1,4 +1,4 @@
---- Decides when a window may open in front of the user: never while they are typing.
+--- Decides when a window may open in front of the user. No window opens while they are typing.
 local draft = require('drawbridge.terminal_draft')
 
 local M = {}
@@ -31,7 +31,7 @@ function M.unwatch()
   waiting = {}
 end
 
---- Whether the current window is a picker or a menu; the agent's terminal, which may float too, does not count.
+--- Whether the current window is a picker or a menu. The agent's terminal, which may float too, does not count.
 local function in_float()
   return vim.api.nvim_win_get_config(0).relative ~= '' and vim.bo.buftype ~= 'terminal'
 end
@@ -71,7 +71,7 @@ local function look()
   end
 end
 
---- Runs `run` as soon as the user is free, in the order of the calls; immediately if they already are.
+--- Runs `run` as soon as the user is free, in the order of the calls, or immediately if they already are.
 ---@param id any The ID to pass to `forget`.
 ---@param run fun()
 ---@param also? fun(): boolean An additional condition.

@@ -4,11 +4,11 @@ local bar = require('drawbridge.view_bar')
 local M = {}
 
 local MARKS = vim.api.nvim_create_namespace('drawbridge_inline')
-local LINE_LIMIT = 500 -- the maximum number of bytes shown of a removed line; virtual lines do not wrap
+local LINE_LIMIT = 500 -- the maximum number of bytes shown of a removed line, because virtual lines do not wrap
 local TO_EDGE = (' '):rep(LINE_LIMIT) -- a virtual line is colored only as far as its text goes
 local GUTTER = 2 -- cells of the sign column alone
 
---- A line as virtual text can show it: tabs as spaces, other control characters as "^X".
+--- A line as virtual text can show it, with tabs as spaces, and other control characters as "^X".
 local function printable(line, tabstop)
   local shown, width = '', 0
   for text, tab in (line .. '\0'):gmatch('([^\t%z]*)([\t%z])') do
@@ -20,7 +20,7 @@ local function printable(line, tabstop)
   return shown
 end
 
---- A removed line as chunks of virtual text; `word`: where the part that differs begins and ends, in bytes.
+--- A removed line as chunks of virtual text. `word`: where the part that differs begins and ends, in bytes.
 local function chunks_of(line, word, tabstop)
   line = line:sub(1, LINE_LIMIT)
   local is_plain = not line:find('%c')
@@ -44,8 +44,8 @@ local function chunks_of(line, word, tabstop)
   return chunks
 end
 
---- The removed lines of a hunk as virtual lines; `gutter`: the number of cells to the left of the text, for
---- a "-" and spaces.
+--- The removed lines of a hunk as virtual lines. `gutter`: the number of cells to the left of the text, for a "-" and
+--- spaces.
 ---@param hunk {removed: string[], hidden: integer, removed_words?: integer[][]}
 ---@param tabstop integer
 ---@param gutter integer
@@ -97,7 +97,8 @@ local function align(buffer)
   end
 end
 
---- Scrolls windows so that removed lines above the first line are visible: a window has to leave room for them.
+--- Scrolls windows so that removed lines above the first line are visible, because a window has to leave space for
+--- them.
 ---@param buffer integer
 ---@param namespace? integer The namespace of the lines (default: the one for proposals).
 function M.make_room_at_top(buffer, namespace)
@@ -116,8 +117,8 @@ function M.make_room_at_top(buffer, namespace)
 end
 
 --- Shows hunks. `first` and `last` (exclusive) are lines of the proposed text, from 0. Each item of `words` and
---- `removed_words` is the number of a line in that text or in `removed`, and where a changed part of the line begins and
---- ends, in bytes.
+--- `removed_words` is the number of a line in that text or in `removed`, and where a changed part of the line begins
+--- and ends, in bytes.
 ---@param buffer integer
 ---@param hunks {first: integer, last: integer, removed: string[], hidden: integer, words: integer[][], removed_words?: integer[][]}[]
 ---@param clear boolean Whether to remove the previous marks.
@@ -138,7 +139,8 @@ function M.mark(buffer, hunks, clear)
       mark(hunk.first, 0, { end_row = last, hl_group = 'DrawbridgeAdded', hl_eol = true, strict = false })
     end
     for row = hunk.first, last - 1 do
-      -- One mark for each row: for a mark of several rows, Neovim 0.10 also draws the sign at the row after the last one.
+      -- Each row has its own mark, because for a mark of several rows, Neovim 0.10 also draws the sign at the row after
+      -- the last one.
       mark(row, 0, { sign_text = '+', sign_hl_group = 'DrawbridgeAdded', number_hl_group = 'DrawbridgeAdded' })
     end
     for _, word in ipairs(hunk.words) do
@@ -165,7 +167,7 @@ function M.open(entry)
   local window = vim.api.nvim_get_current_win()
   vim.api.nvim_win_set_buf(window, entry.proposed)
   entry.windows = { proposed = window }
-  -- With 'auto', the sign column would be hidden if lines are only removed, since removed lines have no signs.
+  -- With 'auto', the sign column would be hidden if lines are only removed, because removed lines have no signs.
   vim.cmd('setlocal signcolumn=yes:1 wrap')
   bar.on_proposed(entry, window, true)
   align(entry.proposed)

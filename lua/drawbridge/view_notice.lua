@@ -1,5 +1,5 @@
 --- A small window in a corner that can't be entered and receives no keys. It never covers an agent's terminal if
---- another corner is free, since a dialog may be waiting in the terminal. If no corner is free, the window is in the
+--- another corner is free, because a dialog may be waiting in the terminal. If no corner is free, the window is in the
 --- top right one. It moves out of the way of a terminal that opens while the window is shown.
 local room = require('drawbridge.view_room')
 
@@ -41,8 +41,8 @@ local function terminals()
   return found
 end
 
---- A corner of the editor without a terminal for a box of that size, border included: its anchor, row and column. If each
---- corner has a terminal: nil, or the top right corner if `anyway`. `aside`: rows to leave free.
+--- A corner of the editor without a terminal for a box of that size, border included, as its anchor, row and column. If
+--- each corner has a terminal, nil, or the top right corner if `anyway`. `aside`: rows to leave free.
 local function corner(rows, columns, height, width, aside, anyway)
   local top = 0
   if vim.o.showtabline == 2 or (vim.o.showtabline == 1 and #vim.api.nvim_list_tabpages() > 1) then
@@ -78,7 +78,7 @@ local function wrapped(lines, limit)
   return shown, width + 2 * EDGE
 end
 
---- The widths that a text in the editor may have: the first is the largest, the others fit beside a terminal.
+--- The widths that a text in the editor may have. The first is the largest, and the others fit beside a terminal.
 local function limits(columns)
   local around = 2 * EDGE + BORDER
   local found = { math.max(columns - around - 2, 10) }

@@ -74,9 +74,8 @@ local function restore_sizes(place)
   vim.o.cmdheight = place.screen.cmdheight
 end
 
---- Scrolls back the windows that only the plugin has scrolled. A window whose cursor has moved is left as it is,
---- because the user has been in it, except the one that was `borrowed` for the view: it scrolled along with the other
---- side.
+--- Scrolls back the windows that only the plugin scrolled. A window whose cursor has moved is not touched, because the
+--- user has been in it, except the one that was `borrowed` for the view, which scrolled along with the other side.
 local function restore_views(place, borrowed)
   for _, saved in ipairs(place.windows) do
     if vim.api.nvim_win_is_valid(saved.id) and vim.api.nvim_win_get_buf(saved.id) == saved.buffer then

@@ -81,8 +81,8 @@ function M.prepare()
   end)
 end
 
---- Opens a tab page and goes there. The tab page shows the current buffer; if that is a terminal, the buffer of another
---- window that does not show one, if possible.
+--- Opens a tab page and goes there. The tab page shows the current buffer or, if that is a terminal, the buffer of
+--- another window that does not show one, if possible.
 function M.open_tab()
   local terminals = {}
   for _, window in ipairs(REFRESHES_WIDE and vim.api.nvim_tabpage_list_wins(0) or {}) do
@@ -124,8 +124,8 @@ function M.preserve_terminals(run)
   end
 end
 
---- Keeps a hidden tab line hidden until the view closes: a second tab page would show it, and it takes a line from every
---- tab page.
+--- Keeps a hidden tab line hidden until the view closes. A second tab page would show it, and it takes a line from
+--- every tab page.
 ---@param id string
 function M.hold_tab_line(id)
   if next(holders) == nil and vim.o.showtabline == 1 and #vim.api.nvim_list_tabpages() == 1 then

@@ -1,11 +1,11 @@
 --- Which changed lines of a proposal have not been on the screen yet.
 ---
---- Rows are counted from 0. A range of rows or cells is a pair, the second number excluded; a list of ranges is in
+--- Rows are counted from 0. A range of rows or cells is a pair, the second number excluded. A list of ranges is in
 --- order, and none of them overlap.
 local M = {}
 
 local LEAST = { width = 12, height = 2 } -- the smallest window in which something can be read
-local REMOVED_LINES = 200 -- the maximum for a hunk in the inline view; one more line shows how many others there are
+local REMOVED_LINES = 200 -- the maximum for a hunk in the inline view; one more line shows the number of the others
 local MARK = 3 -- cells of the "<<<" where the beginning of a line is scrolled out of the window
 
 ---@class drawbridge.Unseen
@@ -145,7 +145,7 @@ function M.start(entry)
   })
 end
 
---- Updates the changed rows after edits of the proposed text: a row that is no longer changed need not be seen.
+--- Updates the changed rows after edits of the proposed text, because a row that is no longer changed need not be seen.
 ---@param entry drawbridge.Entry
 ---@param rows integer[]
 function M.update(entry, rows)
@@ -172,7 +172,8 @@ function M.is_readable(window)
     and vim.api.nvim_win_get_height(window) >= LEAST.height
 end
 
---- What the current window shows: the first row and the last complete one, and the cells and screen lines for its text.
+--- What the current window shows, as the first row and the last complete one, and the cells and screen lines for its
+--- text.
 local function sight()
   local window = vim.api.nvim_get_current_win()
   local info, view = vim.fn.getwininfo(window)[1], vim.fn.winsaveview()
@@ -193,15 +194,15 @@ local function line_at(row)
   return vim.api.nvim_buf_get_lines(0, row, row + 1, false)[1] or ''
 end
 
---- The cells of a visible row that are in view, as a range of two numbers, and the number of all its cells; nil if all
---- of them are in view.
+--- The cells of a visible row that are in view, as a range of two numbers, and the number of all its cells, or nil if
+--- all of them are in view.
 local function cells_in_view(seen, row)
   local total = vim.fn.strdisplaywidth(line_at(row))
   local from, room = seen.view.leftcol, seen.width
   if vim.wo.wrap then
     local is_first = row == seen.first
     from = is_first and (seen.view.skipcol or 0) or 0
-    -- Only a line that is alone in the window can be cut at its end: otherwise, `last` is a complete line.
+    -- Only a line that is alone in the window can be cut at its end. Otherwise, `last` is a complete line.
     local is_cut = is_first and seen.last == seen.first
     room = is_cut and seen.width * (seen.height - seen.view.topfill) or total
   end
@@ -293,7 +294,7 @@ function M.count(entry)
   return entry.unseen and size(entry.unseen.proposed) + size(entry.unseen.old) or 0
 end
 
---- The row of the proposed side that is beside row `old_row` in diff mode, or the first one after it; and the number of
+--- The row of the proposed side that is beside row `old_row` in diff mode, or the first one after it, and the number of
 --- filler lines above that row, from the one beside `old_row` on.
 local function beside(entry, old_row)
   local place = vim.api.nvim_win_call(entry.windows.old, function()
@@ -326,7 +327,7 @@ local function below_removed(entry, old_row)
   return 0, 0
 end
 
---- The first unseen place: a row of the proposed side, and how many lines above it have to be visible.
+--- The first unseen place, as a row of the proposed side, and how many lines above it have to be visible.
 local function first_place(entry)
   local unseen = entry.unseen
   local row = unseen.proposed[1] and unseen.proposed[1][1]
@@ -349,7 +350,7 @@ function M.to_first(entry)
   vim.api.nvim_set_current_win(proposed)
   local count, height = vim.api.nvim_buf_line_count(0), sight().height
   if above >= height and row > 0 then
-    -- The window can't show that many lines above the row: they begin below the row before.
+    -- The window can't show that many lines above the row. They begin below the row before.
     row, above = row - 1, 0
   end
   row = math.max(math.min(row, count - 1), 0)

@@ -1,11 +1,11 @@
---- The first moment of a view: keys typed now were meant for what was shown before, so they have no effect on the view.
+--- The first moment of a view. Keys typed now were meant for what was shown before, so they have no effect on the view.
 local config = require('drawbridge.config')
 
 local M = {}
 
 local loop = vim.uv or vim.loop
-local SETTLES = 500 -- ms without a key until a view accepts keys; less if `idle_ms` is less
-local LOOK = 20 -- ms between two checks
+local SETTLES = 500 -- ms without a key until a view accepts keys, or less if `idle_ms` is less
+local LOOK = 20 -- ms between two checks for keys
 
 local MOUSE = { 'Mouse', 'Scroll', 'Drag', 'Release', 'Focus' }
 
@@ -13,7 +13,7 @@ local function now()
   return loop.hrtime() / 1e6
 end
 
---- A key in the form that `feedkeys` accepts; nil for what the mouse or the terminal itself sends.
+--- A key in the form that `feedkeys` accepts, or nil for what the mouse or the terminal itself sends.
 ---@param key integer|string The return value of `getchar`.
 local function typed(key)
   if type(key) == 'number' then

@@ -5,9 +5,9 @@ local place = require('drawbridge.view_place')
 local M = {}
 
 local COPIED = { 'tabstop', 'shiftwidth', 'softtabstop', 'expandtab', 'textwidth' }
-local SYNTAX_LIMIT = 512 * 1024 -- bytes; for a larger text, colors would make Neovim slow
+local SYNTAX_LIMIT = 512 * 1024 -- bytes: for a larger text, colors would make Neovim slow
 
---- Gives a buffer the first free one of the names "name (kind)", "name (kind 2)" and so on; without `kind`, "name",
+--- Gives a buffer the first free one of the names "name (kind)", "name (kind 2)" and so on or, without `kind`, "name",
 --- "name (2)" and so on.
 ---@param buffer integer
 ---@param name string
@@ -89,7 +89,7 @@ end
 
 local function color_buffer(buffer, syntax)
   if syntax ~= '' and vim.api.nvim_buf_get_offset(buffer, vim.api.nvim_buf_line_count(buffer)) < SYNTAX_LIMIT then
-    -- Not 'filetype': file type plugins and language servers have no business in a proposal.
+    -- This does not set 'filetype', because file type plugins and language servers should not run in a proposal.
     pcall(function()
       vim.bo[buffer].syntax = syntax
     end)
@@ -114,8 +114,8 @@ function M.replace(entry, first, last, lines)
   vim.api.nvim_buf_set_lines(entry.proposed, first, last, false, lines)
 end
 
---- The proposed text with the user's edits; nil if it was not edited. Lines are sent as one string, because Neovim would
---- take a long time to pack many small ones.
+--- The proposed text with the user's edits, or nil if it was not edited. Lines are sent as one string, because Neovim
+--- would take a long time to pack many small ones.
 ---@param entry drawbridge.Entry
 ---@return {text: string, empty: boolean, dos: boolean, bom: boolean, final_newline: boolean}?
 function M.changed(entry)

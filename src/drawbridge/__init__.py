@@ -1,6 +1,6 @@
-"""Drawbridge stands between coding agents and your files, and lets you decide who crosses.
+"""Drawbridge is the layer between coding agents and your files. You decide which changes get through.
 
-Each job has its own folder (``ide``, ``guard``, ``server``, ``tui``, and those of commands, such as ``setup``);
+Each part has its own folder (``ide``, ``guard``, ``server``, ``tui``, and folders for commands, such as ``setup``);
 ``agents``, ``core``, ``editors``, ``protocols``, ``settings``, ``text`` and ``transport`` are shared. Nothing is
-imported here: each command loads only what it needs.
+imported here, because each command loads only what it needs.
 """

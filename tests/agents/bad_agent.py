@@ -1,4 +1,4 @@
-"""A misbehaving agent. It uses ``claude``'s stream format and does what the first word of a prompt asks for.
+"""A misbehaving agent, which uses ``claude``'s stream format and does what the first word of a prompt asks for.
 
     bad_agent.py as-told | die-at-once | never-ready | stubborn FLAGS OF THE REAL CLI…
 
@@ -109,7 +109,7 @@ def end(**changes: object) -> None:
 
 
 def ask(tool: str, given: object) -> Any:
-    """Asks for a call of ``tool`` with the input ``given``. Returns the response; messages before it are obeyed."""
+    """Asks for a call of ``tool`` with the input ``given``. Returns the response. Messages before it are obeyed."""
     id = question(subtype="can_use_tool", tool_name=tool, input=given, permission_suggestions=SUGGESTIONS)
     return answer_to(id)
 
@@ -366,7 +366,7 @@ def act_escape_and_die(rest: str) -> None:
 def eater(megabytes: str) -> int:
     taken = f"b = bytearray({megabytes}_000_000); b[::4096] = b'x' * len(b[::4096]); {CHILD}"
     started = subprocess.Popen([sys.executable, "-c", taken], start_new_session=True, stdout=subprocess.DEVNULL)
-    return started.pid  # does not wait for its first line: the memory limit may end it before that
+    return started.pid  # does not wait for its first line, because the memory limit may end it before that
 
 
 def act_eat(rest: str) -> None:

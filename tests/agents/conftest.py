@@ -26,12 +26,12 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
     If the server dies, the supervisor must not let a waiting agent continue.
     """
-    told: list[bool] = []
+    calls: list[bool] = []
     tell = SupervisorPipe.waits
 
     def note(pipe: SupervisorPipe, *, for_decision: bool) -> None:
-        told.append(for_decision)
+        calls.append(for_decision)
         tell(pipe, for_decision=for_decision)
 
     monkeypatch.setattr(SupervisorPipe, "waits", note)
-    return told
+    return calls

@@ -1,7 +1,7 @@
 """Records what a real agent and its driver send each other, and reads the recordings.
 
 A transcript consists of JSON lines. The first one describes it: ``{"cli", "recorded", "what"}``. The others are
-``{"from": AGENT | "drawbridge", "line": …}``. A transcript contains no paths of this machine: the test's directories
+``{"from": AGENT | "drawbridge", "line": …}``. A transcript contains no paths of this machine. The test's directories
 are written as /project and /home.
 """
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import psutil
-from msgspec import Raw
 
 from drawbridge.agents import process
 from drawbridge.agents.base import Agent, AgentLine, Decision, Event, Exited, Launch, Options, Question, TurnEnded
@@ -82,9 +81,9 @@ class ReceivedEvents:
 class Session:
     """A started agent in ``directory``."""
 
-    def __init__(self, started: process.Process, heard: ReceivedEvents, launch: Launch) -> None:
+    def __init__(self, started: process.Process, received: ReceivedEvents, launch: Launch) -> None:
         self.process = started
-        self.heard = heard
+        self.received = received
         self.id = launch.session_id
         self.directory = Path(launch.directory)
 
@@ -94,10 +93,10 @@ class Session:
         return await self.ended()
 
     async def ended(self) -> TurnEnded:
-        return await self.heard.next(TurnEnded)
+        return await self.received.next(TurnEnded)
 
     async def asked(self) -> Question:
-        return await self.heard.next(Question)
+        return await self.received.next(Question)
 
 
 @contextlib.asynccontextmanager
@@ -109,19 +108,19 @@ async def session(
     times: process.Times | None = None,
     **launch: Any,
 ) -> AsyncIterator[Session]:
-    """Starts the agent and yields its session; kills the agent at the end."""
+    """Starts the agent and yields its session. Kills the agent at the end."""
     asked = Launch(str(directory), launch.pop("session_id", None) or str(uuid.uuid4()), options=options, **launch)
-    heard = ReceivedEvents()
-    started = await agent.start(asked, heard)
+    received = ReceivedEvents()
+    started = await agent.start(asked, received)
     assert isinstance(started, process.Process)
     # A real program on a busy machine may take its time to answer.
     started.times = times if times is not None else process.Times(reply=PATIENCE)
     try:
-        yield Session(started, heard, asked)
+        yield Session(started, received, asked)
     finally:
         async with asyncio.timeout(PATIENCE):
             await started.kill()
-    assert isinstance(heard.events[-1], Exited)
+    assert isinstance(received.events[-1], Exited)
 
 
 async def eventually(condition: Callable[[], Any], what: str) -> None:
@@ -135,7 +134,7 @@ async def eventually(condition: Callable[[], Any], what: str) -> None:
 def changed(question: Question, **fields: Any) -> Decision:
     """Returns a decision that allows the call with these fields of its input changed."""
     given = json.loads(bytes(question.input)) | fields
-    return Decision(allow=True, updated_input=Raw(json.dumps(given).encode()))
+    return Decision(allow=True, updated_input=given)
 
 
 def lives(pid: int) -> bool:

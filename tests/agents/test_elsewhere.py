@@ -1,4 +1,6 @@
-"""Where macOS or a file system lacks a feature, the server works as far as possible and reports what does not work."""
+"""If macOS or a file system lacks a feature, the server works as well as possible without it and reports what does not
+work.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,7 @@ def mac(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_without_a_subreaper_children_are_found_by_their_mark(tmp_path: Path) -> None:
     async with session(bad_agent(), tmp_path) as agent:
         await agent.turn("child")
-        child = int(agent.heard.words)
+        child = int(agent.received.words)
         assert lives(child)
         assert os.getsid(child) != os.getsid(agent.process.pid)
         await agent.process.kill()
@@ -56,12 +58,12 @@ async def test_without_a_subreaper_children_are_found_by_their_mark(tmp_path: Pa
 
 
 @pytest.mark.usefixtures("mac")
-async def test_on_macos_too_an_agent_ends_with_its_server(tmp_path: Path) -> None:
+async def test_on_macos_an_agent_ends_with_its_server(tmp_path: Path) -> None:
     async with session(bad_agent(), tmp_path) as agent:
         agent.process.prompt("half")
-        await eventually(lambda: agent.heard.messages, "its first words")
+        await eventually(lambda: agent.received.messages, "its first words")
         agent.process._pipe._local.close()  # as the kernel closes the files of a killed process
-        assert (await agent.heard.next(Exited)).code == -signal.SIGTERM
+        assert (await agent.received.next(Exited)).code == -signal.SIGTERM
         assert not lives(agent.process.pid)
 
 

@@ -23,8 +23,8 @@ PATCH = "*** Begin Patch\n*** Add File: new.txt\n+new\n*** End Patch\n"
 ANYTHING = Options(dangerously_skip_permissions=True)
 
 
-def lines(heard: ReceivedEvents) -> list[dict[str, Any]]:
-    return [json.loads(line.raw) for line in heard.all(AgentLine) if line.durable]
+def lines(received: ReceivedEvents) -> list[dict[str, Any]]:
+    return [json.loads(line.raw) for line in received.all(AgentLine) if line.durable]
 
 
 # Codex.
@@ -56,16 +56,16 @@ async def test_codex_answers_and_resumes_its_conversation(project: Path, model: 
     scripted(model, text("I am Ada."), text("Ada, as I said."))
     async with session(real_codex(), project) as first:
         done = await first.turn("Who are you?")
-        await first.heard.next(Exited)
-    [known] = first.heard.all(SessionIdentified)
+        await first.received.next(Exited)
+    [known] = first.received.all(SessionIdentified)
     assert (done.ok, done.session_id) == (True, known.session_id)
-    assert [line["type"] for line in lines(first.heard)] == [
+    assert [line["type"] for line in lines(first.received)] == [
         *("thread.started", "turn.started", "assistant", "turn.completed")
     ]
     async with session(real_codex(), project, session_id=known.session_id, resume=True) as second:
         assert (await second.turn("Who?")).ok
     assert "I am Ada." in json.dumps(model.requests[-1]["input"])
-    assert second.heard.all(SessionIdentified) == [known]
+    assert second.received.all(SessionIdentified) == [known]
 
 
 async def test_codex_writes_files_when_everything_is_allowed(project: Path, model: ResponsesStub) -> None:
@@ -73,10 +73,10 @@ async def test_codex_writes_files_when_everything_is_allowed(project: Path, mode
     async with session(real_codex(), project, ANYTHING) as warm:
         assert (await warm.turn("Write it")).ok
     assert (project / "new.txt").read_text() == "new\n"
-    called, result, said = blocks(warm.heard.all(AgentLine))
+    called, result, answer = blocks(warm.received.all(AgentLine))
     assert (called["name"], called["input"]) == ("Write", {"file_path": str(project / "new.txt")})
     assert (result["tool_use_id"], result["is_error"]) == (called["id"], False)
-    assert said == {"type": "text", "text": "Done."}
+    assert answer == {"type": "text", "text": "Done."}
 
 
 async def test_a_codex_command_is_shown_with_its_output(project: Path, model: ResponsesStub) -> None:
@@ -86,11 +86,11 @@ async def test_a_codex_command_is_shown_with_its_output(project: Path, model: Re
         scripted(model, shell(f"echo hello; exit {status}"), text("Done."))
         async with session(real_codex(), project, ANYTHING) as warm:
             assert (await warm.turn("Say hello")).ok
-        called, result, said = blocks(warm.heard.all(AgentLine))
+        called, result, answer = blocks(warm.received.all(AgentLine))
         assert called["name"] == "Bash"
         assert "echo hello" in called["input"]["command"]
         assert (result["tool_use_id"], result["content"], result["is_error"]) == (called["id"], "hello\n", status != 0)
-        assert said["text"] == "Done."
+        assert answer["text"] == "Done."
         ids.add(called["id"])
     assert len(ids) == 2
 
@@ -163,10 +163,10 @@ ECHO = "import sys; print('You said', sys.stdin.read()); print('Done.')"
 async def test_the_output_of_a_command_is_its_answer(project: Path) -> None:
     async with session(command(ECHO), project, Options(partial_messages=True)) as warm:
         done = await warm.turn("Hello, größer")
-        await warm.heard.next(Exited)
+        await warm.received.next(Exited)
     assert (done.ok, done.session_id) == (True, None)
-    assert blocks(warm.heard.all(AgentLine)) == [{"type": "text", "text": "You said Hello, größer\nDone.\n"}]
-    passing = [json.loads(line.raw)["event"] for line in warm.heard.all(AgentLine) if not line.durable]
+    assert blocks(warm.received.all(AgentLine)) == [{"type": "text", "text": "You said Hello, größer\nDone.\n"}]
+    passing = [json.loads(line.raw)["event"] for line in warm.received.all(AgentLine) if not line.durable]
     assert [event["type"].removeprefix("content_block_") for event in passing] == ["start", "delta", "delta"]
     assert [event["delta"]["text"] for event in passing[1:]] == ["You said Hello, größer\n", "Done.\n"]
 
@@ -180,10 +180,10 @@ print('{"type": "note",  "session_id": "s1", "before": "%s"}' % os.environ.get("
 """
     async with session(command(script), project) as first:
         assert (await first.turn("Go")).session_id == "s1"
-    assert first.heard.all(AgentLine)[0].raw == b'{"type": "note",  "session_id": "s1", "before": ""}'
+    assert first.received.all(AgentLine)[0].raw == b'{"type": "note",  "session_id": "s1", "before": ""}'
     async with session(command(script), project, session_id="s1", resume=True) as second:
         assert (await second.turn("Go")).ok
-    assert lines(second.heard)[0]["before"] == "s1"
+    assert lines(second.received)[0]["before"] == "s1"
 
 
 async def test_the_error_output_of_a_failed_command_is_reported(project: Path) -> None:
@@ -209,7 +209,7 @@ async def test_a_command_accepts_text_attachments_but_no_options(project: Path) 
     async with session(command(ECHO), project) as warm:
         warm.process.prompt("Look", (Attachment("text/plain", b"a text", "a.txt"),))
         assert (await warm.ended()).ok
-        assert "a.txt:\n\na text\n\nLook" in blocks(warm.heard.all(AgentLine))[0]["text"]
+        assert "a.txt:\n\na text\n\nLook" in blocks(warm.received.all(AgentLine))[0]["text"]
     async with session(command(ECHO), project) as warm:
         warm.process.prompt("Look", (Attachment("image/png", b"\x89PNG", "a.png"),))
         done = await warm.ended()
@@ -217,7 +217,7 @@ async def test_a_command_accepts_text_attachments_but_no_options(project: Path) 
     async with session(command(ECHO), project) as warm:
         warm.process.prompt("Look", (Attachment("image/png", b"\x89PNG", "a.png", path="/files/a.png"),))
         assert (await warm.ended()).ok
-        assert "Look\n\nAttached file: /files/a.png (1 kB)" in blocks(warm.heard.all(AgentLine))[0]["text"]
+        assert "Look\n\nAttached file: /files/a.png (1 kB)" in blocks(warm.received.all(AgentLine))[0]["text"]
     with pytest.raises(AgentUnusable, match=r"options\.permission_mode"):
         await command(ECHO).start(Launch(str(project), "", options=Options(permission_mode="plan")), lambda event: None)
 
@@ -232,7 +232,7 @@ async def test_each_queued_prompt_of_a_command_gets_a_process(project: Path, tmp
             await client.ask("execute", {"prompt": f"number {number}"}, made["project_id"])
         for _ in range(3):
             await client.receive("update", "run_finished", outcome="completed")
-        said = [one["data"]["messages"][0] for one in client.received if one["type"] == "agent_message"]
-        assert [one["message"]["content"][0]["text"] for one in said if one.get("type") == "assistant"] == [
+        messages = [one["data"]["messages"][0] for one in client.received if one["type"] == "agent_message"]
+        assert [one["message"]["content"][0]["text"] for one in messages if one.get("type") == "assistant"] == [
             f"You said number {number}\nDone.\n" for number in range(3)
         ]

@@ -1,4 +1,4 @@
-"""Output is split into the same lines wherever it is cut into pieces, and only a bounded part of it is kept."""
+"""Output is split into the same lines no matter how it is cut into pieces, and only a bounded part of it is kept."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def cut(data: bytes, places: list[int]) -> list[bytes]:
 
 
 @given(some.lists(some.binary(max_size=30).map(lambda line: line.replace(b"\n", b" "))), some.lists(some.integers(0)))
-def test_lines_come_out_whole_wherever_the_stream_was_cut(written: list[bytes], places: list[int]) -> None:
+def test_lines_are_whole_wherever_the_stream_was_cut(written: list[bytes], places: list[int]) -> None:
     lines = Lines()
     stream = b"".join(line + b"\n" for line in written)
 
-    heard = [line for piece in cut(stream, places) for line in lines.feed(piece)]
+    received = [line for piece in cut(stream, places) for line in lines.feed(piece)]
 
-    assert heard == written
+    assert received == written
     assert lines.rest() == b""
 
 
@@ -43,8 +43,8 @@ def test_a_line_may_be_as_long_as_the_limit_and_not_longer(size: int) -> None:
     for over in (0, 1):
         lines = Lines(limit=1000)
         line = b"x" * (1000 + over) + b"\n"
-        heard = [whole for at in range(0, len(line), size) for whole in lines.feed(line[at : at + size])]
-        assert (heard, lines.too_long) == (([line[:-1]], False) if not over else ([], True))
+        received = [whole for at in range(0, len(line), size) for whole in lines.feed(line[at : at + size])]
+        assert (received, lines.too_long) == (([line[:-1]], False) if not over else ([], True))
 
 
 def test_no_line_follows_one_that_is_too_long() -> None:
@@ -56,7 +56,7 @@ def test_no_line_follows_one_that_is_too_long() -> None:
     assert lines.feed(b"\nbehind\n") == []
 
 
-def test_a_line_without_end_takes_bounded_memory() -> None:
+def test_a_line_without_an_end_uses_bounded_memory() -> None:
     lines = Lines(limit=1_000_000)
     tracemalloc.start()
     try:
@@ -78,5 +78,5 @@ def test_a_tail_is_the_end_of_all_output(pieces: list[bytes]) -> None:
 
 
 def test_terminal_control_sequences_are_removed() -> None:
-    said = "\x1b[31mred\x1b[0m \x1b]0;title\x07plain\r\n\x1b]8;;http://x\x1b\\link\x00\x9b2J\ttab\x7f\n"
-    assert readable(said) == "red plain\nlink2J\ttab"
+    output = "\x1b[31mred\x1b[0m \x1b]0;title\x07plain\r\n\x1b]8;;http://x\x1b\\link\x00\x9b2J\ttab\x7f\n"
+    assert readable(output) == "red plain\nlink2J\ttab"

@@ -14,7 +14,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from msgspec import Raw
 
 from drawbridge.agents.base import (
     AgentLine,
@@ -41,7 +40,7 @@ from .rig import BAD_AGENT, ReceivedEvents, Session, bad_agent, eventually, live
 
 HASTE = Times(interrupt=0.2, leave=0.2, leave_idle=0.5, sigint=1.0, sigterm=0.5, pipes=0.3)
 AT_ONCE = Times(interrupt=0.05, leave=0.05, leave_idle=0.1, sigint=0.1, sigterm=0.1, pipes=0.1)
-"""For agents that ignore every request to end."""
+"""Limits for agents that ignore every request to end."""
 
 
 @pytest.fixture
@@ -59,13 +58,13 @@ async def test_cancelling_a_start_ends_the_agent(tmp_path: Path, monkeypatch: py
         await asyncio.Event().wait()
 
     monkeypatch.setattr(SupervisorPipe, "agent_pid", agent_pid)
-    heard = ReceivedEvents()
-    starting = asyncio.create_task(bad_agent().start(Launch(str(tmp_path), str(uuid.uuid4())), heard))
+    received = ReceivedEvents()
+    starting = asyncio.create_task(bad_agent().start(Launch(str(tmp_path), str(uuid.uuid4())), received))
     await asyncio.wait_for(hanging.wait(), PATIENCE)
     starting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await starting
-    assert isinstance(heard.events[-1], Exited)
+    assert isinstance(received.events[-1], Exited)
 
 
 # Ordinary use.
@@ -75,29 +74,29 @@ async def test_a_prompt_is_answered_line_by_line(agent: Session) -> None:
     ended = await agent.turn("say Hello there")
 
     assert ended == TurnEnded(ok=True, session_id=agent.id, cost_usd=0.0)
-    assert agent.heard.words == "Hello there"
-    kinds = [type(event) for event in agent.heard.events if not isinstance(event, StateReported)]
+    assert agent.received.words == "Hello there"
+    kinds = [type(event) for event in agent.received.events if not isinstance(event, StateReported)]
     assert kinds == [AgentLine, SessionIdentified, ModeChanged, DirectoryChanged, AgentLine, AgentLine, TurnEnded]
 
 
-async def test_it_accepts_one_prompt_after_another(agent: Session) -> None:
+async def test_it_accepts_several_prompts_in_turn(agent: Session) -> None:
     for number in range(5):
         agent.process.prompt(f"say {number}")
         assert agent.process.busy
-        await agent.heard.next(TurnEnded)
-    assert agent.heard.words == "0\n1\n2\n3\n4"
+        await agent.received.next(TurnEnded)
+    assert agent.received.words == "0\n1\n2\n3\n4"
 
 
 async def test_it_works_in_the_projects_directory(agent: Session, tmp_path: Path) -> None:
     await agent.turn("say hello")
-    assert agent.heard.messages[0]["cwd"] == str(tmp_path)
+    assert agent.received.messages[0]["cwd"] == str(tmp_path)
     assert os.getsid(agent.process.pid) == agent.process.pid
 
 
 @pytest.mark.parametrize("allow", [True, False])
 async def test_a_question_is_answered(agent: Session, waits: list[bool], allow: bool) -> None:
     agent.process.prompt('ask Bash {"command": "make"}')
-    question = await agent.heard.next(Question)
+    question = await agent.received.next(Question)
     assert (question.tool_name, json.loads(bytes(question.input))) == ("Bash", {"command": "make"})
 
     assert waits == [True]
@@ -105,26 +104,26 @@ async def test_a_question_is_answered(agent: Session, waits: list[bool], allow: 
     assert waits == [True, False]
     agent.process.answer(question.question_id, Decision(not allow))
 
-    assert (await agent.heard.next(TurnEnded)).ok
-    heard = json.loads(agent.heard.words)
-    assert heard == (
-        {"behavior": "allow", "updatedInput": {"command": "make"}} if allow else heard | {"message": "No."}
+    assert (await agent.received.next(TurnEnded)).ok
+    received = json.loads(agent.received.words)
+    assert received == (
+        {"behavior": "allow", "updatedInput": {"command": "make"}} if allow else received | {"message": "No."}
     )
-    assert heard["behavior"] == ("allow" if allow else "deny")
+    assert received["behavior"] == ("allow" if allow else "deny")
 
 
 async def test_a_change_is_shown_and_written_as_edited(agent: Session, tmp_path: Path) -> None:
     file = tmp_path / "poem.txt"
     file.write_text("one two\n")
     agent.process.prompt("edit poem.txt two 2")
-    question = await agent.heard.next(Question)
+    question = await agent.received.next(Question)
     assert question.proposal is not None
     assert (question.proposal.old_text, question.proposal.new_text) == ("one two\n", "one 2\n")
 
     given = json.loads(bytes(question.input)) | {"new_string": "zwei"}
-    agent.process.answer(question.question_id, Decision(allow=True, updated_input=Raw(json.dumps(given).encode())))
+    agent.process.answer(question.question_id, Decision(allow=True, updated_input=given))
 
-    await agent.heard.next(TurnEnded)
+    await agent.received.next(TurnEnded)
     assert file.read_text() == "one zwei\n"
 
 
@@ -138,7 +137,7 @@ async def test_a_mode_is_set_or_refused(agent: Session) -> None:
 async def test_a_mode_change_without_an_answer_times_out(agent: Session) -> None:
     agent.process.times = msgspec.structs.replace(HASTE, reply=0.3)
     agent.process.prompt("deaf")
-    await agent.heard.next(AgentLine)
+    await agent.received.next(AgentLine)
     with pytest.raises(AgentRefused, match=r"did not answer within 0\.3 s"):
         await agent.process.set_mode("plan")
 
@@ -146,13 +145,13 @@ async def test_a_mode_change_without_an_answer_times_out(agent: Session) -> None
 async def test_it_exits_when_it_is_stopped(agent: Session) -> None:
     await agent.turn("say hello")
     await agent.process.stop()
-    assert agent.heard.events[-1] == Exited(0, "")
+    assert agent.received.events[-1] == Exited(0, "")
     assert not lives(agent.process.pid)
 
 
 async def test_calls_after_the_end_have_no_effect(agent: Session) -> None:
     await agent.process.stop()
-    said = len(agent.heard.events)
+    count = len(agent.received.events)
 
     agent.process.prompt("say hello")
     agent.process.answer("q1", Decision(allow=True))
@@ -162,21 +161,21 @@ async def test_calls_after_the_end_have_no_effect(agent: Session) -> None:
     await agent.process.stop()
     await agent.process.kill()
 
-    assert len(agent.heard.events) == said
+    assert len(agent.received.events) == count
 
 
 async def test_a_failing_listener_does_not_stop_the_stream(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    heard = ReceivedEvents()
+    received = ReceivedEvents()
 
     def hear(event: object) -> None:
         if isinstance(event, AgentLine):
             raise RuntimeError("a fault of ours")
-        heard(event)  # type: ignore[arg-type]
+        received(event)  # type: ignore[arg-type]
 
     launch = Launch(str(tmp_path), str(uuid.uuid4()))
     process = await bad_agent().start(launch, hear)
     process.prompt("flood 50")  # all lines at once
-    assert (await heard.next(TurnEnded)).ok
+    assert (await received.next(TurnEnded)).ok
     await process.stop()
     assert "a fault of ours" in caplog.text
 
@@ -186,7 +185,7 @@ async def test_a_failing_listener_does_not_stop_the_stream(tmp_path: Path, caplo
 
 async def test_junk_between_the_messages_is_skipped(agent: Session) -> None:
     assert (await agent.turn("junk")).ok
-    assert [message["type"] for message in agent.heard.messages] == ["system", "result"]
+    assert [message["type"] for message in agent.received.messages] == ["system", "result"]
 
 
 async def test_without_stderr_the_error_contains_the_junk(agent: Session) -> None:
@@ -197,39 +196,39 @@ async def test_without_stderr_the_error_contains_the_junk(agent: Session) -> Non
 @pytest.mark.parametrize("command", ["bad-utf8", "surrogate", "odd", "unknown"])
 async def test_odd_messages_are_passed_on_as_valid_json(agent: Session, command: str) -> None:
     assert (await agent.turn(command)).ok
-    for line in agent.heard.all(AgentLine):
+    for line in agent.received.all(AgentLine):
         json.loads(line.raw.decode(), parse_constant=pytest.fail)
     count = {"bad-utf8": 3, "surrogate": 3, "odd": 9, "unknown": 4}
-    assert len(agent.heard.all(AgentLine)) == count[command]
+    assert len(agent.received.all(AgentLine)) == count[command]
 
 
 async def test_a_line_of_20_mb_is_one_line(agent: Session) -> None:
     assert (await agent.turn("line 20000000")).ok
-    assert [len(line.raw) for line in agent.heard.all(AgentLine)][1] == 20_000_000 - 1
+    assert [len(line.raw) for line in agent.received.all(AgentLine)][1] == 20_000_000 - 1
 
 
-async def test_a_line_without_end_ends_the_agent(agent: Session) -> None:
+async def test_a_line_without_an_end_ends_the_agent(agent: Session) -> None:
     ended = await agent.turn("endless-line")
     assert ended.error == f"The bad agent sent a line longer than {LINE_LIMIT // 2**20} MB, and was stopped."
-    assert (await agent.heard.next(Exited)).code == -signal.SIGTERM
+    assert (await agent.received.next(Exited)).code == -signal.SIGTERM
 
 
 async def test_a_death_in_the_middle_of_a_turn_ends_it(agent: Session) -> None:
     ended = await agent.turn("die 3")
-    assert (ended.ok, ended.code) == (False, "EXECUTION_FAILED")
+    assert (ended.ok, ended.code) == (False, "AGENT_EXITED")
     assert ended.error == "The bad agent exited with code 3 before it was done: Something broke."
-    assert await agent.heard.next(Exited) == Exited(3, "Something broke.")
-    assert agent.heard.words == "I was about to"
+    assert await agent.received.next(Exited) == Exited(3, "Something broke.")
+    assert agent.received.words == "I was about to"
 
 
 async def test_the_death_of_an_agent_cancels_its_questions(agent: Session) -> None:
     agent.process.prompt("ask-and-die")
-    question = await agent.heard.next(Question)
-    assert await agent.heard.next(QuestionCancelled) == QuestionCancelled(
+    question = await agent.received.next(Question)
+    assert await agent.received.next(QuestionCancelled) == QuestionCancelled(
         question.question_id, "The bad agent has ended"
     )
-    assert not (await agent.heard.next(TurnEnded)).ok
-    assert (await agent.heard.next(Exited)).code == 3
+    assert not (await agent.received.next(TurnEnded)).ok
+    assert (await agent.received.next(Exited)).code == 3
 
 
 async def test_an_incomplete_last_message_is_part_of_the_error(agent: Session) -> None:
@@ -241,21 +240,21 @@ async def test_an_incomplete_last_message_is_part_of_the_error(agent: Session) -
 async def test_two_results_end_one_turn(agent: Session) -> None:
     await agent.turn("twice")
     await agent.turn("say hello")
-    assert len(agent.heard.all(TurnEnded)) == 2
+    assert len(agent.received.all(TurnEnded)) == 2
 
 
 async def test_a_withdrawn_question_is_removed(agent: Session, waits: list[bool]) -> None:
     await agent.turn("ask-and-withdraw")
     assert waits == [True, False]
-    assert agent.heard.all(QuestionCancelled) == [
-        QuestionCancelled(agent.heard.all(Question)[0].question_id, "decided elsewhere")
+    assert agent.received.all(QuestionCancelled) == [
+        QuestionCancelled(agent.received.all(Question)[0].question_id, "decided elsewhere")
     ]
 
 
 async def test_an_invalid_question_is_answered_with_an_error(agent: Session) -> None:
     await agent.turn("ask-badly")
-    assert agent.heard.all(Question) == []
-    assert [answer["subtype"] for answer in json.loads(agent.heard.words)] == ["error", "error"]
+    assert agent.received.all(Question) == []
+    assert [answer["subtype"] for answer in json.loads(agent.received.words)] == ["error", "error"]
 
 
 @pytest.mark.parametrize("command", ["close-stdout", "close-stdin"])
@@ -269,17 +268,17 @@ async def test_an_agent_that_does_not_read_is_ended(agent: Session, monkeypatch:
     monkeypatch.setattr("drawbridge.agents.process.STDIN_LIMIT", 1_000_000)
     await agent.turn("say hello")
     agent.process.prompt("deaf")
-    await agent.heard.next(AgentLine)
+    await agent.received.next(AgentLine)
     with pytest.raises(AgentRefused):
         await agent.process.set_model("x" * 2_000_000)
-    ended = await agent.heard.next(TurnEnded)
+    ended = await agent.received.next(TurnEnded)
     assert ended.error == "The bad agent is not reading its input, and was stopped."
 
 
 async def test_the_end_of_stderr_is_kept(agent: Session) -> None:
     assert (await agent.turn("stderr 1000000")).ok
     await agent.process.stop()
-    stderr = agent.heard.all(Exited)[0].stderr
+    stderr = agent.received.all(Exited)[0].stderr
     assert stderr.endswith("eee\nlast words")
     assert STDERR_LIMIT - 100 < len(stderr) <= STDERR_LIMIT
 
@@ -288,7 +287,7 @@ async def test_a_flood_does_not_block_other_agents(agent: Session, tmp_path: Pat
     async with session(bad_agent(), tmp_path, times=HASTE) as other:
         await other.turn("say hello")
         agent.process.prompt("flood")
-        await until(lambda: len(agent.heard.events) > 10_000)
+        await until(lambda: len(agent.received.events) > 10_000)
         assert (await other.turn("say hello")).ok
         await agent.process.kill()
     assert not lives(agent.process.pid)
@@ -303,9 +302,9 @@ async def test_the_reason_for_an_immediate_exit_is_reported(tmp_path: Path) -> N
 # Interrupt, stop and kill.
 
 
-async def test_ignored_interrupt_keeps_turn_open(agent: Session) -> None:
+async def test_an_ignored_interrupt_keeps_the_turn_open(agent: Session) -> None:
     agent.process.prompt("silent")
-    await agent.heard.next(AgentLine)
+    await agent.received.next(AgentLine)
     agent.process.interrupt()
     assert agent.process.busy
 
@@ -325,18 +324,18 @@ async def test_ignored_interrupt_keeps_turn_open(agent: Session) -> None:
 async def test_a_kill_escalates_only_as_far_as_needed(agent: Session, command: str, code: int) -> None:
     agent.process.times = AT_ONCE if command in ("stubborn", "sturdy") else HASTE
     agent.process.prompt(command)
-    await agent.heard.next(SessionIdentified)
+    await agent.received.next(SessionIdentified)
     if command != "silent":
-        await agent.heard.next(Question if command == "ask" else AgentLine)
+        await agent.received.next(Question if command == "ask" else AgentLine)
 
     await agent.process.kill()
 
-    ended = agent.heard.all(TurnEnded)
+    ended = agent.received.all(TurnEnded)
     assert [(turn.ok, turn.interrupted) for turn in ended] == [(False, True)]
-    exited = agent.heard.events[-1]
+    exited = agent.received.events[-1]
     assert isinstance(exited, Exited)
     assert exited.code == code
-    assert command != "obliging" or agent.heard.words == "To begin with,\nI stop.", "its last message is kept"
+    assert command != "obliging" or agent.received.words == "To begin with,\nI stop.", "its last message is kept"
     assert not lives(agent.process.pid)
 
 
@@ -345,13 +344,13 @@ async def test_stop_ends_an_idle_agent_that_ignores_signals(tmp_path: Path) -> N
         await eventually(lambda: "bad_agent" in command_line(agent.process.pid), "the start of the agent's program")
         await eventually(lambda: ignores(agent.process.pid, signal.SIGTERM), "the agent's signal handlers")
         await agent.process.stop()
-    assert agent.heard.events == [Exited(-signal.SIGKILL, "")]
+    assert agent.received.events == [Exited(-signal.SIGKILL, "")]
 
 
 async def test_cancelling_a_kill_does_not_stop_it(agent: Session) -> None:
     agent.process.times = AT_ONCE
     agent.process.prompt("stubborn")
-    await agent.heard.next(AgentLine)
+    await agent.received.next(AgentLine)
 
     waiting = asyncio.create_task(agent.process.kill())
     await asyncio.sleep(0)
@@ -359,28 +358,28 @@ async def test_cancelling_a_kill_does_not_stop_it(agent: Session) -> None:
     with pytest.raises(asyncio.CancelledError):
         await waiting
 
-    assert (await agent.heard.next(Exited)).code == -signal.SIGKILL
+    assert (await agent.received.next(Exited)).code == -signal.SIGKILL
 
 
 async def test_concurrent_stops_and_kills_end_it_once(agent: Session) -> None:
     agent.process.prompt("half")
-    await agent.heard.next(AgentLine)
+    await agent.received.next(AgentLine)
     await asyncio.gather(agent.process.stop(), agent.process.kill(), agent.process.kill())
-    assert len(agent.heard.all(Exited)) == len(agent.heard.all(TurnEnded)) == 1
+    assert len(agent.received.all(Exited)) == len(agent.received.all(TurnEnded)) == 1
 
 
 @pytest.mark.parametrize("command", ["child", "child-and-die", "escape", "escape-and-die"])
 async def test_processes_that_it_started_end_with_it(agent: Session, command: str) -> None:
     """The child has its own session and ignores signals. It may keep the agent's pipes open, or share nothing with it."""
     ended = await agent.turn(command)
-    child = int(agent.heard.words)
+    child = int(agent.received.words)
     assert ended.ok == lives(child) or command.endswith("-and-die")
 
     began = time.monotonic()
     await agent.process.kill()
 
     assert not lives(child)
-    assert agent.heard.all(Exited)
+    assert agent.received.all(Exited)
     assert time.monotonic() - began < 5
 
 
@@ -388,7 +387,7 @@ async def test_processes_that_it_started_end_with_it(agent: Session, command: st
 async def test_processes_of_another_agent_keep_running(agent: Session, tmp_path: Path, command: str) -> None:
     async with session(bad_agent(), tmp_path, times=HASTE) as other:
         await other.turn(command)
-        child = int(other.heard.words)
+        child = int(other.received.words)
         await agent.turn("say hello")
         await agent.process.kill()
         assert lives(child)
@@ -409,23 +408,23 @@ def test_agents_behave_the_same_under_uvloop(uvloop: Any, tmp_path: Path, comman
         times = {"stubborn": AT_ONCE, "close-stdout": HASTE}.get(command, Times())  # the others end when asked
         async with session(bad_agent(), tmp_path, times=times) as agent:
             agent.process.prompt(command)
-            await agent.heard.next(AgentLine if command == "stubborn" else TurnEnded)
-        return agent.heard
+            await agent.received.next(AgentLine if command == "stubborn" else TurnEnded)
+        return agent.received
 
-    heard = uvloop.run(meet())
+    received = uvloop.run(meet())
 
     codes = {"say hello": 0, "die 3": 3, "child-and-die": 5, "stubborn": -9, "close-stdout": -15, "line 1000000": 0}
-    assert heard.events[-1].code == codes[command]
-    assert len(heard.all(TurnEnded)) == 1
+    assert received.events[-1].code == codes[command]
+    assert len(received.all(TurnEnded)) == 1
     if command == "child-and-die":
-        assert not lives(int(heard.words))
+        assert not lives(int(received.words))
 
 
 # Starting.
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
-def test_a_directory_that_is_gone_is_named_as_the_reason(tmp_path: Path, uvloop: Any, loop: str) -> None:
+def test_a_missing_directory_is_reported_as_the_reason(tmp_path: Path, uvloop: Any, loop: str) -> None:
     async def start() -> None:
         await bad_agent().start(Launch(str(tmp_path / "gone"), str(uuid.uuid4())), print)
 

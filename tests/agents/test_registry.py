@@ -9,19 +9,19 @@ from pathlib import Path
 import pytest
 
 from drawbridge.agents import catalog
-from drawbridge.agents.registry import Named, Program, agents, missing, problems, programs, version_of
+from drawbridge.agents.registry import AgentPrograms, Program, agents, missing, problems, programs, version_of
 
 PYTHON = shlex.quote(sys.executable)
 
 
 def test_configured_agents_are_added_to_the_built_in_ones() -> None:
-    named = Named((), (f"goose={PYTHON} acp",), (f"notes={PYTHON} 'ask my notes' --brief",))
+    named = AgentPrograms((), (f"goose={PYTHON} acp",), (f"notes={PYTHON} 'ask my notes' --brief",))
     assert problems(named) == []
     assert list(agents(named)) == ["claude", "gemini", "codex", "goose", "notes", "demo"]
 
 
 def test_all_problems_are_reported_together() -> None:
-    named = Named(
+    named = AgentPrograms(
         ("hal=/bin/sh", "gemini=/no/gemini"),
         (f"claude={PYTHON}", f"goose={PYTHON}", "one='x", "two=/no/such"),
         (f"goose={PYTHON}", "three=  "),
@@ -37,7 +37,7 @@ def test_all_problems_are_reported_together() -> None:
 
 
 def test_a_missing_program_of_a_configured_agent_is_reported() -> None:
-    named = Named((), (f"goose={PYTHON}", "two=/no/such --acp"), ("three=/no/third",))
+    named = AgentPrograms((), (f"goose={PYTHON}", "two=/no/such --acp"), ("three=/no/third",))
     assert problems(named) == []
     assert missing(named).items() >= {"two": "/no/such", "three": "/no/third"}.items()
     assert "goose" not in missing(named)
@@ -61,17 +61,17 @@ def install(path: Path) -> Path:
 
 
 def test_programs_are_found_on_path_and_in_install_directories(alone: Path) -> None:
-    assert programs(Named()) == {name: Program(None) for name in ("claude", "gemini", "codex")}
-    assert missing(Named()) == {name: name for name in ("claude", "gemini", "codex")}
+    assert programs(AgentPrograms()) == {name: Program(None) for name in ("claude", "gemini", "codex")}
+    assert missing(AgentPrograms()) == {name: name for name in ("claude", "gemini", "codex")}
     in_path, in_place = install(alone / "bin" / "codex"), install(alone / ".local" / "bin" / "claude")
-    found = programs(Named())
+    found = programs(AgentPrograms())
     assert (found["codex"].path, found["claude"].path, found["gemini"].path) == (str(in_path), str(in_place), None)
-    assert missing(Named()) == {"gemini": "gemini"}
+    assert missing(AgentPrograms()) == {"gemini": "gemini"}
 
 
-def test_a_configured_path_is_the_only_place_searched(alone: Path) -> None:
+def test_only_the_configured_path_is_searched(alone: Path) -> None:
     install(alone / ".local" / "bin" / "claude")
-    assert programs(Named(paths=("claude=/no/claude",)))["claude"] == Program(None)
+    assert programs(AgentPrograms(paths=("claude=/no/claude",)))["claude"] == Program(None)
 
 
 def test_the_version_is_read_from_the_programs_files(alone: Path) -> None:
@@ -93,4 +93,4 @@ def test_an_unknown_version_is_left_out(alone: Path, package: str | None) -> Non
     if package is not None:
         (alone / "package.json").write_text(package, errors="surrogateescape")
     assert version_of(str(program)) is None
-    assert programs(Named())["codex"] == Program(str(program))
+    assert programs(AgentPrograms())["codex"] == Program(str(program))

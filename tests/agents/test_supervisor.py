@@ -109,10 +109,10 @@ async def test_an_agent_ends_when_its_supervisor_is_killed(tmp_path: Path, words
     others."""
     async with session(bad_agent(), tmp_path) as agent:
         await agent.turn(words)
-        child, its_supervisor = int(agent.heard.words), psutil.Process(agent.process.pid).ppid()
+        child, its_supervisor = int(agent.received.words), psutil.Process(agent.process.pid).ppid()
         try:
             os.kill(its_supervisor, signal.SIGKILL)
-            exited = await agent.heard.next(Exited)
+            exited = await agent.received.next(Exited)
             assert exited.code == -signal.SIGKILL
             await until(lambda: not lives(agent.process.pid), "the end of the agent")
             assert lives(child) == (words == "escape")
@@ -126,7 +126,7 @@ async def test_an_agent_that_stops_its_supervisor_can_be_killed(tmp_path: Path) 
     async with session(bad_agent(), tmp_path) as agent:
         agent.process.times = type(agent.process.times)(0.1, 0.1, 0.1, 0.1, 0.1, 0.1)
         agent.process.prompt("stubborn")
-        await agent.heard.next(AgentLine)
+        await agent.received.next(AgentLine)
         os.kill(psutil.Process(agent.process.pid).ppid(), signal.SIGSTOP)
         await agent.process.kill()
         assert not lives(agent.process.pid)
@@ -136,7 +136,7 @@ async def test_an_agent_that_stops_its_supervisor_can_be_killed(tmp_path: Path) 
 async def test_the_agents_orphaned_zombies_are_reaped(tmp_path: Path) -> None:
     async with session(bad_agent(), tmp_path) as agent:
         await agent.turn("escape")
-        child = int(agent.heard.words)
+        child = int(agent.received.words)
         os.kill(child, signal.SIGKILL)
         await until(lambda: not psutil.pid_exists(child), "the burial")
 
@@ -148,16 +148,16 @@ def test_an_agent_starts_with_default_signal_handling(ignored: signal.Signals) -
     ignores these signals."""
     before = signal.signal(ignored, signal.SIG_IGN)
     try:
-        code, said = kept("grep -E 'SigBlk|SigIgn' /proc/self/status")
+        code, output = kept("grep -E 'SigBlk|SigIgn' /proc/self/status")
     finally:
         signal.signal(ignored, before)
     own = 0b11 << 31  # 32 and 33 belong to the C library and can't be changed
-    assert (code, [int(line.split()[1], 16) & ~own for line in said.splitlines()]) == (0, [0, 0])
+    assert (code, [int(line.split()[1], 16) & ~own for line in output.splitlines()]) == (0, [0, 0])
 
 
 def test_an_agent_inherits_no_file_of_its_supervisor() -> None:
-    code, said = kept("ls /dev/fd")
-    assert (code, set(said.split()) - {"0", "1", "2", "3"}) == (0, set())  # 3: the directory that ls lists
+    code, output = kept("ls /dev/fd")
+    assert (code, set(output.split()) - {"0", "1", "2", "3"}) == (0, set())  # 3: the directory that ls lists
 
 
 @pytest.mark.parametrize(("script", "code"), [("exit 7", 7), ("kill -TERM $$", -15), ("kill -SEGV $$", -11)])

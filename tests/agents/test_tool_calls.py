@@ -1,4 +1,4 @@
-"""What tool calls mean, in terms that all agents share."""
+"""The meaning of tool calls, in terms that all agents share."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_only_known_fields_of_a_call_are_answers_or_text(agent: str, tool: str) 
     assert (found.kind, found.answers, found.texts, found.is_only_command) == ("tool", "", (), False)
 
 
-def test_nothing_of_an_agent_without_tools_is_editable() -> None:
+def test_calls_of_an_agent_without_known_tools_cannot_be_edited() -> None:
     found = UnknownTools().call("Write", {"content": "x", "command": "ls"}, Raw(b'[{"type":"x"}]'), "fields")
     assert found == ToolCall(name="Write", grants=(Other(suggestion=0, text='{"type": "x"}'),))
     assert UnknownTools().with_text("Write", {"content": "x"}, "x", "y") is None
@@ -68,7 +68,7 @@ def test_an_edit_of_an_acp_call_is_never_sent() -> None:
         assert call(agent, "edit", given, form="acp").editable == ()
 
 
-def test_only_a_command_of_a_shell_is_nothing_but_a_command() -> None:
+def test_only_a_plain_shell_command_is_marked_as_such() -> None:
     shell = {"command": "ls", "description": "Lists"}
     assert call("claude", "Bash", shell).is_only_command
     assert call("codex", "Bash", shell).is_only_command

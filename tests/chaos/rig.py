@@ -1,4 +1,4 @@
-"""What the chaos tests need: a seed that failures report, a server that may be killed at any moment, a client that
+"""Helpers for the chaos tests: a seed that failures report, a server that may be killed at any moment, a client that
 keeps following a project, and a reader of the files on disk that needs no server.
 """
 
@@ -18,6 +18,7 @@ from typing import Any
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import WebSocketException
 
+from tests import programs
 from tests.rigs.written import written
 from tests.server.processes import COMMAND, start
 from tests.waiting import PATIENCE
@@ -39,8 +40,8 @@ def seeded() -> Iterator[Random]:
 
 
 class Mortal:
-    """A server process that the test kills. ``ready``: the object that the server prints once it is ready; empty until
-    then.
+    """A server process that the test kills. ``ready`` is the object that the server prints once it is ready; it is
+    empty until then.
     """
 
     def __init__(self, process: asyncio.subprocess.Process, errors: Any) -> None:
@@ -108,7 +109,7 @@ class Client:
         return message
 
     async def ask(self, type: str, project: str | None = None, request_id: str | None = None, **data: Any) -> Message:
-        """Sends a request. Returns the reply; messages that arrive before it are added to ``others``."""
+        """Sends a request. Returns the reply. Messages that arrive before it are added to ``others``."""
         request_id = request_id or f"request-{next(NUMBERS)}"  # a project does not execute a ``request_id`` twice
         await self.send(type, project, request_id, **data)
         while (message := await self.next(PATIENCE)).get("request_id") != request_id:
@@ -116,8 +117,8 @@ class Client:
         return message
 
     async def until(self, kind: str, patience: float = PATIENCE, **fields: Any) -> Message:
-        """Waits for the next message or update of this kind whose data has these fields. Looks among ``others`` first,
-        and drops what does not match. Returns its data and its ``seq``.
+        """Waits for the next message or update of this kind whose data has these fields. Searches ``others`` first, and
+        drops what does not match. Returns its data and its ``seq``.
         """
         while True:
             message = self.others.pop(0) if self.others else await self.next(patience)
@@ -138,8 +139,8 @@ async def connected(server: Any) -> AsyncIterator[Client]:
 
 
 class Follower:
-    """Receives each record of a project exactly once, however often its server is killed: it requests the records after
-    its last one.
+    """Receives each record of a project exactly once, however often its server is killed, by requesting the records
+    after its last one.
     """
 
     def __init__(self, project: str) -> None:
@@ -156,6 +157,26 @@ class Follower:
                     if "seq" in message and message.get("project_id") == self.project:
                         assert message["seq"] == len(self.seen) + 1
                         self.seen.append(message)
+
+
+class StoppingGit:
+    """A program that behaves like git until ``armed`` exists. The next time that it gets ``command``, it creates
+    ``reached`` and executes ``does``, the lines of a shell, in place of that. ``path``: a PATH that leads to it."""
+
+    def __init__(self, folder: Path, command: str, does: str) -> None:
+        self.reached, self.armed = folder / "reached", folder / "armed"
+        bin = folder / "bin"
+        bin.mkdir()
+        starts = f"rm {self.armed}; : >{self.reached}; {does}; exit"
+        lines = (
+            "#!/bin/sh",
+            f"real={programs.git()}",
+            f'case " $* " in *" {command} "*) if [ -e {self.armed} ]; then {starts}; fi ;; esac',
+            'exec "$real" "$@"',
+        )
+        (bin / "git").write_text("\n".join(lines) + "\n")
+        (bin / "git").chmod(0o755)
+        self.path = f"{bin}:{os.environ['PATH']}"
 
 
 def on_disk(data: Path, project: str) -> list[Message]:
@@ -177,7 +198,7 @@ def first_seq(file: Path) -> int:
 
 
 def same(record: Message, message: Message) -> bool:
-    """Whether ``message``, which a client has received, matches ``record`` in the log. An ``agent_message`` must have
+    """Whether ``message``, which a client received, matches ``record`` in the log. An ``agent_message`` must have
     the record's content, unless it is truncated. For other messages, only the type is compared.
     """
     data = message["data"]

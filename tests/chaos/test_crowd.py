@@ -1,4 +1,4 @@
-"""Many clients follow many projects, and one of the clients has stopped reading: the others are served, and memory
+"""Many clients follow many projects, and one of the clients has stopped reading. The others are served, and memory
 stays bounded.
 """
 
@@ -55,7 +55,7 @@ async def crowd(directory: Path, clients: int, projects: int, lines: int, growth
 
         over = threading.Event()
         visiting = asyncio.create_task(asyncio.to_thread(visits, server, over))
-        hearing = [asyncio.create_task(heard(one, made)) for one in listeners]
+        hearing = [asyncio.create_task(received_records(one, made)) for one in listeners]
         for project in made:
             await owner.ask("execute", project, prompt=f"/lines {lines}")
         try:
@@ -78,7 +78,7 @@ async def join(client: Client, projects: list[str]) -> None:
         await client.ask("project_join", project)
 
 
-async def heard(client: Client, projects: list[str]) -> dict[str, list[int]]:
+async def received_records(client: Client, projects: list[str]) -> dict[str, list[int]]:
     """Returns the ``seq`` of each record that a client receives, by project, until all projects' runs are over."""
     seen: dict[str, list[int]] = {project: [] for project in projects}
     running = set(projects)

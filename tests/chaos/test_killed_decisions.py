@@ -1,5 +1,5 @@
-"""The server is killed with ``kill -9`` while it applies a decision on a review. After the restart, the decision is done
-once or not at all, the history contains which, and whoever has decided gets an answer.
+"""The server is killed with ``kill -9`` while it applies a decision on a review, reverts a run, or commits kept changes.
+After the restart, that is done once or not at all, the history shows which, and the client gets an answer.
 """
 
 from __future__ import annotations
@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 from pathlib import Path
 from random import Random
 
@@ -15,12 +14,11 @@ import psutil
 import pytest
 from websockets.exceptions import WebSocketException
 
-from tests import programs
 from tests.page.agent import COMMAND
 from tests.server.checkpoints.rig import git
 from tests.waiting import until
 
-from .rig import Client, Message, Mortal, connected, mortal, on_disk, seeded
+from .rig import Client, Message, Mortal, StoppingGit, connected, mortal, on_disk, seeded
 
 FILES = 12
 LINES = "".join(f"line {number}\n" for number in range(2_000))
@@ -49,19 +47,19 @@ class Project:
         self.id = ""
 
     def server(self, **variables: str) -> contextlib.AbstractAsyncContextManager[Mortal]:
-        return mortal(self.data, "--allow", self.root, command=COMMAND, **variables)
+        return mortal(self.data, "--allow", self.root, "--allow-commit", command=COMMAND, **variables)
 
     def texts(self) -> list[str]:
         return [(self.root / f"{number}.txt").read_text() for number in range(FILES)]
 
+    def records(self, *kinds: str) -> list[Message]:
+        """The server's records of these kinds, as their kind and their data."""
+        found = [record["message"] for record in on_disk(self.data, self.id) if record["direction"] == "server"]
+        return [one for one in found if one["subtype"] in kinds]
+
     def decisions(self) -> list[Message]:
         """The records of decisions, as ``review_decided`` or ``review_interrupted`` and their data."""
-        found = [record["message"] for record in on_disk(self.data, self.id) if record["direction"] == "server"]
-        return [
-            one
-            for one in found
-            if one["subtype"] in ("review_decided", "review_interrupted") and one["message"].get("by")
-        ]
+        return [one for one in self.records("review_decided", "review_interrupted") if one["message"].get("by")]
 
     async def changed(self, client: Client, number: int) -> Message:
         """The agent changes all files. Returns the review."""
@@ -101,7 +99,7 @@ async def rounds(directory: Path, count: int) -> None:
 
 
 async def killed(server: Mortal, random: Random) -> None:
-    """Kills the server. In half of the cases also kills everything that it has started, as a power failure does."""
+    """Kills the server. In half of the cases also kills everything that it started, as a power failure does."""
     if random.random() < 0.5:
         with contextlib.suppress(psutil.Error):
             for process in psutil.Process(server.process.pid).children(recursive=True):
@@ -145,30 +143,20 @@ decision is done."""
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("step", STEPS)
-async def test_a_server_that_is_killed_at_a_step(tmp_path: Path, step: str) -> None:
+async def test_a_decision_survives_a_kill_at_any_step(tmp_path: Path, step: str) -> None:
     command, does, is_done = STEPS[step]
-    project, reached, armed = Project(tmp_path), tmp_path / "reached", tmp_path / "armed"
-    bin = tmp_path / "bin"
-    bin.mkdir()
-    lines = (
-        "#!/bin/sh",
-        f"real={programs.git()}",
-        f'case " $* " in *" {command} "*) if [ -e {armed} ]; then rm {armed}; : >{reached}; {does}; exit; fi ;; esac',
-        'exec "$real" "$@"',
-    )
-    (bin / "git").write_text("\n".join(lines) + "\n")
-    (bin / "git").chmod(0o755)
-    async with project.server(PATH=f"{bin}:{os.environ['PATH']}") as server:
+    project, stopping = Project(tmp_path), StoppingGit(tmp_path, command, does)
+    async with project.server(PATH=stopping.path) as server:
         assert await server.is_ready()
         async with connected(server) as client:
             project.id = (await client.ask("project_create", path=str(project.root), agent="demo"))["project_id"]
             await client.ask("hello", client="phone")
             await client.ask("project_join", project.id)
             review = await project.changed(client, 1)
-            armed.touch()
+            stopping.armed.touch()
             wish = {"all": True, "version": review["version"], "decision": "undo"}
             await client.send("review_decide", project.id, "decide", **wish)
-            await until(reached.exists, step)
+            await until(stopping.reached.exists, step)
             before = len(on_disk(project.data, project.id))
             await server.kill()
             with contextlib.suppress(WebSocketException):
@@ -178,8 +166,8 @@ async def test_a_server_that_is_killed_at_a_step(tmp_path: Path, step: str) -> N
         async with connected(server) as client:
             kind = "review_decided" if is_done else "review_interrupted"
             await client.ask("project_join", project.id, after_seq=before)
-            heard = await client.until(kind, by="phone", decision="undo", files=FILES, hunks=FILES)
-            assert heard.get("interrupted") or heard.get("result") == "not_done"
+            received = await client.until(kind, by="phone", decision="undo", files=FILES, hunks=FILES)
+            assert received.get("interrupted") or received.get("result") == "not_done"
             assert [one["subtype"] for one in project.decisions()] == [kind]
             assert project.texts() == [LINES if is_done else f"{LINES}by the agent 1\n"] * FILES
             review = (await client.ask("review_get", project.id))["data"]
@@ -189,3 +177,86 @@ async def test_a_server_that_is_killed_at_a_step(tmp_path: Path, step: str) -> N
             assert again["data"]["state"] == "none"
             assert project.texts() == [LINES] * FILES
             assert [one["subtype"] for one in project.decisions()].count("review_decided") == 1
+
+
+REVERTING = ("before git writes", "after the first file", "after git has written")
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("step", REVERTING)
+async def test_a_revert_survives_a_kill_at_any_step(tmp_path: Path, step: str) -> None:
+    command, does, is_done = STEPS[step]
+    project, stopping = Project(tmp_path), StoppingGit(tmp_path, command, does)
+    async with project.server(PATH=stopping.path) as server:
+        assert await server.is_ready()
+        async with connected(server) as client:
+            project.id = (await client.ask("project_create", path=str(project.root), agent="demo"))["project_id"]
+            await client.ask("hello", client="phone")
+            await client.ask("project_join", project.id)
+            await project.changed(client, 1)
+            [run] = {one["message"]["run_id"] for one in project.records("run_finished")}
+            before = len(on_disk(project.data, project.id))
+            stopping.armed.touch()
+            await client.send("run_revert", project.id, "revert", run_id=run)
+            await until(stopping.reached.exists, step)
+            await server.kill()
+            with contextlib.suppress(WebSocketException):
+                await client.next()
+    async with project.server() as server:
+        assert await server.is_ready()
+        async with connected(server) as client:
+            await client.ask("project_join", project.id, after_seq=before)
+            if is_done:
+                received = await client.until("run_reverted", by="phone", run_id=run)
+                assert len(received["files"]) == FILES
+            else:
+                await client.until("review_interrupted", by="phone", decision="revert", files=FILES, result="not_done")
+            assert project.texts() == [LINES if is_done else f"{LINES}by the agent 1\n"] * FILES
+            assert len(project.records("run_reverted")) == is_done
+            review = (await client.ask("review_get", project.id))["data"]
+            assert len(review["files"]) == (0 if is_done else FILES)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("hook", "is_done"), [("pre-commit", False), ("post-commit", True)])
+async def test_a_commit_survives_a_kill_during_a_hook(tmp_path: Path, hook: str, is_done: bool) -> None:
+    """The hook never ends. The index is as after the commit, or as before it."""
+    project, reached = Project(tmp_path), tmp_path / "reached"
+    git(project.root, "config", "user.name", "Ada")
+    git(project.root, "config", "user.email", "ada@example.com")
+    git(project.root, "add", ".")
+    git(project.root, "commit", "-q", "-m", "First")
+    file = project.root / ".git" / "hooks" / hook
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(f"#!/bin/sh\n: >{reached}\nsleep 600\n")
+    file.chmod(0o755)
+    async with project.server() as server:
+        assert await server.is_ready()
+        async with connected(server) as client:
+            project.id = (await client.ask("project_create", path=str(project.root), agent="demo"))["project_id"]
+            await client.ask("hello", client="phone")
+            await client.ask("project_join", project.id)
+            review = await project.changed(client, 1)
+            wish = {"all": True, "version": review["version"], "decision": "keep"}
+            assert (await client.ask("review_decide", project.id, **wish))["data"]["state"] == "none"
+            before = len(on_disk(project.data, project.id))
+            await client.send("review_commit", project.id, "commit", message="Shout")
+            await until(reached.exists, hook)
+            await server.kill()
+            with contextlib.suppress(WebSocketException):
+                await client.next()
+    async with project.server() as server:
+        assert await server.is_ready()
+        async with connected(server) as client:
+            await client.ask("project_join", project.id, after_seq=before)
+            if is_done:
+                received = await client.until("review_committed", by="phone")
+                assert received["commit"] == git(project.root, "rev-parse", "HEAD").strip()
+            else:
+                await client.until("review_interrupted", by="phone", decision="commit", files=FILES, result="not_done")
+            subjects = git(project.root, "log", "--format=%s").split()
+            assert subjects == (["Shout", "First"] if is_done else ["First"])
+            assert git(project.root, "diff", "--cached", "--name-only") == ""
+            assert not (project.root / ".git" / "index.lock").exists()
+            kept = (await client.ask("review_get", project.id))["data"]["kept"]
+            assert len(kept) == (0 if is_done else FILES)

@@ -1,5 +1,5 @@
-"""The server is killed with ``kill -9`` at random moments: nothing that a client has received is lost, nothing is
-received twice, and every run ends once.
+"""The server is killed with ``kill -9`` at random moments. Nothing that a client received is lost, nothing is received
+twice, and every run ends once.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from .rig import Follower, Mortal, connected, mortal, on_disk, same, seeded
 PROMPTS = ("/lines 400", "/quick", "/lines 30", "Fix the typo", "/fail", "/crash", "/slow 1")
 
 
-class Asked(NamedTuple):
-    """A prompt that the server has accepted."""
+class AcceptedPrompt(NamedTuple):
+    """A prompt that the server accepted."""
 
     prompt: str
     run_id: str
@@ -41,7 +41,7 @@ async def test_two_hundred_rounds(tmp_path: Path) -> None:
 async def rounds(directory: Path, count: int) -> None:
     data, root = directory / "data", directory / "root"
     root.mkdir()
-    asked: dict[str, Asked] = {}
+    asked: dict[str, AcceptedPrompt] = {}
     with seeded() as random:
         async with mortal(data, "--allow", root) as server:
             assert await server.is_ready()
@@ -65,7 +65,7 @@ async def rounds(directory: Path, count: int) -> None:
         check(data, follower, asked)
 
 
-async def one_life(server: Mortal, follower: Follower, asked: dict[str, Asked], random: Random) -> None:
+async def one_life(server: Mortal, follower: Follower, asked: dict[str, AcceptedPrompt], random: Random) -> None:
     """Works with a server that was just started, and kills it at a random moment, possibly before it is ready."""
     working = asyncio.create_task(work(server, follower, asked, random))
     await asyncio.wait([working], timeout=random.choice([random.uniform(0, 0.5), random.uniform(0.5, 2.0)]))
@@ -73,7 +73,7 @@ async def one_life(server: Mortal, follower: Follower, asked: dict[str, Asked], 
     await working
 
 
-async def work(server: Mortal, follower: Follower, asked: dict[str, Asked], random: Random) -> None:
+async def work(server: Mortal, follower: Follower, asked: dict[str, AcceptedPrompt], random: Random) -> None:
     """Sends ten prompts, repeats up to three that were accepted before, and then waits until the server is killed.
     Adds the accepted prompts to ``asked``, by request id.
     """
@@ -88,7 +88,7 @@ async def work(server: Mortal, follower: Follower, asked: dict[str, Asked], rand
                 options = {"partial_messages": True}
                 answer = await client.ask("execute", follower.project, request, prompt=prompt, options=options)
                 if answer["type"] == "accepted":
-                    asked[request] = Asked(prompt, answer["data"]["run_id"])
+                    asked[request] = AcceptedPrompt(prompt, answer["data"]["run_id"])
                 if number < len(again):
                     known, (prompt, run_id) = again[number]
                     repeated = await client.ask("execute", follower.project, known, prompt=prompt)
@@ -99,9 +99,10 @@ async def work(server: Mortal, follower: Follower, asked: dict[str, Asked], rand
     await following
 
 
-def check(data: Path, follower: Follower, asked: dict[str, Asked] | None = None) -> None:
-    """Checks that the records on disk have no gaps and match those that the follower has received so far. ``asked`` is
-    given once all runs are over: then it also checks that each prompt was recorded and each run ended once.
+def check(data: Path, follower: Follower, asked: dict[str, AcceptedPrompt] | None = None) -> None:
+    """Checks that the records on disk have no gaps and match those that the follower has received so far. If ``asked``
+    is given, which requires that all runs are over, also checks that each prompt was recorded and that each run ended
+    once.
     """
     records = on_disk(data, follower.project)
     assert [record["seq"] for record in records] == list(range(1, len(records) + 1))

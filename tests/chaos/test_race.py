@@ -1,5 +1,5 @@
 """Clients answer the same approval request, or decide on the same hunk, at the same moment. One of them wins, and the
-others are informed of its decision.
+others are notified of its decision.
 """
 
 from __future__ import annotations
@@ -92,15 +92,15 @@ async def one_race(
     async def answer(name: str) -> Message:
         return await people[name].ask("permission_response", project, approval_id=approval, decision=decisions[name])
 
-    said = dict(zip(order, await asyncio.gather(*map(answer, order)), strict=True))
-    [winner] = [name for name, reply in said.items() if reply["type"] == "update"]
-    [loser] = [name for name, reply in said.items() if reply["type"] == "error"]
-    assert said[winner]["data"]["data"]["by"] == winner
-    assert said[loser]["data"]["code"] == "APPROVAL_RESOLVED"
-    details = said[loser]["data"]["details"]
+    replies = dict(zip(order, await asyncio.gather(*map(answer, order)), strict=True))
+    [winner] = [name for name, reply in replies.items() if reply["type"] == "update"]
+    [loser] = [name for name, reply in replies.items() if reply["type"] == "error"]
+    assert replies[winner]["data"]["data"]["by"] == winner
+    assert replies[loser]["data"]["code"] == "APPROVAL_RESOLVED"
+    details = replies[loser]["data"]["details"]
     assert (details["by"], details["decision"]) == (winner, decisions[winner])
-    heard = await people[loser].until("permission_resolved", approval_id=approval)
-    assert (heard["by"], heard["decision"]) == (winner, decisions[winner])
+    received = await people[loser].until("permission_resolved", approval_id=approval)
+    assert (received["by"], received["decision"]) == (winner, decisions[winner])
     for client in people.values():
         assert (await client.until("run_finished", run_id=run))["outcome"] == "completed"
     written = {"allow": "new", "deny": "old"}[decisions[winner]]
@@ -176,3 +176,6 @@ async def one_hunk_race(
         if name != winner:
             assert replies[name]["data"]["code"] == "HUNK_GONE", replies[name]
             assert replies[name]["data"]["details"] == {"gone": hunk, "by": winner, "decision": wishes[winner]}
+    page, phone, terminal = [(await client.ask("review_get", project))["data"] for client in people.values()]
+    assert (page["state"], page) == ("none", phone)
+    assert page == terminal

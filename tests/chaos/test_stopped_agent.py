@@ -1,6 +1,4 @@
-"""If an agent is stopped with ``SIGSTOP`` in the middle of its work, other agents continue, and the stopped one can be
-ended.
-"""
+"""If an agent is stopped with ``SIGSTOP`` during its work, other agents continue, and the stopped agent can be ended."""
 
 from __future__ import annotations
 
@@ -42,26 +40,26 @@ async def test_it_can_be_ended(tmp_path: Path) -> None:
     quickly = Times(interrupt=0.05, leave=0.05, sigint=0.05, sigterm=0.05)
     async with session(bad_agent(), tmp_path, times=quickly) as agent:
         agent.process.prompt("half")
-        await agent.heard.next(AgentLine)
+        await agent.received.next(AgentLine)
         os.kill(agent.process.pid, signal.SIGSTOP)
         await agent.process.kill()
         assert not (await agent.ended()).ok
-        assert (await agent.heard.next(Exited)).code < 0
+        assert (await agent.received.next(Exited)).code < 0
 
 
-async def test_it_is_continued_and_ends_like_any_other(tmp_path: Path) -> None:
+async def test_a_continued_agent_ends_like_any_other(tmp_path: Path) -> None:
     async with session(Demo(), tmp_path) as agent:
         agent.process.prompt("/slow 60")
-        await agent.heard.next(AgentLine)
+        await agent.received.next(AgentLine)
         os.kill(agent.process.pid, signal.SIGSTOP)
         await agent.process.kill()
         assert (await agent.ended()).interrupted
-        assert (await agent.heard.next(Exited)).code == 0
+        assert (await agent.received.next(Exited)).code == 0
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["agent_kill", "the idle timeout", "the end of the server"])
-async def test_other_agents_continue_and_it_can_be_ended(tmp_path: Path, way: str) -> None:
+async def test_other_agents_continue_and_the_stopped_one_can_be_ended(tmp_path: Path, way: str) -> None:
     roots = [tmp_path / "one", tmp_path / "two"]
     for root in roots:
         root.mkdir()
@@ -78,8 +76,8 @@ async def test_other_agents_continue_and_it_can_be_ended(tmp_path: Path, way: st
             elif way == "the idle timeout":
                 assert (await client.until("run_finished", PATIENCE, run_id=run))["outcome"] == "timeout"
             else:
-                code, said = await server.end()
-                assert code == 0, said
+                code, output = await server.end()
+                assert code == 0, output
         await until(lambda: not process.is_running(), "the end of the stopped process")
         if way != "the end of the server":
             async with connected(server) as client:

@@ -1,4 +1,4 @@
-"""The ``drawbridge`` command: its help, and its answers to invalid calls."""
+"""The help of the ``drawbridge`` command, and its answers to invalid calls."""
 
 from __future__ import annotations
 
@@ -56,33 +56,33 @@ async def test_an_editor_or_a_folder_is_required_but_not_both(tmp_path: Path) ->
     assert "--decide requires --folder" in await refused("--nvim", "/nowhere.sock", "--decide", "accept")
 
 
-async def test_all_missing_folders_are_reported_at_once(tmp_path: Path) -> None:
+async def test_all_missing_folders_are_reported_together(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
-    said = await refused("--folder", tmp_path / "missing", "--workspace", tmp_path / "file", "--workspace", tmp_path)
-    assert f"{tmp_path / 'missing'} is not a directory" in said
-    assert f"{tmp_path / 'file'} is not a directory" in said
-    assert f"{tmp_path} is" not in said
+    output = await refused("--folder", tmp_path / "missing", "--workspace", tmp_path / "file", "--workspace", tmp_path)
+    assert f"{tmp_path / 'missing'} is not a directory" in output
+    assert f"{tmp_path / 'file'} is not a directory" in output
+    assert f"{tmp_path} is" not in output
 
 
-async def test_all_invalid_settings_are_reported_at_once(tmp_path: Path) -> None:
+async def test_all_invalid_settings_are_reported_together(tmp_path: Path) -> None:
     config = tmp_path / "config.toml"
     config.write_text('[ide]\nlog_level = "loud"\n')
     variables = {"DRAWBRIDGE_MENTION": "nobody", "DRAWBRIDGE_CONFIG": str(config)}
-    said = await refused("--folder", tmp_path, "--port", "none", **variables)
+    output = await refused("--folder", tmp_path, "--port", "none", **variables)
     for name in ("--port", "DRAWBRIDGE_MENTION", f"{config}: [ide] log_level"):
-        assert f"{name} must" in said
+        assert f"{name} must" in output
 
 
 async def test_an_unwritable_log_file_is_reported_before_the_start(tmp_path: Path) -> None:
-    said = await refused("--folder", tmp_path, "--log-file", tmp_path / "missing" / "a.log")
-    assert "a.log can't be written: no such file or directory" in said
+    output = await refused("--folder", tmp_path, "--log-file", tmp_path / "missing" / "a.log")
+    assert "a.log can't be written: no such file or directory" in output
 
 
 async def test_a_token_that_is_too_weak_is_refused_and_not_repeated(tmp_path: Path) -> None:
     for token in ("short", "with space" * 4, "ü" * 40):
-        said = await refused("--folder", tmp_path, DRAWBRIDGE_TOKEN=token)
-        assert "DRAWBRIDGE_TOKEN must be" in said
-        assert token not in said
+        output = await refused("--folder", tmp_path, DRAWBRIDGE_TOKEN=token)
+        assert "DRAWBRIDGE_TOKEN must be" in output
+        assert token not in output
 
 
 async def test_without_a_neovim_at_the_address_the_error_is_one_line(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ async def test_help_describes_a_command() -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-async def test_a_mistake_is_explained_by_its_command(arguments: list[str], words: str) -> None:
+async def test_a_wrong_argument_is_explained_by_its_command(arguments: list[str], words: str) -> None:
     code, _, errors = await run(*arguments)
     assert code == 2
     assert words in errors
@@ -158,10 +158,10 @@ def test_a_closed_pipe_is_not_a_failure(command: str) -> None:
     program.wait(PATIENCE)
 
 
-def test_a_hook_typed_by_hand_is_explained() -> None:
+def test_a_hook_run_by_hand_is_explained() -> None:
     ours, theirs = pty.openpty()
     try:
-        said = subprocess.run(
+        result = subprocess.run(
             [sys.executable, "-m", "drawbridge", "hook"],
             stdin=theirs,
             capture_output=True,
@@ -172,8 +172,8 @@ def test_a_hook_typed_by_hand_is_explained() -> None:
     finally:
         os.close(ours)
         os.close(theirs)
-    assert said.returncode == 2
-    assert "An agent runs this hook, with JSON on stdin." in said.stderr
+    assert result.returncode == 2
+    assert "An agent runs this hook, with JSON on stdin." in result.stderr
 
 
 async def test_a_hook_without_input_is_not_a_failure() -> None:

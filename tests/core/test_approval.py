@@ -1,4 +1,4 @@
-"""An approval request accepts exactly one decision, however many surfaces show it."""
+"""An approval request accepts exactly one decision, no matter how many surfaces show it."""
 
 from __future__ import annotations
 

@@ -165,7 +165,7 @@ async def test_each_neovim_in_a_directory_has_its_own_socket(folder: Path, socke
 
 
 async def test_the_socket_is_private_and_the_umask_is_kept(nvim: Path, folder: Path) -> None:
-    """Only the user may connect, and Neovim creates files with the umask that the user has set."""
+    """Only the user may connect, and Neovim creates files with the umask that the user set."""
     before = os.umask(0)
     try:
         async with started(cwd=folder) as neovim:
@@ -192,8 +192,8 @@ async def test_arguments_reach_neovim_untouched(nvim: Path, folder: Path) -> Non
 def test_help_and_version_output_are_neovims(nvim: Path, folder: Path) -> None:
     own = subprocess.run([nvim, "--version"], capture_output=True, text=True, check=True).stdout
     assert run("--version", cwd=folder).stdout == own
-    said = run("--help", cwd=folder).stdout
-    assert said == subprocess.run([nvim, "--help"], capture_output=True, text=True, check=True).stdout
+    output = run("--help", cwd=folder).stdout
+    assert output == subprocess.run([nvim, "--help"], capture_output=True, text=True, check=True).stdout
 
 
 def test_neovims_exit_code_is_returned(nvim: Path, folder: Path) -> None:
@@ -289,9 +289,9 @@ def test_an_unusable_socket_directory_is_reported(folder: Path, tmp_path: Path) 
     missing, long = tmp_path / "missing", tmp_path / ("x" * 60)
     long.mkdir()
     assert f"{missing} is not a directory" in refused(2, cwd=folder, DRAWBRIDGE_SOCKET_DIR=str(missing))
-    said = refused(2, cwd=folder, DRAWBRIDGE_SOCKET_DIR=str(long))
-    assert f"is longer than {launcher.LONGEST_PATH} bytes" in said
-    assert "DRAWBRIDGE_SOCKET_DIR" in said
+    output = refused(2, cwd=folder, DRAWBRIDGE_SOCKET_DIR=str(long))
+    assert f"is longer than {launcher.LONGEST_PATH} bytes" in output
+    assert "DRAWBRIDGE_SOCKET_DIR" in output
 
 
 @pytest.mark.usefixtures("newest")
@@ -306,16 +306,16 @@ def test_a_removed_current_directory_is_reported(folder: Path) -> None:
 
 
 def test_a_missing_neovim_is_reported_with_a_remedy(folder: Path, tmp_path: Path) -> None:
-    said = refused(3, cwd=folder, PATH=str(tmp_path))
-    assert "Neovim was not found: nvim is not on PATH. Install Neovim 0.7.2 or newer" in said
-    assert "DRAWBRIDGE_NVIM_PROGRAM" in said
+    output = refused(3, cwd=folder, PATH=str(tmp_path))
+    assert "Neovim was not found: nvim is not on PATH. Install Neovim 0.7.2 or newer" in output
+    assert "DRAWBRIDGE_NVIM_PROGRAM" in output
 
 
 @pytest.mark.parametrize("version", ["0.6.1", "0.7.1"])
 def test_a_neovim_that_is_too_old_is_not_started(folder: Path, tmp_path: Path, version: str) -> None:
     old = script(tmp_path / "nvim", f'touch "$0.$1"; echo NVIM v{version}')
-    said = refused(3, cwd=folder, PATH=f"{tmp_path}:/usr/bin:/bin")
-    assert f"{old} can't be used: it is Neovim {version}, and 0.7.2 or newer is required." in said
+    output = refused(3, cwd=folder, PATH=f"{tmp_path}:/usr/bin:/bin")
+    assert f"{old} can't be used: it is Neovim {version}, and 0.7.2 or newer is required." in output
     assert sorted(path.name for path in tmp_path.glob("nvim*")) == ["nvim", "nvim.--version"]
 
 
@@ -334,8 +334,8 @@ def test_a_script_named_nvim_that_runs_drawbridge_is_skipped(nvim: Path, folder:
     (places[1] / "nvim").symlink_to(nvim)
     path = ":".join([*map(str, places), os.environ["PATH"]])
     assert run("--headless", "-c", "cq 6", cwd=folder, DRAWBRIDGE_NVIM_PROGRAM="", PATH=path).returncode == 6
-    said = refused(3, cwd=folder, DRAWBRIDGE_NVIM_PROGRAM="", PATH=f"{places[0]}")
-    assert f"({alias} starts Drawbridge)" in said
+    output = refused(3, cwd=folder, DRAWBRIDGE_NVIM_PROGRAM="", PATH=f"{places[0]}")
+    assert f"({alias} starts Drawbridge)" in output
 
 
 # The plugin

@@ -1,4 +1,4 @@
-"""Private directories and files: their modes and atomic writes. Also, whether a process is alive or a port is open."""
+"""Modes and atomic writes of private directories and files, and whether a process is alive or a port is open."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def mode(path: Path) -> int:
 
 @pytest.fixture(autouse=True)
 def _generous_umask() -> Iterator[None]:
-    """Sets the umask to 0: the modes must not depend on the user's umask."""
+    """Sets the umask to 0, because the modes must not depend on the user's umask."""
     before = os.umask(0o000)
     yield
     os.umask(before)
@@ -66,7 +66,7 @@ def test_a_directory_that_others_could_enter_is_closed_to_them(tmp_path: Path, f
 
 
 @pytest.mark.parametrize("found", [0o700, 0o500])
-def test_a_private_directory_is_left_as_it_is(tmp_path: Path, found: int) -> None:
+def test_a_private_directory_is_unchanged(tmp_path: Path, found: int) -> None:
     directory = tmp_path / "ide"
     directory.mkdir()
     directory.chmod(found)
@@ -185,7 +185,7 @@ def test_removing_a_missing_file_is_not_an_error(tmp_path: Path) -> None:
 # processes and ports
 
 
-def test_a_process_is_alive_until_it_is_gone() -> None:
+def test_a_process_is_alive_until_it_has_ended() -> None:
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     assert process_alive(child.pid)
     assert process_alive(os.getpid())
@@ -219,7 +219,7 @@ def test_a_port_is_open_while_a_program_listens() -> None:
     assert not port_open(port)
 
 
-def test_in_doubt_a_port_is_open() -> None:
+def test_a_port_that_may_be_open_counts_as_open() -> None:
     """A server that no longer accepts connections may still be running."""
     with socket.socket() as listener, socket.socket() as waiting:
         listener.bind(("127.0.0.1", 0))

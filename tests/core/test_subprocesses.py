@@ -23,7 +23,7 @@ async def run(code: str, *, seconds: float = 20, limit: int = 1000, drain: bool 
     return await subprocesses.run(command, directory="/", seconds=seconds, limit=limit, drain=drain)
 
 
-async def test_output_and_status() -> None:
+async def test_output_and_status_are_returned() -> None:
     code = "import sys; print('out', flush=True); print('err', file=sys.stderr); sys.exit(3)"
     assert await run(code) == (b"out\nerr\n", 0, 3)
 
@@ -43,7 +43,7 @@ print(len(sys.stdin.read()))
 
 
 async def test_output_is_read_while_input_is_written() -> None:
-    """Both are larger than a pipe: handled one after the other, they would block the program until the time limit."""
+    """Both are larger than a pipe. Handled one after the other, they would block the program until the time limit."""
     finished = await subprocesses.run(
         [sys.executable, "-c", PRINTS_FIRST], directory="/", seconds=20, limit=2_000_000, input=b"y" * 1_000_000
     )
@@ -58,7 +58,7 @@ async def test_a_flood_ends_a_program_that_reads_nothing() -> None:
     assert (finished.output, finished.status) == (b"x" * 10, None)
 
 
-async def test_input_that_nobody_reads_is_dropped() -> None:
+async def test_input_that_is_not_read_is_dropped() -> None:
     finished = await subprocesses.run(
         [sys.executable, "-c", "print('done')"], directory="/", seconds=20, limit=100, input=b"y" * 1_000_000
     )
@@ -77,7 +77,7 @@ async def test_a_flood_that_fills_the_buffer_ends_the_program(monkeypatch: pytes
     kill = os.killpg
 
     def kill_late(group: int, number: int) -> None:
-        time.sleep(0.2)  # blocks the event loop, so that the program fills the pipe meanwhile
+        time.sleep(0.2)  # blocks the event loop, so that the program fills the pipe in the meantime
         kill(group, number)
 
     monkeypatch.setattr(asyncio, "create_subprocess_exec", start)

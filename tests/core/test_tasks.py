@@ -1,4 +1,4 @@
-"""Background tasks: they run to completion, their errors are logged once, and they end with their owner."""
+"""Background tasks run to completion, their errors are logged once, and they end with their owner."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ LOGGER = logging.getLogger("tests.tasks")
 
 
 async def test_a_task_survives_garbage_collection() -> None:
-    """The event loop has only weak references to tasks: a task can be collected while it waits if nothing else refers
-    to it, or to what it waits for."""
+    """The event loop has only weak references to tasks, so a task can be collected while it waits if nothing else
+    refers to it or to what it is waiting for.
+    """
     tasks = BackgroundTasks(LOGGER)
 
     async def work() -> None:
@@ -94,7 +95,7 @@ async def test_nothing_starts_after_close() -> None:
 
 
 @pytest.mark.filterwarnings("error")
-async def test_a_task_that_is_cancelled_at_once_never_begins() -> None:
+async def test_a_task_that_is_cancelled_immediately_never_begins() -> None:
     """Its coroutine is closed too. Otherwise, the warning "was never awaited" would fail this test."""
     tasks = BackgroundTasks(LOGGER)
     task = tasks.start(fails(ValueError()), "too early")
@@ -106,11 +107,11 @@ async def test_a_task_that_is_cancelled_at_once_never_begins() -> None:
 
 
 async def test_the_owner_is_notified_of_unexpected_errors_only(caplog: pytest.LogCaptureFixture) -> None:
-    tasks, told = BackgroundTasks(LOGGER), list[Exception]()
-    tasks.start(fails(EditorGone("The editor is gone.")), "announcing", failed=told.append)
-    tasks.start(fails(error := ValueError("odd")), "answering", failed=told.append)
+    tasks, errors = BackgroundTasks(LOGGER), list[Exception]()
+    tasks.start(fails(EditorGone("The editor is gone.")), "announcing", failed=errors.append)
+    tasks.start(fails(error := ValueError("odd")), "answering", failed=errors.append)
     await until(lambda: len(caplog.records) == 2)
-    assert told == [error]
+    assert errors == [error]
     assert caplog.records[-1].exc_info is not None
     await tasks.close()
 
@@ -118,14 +119,14 @@ async def test_the_owner_is_notified_of_unexpected_errors_only(caplog: pytest.Lo
 async def test_a_repeated_task_continues_after_a_failed_run(caplog: pytest.LogCaptureFixture) -> None:
     tasks, rounds = BackgroundTasks(LOGGER), list[int]()
 
-    async def look() -> None:
+    async def check() -> None:
         rounds.append(len(rounds))
         if len(rounds) == 1:
             raise ValueError("odd")
         if len(rounds) == 2:
             raise EditorGone("The editor is gone.")
 
-    task = tasks.repeat(look, 0.001, "looking")
+    task = tasks.repeat(check, 0.001, "looking")
     await until(lambda: len(rounds) > 3)
     assert not task.done()
     await tasks.close()
@@ -141,25 +142,25 @@ async def test_an_error_that_repeats_is_logged_once(caplog: pytest.LogCaptureFix
     """After a successful round, the error is logged again."""
     tasks, rounds = BackgroundTasks(LOGGER), list[int]()
 
-    async def look() -> None:
+    async def check() -> None:
         rounds.append(len(rounds))
         if len(rounds) != 3:
             raise ValueError("odd")
 
-    tasks.repeat(look, 0.001, "looking")
+    tasks.repeat(check, 0.001, "looking")
     await until(lambda: len(rounds) > 6)
     await tasks.close()
     assert [record.getMessage() for record in caplog.records] == ["looking failed", "looking failed"]
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-async def test_a_repeated_task_first_runs_at_once_only_if_requested(at_once: bool) -> None:
+async def test_a_repeated_task_runs_immediately_only_if_requested(at_once: bool) -> None:
     tasks, rounds = BackgroundTasks(LOGGER), list[str]()
 
-    async def look() -> None:
+    async def check() -> None:
         rounds.append("look")
 
-    tasks.repeat(look, 3600.0, "looking", at_once=at_once)
+    tasks.repeat(check, 3600.0, "looking", at_once=at_once)
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert rounds == ["look"] * at_once

@@ -61,5 +61,6 @@ def test_control_and_hidden_characters_never_pass(text: str) -> None:
     )
 )
 def test_written_out_text_hides_nothing(text: str) -> None:
-    """A second pass changes nothing. U+3000 is not tested: it is visible, and Japanese paragraphs begin with it."""
+    """A second pass changes nothing. U+3000 is not tested, because it is visible and Japanese paragraphs begin with
+    it."""
     assert harmless(harmless(text)) == harmless(text)

@@ -18,7 +18,7 @@ from drawbridge.info import guards
 from tests.waiting import PATIENCE
 
 
-class Said(NamedTuple):
+class Output(NamedTuple):
     code: int
     output: str
     errors: str
@@ -42,7 +42,7 @@ class Said(NamedTuple):
         return {one["id"] for one in self.findings}
 
 
-Doctor = Callable[..., Said]
+Doctor = Callable[..., Output]
 
 
 @pytest.fixture
@@ -99,10 +99,10 @@ def doctor(
     monkeypatch.setattr(hooks, "SLOW_MILLISECONDS", PATIENCE * 1000)
     monkeypatch.setattr(report, "SECONDS", PATIENCE)
 
-    def run(*words: str) -> Said:
+    def run(*words: str) -> Output:
         capsys.readouterr()
         code = main(["doctor", *(words or ["--json"])])
-        said = capsys.readouterr()
-        return Said(code, said.out, said.err)
+        printed = capsys.readouterr()
+        return Output(code, printed.out, printed.err)
 
     return run

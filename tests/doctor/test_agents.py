@@ -1,4 +1,4 @@
-"""Agents: each finding, with the programs on PATH that lead to it."""
+"""Each finding about agents, with the programs on PATH that lead to it."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ Agent = Callable[..., Path]
 
 
 def test_a_machine_without_agents_has_only_notes(doctor: Doctor) -> None:
-    said = doctor()
-    assert said.code == 0
-    assert said.one("agent-none")["title"] == "No agent was found on PATH (claude, gemini, codex)."
+    output = doctor()
+    assert output.code == 0
+    assert output.one("agent-none")["title"] == "No agent was found on PATH (claude, gemini, codex)."
 
 
 def test_a_version_that_was_tested_works(doctor: Doctor, agent: Agent) -> None:
     path = agent("claude", "echo '2.1.329 (Claude Code)'")
-    said = doctor()
-    assert said.one("agent-works")["title"] == f"Claude Code 2.1.329 runs ({path})."
-    assert said.ids() & {"agent-newer", "agent-too-old", "agent-none"} == set()
+    output = doctor()
+    assert output.one("agent-works")["title"] == f"Claude Code 2.1.329 runs ({path})."
+    assert output.ids() & {"agent-newer", "agent-too-old", "agent-none"} == set()
 
 
 def test_the_real_claude_runs(doctor: Doctor, programs_on_path: Path) -> None:
@@ -44,13 +44,13 @@ def test_the_real_claude_runs(doctor: Doctor, programs_on_path: Path) -> None:
         ("codex", "codex-cli 99.0.0", "agent-newer"),
     ],
 )
-def test_another_version_is_named(doctor: Doctor, agent: Agent, name: str, version: str, id: str) -> None:
+def test_another_version_is_reported(doctor: Doctor, agent: Agent, name: str, version: str, id: str) -> None:
     agent(name, f"echo '{version}'")
-    said = doctor()
-    found = said.one(id)
+    output = doctor()
+    found = output.one(id)
     assert version.split()[-1] in found["title"]
     assert found["todo"]
-    assert said.code == (3 if id == "agent-too-old" else 0)
+    assert output.code == (3 if id == "agent-too-old" else 0)
 
 
 @pytest.mark.parametrize(
@@ -61,19 +61,19 @@ def test_another_version_is_named(doctor: Doctor, agent: Agent, name: str, versi
         ("sleep 60", "it did not print its version within 0.5 seconds"),
     ],
 )
-def test_a_program_that_does_not_run_is_named(
+def test_a_program_that_does_not_run_is_reported(
     doctor: Doctor, agent: Agent, monkeypatch: pytest.MonkeyPatch, script: str, reason: str
 ) -> None:
     if "sleep" in script:
         monkeypatch.setattr(agents, "SECONDS", 0.5)
     path = agent("gemini", script)
-    said = doctor()
-    assert said.one("agent-fails")["title"] == f"Gemini CLI does not run: {reason}."
-    assert f"`{path} --version`" in said.one("agent-fails")["todo"]
-    assert said.code == 3
+    output = doctor()
+    assert output.one("agent-fails")["title"] == f"Gemini CLI does not run: {reason}."
+    assert f"`{path} --version`" in output.one("agent-fails")["todo"]
+    assert output.code == 3
 
 
-def test_an_agent_that_was_removed_after_setup_is_named(doctor: Doctor, project: Path) -> None:
+def test_an_agent_that_was_removed_after_setup_is_reported(doctor: Doctor, project: Path) -> None:
     guard.plan_setup("codex", None, HookSettings(agent="codex"), None).steps[-1].apply()
     found = doctor().one("agent-missing")
     assert found["title"] == "Codex is set up, but `codex` was not found."

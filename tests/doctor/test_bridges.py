@@ -1,4 +1,4 @@
-"""Bridges: real ones that work, hang or do not match their files, and files without a bridge."""
+"""Real bridges that work, hang or do not match their files, and files without a bridge."""
 
 from __future__ import annotations
 
@@ -52,16 +52,16 @@ def closed_port() -> int:
     return port
 
 
-def test_no_bridge_is_a_note(doctor: Doctor) -> None:
+def test_a_missing_bridge_is_a_note(doctor: Doctor) -> None:
     assert doctor().one("bridge-none")["severity"] == "note"
 
 
 async def test_a_running_bridge_works_for_both_agents(doctor: Doctor, project: Path) -> None:
     async with bridge("--folder", project) as running:
-        said = doctor()
-        assert running.token not in said.output
-    assert "accepts Claude Code and Gemini CLI." in said.one("bridge-works")["title"]
-    assert [id for id in said.wrong if id.startswith("bridge")] == []
+        output = doctor()
+        assert running.token not in output.output
+    assert "accepts Claude Code and Gemini CLI." in output.one("bridge-works")["title"]
+    assert [id for id in output.wrong if id.startswith("bridge")] == []
 
 
 async def test_doctor_does_not_replace_the_only_client(doctor: Doctor, project: Path) -> None:
@@ -70,13 +70,13 @@ async def test_doctor_does_not_replace_the_only_client(doctor: Doctor, project: 
         await (await claude.ping())
 
 
-def test_the_file_of_a_dead_bridge_is_named(doctor: Doctor) -> None:
+def test_the_file_of_a_dead_bridge_is_reported(doctor: Doctor) -> None:
     gone = gone_pid()
     path = lock_file(closed_port(), pid=gone, drawbridgePid=gone)
-    said = doctor()
-    assert said.one("bridge-dead")["title"] == f"{path} was left behind by process {gone}, which has ended."
-    assert said.one("bridge-dead")["todo"].endswith("doctor --fix` removes it.")
-    assert said.code == 3
+    output = doctor()
+    assert output.one("bridge-dead")["title"] == f"{path} was left behind by process {gone}, which has ended."
+    assert output.one("bridge-dead")["todo"].endswith("doctor --fix` removes it.")
+    assert output.code == 3
 
 
 def test_a_dead_bridge_whose_port_was_taken_gets_no_token(doctor: Doctor, listener: socket.socket) -> None:
@@ -94,19 +94,19 @@ def test_a_dead_bridge_whose_port_was_taken_gets_no_token(doctor: Doctor, listen
 
 def test_the_file_of_another_dead_program_is_a_note(doctor: Doctor) -> None:
     path = lock_file(closed_port(), pid=gone_pid(), drawbridgePid=None)
-    said = doctor()
-    assert str(path) in said.one("bridge-foreign-dead")["title"]
-    assert said.code == 0
+    output = doctor()
+    assert str(path) in output.one("bridge-foreign-dead")["title"]
+    assert output.code == 0
 
 
-def test_a_port_that_refuses_is_named(doctor: Doctor) -> None:
+def test_a_port_that_refuses_is_reported(doctor: Doctor) -> None:
     port = closed_port()
     lock_file(port)
     title = f"Neovim's bridge on port {port} refuses connections, although its process is running."
     assert doctor().one("bridge-refused")["title"] == title
 
 
-def test_a_bridge_that_does_not_answer_is_named(
+def test_a_bridge_that_does_not_answer_is_reported(
     doctor: Doctor, listener: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bridges, "SECONDS", 0.3)
@@ -114,7 +114,7 @@ def test_a_bridge_that_does_not_answer_is_named(
     assert "does not answer Claude Code within 0.3 seconds" in doctor().one("bridge-silent")["title"]
 
 
-def test_a_bridge_that_sends_a_byte_now_and_then_is_named(
+def test_a_bridge_that_sends_single_bytes_is_reported(
     doctor: Doctor, listener: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bridges, "SECONDS", 0.5)
@@ -141,21 +141,21 @@ def test_a_bridge_that_sends_a_byte_now_and_then_is_named(
         peer.join()
 
 
-async def test_a_bridge_that_is_stopped_is_named_for_both_agents(
+async def test_a_stopped_bridge_is_reported_for_both_agents(
     doctor: Doctor, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bridges, "SECONDS", 0.3)
     async with bridge("--folder", project) as running:
         running.process.send_signal(signal.SIGSTOP)
         try:
-            said = doctor()
+            output = doctor()
         finally:
             running.process.send_signal(signal.SIGCONT)
-    agents = [one["title"] for one in said.findings if one["id"] == "bridge-silent"]
+    agents = [one["title"] for one in output.findings if one["id"] == "bridge-silent"]
     assert ["Claude Code" in title for title in sorted(agents)] == [True, False]
 
 
-async def test_a_wrong_token_is_named_for_each_agent(doctor: Doctor, project: Path, home: Path) -> None:
+async def test_a_wrong_token_is_reported_for_each_agent(doctor: Doctor, project: Path, home: Path) -> None:
     """The bridge's own files are in another directory, since it would overwrite those with the wrong token."""
     elsewhere = home / "elsewhere"
     async with bridge("--folder", project, CLAUDE_CONFIG_DIR=str(elsewhere), TMPDIR=str(elsewhere)) as running:
@@ -163,22 +163,22 @@ async def test_a_wrong_token_is_named_for_each_agent(doctor: Doctor, project: Pa
         other = Path(gemini_directory()) / f"gemini-ide-server-{os.getpid()}-{running.port}.json"
         other.parent.mkdir(parents=True)
         other.write_text(lock.read_text())
-        said = doctor()
-    titles = [one["title"] for one in said.findings if one["id"] == "bridge-token"]
+        output = doctor()
+    titles = [one["title"] for one in output.findings if one["id"] == "bridge-token"]
     name = f"Neovim's bridge on port {running.port}"
     assert titles == [f"{name} refuses the token in {file}." for file in (lock, other)]
-    assert "secret-token" not in said.output
+    assert "secret-token" not in output.output
 
 
-async def test_a_port_of_another_program_is_named(doctor: Doctor, project: Path) -> None:
+async def test_a_port_of_another_program_is_reported(doctor: Doctor, project: Path) -> None:
     """A bridge that serves only Gemini CLI refuses Claude Code."""
     async with bridge("--folder", project, "--agent", "gemini") as running:
         lock_file(running.port, drawbridgePid=running.process.pid, authToken=running.token)
-        said = doctor()
-    assert "is not a bridge for Claude Code" in said.one("bridge-invalid")["title"]
+        output = doctor()
+    assert "is not a bridge for Claude Code" in output.one("bridge-invalid")["title"]
 
 
-def test_a_file_that_is_not_valid_is_named(doctor: Doctor) -> None:
+def test_a_file_that_is_not_valid_is_reported(doctor: Doctor) -> None:
     path = lock_file(closed_port())
     path.write_text("{")
     assert doctor().one("bridge-unreadable")["title"] == f"{path} is not valid."
@@ -198,22 +198,22 @@ def test_a_bridge_without_folders_is_a_note(doctor: Doctor, listener: socket.soc
     assert (outside["title"], outside["todo"]) == ("No bridge for Claude Code serves a folder.", "Start Neovim here.")
 
 
-async def test_two_bridges_for_one_directory_are_named(doctor: Doctor, project: Path) -> None:
+async def test_two_bridges_for_one_directory_are_reported(doctor: Doctor, project: Path) -> None:
     async with bridge("--folder", project), bridge("--folder", project):
-        said = doctor()
-    titles = [one["title"] for one in said.findings if one["id"] == "bridge-ambiguous"]
+        output = doctor()
+    titles = [one["title"] for one in output.findings if one["id"] == "bridge-ambiguous"]
     assert [title.split(" serve ")[0] for title in titles] == [
         "Several bridges for Claude Code",
         "Several bridges for Gemini CLI",
     ]
 
 
-async def test_a_bridge_with_another_config_directory_is_named(doctor: Doctor, project: Path, home: Path) -> None:
+async def test_a_bridge_with_another_config_directory_is_reported(doctor: Doctor, project: Path, home: Path) -> None:
     elsewhere = home / "elsewhere"
     async with bridge("--folder", project, "--agent", "claude", CLAUDE_CONFIG_DIR=str(elsewhere)) as running:
-        said = doctor()
+        output = doctor()
         assert psutil.pid_exists(running.process.pid)
-    assert str(elsewhere / "ide") in said.one("bridge-other-config")["title"]
+    assert str(elsewhere / "ide") in output.one("bridge-other-config")["title"]
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ async def test_a_bridge_with_another_config_directory_is_named(doctor: Doctor, p
         ({"http_proxy": "http://proxy:3128", "no_proxy": "*.example"}, True),
     ],
 )
-def test_a_proxy_that_catches_this_machine_is_named(
+def test_a_proxy_that_applies_to_this_machine_is_reported(
     doctor: Doctor, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], named: bool
 ) -> None:
     for name in ("http_proxy", "all_proxy", "no_proxy"):

@@ -1,4 +1,4 @@
-"""The command: its output, exit codes, time limit, and what ``--fix`` changes."""
+"""The output, exit codes and time limit of ``drawbridge doctor``, and what ``--fix`` changes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from drawbridge.doctor.finding import CAUSES, Check, Finding, finding
 from drawbridge.setup import installed
 from drawbridge.setup.agents import AGENTS
 from tests import programs
-from tests.doctor.conftest import Doctor, Said
+from tests.doctor.conftest import Doctor, Output
 from tests.doctor.test_bridges import closed_port, lock_file
 from tests.doctor.test_hooks import replace_program
 from tests.ide.processes import run
@@ -51,12 +51,12 @@ def everything(home: Path) -> dict[str, bytes]:
 def test_every_finding_has_the_same_keys_and_a_known_id(doctor: Doctor, agent: Agent) -> None:
     agent("claude", "exit 1")
     dead_lock()
-    said = doctor()
-    assert [set(one) for one in said.findings] == [{"id", "severity", "title", "why", "todo"}] * len(said.findings)
-    for one in said.findings:
+    output = doctor()
+    assert [set(one) for one in output.findings] == [{"id", "severity", "title", "why", "todo"}] * len(output.findings)
+    for one in output.findings:
         assert one["severity"] == CAUSES[one["id"]].severity
         assert one["severity"] == "ok" or (one["why"] and one["todo"]), one
-    severities = [one["severity"] for one in said.findings]
+    severities = [one["severity"] for one in output.findings]
     assert severities == sorted(severities, key=report.SEVERITIES.index)
 
 
@@ -65,14 +65,14 @@ def test_every_cause_has_a_test_that_names_it() -> None:
     assert [id for id in CAUSES if f'"{id}"' not in tests] == []
 
 
-def test_people_see_what_is_wrong_first_and_what_to_do(doctor: Doctor) -> None:
+def test_problems_and_remedies_are_shown_first(doctor: Doctor) -> None:
     path = dead_lock()
-    said = doctor("--fix")
-    first, *rest = said.output.splitlines()
+    output = doctor("--fix")
+    first, *rest = output.output.splitlines()
     assert first.startswith(f"! {path} was left behind")
     assert rest[1].startswith("  → `")
-    assert "1 warning, 2 notes. 3 checks passed." in said.output
-    assert "\x1b" not in said.output
+    assert "1 warning, 2 notes. 3 checks passed." in output.output
+    assert "\x1b" not in output.output
 
 
 @pytest.mark.parametrize(("columns", "variables"), [(80, {}), (40, {}), (80, {"NO_COLOR": "1"})])
@@ -102,16 +102,16 @@ def test_a_command_is_never_wrapped(monkeypatch: pytest.MonkeyPatch) -> None:
     assert max(len(other) for other in drawn.splitlines() if other != line) <= 40
 
 
-def test_yes_without_fix_is_a_mistake(doctor: Doctor) -> None:
-    said = doctor("--yes")
-    assert (said.code, said.output) == (2, "")
-    assert said.errors == "drawbridge doctor: --yes answers the question that --fix asks. Use both.\n"
+def test_yes_without_fix_is_an_error(doctor: Doctor) -> None:
+    output = doctor("--yes")
+    assert (output.code, output.output) == (2, "")
+    assert output.errors == "drawbridge doctor: --yes answers the question that --fix asks. Use both.\n"
 
 
 # Time
 
 
-def test_a_check_that_hangs_is_named_and_the_others_count() -> None:
+def test_a_check_that_hangs_is_reported_and_the_others_finish() -> None:
     over, works = threading.Event(), finding("machine-works", "git works.")
 
     def hangs() -> list[Finding]:
@@ -124,7 +124,7 @@ def test_a_check_that_hangs_is_named_and_the_others_count() -> None:
     assert other == works
 
 
-def test_a_check_that_fails_is_named_without_its_data() -> None:
+def test_a_check_that_fails_is_reported_without_its_data() -> None:
     def fails() -> list[Finding]:
         raise RuntimeError("secret-token")
 
@@ -147,8 +147,8 @@ async def test_hung_peers_cost_ten_seconds_together(doctor: Doctor, agent: Agent
             took = time.monotonic() - began
             server.process.send_signal(signal.SIGCONT)
     assert took < 15  # the machine may be busy
-    said = Said(code or 0, output, "")
-    assert {"agent-fails", "hook-broken", "bridge-silent", "server-silent"} <= set(said.wrong)
+    printed = Output(code or 0, output, "")
+    assert {"agent-fails", "hook-broken", "bridge-silent", "server-silent"} <= set(printed.wrong)
 
 
 # Fixes
@@ -157,15 +157,15 @@ async def test_hung_peers_cost_ten_seconds_together(doctor: Doctor, agent: Agent
 def test_nothing_is_changed_without_a_terminal_and_yes(doctor: Doctor, home: Path) -> None:
     path = dead_lock()
     before = everything(home)
-    said = doctor("--fix")
-    assert said.code == 2
-    assert f"delete {path}" in said.output
+    output = doctor("--fix")
+    assert output.code == 2
+    assert f"delete {path}" in output.output
     nobody = "The changes were not confirmed, so none were made. Run this again with --yes.\n"
-    assert said.errors == nobody
+    assert output.errors == nobody
     assert everything(home) == before
 
 
-def test_doctor_alone_changes_nothing(doctor: Doctor, home: Path) -> None:
+def test_doctor_without_fix_changes_nothing(doctor: Doctor, home: Path) -> None:
     dead_lock()
     assert main(["setup", "claude", "--yes"]) == 0
     installed.stub_path("claude").unlink()
@@ -178,27 +178,27 @@ def test_doctor_alone_changes_nothing(doctor: Doctor, home: Path) -> None:
 def test_fix_removes_only_the_files_of_our_dead_bridges(doctor: Doctor, home: Path) -> None:
     ours, foreign = dead_lock(), lock_file(closed_port(), pid=gone_pid(), drawbridgePid=None)
     before = everything(home)
-    said = doctor("--json", "--fix", "--yes")
+    output = doctor("--json", "--fix", "--yes")
     assert before.keys() - everything(home).keys() == {str(ours)}
     assert foreign.exists()
-    assert json.loads(said.output)["fixes"] == [
+    assert json.loads(output.output)["fixes"] == [
         {"title": "Delete the files of bridges that have ended", "changes": [f"delete {ours}"], "done": True}
     ]
-    assert (said.code, said.wrong) == (0, [])
+    assert (output.code, output.wrong) == (0, [])
 
 
-def test_fix_repairs_hooks_whose_program_is_gone(doctor: Doctor) -> None:
+def test_fix_repairs_hooks_whose_program_is_missing(doctor: Doctor) -> None:
     for name in AGENTS:
         assert main(["setup", name, "--yes"]) == 0
         installed.stub_path(name).unlink()
     assert doctor().wrong.count("hook-gone") == len(AGENTS)
-    said = doctor("--json", "--fix", "--yes")
-    assert "hook-gone" not in said.ids()
-    assert [one["id"] for one in said.findings].count("hook-works") == len(AGENTS)
+    output = doctor("--json", "--fix", "--yes")
+    assert "hook-gone" not in output.ids()
+    assert [one["id"] for one in output.findings].count("hook-works") == len(AGENTS)
 
 
 def test_fix_keeps_the_settings_of_the_hooks(doctor: Doctor) -> None:
-    """The interpreter is gone, as after an update of Python; the stub with the settings is still there."""
+    """The interpreter is missing, as after an update of Python, but the stub with the settings still exists."""
     assert main(["setup", "codex", "--policy", "any", "--yes"]) == 0
     file = AGENTS["codex"].settings_file(None)
     python = installed.fast_command("codex")[0]
@@ -236,7 +236,7 @@ def test_fix_asks_at_a_terminal(project: Path) -> None:
     assert not path.exists()
 
 
-def test_there_may_be_nothing_to_fix(doctor: Doctor) -> None:
-    said = doctor("--fix")
-    assert said.code == 0
-    assert said.output.endswith("There is nothing that --fix can do.\n")
+def test_fix_without_problems_changes_nothing(doctor: Doctor) -> None:
+    output = doctor("--fix")
+    assert output.code == 0
+    assert output.output.endswith("There is nothing that --fix can do.\n")

@@ -1,4 +1,4 @@
-"""Editors: real Neovims, and sockets on which no program answers."""
+"""Real Neovims, and sockets on which no program answers."""
 
 from __future__ import annotations
 
@@ -28,19 +28,21 @@ def silent(project: Path) -> Iterator[str]:
 async def test_a_running_neovim_answers(doctor: Doctor, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DRAWBRIDGE_NVIM_PROGRAM", str(programs.nvim()))
     async with started(cwd=project) as neovim:
-        said = doctor()
+        output = doctor()
         assert neovim
-    assert said.one("editor-works")["title"].startswith("Neovim ")
+    assert output.one("editor-works")["title"].startswith("Neovim ")
 
 
-def test_an_editor_that_does_not_answer_is_named(doctor: Doctor, silent: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_editor_that_does_not_answer_is_reported(
+    doctor: Doctor, silent: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("DRAWBRIDGE_HOOK_DEADLINE", "200")
-    said = doctor()
-    assert said.one("editor-silent")["title"] == f"The editor at {silent} did not answer in time."
-    assert said.code == 3
+    output = doctor()
+    assert output.one("editor-silent")["title"] == f"The editor at {silent} did not answer in time."
+    assert output.code == 3
 
 
-def test_editors_where_the_guard_does_not_look_are_named(
+def test_editors_outside_the_guards_directories_are_reported(
     doctor: Doctor, silent: str, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DRAWBRIDGE_HOOK_SOCKET_DIR", str(home))

@@ -1,4 +1,4 @@
-"""Hooks: the commands that ``drawbridge setup`` has installed, broken in every way that doctor detects."""
+"""The hooks that ``drawbridge setup`` installs, broken in every way that doctor detects."""
 
 from __future__ import annotations
 
@@ -50,18 +50,18 @@ def test_installed_hooks_work(doctor: Doctor, set_up: Callable[..., Path], agent
     agent(name, "echo " + ".".join(map(str, AGENTS[name].blocks_since or (1, 0, 0))))
     assert AGENTS[name].title in doctor().one("hook-absent")["title"]
     set_up(name)
-    said = doctor()
-    assert str(settings_file(name)) in said.one("hook-works")["title"]
-    assert "hook-absent" not in said.ids()
+    output = doctor()
+    assert str(settings_file(name)) in output.one("hook-works")["title"]
+    assert "hook-absent" not in output.ids()
 
 
 def test_a_missing_stub_is_reported(doctor: Doctor, set_up: Callable[..., Path]) -> None:
     stub = set_up("claude")
     stub.unlink()
-    said = doctor()
-    assert said.one("hook-gone")["title"] == f"Claude Code's hooks do not run: {stub} is gone."
-    assert "setup claude`" in said.one("hook-gone")["todo"]
-    assert said.code == 3
+    output = doctor()
+    assert output.one("hook-gone")["title"] == f"Claude Code's hooks do not run: {stub} is gone."
+    assert "setup claude`" in output.one("hook-gone")["todo"]
+    assert output.code == 3
 
 
 def test_a_missing_copy_of_the_package_is_reported(doctor: Doctor, set_up: Callable[..., Path]) -> None:
@@ -87,9 +87,9 @@ def test_a_failing_command_is_reported(
         monkeypatch.setattr(guards, "RUN_SECONDS", 0.5)
     set_up("claude")
     replace_program("claude", script)
-    said = doctor()
-    assert said.one("hook-broken")["title"] == f"Claude Code's hooks do not work: {reason}."
-    assert said.code == 3
+    output = doctor()
+    assert output.one("hook-broken")["title"] == f"Claude Code's hooks do not work: {reason}."
+    assert output.code == 3
 
 
 def test_a_slow_hook_is_reported(doctor: Doctor, set_up: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,12 +110,12 @@ def test_hooks_with_missing_events_are_reported(doctor: Doctor, set_up: Callable
 def test_a_setting_that_disables_hooks_is_reported(doctor: Doctor, set_up: Callable[..., Path]) -> None:
     settings_file("claude").parent.mkdir(exist_ok=True)
     settings_file("claude").write_text('{"disableAllHooks": true}')
-    said = doctor()
-    assert (said.code, "hooks-forbidden" in said.ids()) == (0, True)
+    output = doctor()
+    assert (output.code, "hooks-forbidden" in output.ids()) == (0, True)
     set_up("claude")
-    said = doctor()
-    assert "disableAllHooks" in said.one("hooks-off")["title"]
-    assert said.code == 3
+    output = doctor()
+    assert "disableAllHooks" in output.one("hooks-off")["title"]
+    assert output.code == 3
 
 
 def test_managed_settings_that_forbid_hooks_are_reported(

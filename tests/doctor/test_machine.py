@@ -1,4 +1,4 @@
-"""The machine: git, Python, disk, settings, and another ``drawbridge`` on PATH."""
+"""Findings about the machine: git, Python, disk, settings, and another ``drawbridge`` on PATH."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ def test_git_python_and_disk_are_shown(doctor: Doctor) -> None:
 
 
 @pytest.mark.parametrize("script", [None, "exit 1"], ids=["missing", "broken"])
-def test_a_git_that_does_not_run_is_named(doctor: Doctor, programs_on_path: Path, script: str | None) -> None:
+def test_a_git_that_does_not_run_is_reported(doctor: Doctor, programs_on_path: Path, script: str | None) -> None:
     git = programs_on_path / "git"
     git.unlink()
     if script:
         git.write_text(f"#!/bin/sh\n{script}\n")
         git.chmod(0o755)
-    said = doctor()
-    assert "git" in said.one("git-missing")["title"]
-    assert said.code == 3
+    output = doctor()
+    assert "git" in output.one("git-missing")["title"]
+    assert output.code == 3
 
 
-def test_a_full_disk_is_named(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "disk-full" not in doctor().ids()
     [found] = machine.disk(low=10**18)
     assert found.id == "disk-full"
@@ -48,19 +48,19 @@ def test_doctor_and_the_server_agree_on_a_nearly_full_disk(tmp_path: Path, monke
     assert (low.id, low.title) == ("disk-full", f"Only 499 MB is free for {tmp_path}.")
 
 
-def test_settings_that_are_not_valid_are_named_once(
+def test_settings_that_are_not_valid_are_reported_once(
     doctor: Doctor, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = home / "config.toml"
     config.write_text("[hook]\nanswr = 1\n")
     monkeypatch.setenv("DRAWBRIDGE_CONFIG", str(config))
-    said = doctor()
-    assert said.wrong == ["settings-invalid"]
+    output = doctor()
+    assert output.wrong == ["settings-invalid"]
     title = f"The settings of `drawbridge hook` can't be used: {config}: [hook] unknown setting answr."
-    assert said.one("settings-invalid")["title"] == title
+    assert output.one("settings-invalid")["title"] == title
 
 
-def test_another_drawbridge_on_path_is_named(doctor: Doctor, agent: Callable[..., Path]) -> None:
+def test_another_drawbridge_on_path_is_reported(doctor: Doctor, agent: Callable[..., Path]) -> None:
     path = agent("drawbridge", "echo drawbridge 0.0.1")
     title = doctor().one("other-drawbridge")["title"]
     assert title.startswith(f"{path} is a different Drawbridge: it is drawbridge 0.0.1, this one is drawbridge ")

@@ -1,4 +1,4 @@
-"""Servers: real ones, with each fault that could keep a phone from connecting."""
+"""Real servers, with each fault that could keep a phone from connecting."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ def data(home: Path) -> Path:
 def certificate(
     place: Path, *, begins: timedelta = -DAY, ends: timedelta = DAY, address: str = "127.0.0.1"
 ) -> list[str | Path]:
-    """Creates a certificate as the owner could provide it; returns the flags for it. The times are relative to now."""
+    """Creates a certificate as the owner could provide it, and returns the flags for it. The times are relative to
+    now."""
     key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "Test")])
     made = (
@@ -73,12 +74,12 @@ def trust(monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
 
 async def test_a_running_server_works(doctor: Doctor, data: Path) -> None:
     async with serving(data) as server:
-        said = doctor()
-        assert server.token not in said.output
-    assert said.one("server-works")["title"].startswith("The server answers at https://127.0.0.1:")
-    assert "serve --host 0.0.0.0`" in said.one("server-loopback")["todo"]
-    assert said.wrong == []
-    assert said.code == 0
+        output = doctor()
+        assert server.token not in output.output
+    assert output.one("server-works")["title"].startswith("The server answers at https://127.0.0.1:")
+    assert "serve --host 0.0.0.0`" in output.one("server-loopback")["todo"]
+    assert output.wrong == []
+    assert output.code == 0
 
 
 def test_a_missing_server_is_reported_as_a_note(doctor: Doctor) -> None:
@@ -87,18 +88,18 @@ def test_a_missing_server_is_reported_as_a_note(doctor: Doctor) -> None:
 
 async def test_a_server_without_tls_and_token_works(doctor: Doctor, data: Path) -> None:
     async with serving(data, "--no-tls", "--insecure-no-auth"):
-        said = doctor()
-    assert said.one("server-works")["title"].startswith("The server answers at http://127.0.0.1:")
-    assert said.wrong == []
+        output = doctor()
+    assert output.one("server-works")["title"].startswith("The server answers at http://127.0.0.1:")
+    assert output.wrong == []
 
 
 async def test_a_replaced_token_is_reported(doctor: Doctor, data: Path) -> None:
     async with serving(data):
         (data / "token").write_text("another-token-that-is-long-enough-to-be-one")
-        said = doctor()
-    assert f"refuses the token in {data / 'token'}." in said.one("server-token")["title"]
-    assert "another-token" not in said.output
-    assert said.code == 3
+        output = doctor()
+    assert f"refuses the token in {data / 'token'}." in output.one("server-token")["title"]
+    assert "another-token" not in output.output
+    assert output.code == 3
 
 
 async def test_the_token_is_not_sent_to_another_server(data: Path) -> None:
@@ -125,11 +126,11 @@ async def test_a_hung_server_is_reported(doctor: Doctor, data: Path, monkeypatch
     async with serving(data) as server:
         server.process.send_signal(signal.SIGSTOP)
         try:
-            said = doctor()
+            output = doctor()
         finally:
             server.process.send_signal(signal.SIGCONT)
-    assert f"(process {server.process.pid}) does not answer" in said.one("server-silent")["title"]
-    assert "no answer within 0.5 seconds" in said.one("server-silent")["title"]
+    assert f"(process {server.process.pid}) does not answer" in output.one("server-silent")["title"]
+    assert "no answer within 0.5 seconds" in output.one("server-silent")["title"]
 
 
 @pytest.mark.parametrize(
@@ -153,30 +154,30 @@ async def test_only_an_invalid_certificate_is_reported(
     flags = certificate(home, **options)  # type: ignore[arg-type]
     trust(monkeypatch, home)
     async with serving(data, *flags):
-        said = doctor()
-    assert said.wrong == ([id] if id else [])
+        output = doctor()
+    assert output.wrong == ([id] if id else [])
 
 
 async def test_an_untrusted_certificate_is_reported(doctor: Doctor, data: Path, home: Path) -> None:
     async with serving(data, *certificate(home)):
-        said = doctor()
-    assert said.wrong == ["server-certificate-untrusted"]
+        output = doctor()
+    assert output.wrong == ["server-certificate-untrusted"]
 
 
 async def test_a_missing_private_socket_is_reported(doctor: Doctor, data: Path) -> None:
     async with serving(data) as server:
         [path] = private_socket.addresses()
         os.unlink(path)
-        said = doctor()
-    assert f"(process {server.process.pid}) is gone from" in said.one("server-socket")["title"]
+        output = doctor()
+    assert f"(process {server.process.pid}) is gone from" in output.one("server-socket")["title"]
 
 
 async def test_a_clock_that_was_set_back_is_reported(doctor: Doctor, data: Path) -> None:
     async with serving(data):
         later = time.time() + 7200
         os.utime(data / "token", (later, later))
-        said = doctor()
-    assert f"{data / 'token'} is dated 2.0 hours in the future" in said.one("clock")["title"]
+        output = doctor()
+    assert f"{data / 'token'} is dated 2.0 hours in the future" in output.one("clock")["title"]
 
 
 def test_an_address_that_refuses_connections_is_reported(doctor: Doctor, data: Path) -> None:
@@ -185,10 +186,10 @@ def test_an_address_that_refuses_connections_is_reported(doctor: Doctor, data: P
         port = made.getsockname()[1]
     data.mkdir()
     with running.announced(data, f"ws://127.0.0.1:{port}/ws", (f"http://127.0.0.2:{port}/",), None, loopback=False):
-        said = doctor()
+        output = doctor()
     title = f"The server does not answer at http://127.0.0.2:{port}/: connection refused."
-    assert said.one("server-unreachable")["title"] == title
-    assert said.one("server-silent")["title"].endswith("connection refused.")
+    assert output.one("server-unreachable")["title"] == title
+    assert output.one("server-silent")["title"].endswith("connection refused.")
 
 
 def test_a_host_name_that_the_server_rejects_is_reported(doctor: Doctor, data: Path) -> None:

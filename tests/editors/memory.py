@@ -1,4 +1,4 @@
-"""A fake editor in memory: buffers, a selection and views without a screen. For tests.
+"""A fake editor for tests. It has buffers, a selection and views in memory, and no screen.
 
 It implements the port like a real editor, as ``tests/editors/test_port.py`` verifies. Files are real: opening reads
 them and saving writes them. The user's actions are plain methods, such as ``open``, ``type``, ``select`` and
@@ -49,7 +49,7 @@ from drawbridge.text import split, utf16_length
 
 
 class Buffer(Struct):
-    """``saved``: the content of the file when it was last read or written; None if it has never been on disk."""
+    """An open file. ``saved`` is its content when it was last read or written; None if it has never been on disk."""
 
     text: str
     saved: str | None
@@ -64,7 +64,7 @@ class Buffer(Struct):
 
 
 class MemoryEditor:
-    """Tests can examine what has happened to it: ``shown``, ``told``, ``announced``, ``opened``."""
+    """Tests can examine what happened to it: ``shown``, ``notices``, ``announced``, ``opened``."""
 
     name = "MemoryEditor"
 
@@ -73,7 +73,7 @@ class MemoryEditor:
         self.active: str | None = None
         self.problems: dict[str, Sequence[Diagnostic]] = {}
         self.shown: dict[str, Proposal] = {}
-        self.told: list[tuple[str, Level]] = []
+        self.notices: list[tuple[str, Level]] = []
         self.announced: list[BridgeState] = []
         self.opened: list[OpenRequest] = []
         self.terminals: dict[int, list[str]] = {}
@@ -89,7 +89,7 @@ class MemoryEditor:
     # What the user does.
 
     def open(self, path: str) -> None:
-        """Brings the file to the front; for a file that does not exist, creates an empty buffer."""
+        """Brings the file to the front. For a file that does not exist, creates an empty buffer."""
         self._load(path)
         self.active = path
 
@@ -119,7 +119,7 @@ class MemoryEditor:
         self._report(FoldersChanged(folders))
 
     def open_terminal(self, pid: int) -> None:
-        """Starts an agent in a terminal; its prompts are then in ``terminals``."""
+        """Starts an agent in a terminal. Its prompts are then in ``terminals``."""
         self.terminals[pid] = []
         self._report(TerminalsChanged(tuple(self.terminals)))
 
@@ -131,7 +131,7 @@ class MemoryEditor:
         self._listener = None
 
     def report(self, event: ReviewEvent) -> None:
-        """Reports that the user has done something with a review."""
+        """Reports that the user did something in a review."""
         self._report(event)
 
     # The port.
@@ -260,7 +260,7 @@ class MemoryEditor:
 
     async def notify(self, message: str, level: Level = "info") -> None:
         self._answer()
-        self.told.append((message, level))
+        self.notices.append((message, level))
 
     def _answer(self) -> None:
         if self._gone:
@@ -285,7 +285,7 @@ class MemoryEditor:
 
 
 def _line_count(text: str) -> int:
-    """The number of lines as editors count them: an empty text is one empty line."""
+    """The number of lines as editors count them. An empty text has one empty line."""
     return max(len(split(text)[0]), 1)
 
 
@@ -311,7 +311,7 @@ def _up_to(line: str, units: int) -> str:
 
 
 def _find(text: str, request: OpenRequest) -> Range | None:
-    """What an ``OpenRequest`` selects; None if ``start_text`` is not in the text."""
+    """Returns what an ``OpenRequest`` selects, or None if ``start_text`` is not in the text."""
     start = text.find(request.start_text) if request.start_text else 0
     if start < 0:
         return None

@@ -37,13 +37,14 @@ from tests.editors.memory import MemoryEditor
 from tests.nvim.rig import Workstation, workstation
 from tests.waiting import PATIENCE, until
 
-BUFFERS = "buffers"  # files can be opened, changed and saved in it, and text selected; it has diagnostics
+BUFFERS = "buffers"  # files can be opened, changed and saved, text can be selected, and there are diagnostics
 LEAVES = "leaves"  # the editor can end while the bridge runs
 HANGS = "hangs"  # the editor can be made to stop responding
 
 
 class Rig:
-    """Lines and characters count from 0; ``end`` is exclusive. ``accept``, ``reject``, ``close_view``, ``select`` and
+    """Lines and characters count from 0, and ``end`` is exclusive. ``accept``, ``reject``, ``close_view``, ``select``
+    and
     ``leave`` return once the action has been reported."""
 
     editor: Editor
@@ -67,7 +68,7 @@ class Rig:
         raise NotImplementedError
 
     async def edit(self, proposal_id: str, text: str) -> None:
-        """Changes the proposed text without a decision; its line endings stay the same."""
+        """Changes the proposed text without a decision. Its line endings stay the same."""
         raise NotImplementedError
 
     async def is_asked(self) -> bool:
@@ -89,7 +90,7 @@ class Rig:
         raise NotImplementedError
 
     async def type(self, path: Path, text: str) -> None:
-        """Replaces an open file's text without saving it; the file keeps its line endings."""
+        """Replaces an open file's text without saving it. The file keeps its line endings."""
         raise NotImplementedError
 
     async def text_of(self, path: Path) -> str:

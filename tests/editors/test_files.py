@@ -100,38 +100,38 @@ class TestRefusing:
         str(raised.value).encode()
         return str(raised.value)
 
-    def test_a_directory(self, tmp_path: Path) -> None:
+    def test_a_directory_is_refused(self, tmp_path: Path) -> None:
         assert "is a directory" in self.refused(tmp_path)
 
-    def test_a_pipe_without_waiting_for_it(self, tmp_path: Path) -> None:
+    def test_a_pipe_is_refused_without_waiting_for_it(self, tmp_path: Path) -> None:
         os.mkfifo(tmp_path / "pipe")
         assert "is a pipe" in self.refused(tmp_path / "pipe")
 
-    def test_a_socket(self, tmp_path: Path, home: Path) -> None:
+    def test_a_socket_is_refused(self, tmp_path: Path, home: Path) -> None:
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(str(home / "socket"))
             assert "is a socket" in self.refused(home / "socket")
 
-    def test_a_device(self) -> None:
+    def test_a_device_is_refused(self) -> None:
         assert "is a device" in self.refused("/dev/zero")
 
-    def test_a_binary_file(self, tmp_path: Path) -> None:
+    def test_a_binary_file_is_refused(self, tmp_path: Path) -> None:
         (tmp_path / "a.png").write_bytes(b"\x89PNG\0\0")
         assert "a.png is binary" in self.refused(tmp_path / "a.png")
 
-    def test_a_path_through_a_file(self, tmp_path: Path) -> None:
+    def test_a_path_through_a_file_is_refused(self, tmp_path: Path) -> None:
         (tmp_path / "file").touch()
         assert "is a file, not a directory" in self.refused(tmp_path / "file" / "in it")
 
-    def test_a_loop_of_links(self, tmp_path: Path) -> None:
+    def test_a_loop_of_links_is_refused(self, tmp_path: Path) -> None:
         (tmp_path / "loop").symlink_to("loop")
         assert "can't be read" in self.refused(tmp_path / "loop")
 
     @pytest.mark.parametrize("path", ["/a\0b", "/\ud800", "/" + "x" * 300])
-    def test_an_invalid_file_name(self, path: str) -> None:
+    def test_an_invalid_file_name_is_refused(self, path: str) -> None:
         self.refused(path)
 
-    def test_a_file_without_permission(self, tmp_path: Path) -> None:
+    def test_a_file_without_permission_is_refused(self, tmp_path: Path) -> None:
         (tmp_path / "secret").touch(mode=0)
         with without_privileges():
             assert "no permission" in self.refused(tmp_path / "secret")
@@ -142,7 +142,7 @@ class TestRefusing:
             read_text(str(tmp_path / "latin1.txt"))
         check_text_file(str(tmp_path / "latin1.txt"))  # an editor may still show it
 
-    def test_a_missing_file_that_must_exist(self, tmp_path: Path) -> None:
+    def test_a_missing_file_that_must_exist_is_refused(self, tmp_path: Path) -> None:
         with pytest.raises(UnusableFile, match="does not exist"):
             check_text_file(str(tmp_path / "missing"))
 

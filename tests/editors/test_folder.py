@@ -1,4 +1,4 @@
-"""The terminal as an editor: what the user reads in it, what counts as an answer, and what never reaches the screen."""
+"""The terminal as an editor: what the user reads in it, what counts as an answer, and what is never shown."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def piped(folder: Path, sent: bytes | TextIO | None, **options: Any) -> As
 
 
 class Piped:
-    """The folder editor without a terminal: a script sends the answers, and ``log`` contains the output."""
+    """The folder editor without a terminal. A script sends the answers, and ``log`` contains the output."""
 
     def __init__(self, folder: Path, sent: TextIO | None, options: dict[str, Any]) -> None:
         self.log = io.StringIO()
@@ -131,7 +131,7 @@ class TestWhatTheUserReads:
                 """).replace("\n                ", "\n")
 
     @pytest.mark.parametrize(
-        ("old", "new", "said"),
+        ("old", "new", "expected"),
         [
             ("a\n", "a\r\n", "Proposed with CRLF line endings."),
             ("a\n", "\ufeffa\n", "A byte-order mark is added."),
@@ -139,11 +139,11 @@ class TestWhatTheUserReads:
         ],
     )
     async def test_a_change_that_lines_cannot_show_is_reported(
-        self, tmp_path: Path, old: str, new: str, said: str
+        self, tmp_path: Path, old: str, new: str, expected: str
     ) -> None:
         async with piped(tmp_path, b"y\n") as at:
             assert await at.decided(proposal(tmp_path / "file.txt", old, new)) == [Accepted(new)]
-            assert said in at.log.getvalue()
+            assert expected in at.log.getvalue()
             assert "No lines changed." in at.log.getvalue()
 
     async def test_a_new_file_is_described_as_new(self, tmp_path: Path) -> None:
@@ -283,7 +283,7 @@ class TestWhatIsDrawn:
             assert at.log.getvalue().count("\n") < UNATTENDED_LINES + 10
             assert "19,003 more lines not shown." in at.log.getvalue()
 
-    async def test_a_terminal_without_unicode_gets_what_it_can_show(self, tmp_path: Path) -> None:
+    async def test_a_terminal_without_unicode_gets_only_what_it_can_show(self, tmp_path: Path) -> None:
         output = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
         reading, writing = os.pipe()
         os.close(writing)
@@ -497,7 +497,7 @@ class TestPages:
 
 class TestEditing:
     def editor(self, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
-        """Makes a shell script the user's editor; ``$1`` is the file."""
+        """Makes a shell script the user's editor. ``$1`` is the file."""
         path = Path(os.environ["TMPDIR"], "my editor")
         path.write_text(f"#!/bin/sh\n{script}\n")
         path.chmod(0o700)

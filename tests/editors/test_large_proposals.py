@@ -1,4 +1,4 @@
-"""What a large proposal costs: its texts are read and split once, and only they stay in memory until the decision."""
+"""The texts of a large proposal are read and split once, and nothing else stays in memory until the decision."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ async def test_a_proposal_is_read_and_split_once(rig: Workstation, calls: list[s
     assert sorted(calls) == ["read", "split new", "split old"]
 
 
-async def test_lines_are_not_held_in_memory_while_a_person_decides(rig: Workstation, traced: None) -> None:
+async def test_lines_are_not_kept_in_memory_while_a_user_decides(rig: Workstation, traced: None) -> None:
     reviews, path = Reviews(rig.editor), rig.file("a.txt", OLD)
-    await withdrawn(reviews, await proposed(rig, reviews, path))  # what is loaded for the first one does not count
+    await withdrawn(reviews, await proposed(rig, reviews, path))  # loads modules, which do not count
     tracemalloc.reset_peak()
     before = tracemalloc.get_traced_memory()[0]
     reviews = Reviews(rig.editor)

@@ -1,4 +1,4 @@
-"""Which writes count as the user's consent: only a plain one in the proposal's own window, typed or by a mapped key."""
+"""Only a plain write in the proposal's own window, typed or by a mapped key, counts as the user's consent."""
 
 from __future__ import annotations
 

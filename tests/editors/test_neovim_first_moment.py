@@ -1,4 +1,4 @@
-"""Text for the agent's terminal never gets into a proposal: an unfinished prompt delays the view, and the view ignores
+"""Text for the agent's terminal never gets into a proposal. An unfinished prompt delays the view, and the view ignores
 the first keys."""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from drawbridge.editors.port import Accepted, Rejected
-from tests.editors.test_neovim_focus import NEW, OLD, SHOWN, looks_again, proposes, screen_rig, sees
+from tests.editors.test_neovim_focus import NEW, OLD, SHOWN, checks_again, proposes, screen_rig, sees
 from tests.nvim.rig import Workstation
 from tests.programs import each_nvim
 from tests.rigs.tmux import Pane
@@ -23,8 +23,9 @@ local at = _G.hrtime() + 1e10
 vim.loop.hrtime = function() return at end
 vim.on_key(function() _G.typed = _G.typed + 1 end, vim.api.nvim_create_namespace('typed'))
 """
-"""Extends the view's first moment until ``GO_ON``, however late the keys arrive, and counts the keys that Neovim
-reads."""
+"""Extends the view's first moment until ``GO_ON``, no matter how late the keys arrive, and counts the keys that Neovim
+reads.
+"""
 GO_ON = "vim.loop.hrtime = function() return _G.hrtime() + 1e10 end"
 
 ON_SCREEN = "return #vim.api.nvim_list_tabpages() == 2"
@@ -89,7 +90,7 @@ async def test_half_a_prompt_delays_a_view(program: Path, tmp_path: Path) -> Non
         await sees(pane, "❯ and then")
         await proposes(rig)
         await sees(pane, r"proposes a change to hello\.txt", r"Ctrl-\\ Ctrl-N opens it")
-        await looks_again(rig)  # nothing may open, even though nobody is typing
+        await checks_again(rig)  # nothing may open, even though nobody is typing
         assert await rig.person.lua(SHOWN) is False
         assert await rig.person.lua(ON_SCREEN) is False
         await types(pane, " stop")
@@ -103,7 +104,7 @@ async def test_half_a_prompt_delays_a_view(program: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("program", each_nvim())
-async def test_a_dialog_in_place_of_the_box_opens_the_proposal(program: Path, tmp_path: Path) -> None:
+async def test_a_dialog_instead_of_the_box_opens_the_proposal(program: Path, tmp_path: Path) -> None:
     """In the dialog, an Enter that was meant for the prompt would accept the change. Keys of the first moment do not
     reach the dialog."""
     async with screen_rig(program, tmp_path) as (rig, pane):

@@ -67,7 +67,7 @@ end
 """
 
 
-async def looks_again(rig: Workstation) -> None:
+async def checks_again(rig: Workstation) -> None:
     """Returns once Neovim has checked several more times whether it may show a waiting proposal."""
     await rig.person.lua(COUNT_LOOKS)
     await rig.person.until("return _G.looks >= 4")
@@ -118,7 +118,7 @@ async def test_a_proposal_waits_while_a_command_is_being_typed(
     if busy not in ('"', "r", "d"):
         # While Neovim waits for the second half of a command, it does not answer calls.
         await showing
-        await looks_again(rig)
+        await checks_again(rig)
     else:
         await is_received(rig)
     if busy not in ('"', "r", "d", ":s/one/x"):
@@ -154,7 +154,7 @@ async def test_the_status_line_shows_the_number_of_proposals(screen: ScreenRig) 
     await sees(pane, "waiting:.*▲1")
 
 
-async def test_review_opens_a_waiting_proposal_at_once(screen: ScreenRig) -> None:
+async def test_review_opens_a_waiting_proposal_immediately(screen: ScreenRig) -> None:
     rig, pane = screen
     await rig.options("{ idle_ms = 60000 }")
     await rig.person.types("j")

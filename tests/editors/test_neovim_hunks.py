@@ -1,4 +1,4 @@
-"""The hunks of a proposal: they are marked where Neovim's diff mode is not used, and can be reverted one by one."""
+"""The hunks of a proposal are marked where Neovim's diff mode is not used, and can be reverted one by one."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ return marks
 
 
 async def marks(rig: Workstation) -> dict[str, Any]:
-    """The added lines, and the removed lines by the line at which they are shown; counted from 0."""
+    """The added lines, and the removed lines by the line at which they are shown. Lines are counted from 0."""
     added: set[int] = set()
     removed: dict[int, list[str]] = {}
     for row, end, lines, *words in await rig.person.lua(MARKS):

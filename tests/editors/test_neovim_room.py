@@ -52,7 +52,7 @@ async def test_both_sides_are_readable_at_any_size(program: Path, tmp_path: Path
 
 @pytest.mark.parametrize("program", each_nvim())
 async def test_both_sides_are_readable_after_a_resize_elsewhere(program: Path, tmp_path: Path) -> None:
-    """The screen is resized while another tab page is in front; a height that the user has set is kept."""
+    """The screen is resized while another tab page is in front. A height that the user set is kept."""
     async with screen_rig(program, tmp_path) as (rig, pane):
         await asyncio.to_thread(pane.resize, 140, 24)
         await rig.person.until("return vim.o.columns == 140")
@@ -210,13 +210,13 @@ async def test_a_notice_does_not_cover_a_dialog(program: Path, tmp_path: Path, s
         covered: list[Any] = await rig.person.lua(COVERED)
         if split != "tabnew":
             assert covered == []
-        for row, height in covered:  # the terminal fills the tab page: its dialog is in the lower half
+        for row, height in covered:  # the terminal fills the tab page, so its dialog is in the lower half
             assert row < height / 2
 
 
 @pytest.mark.parametrize("program", each_nvim())
 @pytest.mark.parametrize("split", ["botright vnew", "botright new"])
-async def test_a_notice_makes_way_for_a_terminal_that_opens(program: Path, tmp_path: Path, split: str) -> None:
+async def test_a_notice_moves_when_a_terminal_opens(program: Path, tmp_path: Path, split: str) -> None:
     async with screen_rig(program, tmp_path) as (rig, pane):
         await rig.person.lua("require('drawbridge.view_notice').flash('Answer in its terminal')")
         await sees(pane, "Answer in its terminal")

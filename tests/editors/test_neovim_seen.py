@@ -45,7 +45,7 @@ async def writes_until_accepted(rig: Workstation, most: int) -> int:
 
 
 @in_each_layout
-async def test_a_write_goes_to_the_change_not_yet_shown(rig: Workstation, layout: str) -> None:
+async def test_a_write_moves_to_the_change_not_yet_shown(rig: Workstation, layout: str) -> None:
     await shows(rig, LONG, FAR, layout)
     await rig.person.types(":w<CR>")
     assert await is_undecided(rig)
@@ -97,7 +97,7 @@ async def test_a_command_with_a_bang_accepts_unread(rig: Workstation, keys: str)
 
 
 @pytest.mark.parametrize("allowed", [True, False])
-async def test_the_accept_command_goes_to_the_change_from_any_window(rig: Workstation, allowed: bool) -> None:
+async def test_the_accept_command_moves_to_the_change_from_any_window(rig: Workstation, allowed: bool) -> None:
     await shows(rig, LONG, FAR)
     await rig.options(f"{{ allow_w_to_accept = {str(allowed).lower()} }}")
     await rig.person.types(":tabfirst<CR>:DrawbridgeAccept<CR>")
@@ -160,7 +160,7 @@ async def test_a_change_that_was_reverted_need_not_be_shown(rig: Workstation) ->
     assert await rig.decided() == Accepted(path.read_text())
 
 
-async def test_what_an_undo_brings_back_is_shown_first(rig: Workstation) -> None:
+async def test_lines_restored_by_an_undo_are_shown_first(rig: Workstation) -> None:
     await shows(rig, LONG, FAR)
     await rig.person.types(":%d<CR>u")
     await rig.person.types("gg:w<CR>")

@@ -106,7 +106,7 @@ async def test_the_same_selection_is_reported_once(rig: Workstation) -> None:
     assert reported(rig)[count:] == []
 
 
-async def test_the_cursor_is_reported_in_insert_mode_too(rig: Workstation) -> None:
+async def test_the_cursor_is_reported_in_insert_mode(rig: Workstation) -> None:
     await rig.opened("a.txt", TEXT)
     assert span(await selects(rig, "ggwi"))[0] == (0, 4)
     assert span(await selects(rig, "new "))[0] == (0, 8)
@@ -155,7 +155,7 @@ async def test_special_buffers_keep_the_last_selection(rig: Workstation, special
     assert before.path == str(path)
 
 
-async def test_without_an_open_file_there_is_no_selection(rig: Workstation) -> None:
+async def test_without_an_open_file_no_selection_is_reported(rig: Workstation) -> None:
     assert await rig.editor.selection() is None
     path = await rig.opened("a.txt", TEXT)
     assert await rig.editor.selection() == Selection(str(path), "", Range(Position(0, 0), Position(0, 0)))

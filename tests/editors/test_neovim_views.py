@@ -368,7 +368,7 @@ async def test_the_next_proposal_waits_while_one_is_shown(rig: Workstation, many
     assert rig.decisions == [("1", Accepted(NEW)), ("2", Rejected())]
 
 
-async def test_a_proposal_under_the_cursor_goes_before_the_newest(rig: Workstation) -> None:
+async def test_a_proposal_under_the_cursor_precedes_the_newest(rig: Workstation) -> None:
     path = await rig.opened("a.txt", OLD)
     await rig.shows(proposal(path, OLD, NEW, id="1"))
     await rig.person.lua("vim.cmd('tabfirst')")

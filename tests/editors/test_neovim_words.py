@@ -1,4 +1,4 @@
-"""What a person reads: counts, paths and names of a view, how to answer it, and its outcome."""
+"""What the user reads: the counts, paths and names of a view, how to answer it, and the outcome."""
 
 from __future__ import annotations
 

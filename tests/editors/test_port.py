@@ -1,4 +1,4 @@
-"""What every editor does: one suite for the real editors, and for the fake one that other tests use."""
+"""One suite for the behavior of every real editor, and of the fake editor that other tests use."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.waiting import until
 
 OLD, NEW = "one\ntwo\nthree\n", "one\nTWO\nthree\nfour\n"
 
-# An old text, the proposed text, and a version of it that a person has edited.
+# An old text, the proposed text, and a version of it that a person edited.
 TEXTS = {
     "lf": (OLD, NEW, "one\n2\n"),
     "crlf": ("a\r\nb\r\n", "a\r\nB\r\n", "a\r\nb2\r\n"),
@@ -204,11 +204,11 @@ class TestSelection:
         assert selection.range == at(0, 0, lines - 1, 99)
 
     @having(BUFFERS)
-    async def test_there_is_no_selection_without_an_open_file(self, editor_rig: Rig) -> None:
+    async def test_without_an_open_file_the_selection_is_empty(self, editor_rig: Rig) -> None:
         assert await editor_rig.editor.selection() is None
 
     @lacking(BUFFERS)
-    async def test_there_is_no_selection_without_buffers(self, editor_rig: Rig) -> None:
+    async def test_an_editor_without_buffers_has_no_selection(self, editor_rig: Rig) -> None:
         a_file(editor_rig, "file.txt", OLD)
         assert await editor_rig.editor.selection() is None
 
@@ -460,7 +460,7 @@ def a_file(rig: Rig, name: str, content: str) -> Path:
 
 
 async def nothing_more_is_reported(rig: Rig) -> None:
-    """Events come in order: once a later proposal is decided, everything before it has been reported."""
+    """Events arrive in order, so once a later proposal is decided, everything before it has been reported."""
     before = len(rig.decisions)
     await rig.editor.show(proposal(rig.folder / "last.txt", "", "last\n", id="last"))
     await rig.accept("last")

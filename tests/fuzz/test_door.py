@@ -1,6 +1,6 @@
-"""Many bad peers attack a real bridge: it keeps running, leaks nothing, and serves a good peer throughout.
+"""Many bad peers attack a real bridge. It keeps running, leaks nothing, and serves a good peer throughout.
 
-``make test`` runs a short campaign, ``make slow`` a long one. A failing campaign names its seed; pass it in as
+``make test`` runs a short campaign, ``make slow`` a long one. A failing campaign reports its seed, which can be set in
 ``DRAWBRIDGE_TEST_SEED``.
 """
 
@@ -58,9 +58,9 @@ async def besiege(folder: Path, attacks: int) -> None:
             code, printed = await besieged.end()
         assert code == 0
         assert not besieged.lock.exists()
-        for said in (printed, log.read_text()):
-            assert "Traceback" not in said
-            assert "never awaited" not in said
+        for text in (printed, log.read_text()):
+            assert "Traceback" not in text
+            assert "never awaited" not in text
     except BaseException as error:
         error.add_note(f"DRAWBRIDGE_TEST_SEED={seed}")
         raise

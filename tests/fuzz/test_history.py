@@ -1,6 +1,6 @@
-"""Damaged and foreign logs do not break the history reader or a server that starts with them.
+"""Damaged logs, and logs of other programs, do not break the history reader or a server that starts with them.
 
-``make test`` runs a short campaign, ``make slow`` a long one. A failing campaign names its seed
+``make test`` runs a short campaign, ``make slow`` a long one. A failing campaign reports its seed
 (``DRAWBRIDGE_TEST_SEED``).
 """
 
@@ -62,10 +62,10 @@ def messages() -> list[tuple[Direction, dict[str, Any]]]:
     """Returns the direction and message of one record of each kind."""
     prompt = {"type": "user", "message": {"prompt": "Hi"}, "run_id": "r", "by": "phone", "request_id": "q"}
     line = {"type": "assistant", "message": {"content": [{"type": "text", "text": "Hello ✓"}]}, "session_id": "s"}
-    said: list[tuple[Direction, dict[str, Any]]] = [
+    of_server: list[tuple[Direction, dict[str, Any]]] = [
         ("server", {"type": "system", "subtype": what, "message": fields}) for what, fields in EVENTS
     ]
-    return [("client", prompt), ("claude", line), *said]
+    return [("client", prompt), ("claude", line), *of_server]
 
 
 def whole() -> list[bytes]:
@@ -90,7 +90,7 @@ def bent_line(line: bytes, random: Random) -> bytes:
 
 
 def damaged(data: bytes, random: Random, *, by_hand: bool = True) -> bytes:
-    """Returns ``data`` with damage. ``by_hand``: whether this includes edits that no disk causes, such as valid lines
+    """Returns ``data`` with damage. ``by_hand`` is whether this includes edits that no disk causes, such as valid lines
     in the wrong order.
     """
     for _ in range(random.randrange(1, 4)):

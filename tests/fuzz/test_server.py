@@ -1,6 +1,6 @@
-"""Many bad clients attack a real agent server: it keeps running, leaks nothing, and serves good clients throughout.
+"""Many bad clients attack a real agent server. It keeps running, leaks nothing, and serves good clients throughout.
 
-``make test`` runs a short campaign, ``make slow`` a long one. A failing campaign names its seed; pass it in as
+``make test`` runs a short campaign, ``make slow`` a long one. A failing campaign reports its seed, which can be set in
 ``DRAWBRIDGE_TEST_SEED``.
 """
 
@@ -52,11 +52,11 @@ async def besiege(directory: Path, attacks: int) -> None:
     try:
         async with serving(directory / "data", "--no-tls", "--allow", roots, "--log-level", "warning") as besieged:
             await withstand(besieged, roots, attacks, seed)
-            code, said = await besieged.end()
-        assert code == 0, said
-        assert "Traceback" not in said
-        assert "never awaited" not in said
-        assert "internal error" not in said
+            code, output = await besieged.end()
+        assert code == 0, output
+        assert "Traceback" not in output
+        assert "never awaited" not in output
+        assert "internal error" not in output
     except BaseException as error:
         error.add_note(f"DRAWBRIDGE_TEST_SEED={seed}")
         raise

@@ -42,7 +42,7 @@ class Guard(contextlib.ExitStack):
         self._editors += 1
         return self.sockets / f"{HASH}-{kind}{2**22 + self._editors}.sock"
 
-    def say(self, payload: dict[str, Any] | bytes, **settings: Any) -> dict[str, Any]:
+    def run(self, payload: dict[str, Any] | bytes, **settings: Any) -> dict[str, Any]:
         """Runs the hook with ``payload`` as its input. Returns its answer to the agent."""
         data = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
         answer: dict[str, Any] = json.loads(hook.answer(data, cast("Settings", self.settings | settings), os.environb))
@@ -50,7 +50,7 @@ class Guard(contextlib.ExitStack):
 
     def denial(self, payload: dict[str, Any] | bytes, **settings: Any) -> str:
         """Returns the reason for the hook's denial, or "" if it has no opinion. Any other answer fails the test."""
-        return decision(self.say(payload, **settings), "deny")
+        return decision(self.run(payload, **settings), "deny")
 
     @property
     def log(self) -> list[str]:

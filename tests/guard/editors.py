@@ -1,4 +1,4 @@
-"""Fake editors: Unix sockets in this process that use Neovim's or VS Code's protocol and behave as a test says.
+"""Fake editors: Unix sockets in this process that use Neovim's or VS Code's protocol and behave as a test specifies.
 
 They have only the state that a test gives them, and record the requests that they receive.
 """
@@ -30,7 +30,9 @@ A_NOTIFICATION = msgpack.packb([2, "redraw", [["grid_line", 1, "text", {"a": Non
 LATE = 0.03
 """A delay in seconds that is shorter than any deadline."""
 LONG = 0.25
-"""A delay in seconds: longer than a short deadline, shorter than the wait for an editor that works on a request."""
+"""A delay in seconds: longer than a short deadline, but shorter than the wait for an editor that is working on a
+request.
+"""
 
 
 def plainly(mode: bytes, answer: bytes) -> Iterator[bytes]:
@@ -63,12 +65,12 @@ def between_notifications(mode: bytes, answer: bytes) -> Iterator[bytes]:
 
 
 def at_a_prompt(_mode: bytes, _answer: bytes) -> Iterator[bytes]:
-    """Shows a "Press ENTER" prompt: it answers only ``nvim_get_mode``."""
+    """Shows a "Press ENTER" prompt, so it answers only ``nvim_get_mode``."""
     yield BLOCKED
 
 
 def at_a_short_prompt(_mode: bytes, answer: bytes) -> Iterator[bytes]:
-    """Has a pending operator: it reports that it is blocked, but answers all the same."""
+    """Has a pending operator. It reports that it is blocked, but answers nevertheless."""
     yield BLOCKED
     time.sleep(LATE)
     yield answer
@@ -95,7 +97,7 @@ def hanging_up_halfway(mode: bytes, answer: bytes) -> Iterator[bytes]:
 
 
 def saying(data: bytes) -> Manner:
-    """Returns the manner of an editor that sends ``data``, whatever the request is."""
+    """Returns the behavior of an editor that sends ``data``, whatever the request is."""
 
     def manner(_mode: bytes, _answer: bytes) -> Iterator[bytes]:
         yield data
@@ -157,7 +159,7 @@ class Editor:
         return [method for method, _ in self.asked]
 
     @property
-    def told(self) -> list[str]:
+    def notices(self) -> list[str]:
         """The notices that the editor was asked to show to the user."""
         return [params["message"] for method, params in self.asked if method == "send_message"]
 

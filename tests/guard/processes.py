@@ -56,7 +56,7 @@ def as_json(payload: dict[str, Any]) -> bytes:
 
 
 def run(words: list[str], data: bytes | dict[str, Any] | None, **options: Any) -> Ended:
-    """Runs a command with ``data`` as its standard input; None for the test's own standard input."""
+    """Runs a command with ``data`` as its standard input. With None, it gets the test's own standard input."""
     given = as_json(data) if isinstance(data, dict) else data
     done = subprocess.run(words, input=given, capture_output=True, timeout=PATIENCE, **options, env=os.environ)
     return Ended(done.returncode, done.stdout, done.stderr.decode())

@@ -3,9 +3,9 @@
     python -m tests.guard.record_hooks claude gemini codex
 
 Each agent has its own directory and home. Its model is a stub on 127.0.0.1 that calls a few tools, and its hooks append
-what they read to a file. The first line of a transcript contains the agent, its version and the date; every other line is
-one payload, in the order of the calls. The directory is replaced by ``/ws``, the home directory by ``/home/person``, and
-the path of the agent's own transcript by a made-up one.
+what they read to a file. The first line of a transcript contains the agent, its version and the date. Every other line
+is one payload, in the order of the calls. The directory is replaced by ``/ws``, the home directory by ``/home/person``,
+and the path of the agent's own transcript by a made-up one.
 
 The agents come from ``tests/programs.py``.
 """
@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from drawbridge.agents.codex import hook
+from drawbridge.agents.gemini import hook as gemini_hook
 from tests import programs
 from tests.guard.payloads import TRANSCRIPTS
 from tests.rigs import claude_rig, codex_rig, gemini_rig, gemini_stub, messages_stub, responses_stub
@@ -168,9 +169,10 @@ def asking_claude(place: Place) -> None:
 
 
 def gemini(place: Place) -> str:
+    """Records a one-shot run, and a session in a terminal that asks the user. Returns the version."""
     program = str(programs.gemini())
     call = gemini_stub.function_call
-    hooks = place.hooks("BeforeTool", "AfterTool", "BeforeAgent", "SessionStart", timeout=10_000)
+    hooks = place.hooks(*gemini_hook.EVENTS, timeout=10_000)
     gemini_rig.SETTINGS.update(hooks=hooks, ide={"enabled": False})
     gemini_rig.prepare_home()
     with gemini_stub.GeminiStub() as model:
@@ -183,11 +185,20 @@ def gemini(place: Place) -> str:
             gemini_stub.text("Done."),
         )
         place.run([program, "--approval-mode", "yolo", "-p", PROMPT], gemini_rig.environment(model))
+        with Tmux.server() as tmux:
+            environment = gemini_rig.environment(model)
+            session = gemini_rig.Gemini.start(tmux, Path(program), project=place.folder, environment=environment)
+            model.will_say(gemini_stub.write_file(place.folder / "new.py", "new = 2\n"), gemini_stub.text("Done."))
+            session.prompt(PROMPT)
+            session.pane.wait_for(gemini_rig.EDIT_DIALOG)
+            session.pane.press("1")
+            session.pane.wait_for("Done")
+            session.leave()
     return _version(program)
 
 
 def codex(place: Place) -> str:
-    """Records a one-shot run, and a session in a terminal: its subagent asks the user, and its second run is
+    """Records a one-shot run, and a session in a terminal whose subagent asks the user and whose second run is
     interrupted. Returns the version.
     """
     program = str(programs.codex())
@@ -228,8 +239,8 @@ def _heard(place: Place, event: str) -> bool | None:
 
 
 def _version(program: str) -> str:
-    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True, timeout=20).stdout
-    return next(word for word in said.split() if word[0].isdigit())
+    output = subprocess.run([program, "--version"], capture_output=True, text=True, check=True, timeout=20).stdout
+    return next(word for word in output.split() if word[0].isdigit())
 
 
 AGENTS: dict[str, Callable[[Place], str]] = {"claude": claude, "gemini": gemini, "codex": codex}

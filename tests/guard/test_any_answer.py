@@ -50,7 +50,7 @@ EVENTS = [
 
 
 @pytest.mark.parametrize("answer", ["deny", "merge", "save"])
-def test_one_editor_and_any_answer(guard: Guard, answer: str) -> None:
+def test_any_answer_leaves_other_editors_protected(guard: Guard, answer: str) -> None:
     odd = guard.neovim(pid=1)
     guard.neovim({A: KEPT}, pid=2, answers={"save_buffer": {"saved": False, "reason": "no"}})
 
@@ -59,10 +59,10 @@ def test_one_editor_and_any_answer(guard: Guard, answer: str) -> None:
     def whatever(snapshot: Any, other: Any, payload: Payload) -> None:
         methods = ("refresh_buffer", "diagnostics", "buffer_text", "save_buffer", "merge_buffer", "send_message")
         odd.answers = dict.fromkeys(methods, other) | {"snapshot": snapshot}
-        said = guard.say(payload, answer=answer, policy="any", deadline=2_000)
-        assert isinstance(said, dict)
+        output = guard.run(payload, answer=answer, policy="any", deadline=2_000)
+        assert isinstance(output, dict)
         if payload == EVENTS[0] and answer == "deny":
-            assert said["hookSpecificOutput"]["permissionDecision"] == "deny"
+            assert output["hookSpecificOutput"]["permissionDecision"] == "deny"
 
     whatever()
     assert [line for line in guard.log if "failed" in line] == []

@@ -44,7 +44,7 @@ def between(least: float, most: float) -> Iterator[None]:
         editors.at_a_short_prompt,
     ],
 )
-def test_an_answer_from_neovim_is_read_however_it_is_sent(
+def test_an_answer_from_neovim_is_read_in_any_pieces(
     guard: Guard, manner: editors.Manner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ask, "BLOCKED_GRACE", 3)
@@ -53,7 +53,7 @@ def test_an_answer_from_neovim_is_read_however_it_is_sent(
 
 
 @pytest.mark.parametrize("manner", [editors.plainly, editors.byte_by_byte, editors.late])
-def test_an_answer_from_vs_code_is_read_however_it_is_sent(guard: Guard, manner: editors.Manner) -> None:
+def test_an_answer_from_vs_code_is_read_in_any_pieces(guard: Guard, manner: editors.Manner) -> None:
     guard.vscode({A: KEPT}, manner=manner)
     assert guard.denial(edit())
 
@@ -68,7 +68,7 @@ def test_a_neovim_gets_the_lua_code_with_its_first_request(guard: Guard, manner:
 def test_the_lua_code_is_sent_at_most_once(guard: Guard) -> None:
     nothing = msgpack.packb([1, 2, None, None])
     guard.neovim({A: KEPT}, manner=editors.saying(nothing + nothing))
-    assert guard.say(edit()) == {}
+    assert guard.run(edit()) == {}
     assert "sent an invalid answer (Neovim failed: None)" in guard.log[0]
 
 
@@ -115,7 +115,7 @@ def test_an_editor_without_a_valid_answer_is_unknown(
     neovim = guard.neovim({A: KEPT}, manner=manner)
     hung = manner in [manner for manner, _ in HUNG.values()]
     with between(0, 1.5):
-        answer = guard.say(edit(), deadline=60 if hung else 2_000, unknown=unknown)
+        answer = guard.run(edit(), deadline=60 if hung else 2_000, unknown=unknown)
     [line] = guard.log
     assert line.startswith(f"claude: Edit: {neovim.path} ")
     assert problem in line
@@ -158,7 +158,7 @@ def test_a_vs_code_without_a_valid_answer_is_unknown(guard: Guard, manner: edito
 def test_an_editor_at_a_prompt_costs_less_than_the_deadline(guard: Guard) -> None:
     guard.neovim({A: KEPT}, manner=editors.at_a_prompt)
     with between(ask.BLOCKED_GRACE, 1):
-        assert guard.say(edit(), deadline=5_000) == {}
+        assert guard.run(edit(), deadline=5_000) == {}
 
 
 def test_three_hung_editors_cost_one_deadline_in_total(guard: Guard) -> None:
@@ -182,7 +182,7 @@ def test_an_editor_that_accepts_no_connections_is_unknown(guard: Guard) -> None:
                 filler.setblocking(False)
                 filler.connect(str(path))
         with between(0, 1):
-            assert guard.say(edit(), deadline=5_000, unknown="deny")
+            assert guard.run(edit(), deadline=5_000, unknown="deny")
     assert "accepts no connections" in guard.log[0]
 
 
@@ -201,21 +201,23 @@ def test_the_guard_waits_for_a_reload_but_not_a_hung_editor(guard: Guard) -> Non
     for manner in (editors.silent, editors.deaf, editors.at_a_prompt):
         guard.neovim(manner=manner)
     with between(0.06, 1):
-        assert guard.say(edited(), deadline=60) == {}
+        assert guard.run(edited(), deadline=60) == {}
     still = {"success": True, "reloaded": [], "kept": [{"name": A, "lines": 3}]}
     guard.neovim(manner=editors.at_work, answers={"refresh_buffer": still})
     with between(editors.LONG, 1.5):
-        told = guard.say(edited(), deadline=60, diagnostics=False)
-    assert "/ws/a.py is on disk as written, but has unsaved changes" in told["hookSpecificOutput"]["additionalContext"]
+        output = guard.run(edited(), deadline=60, diagnostics=False)
+    assert (
+        "/ws/a.py is on disk as written, but has unsaved changes" in output["hookSpecificOutput"]["additionalContext"]
+    )
 
 
-def test_a_hung_editor_costs_one_deadline_however_many_files(guard: Guard) -> None:
+def test_a_hung_editor_costs_one_deadline_for_many_files(guard: Guard) -> None:
     """The other editor is still asked to reload every file of the patch."""
     guard.neovim(manner=editors.silent)
     living = guard.neovim()
     patched = recorded("codex", "PostToolUse", "apply_patch")
     with between(DEADLINE / 1000, 4 * DEADLINE / 1000):
-        assert guard.say(patched, agent="codex", deadline=DEADLINE) == {}
+        assert guard.run(patched, agent="codex", deadline=DEADLINE) == {}
     assert [params["file_path"] for params in living.params_of("refresh_buffer")] == [
         "/ws/a.py", "/ws/sub/new.py", "/ws/b.py", "/ws/c.py", "/ws/sub/d.py"
     ]  # fmt: skip
@@ -225,14 +227,14 @@ def test_an_editor_that_has_ended_is_not_asked(guard: Guard) -> None:
     with Editor(guard.socket(), {A: KEPT}) as neovim:
         pass
     assert not neovim.path.exists()
-    assert guard.say(edit()) == {}
+    assert guard.run(edit()) == {}
     assert guard.log == []
 
 
-# One editor answers and another does not: what the second one has open stays unknown.
+# One editor answers and another does not, so it is unknown what the second one has open.
 
 
-def stuck_beside(guard: Guard, files: dict[str, editors.File], **options: Any) -> editors.Editor:
+def stuck_and_answering(guard: Guard, files: dict[str, editors.File], **options: Any) -> editors.Editor:
     """Starts an editor that waits at a prompt, and one that answers. Returns the one that answers."""
     guard.neovim(manner=editors.at_a_prompt, pid=1)
     return guard.neovim(files, pid=2, **options)
@@ -240,18 +242,18 @@ def stuck_beside(guard: Guard, files: dict[str, editors.File], **options: Any) -
 
 @pytest.mark.parametrize("unknown", ["ask", "deny"])
 def test_editors_with_the_file_show_why_the_agent_waits(guard: Guard, unknown: str) -> None:
-    neovim, without = stuck_beside(guard, {A: {}}), guard.neovim({}, pid=3)
-    assert "could not find out in time" in decision(guard.say(edit(), unknown=unknown), unknown)
-    said = {"ask": "asks to change", "deny": "can't change"}[unknown]
-    assert neovim.told == [f"Claude Code {said} a.py: another editor did not answer"]
-    assert without.told == []
+    neovim, without = stuck_and_answering(guard, {A: {}}), guard.neovim({}, pid=3)
+    assert "could not find out in time" in decision(guard.run(edit(), unknown=unknown), unknown)
+    asks = {"ask": "asks to change", "deny": "can't change"}[unknown]
+    assert neovim.notices == [f"Claude Code {asks} a.py: another editor did not answer"]
+    assert without.notices == []
 
 
 @pytest.mark.parametrize("answer", ["ask", "wait", "save", "merge"])
 def test_nothing_is_saved_for_a_call_that_is_denied(guard: Guard, tmp_path: Path, answer: str) -> None:
     file = tmp_path / "a.py"
     file.write_text("one\n")
-    neovim = stuck_beside(guard, {str(file): KEPT})
+    neovim = stuck_and_answering(guard, {str(file): KEPT})
     reason = guard.denial(edit(str(file)), answer=answer, unknown="deny")
     assert "could not find out in time" in reason
     assert neovim.methods == ["snapshot", "send_message"], "nothing is saved for a call that is denied"
@@ -259,14 +261,14 @@ def test_nothing_is_saved_for_a_call_that_is_denied(guard: Guard, tmp_path: Path
 
 @pytest.mark.parametrize("answer", ["save", "merge"])
 def test_the_user_is_asked_about_an_editor_that_did_not_answer(guard: Guard, tmp_path: Path, answer: str) -> None:
-    """The unsaved work in another editor is safe: it was saved, or the change can be merged into it."""
+    """The unsaved work in another editor is safe, because it was saved or the change can be merged into it."""
     file = tmp_path / "a.py"
     file.write_text("one\n")
-    stuck_beside(guard, {str(file): KEPT}, answers={"buffer_text": {"text": "mine\n", "version": 1}})
-    said = guard.say(edit(str(file)), answer=answer, unknown="ask")
-    assert "could not find out in time" in decision(said, "ask")
+    stuck_and_answering(guard, {str(file): KEPT}, answers={"buffer_text": {"text": "mine\n", "version": 1}})
+    output = guard.run(edit(str(file)), answer=answer, unknown="ask")
+    assert "could not find out in time" in decision(output, "ask")
 
 
 def test_known_unsaved_changes_take_precedence_as_the_reason(guard: Guard) -> None:
-    stuck_beside(guard, {A: KEPT})
+    stuck_and_answering(guard, {A: KEPT})
     assert "/ws/a.py has unsaved changes" in guard.denial(edit(), unknown="deny")

@@ -1,4 +1,4 @@
-"""Whatever an agent sends, it gets JSON and exit code 0; the log gets one line, and no other file is written."""
+"""Whatever an agent sends, it gets JSON and exit code 0. The log gets one line, and no other file is written."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_bad_input_gets_no_opinion_and_one_line_in_the_log(
     guard: Guard, data: bytes | dict[str, Any], problem: str
 ) -> None:
     neovim = guard.neovim({A: KEPT})
-    assert guard.say(data) == {}
+    assert guard.run(data) == {}
     [line] = guard.log
     assert line.startswith("claude: failed (open): ")
     assert problem in line
@@ -81,7 +81,7 @@ def test_bad_input_gets_no_opinion_and_one_line_in_the_log(
 
 def test_a_patch_without_a_file_gets_no_opinion(guard: Guard) -> None:
     guard.neovim({A: KEPT})
-    assert guard.say(recorded("codex", "PreToolUse", "apply_patch", command="x"), agent="codex") == {}
+    assert guard.run(recorded("codex", "PreToolUse", "apply_patch", command="x"), agent="codex") == {}
     [line] = guard.log
     assert line.startswith("codex: failed (open): the patch does not name a file")
 
@@ -90,8 +90,8 @@ def test_a_patch_without_a_file_gets_no_opinion(guard: Guard) -> None:
 def test_fail_closed_denies_input_that_cannot_be_checked(
     guard: Guard, data: bytes | dict[str, Any], problem: str
 ) -> None:
-    """``PreCompact`` is the exception: there is nothing to deny at this event."""
-    answer = guard.say(data, fail="closed")
+    """``PreCompact`` is the exception, because nothing can be denied at this event."""
+    answer = guard.run(data, fail="closed")
     if data == BAD["another event"][0]:
         assert answer == {}
     else:
@@ -113,7 +113,7 @@ def test_fail_closed_denies_input_that_cannot_be_checked(
     ids=["after", "after with no input", "changed", "a prompt cut short", "too large a start"],
 )
 def test_only_events_before_a_call_are_denied(guard: Guard, data: bytes | dict[str, Any]) -> None:
-    assert guard.say(data, fail="closed") == {}
+    assert guard.run(data, fail="closed") == {}
 
 
 def test_an_event_name_in_the_new_text_does_not_affect_the_event(guard: Guard) -> None:
@@ -125,7 +125,7 @@ def test_an_event_name_in_the_new_text_does_not_affect_the_event(guard: Guard) -
 def test_an_invalid_path_is_denied_with_the_reason(guard: Guard, path: str) -> None:
     neovim = guard.neovim({A: KEPT})
     assert "incomplete character. Nothing was written; use a path without it" in guard.denial(edit(path))
-    assert guard.say(edited(path)) == {}
+    assert guard.run(edited(path)) == {}
     assert neovim.asked == []
 
 
@@ -145,34 +145,34 @@ def test_an_invalid_path_is_denied_with_the_reason(guard: Guard, path: str) -> N
 )
 def test_an_invalid_path_is_denied_for_every_agent_and_tool(guard: Guard, agent: str, payload: dict[str, Any]) -> None:
     neovim = guard.neovim({A: KEPT})
-    answer = guard.say(payload, agent=agent)
+    answer = guard.run(payload, agent=agent)
     reason = answer["reason"] if agent == "gemini" else decision(answer, "deny")
     assert "a line break, a NUL byte or an incomplete" in reason
     assert neovim.asked == []
 
 
-def test_an_internal_error_gives_no_opinion_or_a_denial(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_internal_error_causes_no_opinion_or_a_denial(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise RuntimeError("something\n\x1b[31m\ud800")
 
     monkeypatch.setattr("drawbridge.guard.find.sockets", broken)
-    assert guard.say(edit()) == {}
+    assert guard.run(edit()) == {}
     assert "an internal error" in guard.denial(edit(), fail="closed")
-    assert guard.say(edited(), fail="closed") == {}
+    assert guard.run(edited(), fail="closed") == {}
     assert guard.log[0].startswith("claude: failed (open): RuntimeError: something")
     assert all(line.isprintable() for line in guard.log)
 
 
-def test_the_user_is_notified_of_internal_errors_only(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_internal_errors_are_reported_to_the_user(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object, **__: object) -> None:
         raise KeyError("something")
 
     neovim = guard.neovim({A: {}})
-    guard.say(b"{")
-    assert neovim.told == []
+    guard.run(b"{")
+    assert neovim.notices == []
     monkeypatch.setattr("drawbridge.guard.rule.snapshot", broken)
-    assert guard.say(edit()) == {}
-    assert neovim.told == ["Drawbridge's guard has failed: see `drawbridge info`"]
+    assert guard.run(edit()) == {}
+    assert neovim.notices == ["Drawbridge's guard has failed: see `drawbridge info`"]
 
 
 @pytest.mark.parametrize(
@@ -197,9 +197,9 @@ def test_fail_closed_denies_even_if_the_failure_handler_fails(guard: Guard, monk
 
     monkeypatch.setattr("drawbridge.guard.find.sockets", broken)
     monkeypatch.setattr("drawbridge.guard.failure.answer", broken)
-    assert guard.say(edit()) == {}
+    assert guard.run(edit()) == {}
     assert guard.denial(edit(), fail="closed") == hook.UNCHECKED
-    assert guard.say(edited(), fail="closed") == {}
+    assert guard.run(edited(), fail="closed") == {}
 
 
 # The guard as a process.
@@ -231,11 +231,11 @@ def test_a_closed_stdin_is_logged_and_gets_no_opinion(guard: Guard, words: Calla
     assert "started without input: nothing was checked" in guard.log[0]
 
 
-def test_no_input_is_not_a_failure_of_the_guard(guard: Guard) -> None:
+def test_missing_input_is_not_a_failure_of_the_guard(guard: Guard) -> None:
     """A user or a script may have started the hook. With ``fail = "closed"``, empty input still counts as a failure."""
-    assert guard.say(b"") == {}
+    assert guard.run(b"") == {}
     assert "failed" not in "".join(guard.log)
-    decision(guard.say(b"", fail="closed"), "deny")
+    decision(guard.run(b"", fail="closed"), "deny")
     assert guard.log[1].startswith("claude: failed (closed): ")
 
 
@@ -276,8 +276,8 @@ def test_another_users_state_directory_is_left_alone(guard: Guard) -> None:
     os.chown(state, 12_345, 12_345)
     guard.neovim({A: KEPT})
     assert guard.denial(edit(), answer="merge").count("The change can't be merged later here.") == 1
-    assert guard.say(b"hello") == {}
-    assert guard.say(edited()) == {}
+    assert guard.run(b"hello") == {}
+    assert guard.run(edited()) == {}
     assert list(state.iterdir()) == []
 
 

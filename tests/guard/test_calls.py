@@ -60,6 +60,9 @@ RECORDED: dict[tuple[str, str, str | None], tuple[str, str, list[str], str]] = {
     ("gemini", "AfterTool", "write_file"): ("after", E, NEW, ""),
     ("gemini", "BeforeTool", "run_shell_command"): ("before", S, [], "echo three = 3 >> a.py"),
     ("gemini", "AfterTool", "run_shell_command"): ("after", S, [], "echo three = 3 >> a.py"),
+    ("gemini", "Notification", None): ("notice", "", [], ""),
+    ("gemini", "AfterAgent", None): ("stop", "", [], ""),
+    ("gemini", "SessionEnd", None): ("end", "", [], ""),
     ("codex", "SessionStart", None): ("start", "", [], ""),
     ("codex", "UserPromptSubmit", None): ("prompt", "", [], ""),
     ("codex", "PreToolUse", "apply_patch"): ("before", E, PATCHED, ""),
@@ -80,7 +83,7 @@ def dialects() -> list[calls.Dialect]:
     return [claude, gemini, codex]
 
 
-def test_a_dialect_has_the_guards_own_words() -> None:
+def test_a_dialect_uses_the_guards_own_words() -> None:
     """The dialects' modules contain these words as literals, because an import would make every call slower."""
     events = {calls.BEFORE, calls.AFTER, calls.FAILED, calls.PROMPT, calls.START, calls.MOVED, calls.CHANGED}
     events |= set(calls.FOR_SERVER)
@@ -95,7 +98,7 @@ def parse(payload: Payload, agent: str = "claude") -> calls.Call:
 
 
 @pytest.mark.parametrize(("kind", "expected"), RECORDED.items(), ids=lambda value: " ".join(map(str, value))[:50])
-def test_what_the_real_agents_send_is_understood(
+def test_messages_of_the_real_agents_are_understood(
     kind: tuple[str, str, str | None], expected: tuple[str, str, list[str], str]
 ) -> None:
     payload = recorded(*kind)
@@ -150,7 +153,7 @@ def test_other_forms_of_the_tools_are_understood(agent: str, tool: str) -> None:
     assert (call.kind, call.command or call.paths[0]) == (kind, taken)
 
 
-def test_every_tool_is_tried_here() -> None:
+def test_every_tool_has_an_example() -> None:
     tried = {(agent, tool) for agent, _, tool in RECORDED} | set(OTHERS)
     tools = {(agent, tool): does for agent in AGENTS for tool, (does, _) in calls.dialect(agent).TOOLS.items()}
     assert {key for key, does in tools.items() if does != calls.OTHER} <= tried
@@ -279,27 +282,27 @@ def test_every_answer_has_the_form_that_its_agent_accepts(guard: Guard, agent: s
     kept = {"success": True, "reloaded": [], "kept": [{"name": name, "lines": 3} for name in files]}
     new = {"new": [{"line": 1, "severity": "error", "message": "no"}], "pending": False}
     editor = guard.neovim(files, answers={"refresh_buffer": kept, "diagnostics": new}, folders=("/ws",))
-    said = set()
+    answered = set()
     for recorded_of, payload in all_recorded():
         if recorded_of != agent:
             continue
-        told = guard.say(payload, agent=agent, answer=answer, policy="any")
+        output = guard.run(payload, agent=agent, answer=answer, policy="any")
         event = payload["hook_event_name"]
-        specific = told.pop("hookSpecificOutput", {})
+        specific = output.pop("hookSpecificOutput", {})
         if specific:
             assert specific.pop("hookEventName") == event
             assert set(specific) <= SPECIFIC[agent, event]
-        assert set(told) <= ({"decision", "reason", "systemMessage"} if agent == "gemini" else set())
+        assert set(output) <= ({"decision", "reason", "systemMessage"} if agent == "gemini" else set())
         assert specific.get("permissionDecision") in (None, "deny", "ask")
-        assert told.get("decision") in (None, "deny", "ask")
-        if specific or told:
-            said.add(event)
+        assert output.get("decision") in (None, "deny", "ask")
+        if specific or output:
+            answered.add(event)
     assert guard.log == [line for line in guard.log if "failed" not in line]
-    assert len(said) >= 4
+    assert len(answered) >= 4
     assert "snapshot" in editor.methods
 
 
-def test_half_a_character_never_reaches_an_agent(guard: Guard, tmp_path: Path) -> None:
+def test_a_lone_surrogate_never_reaches_an_agent(guard: Guard, tmp_path: Path) -> None:
     """Codex 0.169.0 rejects an answer with an unpaired surrogate as invalid JSON, and writes the file."""
     file = tmp_path / "a.txt"
     file.write_bytes(b"caf\xe9\n")
@@ -315,5 +318,5 @@ def test_codex_denies_a_command_that_claude_asks_about(guard: Guard) -> None:
     guard.neovim({A: KEPT})
     command = recorded("codex", "PreToolUse", "Bash")
     assert "This command names it; nothing was run." in guard.denial(command, agent="codex")
-    asked = guard.say(bash("rm a.py"))
+    asked = guard.run(bash("rm a.py"))
     assert asked["hookSpecificOutput"]["permissionDecision"] == "ask"

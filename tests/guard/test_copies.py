@@ -1,4 +1,4 @@
-"""Copies of the texts that reloads have replaced: how they are listed, pruned and restored."""
+"""Copies of the texts that reloads replaced: how they are listed, pruned and restored."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_the_guard_prunes_after_a_reload(guard: Guard, kept: Path, monkeypatch: 
     guard.neovim(answers={"refresh_buffer": {"success": True, "reloaded": [{"name": "/ws/b.py"}], "kept": []}})
     for number in range(3):
         copied(kept, "/ws/a.py", "x", ago=number)
-    assert guard.say(edited()) == {}
+    assert guard.run(edited()) == {}
     assert len(copies.listed(str(kept))) == 1
 
 

@@ -114,7 +114,7 @@ def test_a_directory_that_is_given_twice_is_searched_once(home: Path, listen: Ca
 
 
 def test_the_neovim_that_runs_the_agent_is_found_at_any_path(home: Path, listen: Callable[[Path], str]) -> None:
-    """``NVIM`` contains the path of its socket; any value that is not the path of a socket is ignored."""
+    """``NVIM`` contains the path of its socket. Any value that is not the path of a socket is ignored."""
     path = listen(home / "elsewhere" / "any name")
     assert found_in(home.parent / "tmp", NVIM=path) == {path: find.NEOVIM}
     for no_path in ("127.0.0.1:6666", "any name", "", f"{path}x", str(home)):
@@ -154,7 +154,7 @@ def test_a_socket_found_in_two_ways_is_listed_once(home: Path, listen: Callable[
 def test_the_guard_never_connects_to_another_users_socket(guard: Guard) -> None:
     neovim = guard.neovim({A: KEPT})
     os.chown(neovim.path, 12_345, 12_345)
-    assert guard.say(edit(), unknown="deny") == {}
+    assert guard.run(edit(), unknown="deny") == {}
     assert neovim.asked == []
     os.chown(neovim.path, os.geteuid(), os.getegid())
     assert guard.denial(edit())
@@ -169,7 +169,7 @@ def test_files_that_are_not_sockets_are_ignored(guard: Guard, listen: Callable[[
     os.mkfifo(guard.socket())
     before = sorted(guard.sockets.iterdir())
     assert found_in(guard.sockets) == {}
-    assert guard.say(edit(), unknown="deny") == {}
+    assert guard.run(edit(), unknown="deny") == {}
     assert sorted(guard.sockets.iterdir()) == before
 
 
@@ -211,7 +211,7 @@ def test_thousands_of_other_files_do_not_hide_one(home: Path, listen: Callable[[
 @pytest.mark.parametrize("kind", ["", "vscode-"])
 def test_the_socket_of_a_killed_editor_is_removed(guard: Guard, kind: str) -> None:
     left = dead(guard.sockets / f"{HASH}-{kind}{GONE}.sock")
-    assert guard.say(edit(), unknown="deny") == {}
+    assert guard.run(edit(), unknown="deny") == {}
     assert not left.exists()
     assert guard.log == []
 
@@ -229,7 +229,7 @@ def test_sockets_of_running_or_other_programs_are_not_removed(guard: Guard) -> N
             f"{HASH}-{2**31}.sock",
         )
     ]
-    assert guard.say(edit(), unknown="deny") == {}
+    assert guard.run(edit(), unknown="deny") == {}
     assert [path.name for path in kept if not path.exists()] == []
     assert guard.log == []
 

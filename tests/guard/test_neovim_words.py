@@ -54,7 +54,7 @@ def test_any_bytes_are_a_value_incomplete_or_invalid(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 15, 16, 31, 32, 255, 256, 65_535, 65_536])
-def test_every_width_of_a_length(size: int) -> None:
+def test_every_width_of_a_length_is_decoded(size: int) -> None:
     for value in ("x" * size, b"x" * size, [1] * size, dict.fromkeys(range(size)), msgpack.ExtType(1, b"x" * size)):
         data = msgpack.packb(value)
         assert neovim.decode(data, 0) == (as_it_is_read(value), len(data))

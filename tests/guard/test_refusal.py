@@ -1,4 +1,5 @@
-"""The reason for a denial: enough to continue with, never too long, and without anything that is kept from agents."""
+"""The reason for a denial is enough to continue with, never too long, and contains nothing that is hidden from
+agents."""
 
 from __future__ import annotations
 
@@ -40,8 +41,8 @@ def reason(guard: Guard, tmp_path: Path) -> Callable[..., str]:
 
 
 def test_the_unsaved_changes_are_shown_as_a_diff(reason: Callable[..., str]) -> None:
-    said = reason("one\ntwo\nthree\n", "one\n2\n2b\nthree\n")
-    assert said.partition("\n\n")[2] == (
+    message = reason("one\ntwo\nthree\n", "one\n2\n2b\nthree\n")
+    assert message.partition("\n\n")[2] == (
         "The unsaved changes (2 lines):\n"
         "--- /ws/a.py (on disk)\n"
         "+++ /ws/a.py (in Neovim 0.12.4, unsaved)\n"
@@ -54,7 +55,7 @@ def test_a_file_that_is_not_on_disk_is_all_new(reason: Callable[..., str]) -> No
     assert reason(None, "new\n").endswith("@@ -0,0 +1 @@\n+new")
 
 
-def test_no_diff_is_shown_where_there_is_none(reason: Callable[..., str]) -> None:
+def test_no_diff_is_shown_without_changed_lines(reason: Callable[..., str]) -> None:
     for saved, text in (("one\n", "one\n"), ("one\n", "one\r\n")):
         assert "unsaved changes (" not in reason(saved, text)
         assert "has unsaved changes in Neovim" in reason(saved, text)
@@ -62,24 +63,24 @@ def test_no_diff_is_shown_where_there_is_none(reason: Callable[..., str]) -> Non
 
 @pytest.mark.parametrize("lines", [1_000, 100_000])
 def test_a_long_diff_is_cut_at_a_line(reason: Callable[..., str], lines: int) -> None:
-    said = reason("", "".join(f"line {number}\n" for number in range(lines)))
-    assert len(said) < 5_000
-    *_, last, note = said.split("\n")
+    message = reason("", "".join(f"line {number}\n" for number in range(lines)))
+    assert len(message) < 5_000
+    *_, last, note = message.split("\n")
     assert last.startswith("+line ")
     assert last[6:].isdigit()
     assert note.endswith(" more characters of this diff are left out)")
 
 
 def test_a_line_too_long_to_show_is_left_out(reason: Callable[..., str]) -> None:
-    said = reason("x\n", "y" * 1_000_000)
-    assert len(said) < 5_000
-    assert "characters of this diff are left out" in said
+    message = reason("x\n", "y" * 1_000_000)
+    assert len(message) < 5_000
+    assert "characters of this diff are left out" in message
 
 
 def test_files_that_are_not_text_do_no_harm(reason: Callable[..., str]) -> None:
-    said = reason(bytes(range(256)), "\0\x01\x1b[31m\ud800\udc80\n")
-    assert "has unsaved changes" in said
-    assert said.encode()
+    message = reason(bytes(range(256)), "\0\x01\x1b[31m\ud800\udc80\n")
+    assert "has unsaved changes" in message
+    assert message.encode()
 
 
 def test_files_too_large_or_unreadable_have_no_diff(reason: Callable[..., str], guard: Guard, tmp_path: Path) -> None:
@@ -91,18 +92,18 @@ def test_files_too_large_or_unreadable_have_no_diff(reason: Callable[..., str], 
 
 
 @pytest.mark.parametrize("answer", [{"text": None}, {"text": "x"}, {"version": 1}, [], None, {"text": 1, "version": 1}])
-def test_without_the_editors_text_there_is_no_diff_but_a_denial(guard: Guard, answer: Any) -> None:
+def test_without_the_editors_text_the_denial_has_no_diff(guard: Guard, answer: Any) -> None:
     guard.neovim({A: KEPT}, answers={"buffer_text": answer})
-    said = guard.denial(edit())
-    assert "has unsaved changes" in said
-    assert "unsaved changes (" not in said
+    message = guard.denial(edit())
+    assert "has unsaved changes" in message
+    assert "unsaved changes (" not in message
 
 
 @pytest.mark.parametrize("name", [".env", ".env.local", "server.pem", "id_rsa", "secrets.toml", "credentials"])
-def test_what_is_secret_is_not_shown(reason: Callable[..., str], name: str) -> None:
-    said = reason("x\n", f"{SECRET}\n", name=name)
-    assert f"/ws/{name} has unsaved changes" in said
-    assert SECRET not in said
+def test_secrets_are_not_shown(reason: Callable[..., str], name: str) -> None:
+    message = reason("x\n", f"{SECRET}\n", name=name)
+    assert f"/ws/{name} has unsaved changes" in message
+    assert SECRET not in message
 
 
 def test_the_users_patterns_replace_the_built_in_ones(reason: Callable[..., str]) -> None:
@@ -135,32 +136,32 @@ def test_one_line_and_one_more_file_are_singular(guard: Guard) -> None:
     names = [f"/ws/{number}.py" for number in range(9)]
     patch = "".join(f"*** Update File: {name}\n" for name in names)
     guard.neovim({name: {**KEPT, "lines": 1} for name in names}, answers=unsaved("x\n"))
-    said = guard.denial(recorded("codex", "PreToolUse", "apply_patch", command=patch), agent="codex")
-    assert "; its text there has 1 line." in said
-    assert "1 more file has unsaved changes too." in said
+    message = guard.denial(recorded("codex", "PreToolUse", "apply_patch", command=patch), agent="codex")
+    assert "; its text there has 1 line." in message
+    assert "1 more file has unsaved changes too." in message
 
 
-def test_very_many_files_are_not_all_named(guard: Guard) -> None:
+def test_only_some_of_very_many_files_are_named(guard: Guard) -> None:
     names = [f"/ws/{'directory/' * 10}{number}.py" for number in range(60)]
     patch = "".join(f"*** Update File: {name}\n" for name in names)
     neovim = guard.neovim(dict.fromkeys(names, KEPT), answers=unsaved("x\n" * 3_000))
-    said = guard.denial(recorded("codex", "PreToolUse", "apply_patch", command=patch), agent="codex")
-    assert len(said) < 10_000
-    assert "52 more files have unsaved changes too." in said
-    assert "and 52 more are saved there" in said
+    message = guard.denial(recorded("codex", "PreToolUse", "apply_patch", command=patch), agent="codex")
+    assert len(message) < 10_000
+    assert "52 more files have unsaved changes too." in message
+    assert "and 52 more are saved there" in message
     assert neovim.methods.count("buffer_text") < 5  # no more than are shown
-    assert len(neovim.told) == 1
+    assert len(neovim.notices) == 1
 
 
 def test_a_read_of_older_text_is_allowed_and_reported(guard: Guard) -> None:
     guard.neovim({A: {"modified": True}})
-    told = guard.say(recorded("claude", "PreToolUse", "Read"))["hookSpecificOutput"]
-    assert told["additionalContext"] == (
+    added = guard.run(recorded("claude", "PreToolUse", "Read"))["hookSpecificOutput"]
+    assert added["additionalContext"] == (
         "/ws/a.py has unsaved changes in Neovim 0.12.4. What was read is the older version on disk."
     )
-    assert "permissionDecision" not in told
-    assert guard.say(recorded("gemini", "BeforeTool", "read_file"), agent="gemini") == {}
-    assert guard.say(recorded("claude", "PostToolUse", "Read")) == {}
+    assert "permissionDecision" not in added
+    assert guard.run(recorded("gemini", "BeforeTool", "read_file"), agent="gemini") == {}
+    assert guard.run(recorded("claude", "PostToolUse", "Read")) == {}
 
 
 def test_no_secret_is_in_any_answer(guard: Guard, tmp_path: Path) -> None:
@@ -189,9 +190,9 @@ def test_no_secret_is_in_any_answer(guard: Guard, tmp_path: Path) -> None:
         edit(a),
         bash("ls"),
     ):
-        said = str(guard.say(payload | {"cwd": str(tmp_path)}))
-        assert SECRET not in said
-        assert ".env" not in said, payload["hook_event_name"]
+        output = str(guard.run(payload | {"cwd": str(tmp_path)}))
+        assert SECRET not in output
+        assert ".env" not in output, payload["hook_event_name"]
 
 
 def neovim_says(env: str, a: str, selection: dict[str, Any], params: dict[str, Any]) -> dict[str, Any]:

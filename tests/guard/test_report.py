@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from drawbridge.agents.codex import hook as codex
+from drawbridge.agents.gemini import hook as gemini
 from drawbridge.guard import calls, find, report
 from drawbridge.transport import private_socket
 from tests.waiting import PATIENCE
@@ -55,12 +56,12 @@ def line_about(payload: Payload) -> dict[str, Any]:
 
 
 class Server:
-    """A fake agent server. ``heard``: the messages that it has received. It answers approval requests with
+    """A fake agent server. ``received`` contains the messages that it received. It answers approval requests with
     ``decision``, once ``answer`` is called.
     """
 
     def __init__(self, listener: socket.socket) -> None:
-        self.heard: list[dict[str, Any]] = []
+        self.received: list[dict[str, Any]] = []
         self.decision: dict[str, Any] | None = None
         self.asked = threading.Event()
         self.gone = threading.Event()
@@ -68,7 +69,7 @@ class Server:
         self._go_on = threading.Event()
         self.context = ""
         """The context that is sent to a hook that accepts it."""
-        self.received = b""
+        self.confirmation = b""
         """What the hook that received the context has sent in return."""
         self._listener = listener
         self._listener.setblocking(True)
@@ -89,14 +90,14 @@ class Server:
                 line = lines.readline()
                 if not line:
                     return
-                self.heard.append(json.loads(line))
-                if name(self.heard[-1]["payload"]) == "PermissionRequest":
+                self.received.append(json.loads(line))
+                if name(self.received[-1]["payload"]) == "PermissionRequest":
                     self.asked.set()
                     self._wait(connection, lines)
-                elif self.heard[-1].get("takes") and self.context:
+                elif self.received[-1].get("takes") and self.context:
                     connection.sendall(json.dumps({"decision": None, "context": self.context}).encode() + b"\n")
-                    self.received = lines.read()
-                elif self.heard[-1].get("takes"):
+                    self.confirmation = lines.read()
+                elif self.received[-1].get("takes"):
                     self._wait(connection, lines)
 
     def _wait(self, connection: socket.socket, lines: Any) -> None:
@@ -128,19 +129,19 @@ def server() -> Iterator[Server]:
 
 @pytest.mark.parametrize("payload", OTHERS, ids=name)
 def test_events_of_a_claude_are_reported_to_the_server(guard: Guard, server: Server, payload: Payload) -> None:
-    assert guard.say(payload) == {}
+    assert guard.run(payload) == {}
     server.end()
-    told = dict(payload)
+    reported = dict(payload)
     for left_out in ("tool_response", "session_crons"):
-        told.pop(left_out, None)
-    assert server.heard == [line_about(told)]
+        reported.pop(left_out, None)
+    assert server.received == [line_about(reported)]
 
 
 @pytest.mark.parametrize("payload", [recorded("claude", "PreToolUse", "Read"), recorded("claude", "FileChanged")])
 def test_other_events_are_not_reported_to_the_server(guard: Guard, server: Server, payload: Payload) -> None:
-    assert guard.say(payload) == {}
+    assert guard.run(payload) == {}
     server.end()
-    assert server.heard == []
+    assert server.received == []
 
 
 @pytest.mark.parametrize("payload", [edit(), bash("ls")], ids=["edit", "command"])
@@ -150,7 +151,7 @@ def test_a_tool_that_may_write_waits_for_the_server(
     """The server sends a line while it is not ready, and disconnects once it is. It never gets the tool's input."""
     monkeypatch.setattr(report, "REPLY_SECONDS", PATIENCE)
     monkeypatch.setattr(report, "CHECKPOINT_SECONDS", PATIENCE)
-    heard: list[dict[str, Any]] = []
+    received: list[dict[str, Any]] = []
     with private_socket.listening() as listener:
         listener.setblocking(True)
         done = threading.Event()
@@ -158,20 +159,20 @@ def test_a_tool_that_may_write_waits_for_the_server(
         def serve() -> None:
             connection, _ = listener.accept()
             with connection, connection.makefile("rb") as lines:
-                heard.append(json.loads(lines.readline()))
+                received.append(json.loads(lines.readline()))
                 connection.sendall(b"{}\n")
                 connection.settimeout(0.2)
                 with contextlib.suppress(TimeoutError):  # the hook does not disconnect before that
-                    heard.append({"more": connection.recv(1).decode()})
+                    received.append({"more": connection.recv(1).decode()})
                 done.set()
 
         thread = threading.Thread(target=serve)
         thread.start()
-        assert guard.say(payload) == {}
+        assert guard.run(payload) == {}
         assert done.is_set()
         thread.join(PATIENCE)
-    told = {name: value for name, value in payload.items() if name != "tool_input"}
-    assert heard == [line_about(told)]
+    reported = {name: value for name, value in payload.items() if name != "tool_input"}
+    assert received == [line_about(reported)]
 
 
 @pytest.mark.parametrize(
@@ -189,7 +190,7 @@ def test_a_tool_call_waits_a_limited_time_for_the_checkpoint(
     def wait(connected: socket.socket, until: float | None) -> bytes | None:
         assert until is not None
         waits.append(until - time.monotonic())
-        patience = 0.05 if len(waits) == len(limits) else PATIENCE  # only the last wait is for nothing
+        patience = 0.05 if len(waits) == len(limits) else PATIENCE  # only the last wait times out
         return real(connected, time.monotonic() + patience)
 
     monkeypatch.setattr(report, "_wait", wait)
@@ -197,7 +198,7 @@ def test_a_tool_call_waits_a_limited_time_for_the_checkpoint(
         listener.setblocking(True)
         thread = threading.Thread(target=reply_and_hang, args=[listener, line])
         thread.start()
-        assert guard.say(edit()) == {}
+        assert guard.run(edit()) == {}
         thread.join(PATIENCE)
         assert not thread.is_alive(), "the hook has disconnected"
     assert waits == pytest.approx(limits, abs=0.5)
@@ -224,21 +225,21 @@ def reply_and_hang(listener: socket.socket, line: bytes) -> None:
 def test_a_request_gets_the_decision_of_a_client(guard: Guard, server: Server, decision: dict[str, Any]) -> None:
     server.answer(decision)
     output = {"hookEventName": "PermissionRequest", "decision": decision}
-    assert guard.say(ASKED) == {"hookSpecificOutput": output}
+    assert guard.run(ASKED) == {"hookSpecificOutput": output}
 
 
 def test_the_agents_process_id_is_taken_from_claude_pid(
     guard: Guard, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CLAUDE_PID", "4711")
-    guard.say(recorded("claude", "Stop"))
+    guard.run(recorded("claude", "Stop"))
     server.end()
-    assert server.heard[0]["pid"] == 4711
+    assert server.received[0]["pid"] == 4711
 
 
 def test_a_request_answered_in_the_terminal_gets_no_decision(guard: Guard, server: Server) -> None:
     server.answer(None)
-    assert guard.say(ASKED) == {}
+    assert guard.run(ASKED) == {}
 
 
 @pytest.mark.parametrize(
@@ -248,12 +249,12 @@ def test_a_request_answered_in_the_terminal_gets_no_decision(guard: Guard, serve
 def test_unattended_runs_and_the_servers_own_are_not_reported(
     guard: Guard, server: Server, monkeypatch: pytest.MonkeyPatch, variable: str
 ) -> None:
-    """The server learns of its own runs from the agent itself, and nobody watches an unattended run."""
+    """The server learns about its own runs from the agent itself, and nobody watches an unattended run."""
     monkeypatch.setenv(*variable.split("="))
     for payload in [ASKED, *OTHERS]:
-        assert guard.say(payload) == {}
+        assert guard.run(payload) == {}
     server.end()
-    assert server.heard == []
+    assert server.received == []
 
 
 def test_a_background_session_is_reported_and_answered(
@@ -264,9 +265,9 @@ def test_a_background_session_is_reported_and_answered(
     monkeypatch.setenv("CLAUDE_CODE_ENTRYPOINT", "cli")
     monkeypatch.setenv("CLAUDE_JOB_DIR", "/home/ada/.claude/jobs/2fcb5243")
     server.answer(ALLOW)
-    assert guard.say(ASKED)["hookSpecificOutput"]["decision"] == ALLOW
+    assert guard.run(ASKED)["hookSpecificOutput"]["decision"] == ALLOW
     server.end()
-    assert [said["background"] for said in server.heard] == [True]
+    assert [message["background"] for message in server.received] == [True]
 
 
 def test_headless_background_runs_are_not_reported(
@@ -275,9 +276,9 @@ def test_headless_background_runs_are_not_reported(
     monkeypatch.setenv("CLAUDE_CODE_SESSION_ATTENDED", "0")
     monkeypatch.setenv("CLAUDE_CODE_ENTRYPOINT", "sdk-cli")
     monkeypatch.setenv("CLAUDE_JOB_DIR", "/home/ada/.claude/jobs/2fcb5243")
-    assert guard.say(ASKED) == {}
+    assert guard.run(ASKED) == {}
     server.end()
-    assert server.heard == []
+    assert server.received == []
 
 
 @pytest.mark.parametrize("ended", [False, True], ids=["the server hangs", "the server has ended"])
@@ -288,7 +289,7 @@ def test_a_subagents_request_never_waits_long(
     monkeypatch.setattr(report, "HIDDEN_SECONDS", 0.2)
     if ended:
         monkeypatch.setattr(report, "_wait", lambda connected, until: b"")
-    assert guard.say(ASKED | {"agent_id": "a1", "agent_type": "general-purpose"}) == {}
+    assert guard.run(ASKED | {"agent_id": "a1", "agent_type": "general-purpose"}) == {}
     assert server.asked.wait(PATIENCE)
 
 
@@ -303,9 +304,9 @@ def test_a_subagents_request_gets_a_decision_made_in_time(
 
     answering = threading.Thread(target=answer)
     answering.start()
-    said = guard.say(ASKED | {"agent_id": "a1", "agent_type": "general-purpose"})
+    output = guard.run(ASKED | {"agent_id": "a1", "agent_type": "general-purpose"})
     answering.join()
-    assert said["hookSpecificOutput"]["decision"] == ALLOW
+    assert output["hookSpecificOutput"]["decision"] == ALLOW
 
 
 def test_a_workflow_subagents_request_has_no_time_limit(
@@ -315,9 +316,9 @@ def test_a_workflow_subagents_request_has_no_time_limit(
     monkeypatch.setattr(report, "HIDDEN_SECONDS", 0.05)
     answering = threading.Timer(0.5, server.answer, [ALLOW])
     answering.start()
-    said = guard.say(ASKED | {"agent_id": "a1", "agent_type": "workflow-subagent"})
+    output = guard.run(ASKED | {"agent_id": "a1", "agent_type": "workflow-subagent"})
     answering.join()
-    assert said["hookSpecificOutput"]["decision"] == ALLOW
+    assert output["hookSpecificOutput"]["decision"] == ALLOW
 
 
 @pytest.mark.parametrize("payload", [ASKED, *OTHERS], ids=name)
@@ -348,14 +349,14 @@ def test_the_newest_running_server_is_used(guard: Guard, server: Server) -> None
     left_behind(f"{9_999_999_999_999}-1.sock")
     left_behind(f"{1:013d}-1.sock")
     server.answer(ALLOW)
-    assert guard.say(ASKED) != {}
+    assert guard.run(ASKED) != {}
 
 
 @pytest.mark.parametrize("mode", [0o755, 0o770, 0o707])
 def test_a_directory_that_others_may_enter_is_not_trusted(guard: Guard, server: Server, mode: int) -> None:
     Path(private_socket.directory()).chmod(mode)
     server.answer(ALLOW)
-    assert guard.say(ASKED) == {}
+    assert guard.run(ASKED) == {}
     assert find.servers(os.environb) == private_socket.addresses() == []
     Path(private_socket.directory()).chmod(0o700)
 
@@ -394,7 +395,7 @@ def test_the_hook_gives_up_on_a_hung_server(guard: Guard) -> None:
             other.setblocking(False)
             with contextlib.suppress(BlockingIOError):
                 other.connect(private_socket.addresses()[0])
-        assert guard.say(ASKED) == {}
+        assert guard.run(ASKED) == {}
         assert guard.log == []
 
 
@@ -411,7 +412,7 @@ def test_an_invalid_answer_of_a_server_is_ignored(guard: Guard, line: bytes) -> 
 
         thread = threading.Thread(target=serve)
         thread.start()
-        assert guard.say(ASKED) == {}
+        assert guard.run(ASKED) == {}
         thread.join(PATIENCE)
 
 
@@ -453,15 +454,15 @@ def question_to(listener: socket.socket, *, last_words: bytes = b"") -> dict[str
     listener.settimeout(PATIENCE)
     connection, _ = listener.accept()
     with connection, connection.makefile("rb") as lines:
-        said: dict[str, Any] = json.loads(lines.readline())
+        line: dict[str, Any] = json.loads(lines.readline())
         connection.sendall(last_words)
-    return said
+    return line
 
 
 @pytest.mark.parametrize(
     "last_words", [b"", b'{"decision": {"behavi'], ids=["without a word", "in the middle of its answer"]
 )
-def test_a_request_whose_server_ends_goes_to_the_next_server(guard: Guard, home: Path, last_words: bytes) -> None:
+def test_a_request_whose_server_ends_is_sent_to_the_next_server(guard: Guard, home: Path, last_words: bytes) -> None:
     """The next server receives the same message with the same id, and its decision counts."""
     with waiting(guard, home) as process:
         with private_socket.listening() as listener:
@@ -476,15 +477,15 @@ def test_a_request_whose_server_ends_goes_to_the_next_server(guard: Guard, home:
 
 def test_each_request_has_its_own_id(guard: Guard, server: Server) -> None:
     server.answer(ALLOW)
-    guard.say(ASKED)
-    guard.say(ASKED)
-    assert len({each["question"] for each in server.heard}) == 2
+    guard.run(ASKED)
+    guard.run(ASKED)
+    assert len({each["question"] for each in server.received}) == 2
 
 
 def test_a_hook_that_finds_no_server_does_not_wait_for_one(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report, "_agent_ends_within", never)
     left_behind(f"{1:013d}-1.sock")
-    assert guard.say(ASKED) == {}
+    assert guard.run(ASKED) == {}
 
 
 def never(seconds: float) -> bool:
@@ -503,7 +504,7 @@ def test_the_search_for_a_server_backs_off_to_two_seconds(guard: Guard, monkeypa
     with private_socket.listening() as listener:
         thread = threading.Thread(target=question_to, args=[listener])
         thread.start()
-        assert guard.say(ASKED) == {}
+        assert guard.run(ASKED) == {}
         thread.join(PATIENCE)
     assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 2.0]
     assert guard.log == []
@@ -511,7 +512,7 @@ def test_the_search_for_a_server_backs_off_to_two_seconds(guard: Guard, monkeypa
 
 @pytest.mark.parametrize("how", ["reads no more", "is gone"])
 def test_a_request_without_a_server_ends_with_its_agent(guard: Guard, home: Path, how: str) -> None:
-    """The agent also counts as gone if another process still has its end of the pipe open."""
+    """The agent counts as ended even if another process still has its end of the pipe open."""
     agent = ["sh", "-c", 'echo $$; exec 3<&0; "$@" <&3 & wait', "agent"] if how == "is gone" else []
     with waiting(guard, home, *agent) as process:
         with private_socket.listening() as listener:
@@ -536,12 +537,12 @@ def test_context_waiting_at_the_server_reaches_the_agent(
 ) -> None:
     monkeypatch.setattr(report, "HANDOVER_SECONDS", PATIENCE)
     payload, server.context = recorded("claude", event), "I have reviewed \U0001f600 <b>your</b> changes."
-    assert guard.say(payload) == {}, "nothing waits for this session"
+    assert guard.run(payload) == {}, "nothing waits for this session"
     wait_for(payload)
-    assert guard.say(payload) == {"hookSpecificOutput": {"hookEventName": event, "additionalContext": server.context}}
+    assert guard.run(payload) == {"hookSpecificOutput": {"hookEventName": event, "additionalContext": server.context}}
     server.end()
-    assert [line.get("takes", False) for line in server.heard] == [False, True]
-    assert server.received == b"\n", "it reports that it has received it"
+    assert [line.get("takes", False) for line in server.received] == [False, True]
+    assert server.confirmation == b"\n", "it reports that it has received it"
 
 
 def test_a_hook_waits_for_a_hung_servers_context_until_a_timeout(
@@ -559,7 +560,7 @@ def test_a_hook_waits_for_a_hung_servers_context_until_a_timeout(
     monkeypatch.setattr(report, "_wait", wait)
     payload = recorded("claude", "Stop")
     wait_for(payload)
-    assert guard.say(payload) == {}
+    assert guard.run(payload) == {}
     assert waits == pytest.approx([report.HANDOVER_SECONDS], abs=0.5)
     assert server.gone.wait(PATIENCE)
     assert guard.log == []
@@ -584,7 +585,7 @@ def test_context_of_a_server_that_ends_is_not_used(guard: Guard, end: str) -> No
 
         thread = threading.Thread(target=serve)
         thread.start()
-        assert guard.say(payload) == {}
+        assert guard.run(payload) == {}
         thread.join(PATIENCE)
     assert guard.log == []
 
@@ -592,13 +593,13 @@ def test_context_of_a_server_that_ends_is_not_used(guard: Guard, end: str) -> No
 def test_a_hook_without_waiting_context_does_not_wait_for_it(guard: Guard, server: Server) -> None:
     """A file of another session is not a reason to wait."""
     wait_for({"session_id": "another"})
-    assert guard.say(recorded("claude", "Stop")) == {}
+    assert guard.run(recorded("claude", "Stop")) == {}
     server.end()
-    assert "takes" not in server.heard[0]
+    assert "takes" not in server.received[0]
 
 
 @pytest.mark.parametrize(("others", "kept"), [("the selection", True), ("x" * calls.LONGEST_CONTEXT, False)])
-def test_the_servers_context_comes_before_other_context(others: str, kept: bool) -> None:
+def test_the_servers_context_precedes_other_context(others: str, kept: bool) -> None:
     """Claude Code moves a context of more than 10,000 characters to a file."""
     call = calls.Call("claude", calls.PROMPT, recorded("claude", "UserPromptSubmit"))
     call.handed = "Two comments."
@@ -624,6 +625,28 @@ def test_codex_is_reported_where_processes_are_not_known() -> None:
     """The report then contains the PID of the hook's parent."""
     assert codex.session({}, []) == {}
     assert codex.session({}, [(8, [b""]), (7, [b"/usr/bin/login"])]) == {}
+
+
+def test_gemini_is_found_above_the_shell_that_runs_its_hook() -> None:
+    shell, session = (
+        (8, [b"bash", b"-c", b"..."]),
+        (7, [b"/usr/bin/node", b"/opt/gemini.js", b"--approval-mode", b"plan"]),
+    )
+    parent = (6, [b"/usr/bin/node", b"/opt/gemini.js"])
+    assert gemini.session({}, [shell, session, parent]) == {"pid": 7}
+    assert gemini.session({}, [session, parent]) == {"pid": 7}
+    assert gemini.session({b"GEMINI_CLI_HOME": b"/home/ada/g"}, [shell, session]) == {"pid": 7, "config": "/home/ada/g"}
+
+
+@pytest.mark.parametrize("words", [[b"-p", b"Go"], [b"--prompt=Go"], [b"--acp"], [b"--experimental-acp"]])
+def test_gemini_without_its_own_user_interface_is_not_reported(words: list[bytes]) -> None:
+    assert gemini.session({}, [(8, [b"bash"]), (7, [b"node", b"gemini.js", *words])]) is None
+
+
+def test_gemini_is_not_reported_if_its_process_is_not_known() -> None:
+    """The parent of its hook is a shell, which ends with the hook."""
+    assert gemini.session({}, []) is None
+    assert gemini.session({b"CI": b"true"}, [(7, [b"node", b"gemini.js"])]) is None
 
 
 def test_the_ancestors_of_the_hook_are_known() -> None:

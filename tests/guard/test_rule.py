@@ -1,4 +1,4 @@
-"""The rule: an edit is denied if, in the same editor, the file has unsaved changes and is where the policy looks."""
+"""An edit is denied if, in the same editor, the file has unsaved changes and the policy applies to its state."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def test_an_edit_of_a_file_with_unsaved_work_is_denied(guard: Guard) -> None:
     )
     assert "Nothing was written." in reason
     assert "Once a.py is saved there, the same call goes through" in reason
-    assert neovim.told == ["Claude Code was kept from changing a.py until you save it"]
+    assert neovim.notices == ["Claude Code was kept from changing a.py until you save it"]
     assert guard.log == ["claude: Edit: protected /ws/a.py (deny)"]
 
 
 @pytest.mark.parametrize("standing", [None, {}, CLEAN_IN_FRONT, MODIFIED_HIDDEN, MODIFIED_BESIDE])
 def test_edits_of_all_other_files_are_not_denied(guard: Guard, standing: dict[str, Any] | None) -> None:
     neovim = guard.neovim({} if standing is None else {A: standing})
-    assert guard.say(edit()) == {}
+    assert guard.run(edit()) == {}
     assert neovim.methods == ["snapshot"]
     assert guard.log == []
 
@@ -39,7 +39,7 @@ def test_unsaved_and_in_front_must_be_in_the_same_editor(guard: Guard) -> None:
     """The program that the specification describes combines the states of two editors, and would deny the edit."""
     guard.neovim({A: CLEAN_IN_FRONT})
     guard.neovim({A: MODIFIED_HIDDEN}, pid=4712)
-    assert guard.say(edit()) == {}
+    assert guard.run(edit()) == {}
 
 
 @pytest.mark.parametrize("other", [MODIFIED_HIDDEN, CLEAN_IN_FRONT, {}])
@@ -54,7 +54,7 @@ def test_an_editor_with_both_counts_in_any_order(guard: Guard, other: dict[str, 
     assert "has unsaved changes" in guard.denial(edit())
 
 
-def test_every_editor_with_unsaved_work_is_named(guard: Guard) -> None:
+def test_every_editor_with_unsaved_work_is_reported(guard: Guard) -> None:
     guard.neovim({A: KEPT}, pid=1)
     guard.vscode({A: KEPT}, pid=2)
     clean = guard.neovim({A: {}}, pid=3)
@@ -62,8 +62,8 @@ def test_every_editor_with_unsaved_work_is_named(guard: Guard) -> None:
     reason = guard.denial(edit())
     assert "unsaved changes in Neovim 0.12.4" in reason
     assert "unsaved changes in VS Code 1.139.1" in reason
-    assert len(clean.told) == 1  # it shows the file, too
-    assert without.told == []
+    assert len(clean.notices) == 1  # it shows the file, too
+    assert without.notices == []
 
 
 def test_an_editor_with_another_path_to_the_file_is_notified(guard: Guard) -> None:
@@ -71,7 +71,7 @@ def test_an_editor_with_another_path_to_the_file_is_notified(guard: Guard) -> No
     guard.neovim({A: KEPT | {"name": "/link/a.py"}}, pid=1)
     clean = guard.vscode({A: {}, "/ws/b.py": {}}, pid=2)
     assert "/link/a.py has unsaved changes" in guard.denial(edit())
-    assert clean.told == ["Claude Code was kept from changing a.py until you save it"]
+    assert clean.notices == ["Claude Code was kept from changing a.py until you save it"]
 
 
 @pytest.mark.parametrize(
@@ -92,16 +92,16 @@ def test_each_policy_protects_the_states_it_names(guard: Guard, policy: str, kep
 def test_a_tool_can_have_its_own_policy(guard: Guard) -> None:
     guard.neovim({A: MODIFIED_HIDDEN})
     stricter = {"policy_for": ("Write=any", "NotebookEdit=visible")}
-    assert guard.say(edit(), **stricter) == {}
+    assert guard.run(edit(), **stricter) == {}
     assert guard.denial(recorded("claude", "PreToolUse", "Write", file_path=A), **stricter)
-    assert guard.say(recorded("claude", "PreToolUse", "NotebookEdit", notebook_path=A), **stricter) == {}
+    assert guard.run(recorded("claude", "PreToolUse", "NotebookEdit", notebook_path=A), **stricter) == {}
 
 
 def test_an_editor_with_two_sockets_is_named_and_notified_once(guard: Guard) -> None:
     """A VS Code with two folders has two sockets."""
     one, other = guard.vscode({A: KEPT}, pid=5), guard.vscode({A: KEPT}, pid=5)
     assert guard.denial(edit()).count("unsaved changes in") == 1
-    assert len(one.told + other.told) == 1
+    assert len(one.notices + other.notices) == 1
 
 
 def test_a_denied_patch_names_every_file_with_unsaved_work(guard: Guard) -> None:
@@ -122,23 +122,23 @@ def test_the_guard_never_returns_an_explicit_allow(guard: Guard, agent: str) -> 
         "gemini": recorded("gemini", "BeforeTool", "replace"),
         "codex": recorded("codex", "PreToolUse", "apply_patch"),
     }
-    assert guard.say(payloads[agent], agent=agent) == {}
+    assert guard.run(payloads[agent], agent=agent) == {}
 
 
 def test_the_user_is_asked_if_the_setting_is_ask(guard: Guard) -> None:
     neovim = guard.neovim({A: KEPT})
-    assert "unsaved changes" in decision(guard.say(edit(), answer="ask"), "ask")
-    assert neovim.told == ["Claude Code asks to change a.py, which has unsaved changes"]
+    assert "unsaved changes" in decision(guard.run(edit(), answer="ask"), "ask")
+    assert neovim.notices == ["Claude Code asks to change a.py, which has unsaved changes"]
 
 
 def test_gemini_cli_gets_answers_in_its_own_format(guard: Guard) -> None:
     guard.neovim({A: KEPT})
     call = recorded("gemini", "BeforeTool", "replace")
-    denied = guard.say(call, agent="gemini")
+    denied = guard.run(call, agent="gemini")
     assert denied["decision"] == "deny"
     assert "a.py has unsaved changes" in denied["reason"]
     assert set(denied) == {"decision", "reason"}
-    asked = guard.say(call, agent="gemini", answer="ask")
+    asked = guard.run(call, agent="gemini", answer="ask")
     assert asked["decision"] == "ask"
     assert asked["systemMessage"] == asked["reason"]
 
@@ -146,4 +146,4 @@ def test_gemini_cli_gets_answers_in_its_own_format(guard: Guard) -> None:
 def test_an_edit_by_codex_is_denied_because_codex_cannot_ask(guard: Guard) -> None:
     neovim = guard.neovim({A: KEPT})
     assert "/ws/a.py" in guard.denial(recorded("codex", "PreToolUse", "apply_patch"), agent="codex", answer="ask")
-    assert neovim.told == ["Codex was kept from changing a.py until you save it"]
+    assert neovim.notices == ["Codex was kept from changing a.py until you save it"]

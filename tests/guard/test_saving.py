@@ -1,4 +1,4 @@
-"""The user's text is saved before an edit: the guard waits until the user saves, or saves it for them."""
+"""The user's text is saved before an edit. The guard waits until the user saves, or saves it for them."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ def let_through(answer: dict[str, Any]) -> str:
     """Returns the context that the agent gets with a call that is let through. Fails if the call was denied."""
     output = answer["hookSpecificOutput"]
     assert set(output) == {"hookEventName", "additionalContext"}
-    told: str = output["additionalContext"]
-    return told
+    added: str = output["additionalContext"]
+    return added
 
 
 def test_a_call_continues_as_soon_as_nothing_is_unsaved(guard: Guard) -> None:
     neovim = guard.neovim({A: KEPT})
     timer = threading.Timer(0.15, lambda: neovim.files.update({A: {}}))
     timer.start()
-    assert let_through(guard.say(edit(), answer="wait")) == SAVED.replace("were saved", "were saved or discarded")
+    assert let_through(guard.run(edit(), answer="wait")) == SAVED.replace("were saved", "were saved or discarded")
     timer.join()
-    assert neovim.told == ["Claude Code is waiting up to 30 s for you to save a.py"]
+    assert neovim.notices == ["Claude Code is waiting up to 30 s for you to save a.py"]
     assert guard.log == []
 
 
@@ -58,7 +58,7 @@ def test_without_a_save_the_edit_is_denied(guard: Guard) -> None:
     reason = guard.denial(edit(), answer="wait", wait=0.3)
     assert 0.3 <= time.monotonic() - began < 3
     assert "Nothing was written. It was not saved within 0.3 s." in reason
-    assert len(neovim.told) == 2
+    assert len(neovim.notices) == 2
     assert guard.log == ["claude: Edit: protected /ws/a.py (wait)"]
 
 
@@ -74,7 +74,7 @@ def test_an_editor_that_hangs_during_the_wait_has_not_saved(guard: Guard, monkey
 
 @pytest.mark.parametrize("saves", [True, False])
 def test_a_closed_editor_has_saved_only_if_the_file_changed(guard: Guard, tmp_path: Path, saves: bool) -> None:
-    """Neovim ends with ``:wq``, or is killed: then the unsaved text is only in its swap file."""
+    """Neovim ends with ``:wq``, or is killed. In that case, the unsaved text is only in its swap file."""
     file = tmp_path / "a.py"
     file.write_text("one\n")
 
@@ -85,7 +85,7 @@ def test_a_closed_editor_has_saved_only_if_the_file_changed(guard: Guard, tmp_pa
         return {"success": True}
 
     neovim = guard.neovim({str(file): KEPT}, answers={"send_message": close})
-    answer = guard.say(edit(str(file)), answer="wait")
+    answer = guard.run(edit(str(file)), answer="wait")
     if saves:
         assert "were saved or discarded just before this call" in let_through(answer)
     else:
@@ -102,7 +102,7 @@ def test_the_guard_waits_for_both_editors_to_save(guard: Guard) -> None:
     began = time.monotonic()
     for timer in timers:
         timer.start()
-    assert let_through(guard.say(edit(), answer="wait"))
+    assert let_through(guard.run(edit(), answer="wait"))
     assert time.monotonic() - began >= 0.4
     for timer in timers:
         timer.join()
@@ -110,9 +110,9 @@ def test_the_guard_waits_for_both_editors_to_save(guard: Guard) -> None:
 
 def test_the_buffer_is_saved_for_the_user(guard: Guard) -> None:
     neovim = guard.neovim({A: KEPT})
-    assert let_through(guard.say(edit(), answer="save")) == SAVED
+    assert let_through(guard.run(edit(), answer="save")) == SAVED
     assert neovim.params_of("save_buffer") == [{"file_path": A}]
-    assert neovim.told == []
+    assert neovim.notices == []
 
 
 @pytest.mark.parametrize(
@@ -131,12 +131,12 @@ def test_an_edit_is_denied_if_the_file_cannot_be_saved(guard: Guard, answer: Any
 
 def test_gemini_cli_continues_without_extra_context(guard: Guard) -> None:
     guard.neovim({A: KEPT})
-    assert guard.say(recorded("gemini", "BeforeTool", "replace"), agent="gemini", answer="save") == {}
+    assert guard.run(recorded("gemini", "BeforeTool", "replace"), agent="gemini", answer="save") == {}
 
 
 def test_a_file_that_is_not_protected_is_not_saved(guard: Guard) -> None:
     neovim = guard.neovim({A: {"modified": True}})
-    assert guard.say(edit(), answer="save") == {}
+    assert guard.run(edit(), answer="save") == {}
     assert "save_buffer" not in neovim.methods
 
 
@@ -162,4 +162,4 @@ def test_changes_typed_during_a_save_block_the_write(guard: Guard, answer: str, 
 
     one = guard.neovim({A: KEPT}, pid=1, answers={"save_buffer": saved, "send_message": saved})
     assert "Nothing was written. The user typed it after the file was saved." in guard.denial(edit(), answer=answer)
-    assert len(other.told) == 1
+    assert len(other.notices) == 1

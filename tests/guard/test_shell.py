@@ -1,4 +1,6 @@
-"""Which files a shell command names. Too many would mean needless questions; too few, lost work."""
+"""Which files a shell command names. Naming too many would cause unnecessary questions, and naming too few would lose
+work.
+"""
 
 from __future__ import annotations
 
@@ -158,13 +160,13 @@ def ws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("command", NAMES_IT)
-def test_commands_that_name_the_file(ws: Path, command: str) -> None:
+def test_commands_that_name_the_file_are_recognized(ws: Path, command: str) -> None:
     name = str(ws / "a.py")
     assert shell.named(command.replace("{ws}", str(ws)), str(ws), ["/elsewhere/b.txt", name]) == [name]
 
 
 @pytest.mark.parametrize("command", NAMES_ANOTHER)
-def test_commands_that_do_not_name_the_file(ws: Path, command: str) -> None:
+def test_other_commands_do_not_name_the_file(ws: Path, command: str) -> None:
     assert shell.named(command.replace("{ws}", str(ws)), str(ws), [str(ws / "a.py")]) == []
 
 
@@ -216,7 +218,7 @@ def test_any_command_text_can_be_parsed(command: str) -> None:
 def test_a_long_command_is_read_to_its_end(guard: Guard) -> None:
     guard.neovim({A: KEPT})
     command = "cat > b.txt <<'E'\n" + "words and more words of a text\n" * 5_000 + "E\nrm a.py"
-    assert "This command names it" in decision(guard.say(bash(command)), "ask")
+    assert "This command names it" in decision(guard.run(bash(command)), "ask")
 
 
 # What the guard does about the command.
@@ -225,31 +227,31 @@ def test_a_long_command_is_read_to_its_end(guard: Guard) -> None:
 def test_a_command_that_names_unsaved_work_needs_approval(guard: Guard) -> None:
     """The editor notifies the user. A file with unsaved changes that is not in front is not protected."""
     neovim = guard.neovim({A: KEPT, "/ws/b.py": {"modified": True}})
-    reason = decision(guard.say(bash("rm a.py b.py")), "ask")
+    reason = decision(guard.run(bash("rm a.py b.py")), "ask")
     assert reason.startswith("/ws/a.py has unsaved changes in Neovim 0.12.4")
     assert "This command names it; nothing was run." in reason
     assert "/ws/b.py" not in reason
-    assert neovim.told == ["Claude Code asks to change a.py, which has unsaved changes"]
+    assert neovim.notices == ["Claude Code asks to change a.py, which has unsaved changes"]
     assert guard.log == ["claude: Bash: the command names /ws/a.py; asked"]
 
 
 def test_only_editors_with_the_file_are_notified_of_a_command(guard: Guard) -> None:
     guard.neovim({A: KEPT}, pid=1)
     clean, without = guard.vscode({A: {"name": "/link/a.py"}}, pid=2), guard.neovim({"/ws/b.py": {}}, pid=3)
-    assert decision(guard.say(bash("rm a.py")), "ask")
-    assert len(clean.told) == 1
-    assert without.told == []
+    assert decision(guard.run(bash("rm a.py")), "ask")
+    assert len(clean.notices) == 1
+    assert without.notices == []
 
 
 def test_a_stricter_policy_for_commands_asks_about_more(guard: Guard) -> None:
     guard.neovim({"/ws/b.py": {"modified": True}})
-    assert guard.say(bash("rm b.py")) == {}
-    assert "/ws/b.py" in decision(guard.say(bash("rm b.py"), policy_for=("Bash=any",)), "ask")
+    assert guard.run(bash("rm b.py")) == {}
+    assert "/ws/b.py" in decision(guard.run(bash("rm b.py"), policy_for=("Bash=any",)), "ask")
 
 
 def test_a_command_that_names_no_unsaved_file_is_not_stopped(guard: Guard) -> None:
     neovim = guard.neovim({A: KEPT})
-    assert guard.say(bash("ls -la")) == {}
+    assert guard.run(bash("ls -la")) == {}
     assert neovim.methods == ["snapshot"]
     assert guard.log == []
 
@@ -257,5 +259,5 @@ def test_a_command_that_names_no_unsaved_file_is_not_stopped(guard: Guard) -> No
 def test_a_silent_editor_does_not_make_commands_need_approval(guard: Guard) -> None:
     """Otherwise, every command would be asked about. The log records that the editor did not answer."""
     neovim = guard.neovim(manner=lambda *_: iter(()))
-    assert guard.say(bash("rm a.py"), unknown="deny", deadline=50) == {}
+    assert guard.run(bash("rm a.py"), unknown="deny", deadline=50) == {}
     assert guard.log == [f"claude: Bash: {neovim.path} did not answer in time (commands are allowed)"]

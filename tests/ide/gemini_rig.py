@@ -110,7 +110,7 @@ class Stream:
         await self.connection.__aexit__(kind, error, trace)
 
     async def message(self) -> Any:
-        """Waits for the next message and returns it; None at the end of the stream."""
+        """Waits for the next message and returns it. Returns None at the end of the stream."""
         while (block := await self._block()) is not None:
             if "data" in block:
                 self.last_id = block.get("id", self.last_id)
@@ -149,7 +149,7 @@ class Stream:
 
 
 class Cli:
-    """One session that connects as the real CLI does: once for each request, and once for the event stream."""
+    """One session that connects as the real CLI does, once for each request and once for the event stream."""
 
     def __init__(self, port: int, token: str) -> None:
         self.port = port
@@ -158,7 +158,7 @@ class Cli:
         self._ids = itertools.count()
 
     def headers(self, **changed: str | None) -> dict[str, str]:
-        """Returns the headers of a POST. ``changed`` adds, replaces or, with None, removes headers; ``_`` stands for
+        """Returns the headers of a POST. ``changed`` adds, replaces or, with None, removes headers. ``_`` stands for
         ``-``.
         """
         given: dict[str, str | None] = {
@@ -176,15 +176,15 @@ class Cli:
         async with Connection(self.port) as connection:
             return await connection.ask("POST", "/mcp", self.headers(content_length=str(len(body)), **changed), body)
 
-    async def say(self, **members: Any) -> Answer:
+    async def send(self, **members: Any) -> Answer:
         return await self.post(json.dumps({"jsonrpc": "2.0", **members}).encode())
 
     async def greet(self) -> Cli:
         params = {"protocolVersion": VERSION, "capabilities": {}, "clientInfo": {"name": "streamable-http-client"}}
-        answer = await self.say(id=next(self._ids), method="initialize", params=params)
+        answer = await self.send(id=next(self._ids), method="initialize", params=params)
         assert answer.status == 200, answer
         self.session = answer.headers["mcp-session-id"]
-        assert (await self.say(method="notifications/initialized")).status == 202
+        assert (await self.send(method="notifications/initialized")).status == 202
         return self
 
     async def get(self, path: str = "/mcp", **changed: str | None) -> Answer:
@@ -206,7 +206,7 @@ class Cli:
 
     async def call(self, tool: str, **arguments: Any) -> Any:
         """Calls a tool and returns the whole message that answers the call."""
-        answer = await self.say(id=next(self._ids), method="tools/call", params={"name": tool, "arguments": arguments})
+        answer = await self.send(id=next(self._ids), method="tools/call", params={"name": tool, "arguments": arguments})
         assert answer.status == 200, answer
         assert answer.headers["content-type"] == "application/json"
         return answer.json

@@ -55,7 +55,7 @@ class Bridge:
         return written(self._errors)
 
     async def end(self, number: int = signal.SIGTERM) -> tuple[int | None, str]:
-        """Ends the bridge with a signal. Returns its exit code and what it has printed on stderr."""
+        """Ends the bridge with a signal. Returns its exit code and what it printed on stderr."""
         if self.process.returncode is None:
             self.process.send_signal(number)
         async with asyncio.timeout(PATIENCE):

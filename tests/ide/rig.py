@@ -1,4 +1,4 @@
-"""The agents' side of a bridge, without sockets: an agent sends a message and receives the answer."""
+"""The agents' side of a bridge without sockets. An agent sends a message and receives the answer."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def head(**headers: str) -> Head:
 
 
 class FakeWebSocket:
-    """An open WebSocket as the bridge sees it. ``sent``: the messages that the agent has received."""
+    """An open WebSocket as the bridge sees it. ``sent``: the messages that the agent received."""
 
     def __init__(self) -> None:
         self.sent: list[Answer] = []
@@ -68,20 +68,20 @@ class Agent:
         self.peer = peer
         self._ids = itertools.count()
 
-    def say(self, **members: Any) -> None:
+    def send(self, **members: Any) -> None:
         self.peer.received(json.dumps({"jsonrpc": "2.0", **members}))
 
     def greet(self, *, hears: bool = True) -> None:
         """Performs the real CLI's handshake. ``hears``: whether the CLI handles notifications right after it."""
-        self.say(id=next(self._ids), method="initialize", params={"protocolVersion": "2025-11-25"})
-        self.say(method="notifications/initialized")
+        self.send(id=next(self._ids), method="initialize", params={"protocolVersion": "2025-11-25"})
+        self.send(method="notifications/initialized")
         if hears and isinstance(self.peer, ClaudeClient):
             self.peer.start_listening()
 
     def ask(self, tool: str, **arguments: Any) -> int:
         """Begins a tool call and returns its ID."""
         id = next(self._ids)
-        self.say(id=id, method="tools/call", params={"name": tool, "arguments": arguments})
+        self.send(id=id, method="tools/call", params={"name": tool, "arguments": arguments})
         return id
 
     def answers(self, id: int | str) -> list[Answer]:
@@ -105,8 +105,8 @@ class Agent:
         [text] = await self.texts(tool, **arguments)
         return json.loads(text)
 
-    def heard(self, method: str) -> list[Answer]:
-        """Returns the parameters of all notifications with this method that the agent has received."""
+    def notifications(self, method: str) -> list[Answer]:
+        """Returns the parameters of all notifications with this method that the agent received."""
         return [message["params"] for message in self.socket.sent if message.get("method") == method]
 
     def vanish(self) -> None:

@@ -1,4 +1,4 @@
-"""A whole bridge: it passes on what the editor reports to the right agents, and ends cleanly."""
+"""A whole bridge passes on what the editor reports to the right agents, and ends cleanly."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Agent:
         self.client = client
         self.notices: list[tuple[str, Any]] = []
 
-    async def say(self, **members: Any) -> None:
+    async def send(self, **members: Any) -> None:
         await self.client.send(json.dumps({"jsonrpc": "2.0", **members}))
 
     async def ask(self, **members: Any) -> Any:
-        await self.say(id=1, **members)
+        await self.send(id=1, **members)
         while "id" not in (message := await self.receive()):
             pass
         return message["result"]
@@ -69,8 +69,8 @@ async def claude(rig: BridgeRig) -> AsyncIterator[Agent]:
     async with connect(url, additional_headers=headers, compression=None, proxy=None) as client:
         agent = Agent(client)
         await agent.ask(method="initialize", params={"protocolVersion": "2025-11-25"})
-        await agent.say(method="notifications/initialized")
-        await agent.say(method="ide_connected", params={"pid": 1})
+        await agent.send(method="notifications/initialized")
+        await agent.send(method="ide_connected", params={"pid": 1})
         await agent.ask(method="ping")
         yield agent
 
@@ -158,8 +158,8 @@ async def test_without_context_only_mentions_are_sent(folder: Path) -> None:
 async def test_a_mention_before_an_agent_connects_is_kept(folder: Path) -> None:
     async with open_bridge(folder) as rig:
         rig.editor.mention(str(folder / "poem.txt"))
-        await until(lambda: rig.editor.told)
-        [(message, level)] = rig.editor.told
+        await until(lambda: rig.editor.notices)
+        [(message, level)] = rig.editor.notices
         assert "is not connected yet" in message
         assert level == "warn"
         async with claude(rig) as agent:
@@ -201,8 +201,8 @@ async def test_a_slow_editor_gets_the_newest_state(folder: Path) -> None:
         async with claude(rig):
             editor.free.set()
             await until(lambda: len(editor.announced) == 4)
-            told = [(len(state.agents), len(state.pids)) for state in editor.announced]
-            assert told == [(0, 0), (1, 1), (0, 0), (1, 1)]
+            counts = [(len(state.agents), len(state.pids)) for state in editor.announced]
+            assert counts == [(0, 0), (1, 1), (0, 0), (1, 1)]
 
 
 async def test_an_editor_that_never_answers_does_not_delay_the_end(folder: Path) -> None:
@@ -212,7 +212,7 @@ async def test_an_editor_that_never_answers_does_not_delay_the_end(folder: Path)
     assert {task.get_name() for task in asyncio.all_tasks() - tasks} & {"announcing the agents"} == set()
 
 
-async def test_when_the_bridge_ends_no_agent_is_reported_as_gone(folder: Path) -> None:
+async def test_at_the_bridges_end_no_agent_counts_as_disconnected(folder: Path) -> None:
     async with open_bridge(folder) as rig:
         async with claude(rig):
             await until(lambda: rig.editor.announced[-1].pids)
@@ -222,7 +222,7 @@ async def test_when_the_bridge_ends_no_agent_is_reported_as_gone(folder: Path) -
         assert rig.editor.announced == before
 
 
-async def test_a_proposal_goes_to_the_editor_and_its_decision_back(folder: Path) -> None:
+async def test_a_proposal_reaches_the_editor_and_its_decision_returns(folder: Path) -> None:
     path = str(folder / "poem.txt")
     async with open_bridge(folder) as rig, claude(rig) as agent:
         call = agent.call(
@@ -247,8 +247,8 @@ async def test_the_bridge_continues_if_its_lock_cannot_be_rewritten(folder: Path
         path.unlink()
         path.mkdir()
         rig.editor.change_folders(str(tmp_path))
-        await until(lambda: rig.editor.told)
-        assert "can't be written" in rig.editor.told[0][0]
+        await until(lambda: rig.editor.notices)
+        assert "can't be written" in rig.editor.notices[0][0]
         [text] = await agent.call("getWorkspaceFolders")
         assert json.loads(text)["rootPath"] == str(tmp_path)
         path.rmdir()

@@ -57,7 +57,7 @@ def answer(
     return wire.ReviewAnswer(id=id, project="p1", directory="/ws", review=Raw(msgspec.json.encode(review)))
 
 
-def test_a_removal_is_shown_at_the_line_that_follows_it() -> None:
+def test_a_removal_is_shown_at_the_next_line() -> None:
     """A hunk with added lines is shown at the first of them."""
     removed = HUNK | {"id": "h2", "old_start": 5, "new_start": 4, "removed": "five\n", "added": ""}
     review, _ = read(answer(FILE | {"hunks": [HUNK, removed]}))
@@ -140,32 +140,34 @@ class Served(Server):
 
     def received(self, line: wire.FromPeer) -> None:
         if isinstance(line, wire.Bridge) and line.reviews and self.welcomes:
-            self.says(wire.Welcome())
+            self.sends(wire.Welcome())
         if isinstance(line, wire.ReviewLine) and self.answers:
             found = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-            self.says(msgspec.structs.replace(found, id=line.id))
+            self.sends(msgspec.structs.replace(found, id=line.id))
 
 
 class ReviewRig:
-    """``memory``: the file that stores what the user has seen."""
+    """An editor whose bridge is connected to a server. ``memory`` is the file that stores what the user has seen."""
 
     def __init__(self, memory: Path) -> None:
         self.memory = ReviewMemory(str(memory))
         self.editor = MemoryEditor()
+        self.reviews = Reviews(self.editor)
+        self.accepted = self.reviews.accepted
         self.link = ServerLink(
-            Reviews(self.editor), lambda: msgspec.structs.replace(ABOUT, reviews=True),
+            self.reviews, lambda: msgspec.structs.replace(ABOUT, reviews=True),
             lambda _: (None, ""), self.editor.type_prompt,
         )  # fmt: skip
-        self.changes = Changes(self.editor, self.link, self.memory)
+        self.changes = Changes(self.editor, self.link, self.memory, self.accepted)
 
     @property
     def title(self) -> str:
-        """The title of the review that is shown; empty if none is."""
+        """The title of the review that is shown, or "" if none is."""
         last = self.editor.reviews[-1] if self.editor.reviews else None
         return last.title if last is not None else ""
 
-    async def told(self, text: str) -> None:
-        await until(lambda: any(text in one for one, _ in self.editor.told), text)
+    async def is_notified(self, text: str) -> None:
+        await until(lambda: any(text in one for one, _ in self.editor.notices), text)
 
     async def shows(self, *ids: str) -> Review:
         def is_shown() -> bool:
@@ -180,7 +182,7 @@ class ReviewRig:
 
 @pytest.fixture(autouse=True)
 def _quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_link, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(server_link, "SEARCH_SECONDS", 0.02)
 
 
 @pytest.fixture
@@ -204,7 +206,7 @@ KEEP = ReviewDecided("keep", "v1", hunk="h1")
 
 async def test_without_a_server_the_user_sees_how_to_start_one(rig: ReviewRig) -> None:
     rig.editor.report(WANTED)
-    await rig.told("No agent server is running. Start one with: drawbridge serve")
+    await rig.is_notified("No agent server is running. Start one with: drawbridge serve")
 
 
 async def test_an_older_server_gets_no_review_requests(rig: ReviewRig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,26 +214,26 @@ async def test_an_older_server_gets_no_review_requests(rig: ReviewRig, monkeypat
     server = Served()
     server.welcomes = False
     async with server.listening():
-        await server.hears(wire.Bridge)
+        await server.receives(wire.Bridge)
         rig.editor.report(WANTED)
-        await rig.told("too old for reviews in editors. Update and restart it.")
+        await rig.is_notified("too old for reviews in editors. Update and restart it.")
         assert server.connections == 1
-        assert not any(isinstance(one, wire.ReviewRequest) for one in server.heard)
+        assert not any(isinstance(one, wire.ReviewRequest) for one in server.messages)
 
 
 async def test_a_request_to_a_server_that_does_not_answer_ends(rig: ReviewRig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_link, "REVIEW_SECONDS", 0.1)
     async with Served().listening():
         rig.editor.report(WANTED)
-        await rig.told("The agent server did not answer in time.")
+        await rig.is_notified("The agent server did not answer in time.")
 
 
 async def test_a_request_ends_when_the_server_ends(rig: ReviewRig) -> None:
     server = Served()
     async with server.listening():
         rig.editor.report(WANTED)
-        await server.hears(wire.ReviewRequest)
-    await rig.told("The connection to the agent server was lost.")
+        await server.receives(wire.ReviewRequest)
+    await rig.is_notified("The connection to the agent server was lost.")
 
 
 async def test_a_directory_without_git_is_mentioned_once(rig: ReviewRig) -> None:
@@ -244,13 +246,13 @@ async def test_a_directory_without_git_is_mentioned_once(rig: ReviewRig) -> None
     ]
     async with server.listening():
         rig.editor.report(WANTED)
-        await rig.told("Nothing to review")
+        await rig.is_notified("Nothing to review")
         rig.editor.report(WANTED)
-        await rig.told(notice)
+        await rig.is_notified(notice)
         rig.editor.report(WANTED)
-        await until(lambda: len(rig.editor.told) == 4, "the third message about a review")
-        assert [text for text, _ in rig.editor.told].count(notice) == 1
-        assert rig.editor.told[-1][0] == "1 file +1 −1 to review."
+        await until(lambda: len(rig.editor.notices) == 4, "the third message about a review")
+        assert [text for text, _ in rig.editor.notices].count(notice) == 1
+        assert rig.editor.notices[-1][0] == "1 file +1 −1 to review."
 
 
 async def test_a_decision_is_sent_again_after_a_restart_of_the_server(rig: ReviewRig) -> None:
@@ -262,11 +264,11 @@ async def test_a_decision_is_sent_again_after_a_restart_of_the_server(rig: Revie
         await rig.shows("h1")
         killed.answers = []
         rig.editor.report(KEEP)
-        await killed.hears(wire.ReviewDecision)
+        await killed.receives(wire.ReviewDecision)
     async with restarted.listening():
-        await rig.told("Kept: 1 change in a.py. Nothing is left to review.")
-        [first] = [one for one in killed.heard if isinstance(one, wire.ReviewDecision)]
-        [again] = [one for one in restarted.heard if isinstance(one, wire.ReviewDecision)]
+        await rig.is_notified("Kept: 1 change in a.py. Nothing is left to review.")
+        [first] = [one for one in killed.messages if isinstance(one, wire.ReviewDecision)]
+        [again] = [one for one in restarted.messages if isinstance(one, wire.ReviewDecision)]
         assert again == first
 
 
@@ -279,8 +281,8 @@ async def test_a_decision_is_not_sent_again_later(rig: ReviewRig, monkeypatch: p
         await rig.shows("h1")
         server.answers = []
         rig.editor.report(KEEP)
-        await server.hears(wire.ReviewDecision)
-    await rig.told("The connection to the agent server was lost.")
+        await server.receives(wire.ReviewDecision)
+    await rig.is_notified("The connection to the agent server was lost.")
 
 
 async def test_only_changes_to_the_shown_review_are_followed(rig: ReviewRig) -> None:
@@ -289,11 +291,11 @@ async def test_only_changes_to_the_shown_review_are_followed(rig: ReviewRig) -> 
     async with server.listening():
         rig.editor.report(WANTED)
         await rig.shows("h1")
-        server.says(wire.ReviewChanged("p2", "tablet"))
-        server.says(wire.ReviewChanged("p1", "phone"))
+        server.sends(wire.ReviewChanged("p2", "tablet"))
+        server.sends(wire.ReviewChanged("p1", "phone"))
         await rig.shows()
-        await rig.told("phone made decisions in this review.")
-        requests = [one for one in server.heard if isinstance(one, wire.ReviewRequest)]
+        await rig.is_notified("phone made decisions in this review.")
+        requests = [one for one in server.messages if isinstance(one, wire.ReviewRequest)]
         assert [one.project for one in requests] == ["", "p1"]
 
 
@@ -306,18 +308,18 @@ async def test_a_decision_reloads_files_even_if_no_review_is_shown(rig: ReviewRi
     rig.editor.type(str(unsaved), "unsaved\n")
     server = Served()
     async with server.listening():
-        await server.hears(wire.Bridge)
+        await server.receives(wire.Bridge)
         for file in (inside, unsaved, outside):
             file.write_text("undone\n")
-        server.says(wire.ReviewChanged("p1", "", str(tmp_path)))  # changed without a decision
-        server.says(wire.ReviewChanged("p1", "phone", str(tmp_path / "one")))
+        server.sends(wire.ReviewChanged("p1", "", str(tmp_path)))  # changed without a decision
+        server.sends(wire.ReviewChanged("p1", "phone", str(tmp_path / "one")))
         await until(lambda: rig.editor.buffers[str(inside)].text == "undone\n", "the file as it is now")
     assert rig.editor.buffers[str(unsaved)].text == "unsaved\n"
     assert rig.editor.buffers[str(outside)].text == "theirs\n"
     assert rig.editor.reviews == []
 
 
-async def test_the_next_server_is_asked_for_the_review_again(rig: ReviewRig) -> None:
+async def test_the_review_is_requested_again_from_the_next_server(rig: ReviewRig) -> None:
     server = Served()
     server.answers = [answer(FILE)]
     async with server.listening():
@@ -329,6 +331,31 @@ async def test_the_next_server_is_asked_for_the_review_again(rig: ReviewRig) -> 
         await rig.shows("h9")
 
 
+async def test_an_interrupted_decision_of_somebody_else_is_shown_once(rig: ReviewRig) -> None:
+    """After a restart of the server, the review is the same: nothing was changed."""
+    notice = "phone wanted to undo 1 change in 1 file, but the server was restarted. Nothing was changed."
+    server = Served()
+    server.answers = [answer(FILE)]
+    async with server.listening():
+        rig.editor.report(WANTED)
+        await rig.shows("h1")
+    other = Served()
+    other.answers = [msgspec.structs.replace(answer(FILE), notice=notice)]
+    async with other.listening():
+        await rig.is_notified(notice)
+        other.answers = [msgspec.structs.replace(answer(version="v2"), notice=notice)]
+        other.sends(wire.ReviewChanged("p1", "tablet"))
+        await rig.is_notified("tablet made decisions in this review.")
+        assert [one for one, _ in rig.editor.notices].count(notice) == 1
+        other.answers = [answer(FILE, version="v3")]
+        other.sends(wire.ReviewChanged("p1", ""))
+        await rig.shows("h1")
+        other.answers = [msgspec.structs.replace(answer(version="v4"), notice=notice)]
+        other.sends(wire.ReviewChanged("p1", "watch"))
+        await rig.is_notified("watch made decisions in this review.")
+        assert [one for one, _ in rig.editor.notices].count(notice) == 2, "it is about another decision"
+
+
 async def test_a_late_decision_shows_who_decided_first(rig: ReviewRig) -> None:
     server = Served()
     details = Raw(b'{"gone": "h1", "by": "phone", "decision": "undo"}')
@@ -338,7 +365,7 @@ async def test_a_late_decision_shows_who_decided_first(rig: ReviewRig) -> None:
         rig.editor.report(WANTED)
         await rig.shows("h1")
         rig.editor.report(KEEP)
-        await rig.told("phone already undid this change.")
+        await rig.is_notified("phone already undid this change.")
         await rig.shows()
 
 
@@ -349,9 +376,9 @@ async def test_a_decision_on_a_file_names_the_version_shown(rig: ReviewRig) -> N
         rig.editor.report(WANTED)
         await rig.shows("h1")
         rig.editor.report(ReviewDecided("undo", "v1", file="a.py"))
-        asked = await server.hears(wire.ReviewDecision)
+        asked = await server.receives(wire.ReviewDecision)
         assert (asked.decision, asked.file, asked.hunk, asked.version) == ("undo", "a.py", None, "v1")
-        await rig.told("Undone: 1 change in a.py. Nothing is left to review.")
+        await rig.is_notified("Undone: 1 change in a.py. Nothing is left to review.")
 
 
 async def test_a_comment_that_another_client_writes_is_shown(rig: ReviewRig) -> None:
@@ -360,9 +387,9 @@ async def test_a_comment_that_another_client_writes_is_shown(rig: ReviewRig) -> 
     async with server.listening():
         rig.editor.report(WANTED)
         await rig.shows("h1")
-        server.says(wire.ReviewChanged("p1"))
+        server.sends(wire.ReviewChanged("p1"))
         await until(lambda: any(review is not None and review.comments for review in rig.editor.reviews), "a comment")
-        assert [text for text, _ in rig.editor.told] == ["1 file +1 −1 to review."]
+        assert [text for text, _ in rig.editor.notices] == ["1 file +1 −1 to review."]
 
 
 async def test_comments_are_written_removed_and_sent(rig: ReviewRig) -> None:
@@ -373,16 +400,16 @@ async def test_comments_are_written_removed_and_sent(rig: ReviewRig) -> None:
         rig.editor.report(WANTED)
         await rig.shows("h1")
         rig.editor.report(ReviewCommented("a.py", 2, 3, "TWO\nthree\n", "Why?"))
-        written = await server.hears(wire.ReviewComment)
+        written = await server.receives(wire.ReviewComment)
         assert (written.path, written.line, written.end_line) == ("a.py", 2, 3)
         assert (written.quote, written.text, written.comment) == ("TWO\nthree\n", "Why?", None)
-        await rig.told("Draft added. 1 draft to send.")
+        await rig.is_notified("Draft added. 1 draft to send.")
         rig.editor.report(ReviewCommentRemoved("c3"))
-        await rig.told("Draft removed. 2 drafts to send.")
+        await rig.is_notified("Draft removed. 2 drafts to send.")
         rig.editor.report(ReviewSubmitted("d1", "Please"))
-        sent = await server.hears(wire.ReviewSubmission)
+        sent = await server.receives(wire.ReviewSubmission)
         assert (sent.drafts, sent.text) == ("d1", "Please")
-        await rig.told("Sent to the agent: 2 comments.")
+        await rig.is_notified("Sent to the agent: 2 comments.")
 
 
 async def test_a_refused_comment_shows_the_servers_reason(rig: ReviewRig) -> None:
@@ -393,12 +420,12 @@ async def test_a_refused_comment_shows_the_servers_reason(rig: ReviewRig) -> Non
         rig.editor.report(WANTED)
         await rig.shows("h1")
         rig.editor.report(ReviewCommented("a.py", 2, 2, "TWO\n", "Why?"))
-        await rig.told("The lines have changed since they were shown.")
+        await rig.is_notified("The lines have changed since they were shown.")
         await rig.shows()
 
 
 async def test_adding_a_comment_is_confirmed_if_the_review_fails(rig: ReviewRig) -> None:
-    """The server has stored the comment, but can't read the review at that moment; the next request succeeds."""
+    """The server has stored the comment, but can't read the review at that moment. The next request succeeds."""
     server = Served()
     unread = wire.ReviewAnswer(id="", code="CHECKPOINT_NOT_FOUND", text="git failed.", done=True)
     server.answers = [answer(FILE), unread, answer(FILE, comments=[comment()])]
@@ -406,13 +433,13 @@ async def test_adding_a_comment_is_confirmed_if_the_review_fails(rig: ReviewRig)
         rig.editor.report(WANTED)
         await rig.shows("h1")
         rig.editor.report(ReviewCommented("a.py", 2, 2, "TWO\n", "Why?"))
-        await rig.told("Draft added.")
+        await rig.is_notified("Draft added.")
         await until(lambda: any(review is not None and review.comments for review in rig.editor.reviews), "a comment")
-        assert [text for text, _ in rig.editor.told] == ["1 file +1 −1 to review.", "Draft added."]
+        assert [text for text, _ in rig.editor.notices] == ["1 file +1 −1 to review.", "Draft added."]
 
 
 async def test_submitting_is_confirmed_even_if_the_review_fails(rig: ReviewRig) -> None:
-    """The server has submitted the comments, but can't read the review any more; the user then sees the reason."""
+    """The server has submitted the comments, but can no longer read the review. The user then sees the reason."""
     server = Served()
     unread = wire.ReviewAnswer(id="", code="CHECKPOINT_NOT_FOUND", text="git failed.", done=True)
     still = wire.ReviewAnswer(id="", code="CHECKPOINT_NOT_FOUND", text="git failed.")
@@ -421,8 +448,8 @@ async def test_submitting_is_confirmed_even_if_the_review_fails(rig: ReviewRig) 
         rig.editor.report(WANTED)
         await rig.shows("h1")
         rig.editor.report(ReviewSubmitted("d1", ""))
-        await rig.told("git failed.")
-        assert [text for text, _ in rig.editor.told][1:] == ["Submitted: 1 comment.", "git failed."]
+        await rig.is_notified("git failed.")
+        assert [text for text, _ in rig.editor.notices][1:] == ["Submitted: 1 comment.", "git failed."]
         assert rig.editor.reviews[-1] is None
 
 
@@ -434,7 +461,7 @@ async def test_a_missing_directory_closes_the_review_with_a_reason(rig: ReviewRi
         rig.editor.report(WANTED)
         await rig.shows("h1")
         rig.editor.report(ReviewOutdated())
-        await rig.told("The directory is missing.")
+        await rig.is_notified("The directory is missing.")
         assert rig.editor.reviews[-1] is None
 
 
@@ -451,7 +478,7 @@ async def later_run(rig: ReviewRig) -> AsyncIterator[Served]:
         await rig.shows("h1")
         rig.editor.report(ReviewSeen(("h1",)))
         await until(lambda: rig.memory.of("/ws").seen == ("h1",), "what was seen")
-        server.says(wire.ReviewChanged("p1"))
+        server.sends(wire.ReviewChanged("p1"))
         await rig.shows("h1", "h2")
         yield server
 
@@ -463,28 +490,28 @@ async def test_changes_of_a_later_run_are_marked(rig: ReviewRig) -> None:
         shown = [(hunk.text, hunk.is_new) for file in review.files for hunk in file.hunks]
         assert shown == [("+1 −1  TWO", False), ("since your last visit  +1 −1  later", True)]
         assert not review.only_new
-        # The next visit begins: the change is still new, because it was not seen.
+        # On the next visit, the change is still new, because it was not seen.
         rig.editor.report(WANTED)
-        await rig.told("2 files +2 −2 · 1 since your last visit.")
+        await rig.is_notified("2 files +2 −2 · 1 since your last visit.")
         rig.editor.report(ReviewSeen(("h2", "elsewhere")))
         await until(lambda: rig.memory.of("/ws").seen == ("h1", "h2"), "what was seen")
         rig.editor.report(WANTED)
         await until(lambda: rig.title == "2 files +2 −2", "a review without new changes")
 
 
-async def test_only_what_is_new_can_be_shown(rig: ReviewRig) -> None:
+async def test_the_review_can_be_limited_to_new_changes(rig: ReviewRig) -> None:
     async with later_run(rig) as server:
         rig.editor.report(ONLY_NEW)
-        await rig.told("1 of 2 changes · only since your last visit.")
+        await rig.is_notified("1 of 2 changes · only since your last visit.")
         review = await rig.shows("h1", "h2")
         assert (review.only_new, review.title) == (True, "1 of 2 changes · only since your last visit")
         assert [hunk.text for file in review.files for hunk in file.hunks if hunk.is_new] == ["+1 −1  later"]
-        # The other changes are shown again, and what is new is still marked: it is the same visit.
+        # The other changes are shown again, and new ones are still marked, because it is the same visit.
         rig.editor.report(ReviewSeen(("h2",)))
         rig.editor.report(WANTED)
         await until(lambda: rig.title == "2 files +2 −2 · 1 since your last visit", "all changes")
         assert not (await rig.shows("h1", "h2")).only_new
-        assert not any(isinstance(one, wire.ReviewDecision) for one in server.heard)
+        assert not any(isinstance(one, wire.ReviewDecision) for one in server.messages)
 
 
 async def test_a_file_is_not_decided_while_some_changes_are_hidden(rig: ReviewRig) -> None:
@@ -492,29 +519,29 @@ async def test_a_file_is_not_decided_while_some_changes_are_hidden(rig: ReviewRi
         rig.editor.report(ONLY_NEW)
         await until(lambda: rig.title == "1 of 2 changes · only since your last visit", "only what is new")
         rig.editor.report(ReviewDecided("undo", "v2", file="a.py"))
-        await rig.told("To decide on all at once, show the other changes, too.")
-        assert not any(isinstance(one, wire.ReviewDecision) for one in server.heard)
+        await rig.is_notified("To decide on all at once, show the other changes, too.")
+        assert not any(isinstance(one, wire.ReviewDecision) for one in server.messages)
         # A decision on the last new change shows the others again.
         server.answers = [answer(FILE, version="v3")]
         rig.editor.report(ReviewDecided("keep", "v2", hunk="h2"))
-        await rig.told("Kept: 1 change in b.py. 1 change left.")
+        await rig.is_notified("Kept: 1 change in b.py. 1 change left.")
         assert not (await rig.shows("h1")).only_new
 
 
-async def test_the_user_learns_why_everything_is_shown(rig: ReviewRig) -> None:
+async def test_the_user_sees_why_everything_is_shown(rig: ReviewRig) -> None:
     server = Served()
     server.answers = [answer(FILE)]
     async with server.listening():
         rig.editor.report(ONLY_NEW)
-        await rig.told("All changes are new.")
+        await rig.is_notified("All changes are new.")
         rig.editor.report(ReviewSeen(("h1",)))
         rig.editor.report(WANTED)
-        await rig.told("1 file +1 −1 to review.")
+        await rig.is_notified("1 file +1 −1 to review.")
         rig.editor.report(ONLY_NEW)
-        await rig.told("Nothing is new since your last visit.")
+        await rig.is_notified("Nothing is new since your last visit.")
 
 
-async def test_what_was_seen_in_a_terminal_is_not_new(rig: ReviewRig) -> None:
+async def test_changes_seen_in_a_terminal_are_not_new(rig: ReviewRig) -> None:
     rig.memory.saw("/ws", ["h1"], ["h1"])
     server = Served()
     server.answers = [answer(FILE, LATER)]
@@ -527,11 +554,11 @@ async def test_a_comment_or_a_decision_does_not_begin_a_visit(rig: ReviewRig) ->
     async with later_run(rig) as server:
         rig.editor.report(ReviewSeen(("h2",)))
         server.answers = [answer(FILE, LATER, comments=[comment()], version="v3")]
-        server.says(wire.ReviewChanged("p1"))
+        server.sends(wire.ReviewChanged("p1"))
         await until(lambda: any(review is not None and review.comments for review in rig.editor.reviews), "a comment")
         assert rig.title == "2 files +2 −2 · 1 since your last visit"
         server.answers = [answer(FILE, LATER | {"hunks": [*LATER["hunks"], HUNK | {"id": "h3"}]}, version="v4")]
-        server.says(wire.ReviewChanged("p1", "phone"))
+        server.sends(wire.ReviewChanged("p1", "phone"))
         await rig.shows("h1", "h2", "h3")
         assert rig.title == "2 files +2 −2 · 2 since your last visit"
 

@@ -1,4 +1,6 @@
-"""Claude Code's side of the bridge: who may connect, who is notified of what, and canceled or excess calls."""
+"""Claude Code's side of the bridge: who may connect, who is notified of what, and calls that are canceled or too
+many.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ def selection(path: Path | str = "/p/a b.txt", start: int = 0, end: int = 3, tex
 
 
 def lines(agent: Agent) -> list[Any]:
-    return [(heard.get("lineStart"), heard.get("lineEnd")) for heard in agent.heard("at_mentioned")]
+    return [(received.get("lineStart"), received.get("lineEnd")) for received in agent.notifications("at_mentioned")]
 
 
 # who may connect
@@ -89,7 +91,7 @@ async def test_a_client_counts_once_its_handshake_is_done(rig: ClaudeRig) -> Non
     agent = Agent(rig.clients)
     assert changes == []
     agent.greet()
-    agent.say(method="notifications/initialized")
+    agent.send(method="notifications/initialized")
     assert changes == [("Claude Code",)]
     agent.vanish()
     assert changes == [("Claude Code",), ()]
@@ -99,10 +101,10 @@ async def test_the_current_selection_is_reported_on_ide_connected(rig: ClaudeRig
     rig.workspace.selection = selection()
     agent = Agent(rig.clients)
     agent.greet(hears=False)
-    assert agent.heard("selection_changed") == []
-    agent.say(method="ide_connected", params={"pid": 4711})
+    assert agent.notifications("selection_changed") == []
+    agent.send(method="ide_connected", params={"pid": 4711})
     assert agent.peer.pid == 4711
-    assert agent.heard("selection_changed") == [
+    assert agent.notifications("selection_changed") == [
         {
             "text": "one",
             "filePath": "/p/a b.txt",
@@ -120,9 +122,9 @@ async def test_the_current_selection_is_reported_on_ide_connected(rig: ClaudeRig
 async def test_ide_connected_with_invalid_params_is_accepted(rig: ClaudeRig, params: Any) -> None:
     rig.workspace.selection = selection()
     agent = Agent(rig.clients)
-    agent.say(method="ide_connected", params=params)
+    agent.send(method="ide_connected", params=params)
     assert agent.peer.pid is None
-    assert len(agent.heard("selection_changed")) == 1
+    assert len(agent.notifications("selection_changed")) == 1
 
 
 # selections
@@ -134,16 +136,16 @@ async def test_every_ready_client_is_sent_a_new_selection_once(rig: ClaudeRig) -
     for chosen in [selection(), selection(), selection(end=2, text="on"), selection()]:
         rig.clients.select(chosen)
     for agent in agents:
-        assert [heard["text"] for heard in agent.heard("selection_changed")] == ["one", "on", "one"]
+        assert [received["text"] for received in agent.notifications("selection_changed")] == ["one", "on", "one"]
     assert stranger.socket.sent == []
 
 
 async def test_a_bare_cursor_is_an_empty_selection(rig: ClaudeRig) -> None:
     agent = rig.agent()
     rig.clients.select(selection(start=2, end=2, text=""))
-    [heard] = agent.heard("selection_changed")
-    assert heard["text"] == ""
-    assert heard["selection"]["isEmpty"] is True
+    [received] = agent.notifications("selection_changed")
+    assert received["text"] == ""
+    assert received["selection"]["isEmpty"] is True
 
 
 async def test_a_slow_client_gets_only_the_last_selection(rig: ClaudeRig) -> None:
@@ -151,12 +153,12 @@ async def test_a_slow_client_gets_only_the_last_selection(rig: ClaudeRig) -> Non
     slow.socket.congested = True
     for end in (1, 2, 3):
         rig.clients.select(selection(end=end))
-    assert slow.heard("selection_changed") == []
-    assert len(quick.heard("selection_changed")) == 3
+    assert slow.notifications("selection_changed") == []
+    assert len(quick.notifications("selection_changed")) == 3
     slow.socket.congested = False
     slow.peer.drained()
     slow.peer.drained()
-    assert [heard["selection"]["end"]["character"] for heard in slow.heard("selection_changed")] == [3]
+    assert [received["selection"]["end"]["character"] for received in slow.notifications("selection_changed")] == [3]
 
 
 async def test_a_slow_client_does_not_get_an_outdated_selection(rig: ClaudeRig) -> None:
@@ -167,32 +169,35 @@ async def test_a_slow_client_does_not_get_an_outdated_selection(rig: ClaudeRig) 
     rig.clients.select(selection(end=1))
     agent.socket.congested = False
     agent.peer.drained()
-    assert [heard["selection"]["end"]["character"] for heard in agent.heard("selection_changed")] == [1]
+    assert [received["selection"]["end"]["character"] for received in agent.notifications("selection_changed")] == [1]
 
 
 async def test_a_selection_in_a_file_with_an_odd_name_can_be_sent(rig: ClaudeRig) -> None:
     agent = rig.agent()
     rig.clients.select(selection("/p/gr\udcfc#%.txt", text="byte \udcff"))
-    [heard] = agent.heard("selection_changed")
-    assert heard["fileUrl"] == "file:///p/gr%FC%23%25.txt" == to_uri("/p/gr\udcfc#%.txt")
-    assert heard["text"] == "byte \N{REPLACEMENT CHARACTER}"
+    [received] = agent.notifications("selection_changed")
+    assert received["fileUrl"] == "file:///p/gr%FC%23%25.txt" == to_uri("/p/gr\udcfc#%.txt")
+    assert received["text"] == "byte \N{REPLACEMENT CHARACTER}"
 
 
 # mentions
 
 
-async def test_a_mention_goes_to_the_client_that_was_active_last(rig: ClaudeRig) -> None:
+async def test_a_mention_is_sent_to_the_last_active_client(rig: ClaudeRig) -> None:
     first, second = rig.agent(), rig.agent()
     assert rig.clients.mention(Mentioned("/a", (0, 1)))
-    first.say(id="x", method="ping")
+    first.send(id="x", method="ping")
     assert rig.clients.mention(Mentioned("/a", (2, 3)))
     first.vanish()
     assert rig.clients.mention(Mentioned("/a", None))
-    assert first.heard("at_mentioned") == [{"filePath": "/a", "lineStart": 2, "lineEnd": 3}]
-    assert second.heard("at_mentioned") == [{"filePath": "/a", "lineStart": 0, "lineEnd": 1}, {"filePath": "/a"}]
+    assert first.notifications("at_mentioned") == [{"filePath": "/a", "lineStart": 2, "lineEnd": 3}]
+    assert second.notifications("at_mentioned") == [
+        {"filePath": "/a", "lineStart": 0, "lineEnd": 1},
+        {"filePath": "/a"},
+    ]
 
 
-async def test_with_mention_all_a_mention_goes_to_all_clients(tmp_path: Path) -> None:
+async def test_with_mention_all_a_mention_is_sent_to_all_clients(tmp_path: Path) -> None:
     async with ClaudeRig(tmp_path, mention="all") as rig:
         agents = [rig.agent(), rig.agent()]
         stranger = Agent(rig.clients)
@@ -261,12 +266,12 @@ async def test_notifications_that_a_client_may_miss_are_repeated(
     rig.workspace.selection = Selection("/a", "", Range(Position(1, 0), Position(1, 0)))
     agent = Agent(rig.clients)
     agent.greet(hears=False)
-    agent.say(method="ide_connected", params={"pid": 1})
+    agent.send(method="ide_connected", params={"pid": 1})
     assert rig.clients.mention(Mentioned("/a", (2, 3))), "the user need not be told that it waits"
     assert lines(agent) == []
-    assert len(agent.heard("selection_changed")) == 1, "for a prompt that the user sends at once"
+    assert len(agent.notifications("selection_changed")) == 1, "for a prompt that the user sends at once"
     await until(lambda: lines(agent) == [(2, 3)])
-    assert len(agent.heard("selection_changed")) == 2
+    assert len(agent.notifications("selection_changed")) == 2
     assert rig.clients.mention(Mentioned("/a", None))
     assert lines(agent) == [(2, 3), (None, None)]
 
@@ -304,17 +309,17 @@ async def test_a_canceled_call_gets_no_answer_and_its_view_closes(rig: ClaudeRig
     arguments = {"old_file_path": str(file), "new_file_path": str(file), "new_file_contents": "x\n"}
     id = agent.ask("openDiff", **arguments, tab_name="t")
     await rig.proposals(1)
-    agent.say(method="notifications/cancelled", params={"requestId": id, "reason": "Esc"})
+    agent.send(method="notifications/cancelled", params={"requestId": id, "reason": "Esc"})
     await rig.proposals(0)
     assert await agent.texts("closeAllDiffTabs") == ["CLOSED_0_DIFF_TABS"]
     assert agent.answers(id) == []
 
 
-async def test_a_call_canceled_at_once_leaves_nothing_behind(rig: ClaudeRig, file: Path) -> None:
+async def test_a_call_canceled_immediately_leaves_nothing_behind(rig: ClaudeRig, file: Path) -> None:
     agent = rig.agent()
     for _ in range(CALL_LIMIT + 1):
         id = agent.ask("getOpenEditors")
-        agent.say(method="notifications/cancelled", params={"requestId": id})
+        agent.send(method="notifications/cancelled", params={"requestId": id})
         await asyncio.sleep(0)
     assert await agent.body("getOpenEditors") == {"tabs": []}
     assert agent.peer._calls == {}
@@ -325,7 +330,7 @@ async def test_canceling_a_finished_or_unknown_call_changes_nothing(rig: ClaudeR
     id = agent.ask("getOpenEditors")
     await agent.answer(id)
     for other in (id, 999, "999", ""):
-        agent.say(method="notifications/cancelled", params={"requestId": other})
+        agent.send(method="notifications/cancelled", params={"requestId": other})
     assert await agent.body("getOpenEditors") == {"tabs": []}
 
 
@@ -333,7 +338,7 @@ async def test_a_number_and_a_string_are_different_ids(rig: ClaudeRig) -> None:
     agent = rig.agent()
     agent.socket.sent.clear()
     for id in (7, "7", 0, ""):
-        agent.say(id=id, method="tools/call", params={"name": "getOpenEditors"})
+        agent.send(id=id, method="tools/call", params={"name": "getOpenEditors"})
     for id in (7, "7", 0, ""):
         await agent.answer(id)
 
@@ -342,7 +347,7 @@ async def test_an_id_in_use_is_an_error_and_the_first_call_continues(rig: Claude
     agent = rig.agent()
     arguments = {"old_file_path": str(file), "new_file_path": str(file), "new_file_contents": "x\n", "tab_name": "t"}
     for _ in range(2):
-        agent.say(id="d", method="tools/call", params={"name": "openDiff", "arguments": arguments})
+        agent.send(id="d", method="tools/call", params={"name": "openDiff", "arguments": arguments})
     assert (await agent.answer("d"))["error"]["code"] == -32600
     agent.socket.sent.clear()
     [proposal] = await rig.proposals()
@@ -350,7 +355,7 @@ async def test_an_id_in_use_is_an_error_and_the_first_call_continues(rig: Claude
     assert texts(await agent.answer("d")) == ["FILE_SAVED", "x\n"]
 
 
-async def test_too_many_calls_at_once_are_refused_and_later_ones_work(rig: ClaudeRig, file: Path) -> None:
+async def test_too_many_simultaneous_calls_are_refused(rig: ClaudeRig, file: Path) -> None:
     agent = rig.agent()
     ids = [agent.ask("getOpenEditors") for _ in range(CALL_LIMIT)]
     refused = agent.ask("getOpenEditors")
@@ -386,7 +391,7 @@ async def test_a_call_after_the_editor_exits_fails_with_a_clear_error(rig: Claud
     assert EditorGone.code == "EDITOR_GONE"
 
 
-async def test_a_bad_message_gets_an_error_and_affects_nobody_else(rig: ClaudeRig) -> None:
+async def test_a_bad_message_gets_an_error_and_affects_no_other_client(rig: ClaudeRig) -> None:
     bad, good = rig.agent(), rig.agent()
     for text in ["{", "[" * 100_000, "[]", "null", '{"jsonrpc": "2.0", "id": null, "method": 5}', "\ud800"]:
         bad.peer.received(text)

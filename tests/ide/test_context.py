@@ -65,7 +65,7 @@ def test_a_cursor_without_a_selection_has_no_selected_text() -> None:
     assert file == {"path": "/a", "timestamp": 1_000, "isActive": True, "cursor": {"line": 1, "character": 1}}
 
 
-def test_nothing_open_is_an_empty_list() -> None:
+def test_without_open_files_the_list_is_empty() -> None:
     assert files(Context()) == []
     assert files(Recent().context(None, [])) == []
 
@@ -82,9 +82,9 @@ def test_no_file_is_active_if_the_current_one_is_left_out() -> None:
 
 def test_the_ten_newest_files_are_sent_newest_first() -> None:
     paths = [f"/{number}" for number in range(15)]
-    told = files(after(*paths, "/3").context(selection("/3"), paths))
-    assert [file["path"] for file in told] == ["/3", *(f"/{number}" for number in range(14, 5, -1))]
-    times = [file["timestamp"] for file in told]
+    sent = files(after(*paths, "/3").context(selection("/3"), paths))
+    assert [file["path"] for file in sent] == ["/3", *(f"/{number}" for number in range(14, 5, -1))]
+    times = [file["timestamp"] for file in sent]
     assert times == sorted(set(times), reverse=True)
 
 
@@ -114,11 +114,11 @@ def test_only_the_most_recent_files_are_remembered() -> None:
 @given(st.text(st.characters(codec=None), max_size=50), st.sampled_from(["", "a", "a" * (SELECTION_LIMIT - 25)]))
 def test_a_selection_is_cut_at_16384_units_on_a_whole_character(end: str, start: str) -> None:
     text = start + end
-    told = cut(text)
-    units = len(told.encode("utf-16-le", "surrogatepass")) // 2
-    assert text.startswith(told)
+    shortened = cut(text)
+    units = len(shortened.encode("utf-16-le", "surrogatepass")) // 2
+    assert text.startswith(shortened)
     assert units <= SELECTION_LIMIT
-    assert told == text or units >= SELECTION_LIMIT - 1
+    assert shortened == text or units >= SELECTION_LIMIT - 1
 
 
 @pytest.mark.parametrize("filler", ["", "a"])

@@ -58,7 +58,7 @@ def test_the_lock_is_in_claudes_own_directory(home: Path) -> None:
     assert lock_directory({"CLAUDE_CONFIG_DIR": ""}) == str(home / ".claude" / "ide")
 
 
-def test_the_lock_contains_what_agents_need_and_our_pid(directory: Path, lock: LockFile) -> None:
+def test_the_lock_contains_what_agents_need_and_the_pid(directory: Path, lock: LockFile) -> None:
     lock.write(4711, "Neovim", ["/home/ada/project", "/home/ada/größe"])
     path = directory / f"{PORT}.lock"
     assert lock.path == str(path)
@@ -93,7 +93,7 @@ def test_a_change_of_folders_keeps_port_and_token(directory: Path, lock: LockFil
     assert json.loads(Path(lock.path).read_bytes()) == {**before, "workspaceFolders": ["/b", "/c"]}
 
 
-def test_once_removed_it_does_not_come_back(directory: Path, lock: LockFile) -> None:
+def test_a_removed_lock_file_is_not_written_again(directory: Path, lock: LockFile) -> None:
     lock.write(1, "Neovim", ["/a"])
     lock.remove()
     assert os.listdir(directory) == []
@@ -132,7 +132,7 @@ def test_the_lock_file_of_a_running_bridge_is_never_removed(
     directory: Path, dead_pid: int, closed_port: int, open_port: int
 ) -> None:
     put(directory, closed_port, ours(os.getpid()))  # may be busy or just starting
-    put(directory, open_port, ours(dead_pid))  # in another namespace: its process can't be seen from here
+    put(directory, open_port, ours(dead_pid))  # in another namespace, so its process can't be seen from here
     assert sweep(str(directory)) == []
     assert len(os.listdir(directory)) == 2
 
@@ -183,6 +183,6 @@ def test_a_stale_link_is_removed_with_its_file(directory: Path, dead_pid: int, c
     assert sorted(os.listdir(directory)) == ["workspace-00000002-latest.json", "workspace-00000003-latest.json"]
 
 
-def test_without_a_directory_there_is_nothing_to_sweep(directory: Path) -> None:
+def test_sweeping_a_missing_directory_does_nothing(directory: Path) -> None:
     assert sweep(str(directory)) == []
     assert not directory.exists()

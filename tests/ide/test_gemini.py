@@ -1,4 +1,5 @@
-"""Gemini CLI's proposals, over real sockets: shown at once, decided by the user, and reported to the asking session."""
+"""Gemini CLI's proposals, over real sockets: shown immediately, decided by the user, and reported to the asking
+session."""
 
 from __future__ import annotations
 
@@ -72,7 +73,7 @@ async def test_a_rejection_is_reported(rig: BridgeRig) -> None:
 
 
 @pytest.mark.parametrize("spelling", ["{}", "{}/../{}", "/{}", "//{}"])
-async def test_the_path_comes_back_as_it_was_spelled(rig: BridgeRig, spelling: str) -> None:
+async def test_the_path_is_returned_as_it_was_spelled(rig: BridgeRig, spelling: str) -> None:
     """The CLI uses this path to match a decision to its proposal."""
     name = "schöne \u0301 poeme 😀.txt"
     spelled = spelling.replace("{}", rig.path(name), 1).replace("{}", name)
@@ -91,7 +92,7 @@ async def test_the_old_text_of_a_new_file_is_empty(rig: BridgeRig) -> None:
         assert not Path(rig.path("new.txt")).exists()
 
 
-async def test_the_decision_goes_to_the_session_that_asked(rig: BridgeRig) -> None:
+async def test_the_decision_is_sent_to_the_session_that_asked(rig: BridgeRig) -> None:
     async with connected(rig) as (one, one_hears), connected(rig) as (two, two_hears):
         first = await propose(rig, one)
         second = await propose(rig, two, "LA\n", "song.txt")
@@ -106,7 +107,7 @@ async def test_a_proposal_that_the_user_emptied_counts_as_rejected(rig: BridgeRi
     async with connected(rig) as (cli, stream):
         rig.editor.decide(await propose(rig, cli), Accepted(""))
         assert (await stream.message())["method"] == "ide/diffRejected"
-        [(message, level)] = rig.editor.told
+        [(message, level)] = rig.editor.notices
         assert "can't write an empty file" in message
         assert level == "warn"
 
@@ -132,7 +133,7 @@ async def test_closing_a_proposal_returns_the_users_edited_text(rig: BridgeRig) 
 
 
 @pytest.mark.parametrize("arguments", [{}, {"suppressNotification": False}, {"suppressNotification": True}])
-async def test_closing_what_is_not_open_returns_an_empty_object(rig: BridgeRig, arguments: dict[str, Any]) -> None:
+async def test_closing_an_unknown_proposal_returns_an_empty_object(rig: BridgeRig, arguments: dict[str, Any]) -> None:
     async with connected(rig) as (cli, _):
         assert await cli.body("closeDiff", filePath=rig.path(), **arguments) == {}
         await propose(rig, cli)
@@ -245,8 +246,8 @@ async def test_a_proposal_that_cannot_be_shown_is_left_to_the_cli(
     Path(rig.path("binary")).write_bytes(b"\0\1")
     async with connected(rig) as (cli, stream):
         await cli.open_diff(rig.path(name), text)
-        await until(lambda: rig.editor.told, "the notice")
-        [(message, level)] = rig.editor.told
+        await until(lambda: rig.editor.notices, "the notice")
+        [(message, level)] = rig.editor.notices
         assert message.startswith("No diff: Gemini CLI's change to ")
         assert message.endswith("Answer in its terminal.")
         assert level == "warn"
@@ -272,8 +273,8 @@ async def test_a_proposal_over_unsaved_work_is_not_shown(rig: BridgeRig) -> None
     rig.editor.type(rig.path(), "uno\ntwo\n")
     async with connected(rig) as (cli, _):
         await cli.open_diff(rig.path(), "ONE\ntwo\n")
-        await until(lambda: rig.editor.told)
-        assert "that you have not saved" in rig.editor.told[0][0]
+        await until(lambda: rig.editor.notices)
+        assert "that you have not saved" in rig.editor.notices[0][0]
         assert rig.editor.shown == {}
         assert rig.editor.buffers[rig.path()].text == "uno\ntwo\n"
 
@@ -319,8 +320,8 @@ async def test_more_proposals_than_one_agent_may_have_are_not_shown(rig: BridgeR
         for number in range(51):
             await cli.open_diff(rig.path(f"{number}.txt"), "x\n")
         await rig.shown(50)
-        await until(lambda: rig.editor.told)
-        assert "too many proposals open" in rig.editor.told[0][0]
+        await until(lambda: rig.editor.notices)
+        assert "too many proposals open" in rig.editor.notices[0][0]
 
 
 # a real process

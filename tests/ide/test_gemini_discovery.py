@@ -1,4 +1,5 @@
-"""Gemini CLI's discovery file: its place and content, who may read it, when it is removed, and what is never touched."""
+"""Gemini CLI's discovery file: its location and content, who may read it, when it is removed, and what is never
+touched."""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ def test_the_file_is_in_nodejs_temporary_directory(environ: dict[str, str], root
     assert gemini_directory(environ) == os.path.join(root, "gemini", "ide")
 
 
-def test_the_file_contains_what_the_cli_needs_and_our_pid(directory: Path, file: GeminiFile) -> None:
+def test_the_file_contains_what_the_cli_needs_and_the_pid(directory: Path, file: GeminiFile) -> None:
     file.write(4711, "Neovim", ["/home/ada/project", "/home/ada/größe"])
     assert file.path == str(directory / f"gemini-ide-server-4711-{PORT}.json")
     assert json.loads(Path(file.path).read_bytes()) == {
@@ -96,7 +97,7 @@ def test_a_removed_file_is_not_written_again(directory: Path, file: GeminiFile) 
 # the link that is named after the workspace
 
 
-def test_the_first_folders_link_leads_to_the_file(directory: Path, file: GeminiFile) -> None:
+def test_the_first_folders_link_points_to_the_file(directory: Path, file: GeminiFile) -> None:
     file.write(1, "Neovim", ["/a", "/b"])
     assert os.readlink(directory / link_of("/a")) == file.path
     assert not (directory / link_of("/b")).exists()
@@ -113,7 +114,7 @@ def test_the_newest_bridge_of_a_folder_keeps_the_link(directory: Path, file: Gem
 
 
 @pytest.mark.parametrize("content", ["", "{}", '{"port": 1}', "no JSON"])
-def test_a_foreign_file_in_place_of_the_link_stays(directory: Path, file: GeminiFile, content: str) -> None:
+def test_a_foreign_file_instead_of_the_link_stays(directory: Path, file: GeminiFile, content: str) -> None:
     directory.mkdir(parents=True)
     foreign = directory / link_of("/a")
     foreign.write_text(content)
@@ -140,8 +141,8 @@ def test_without_symbolic_links_a_copy_replaces_the_link(
 # the sweep
 
 
-def left_by_the_dead(directory: Path, monkeypatch: pytest.MonkeyPatch, *, plain: bool = False) -> None:
-    """Creates all the files that a killed bridge leaves behind. Its process is gone, and its port is closed."""
+def left_by_a_killed_bridge(directory: Path, monkeypatch: pytest.MonkeyPatch, *, plain: bool = False) -> None:
+    """Creates all the files that a killed bridge leaves behind. Its process has ended, and its port is closed."""
     with monkeypatch.context() as patch:
         patch.setattr(os, "getpid", lambda: 2**22 + 1)  # above the largest that Linux assigns
         if plain:
@@ -157,7 +158,7 @@ def _no_links(*_: object) -> None:
 def test_the_files_of_a_killed_bridge_are_removed(
     directory: Path, monkeypatch: pytest.MonkeyPatch, plain: bool
 ) -> None:
-    left_by_the_dead(directory, monkeypatch, plain=plain)
+    left_by_a_killed_bridge(directory, monkeypatch, plain=plain)
     assert len(os.listdir(directory)) == 2
     assert len(sweep(str(directory))) == 2
     assert os.listdir(directory) == []
@@ -166,7 +167,7 @@ def test_the_files_of_a_killed_bridge_are_removed(
 def test_the_link_of_a_running_bridge_is_kept(
     directory: Path, file: GeminiFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    left_by_the_dead(directory, monkeypatch)
+    left_by_a_killed_bridge(directory, monkeypatch)
     file.write(4712, "Neovim", ["/a"])
     assert sweep(str(directory)) == [str(directory / "gemini-ide-server-4711-1.json")]
     assert (directory / link_of("/a")).exists()
@@ -204,13 +205,13 @@ async def test_the_discovery_file_exists_only_while_the_bridge_runs(tmp_path: Pa
         assert os.listdir(file.parent) == []
 
 
-async def test_without_gemini_there_is_no_discovery_file(tmp_path: Path) -> None:
+async def test_without_gemini_no_discovery_file_is_written(tmp_path: Path) -> None:
     async with bridge("--folder", tmp_path, "--agent", "claude") as running:
         assert "discovery_file" not in running.ready
         assert not Path(gemini_directory()).exists()
 
 
-async def test_without_claude_there_is_no_lock_file(tmp_path: Path, home: Path) -> None:
+async def test_without_claude_no_lock_file_is_written(tmp_path: Path, home: Path) -> None:
     async with bridge("--folder", tmp_path, "--agent", "gemini") as running:
         assert "lock_file" not in running.ready
         assert Path(running.ready["discovery_file"]).exists()

@@ -1,4 +1,4 @@
-"""MCP over HTTP, on real sockets: who is let in, how requests are answered, and how sessions begin and end."""
+"""MCP over HTTP, on real sockets: who may connect, how requests are answered, and how sessions begin and end."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def sessions(rig: BridgeRig) -> int:
     return len(rig.bridge.gemini._sessions)
 
 
-# who is let in
+# who may connect
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ async def test_only_a_client_with_the_token_gets_404(rig: BridgeRig, stranger: C
 async def test_gemini_is_not_served_if_only_claude_is(folder: Path) -> None:
     async with open_gemini_bridge(folder, agent=["claude"]) as rig:
         cli = Cli(rig.port, rig.token)
-        assert (await cli.say(id=1, method="initialize")).status == 404
+        assert (await cli.send(id=1, method="initialize")).status == 404
         assert (await cli.post(b"{}", authorization=None)).status == 401
 
 
@@ -129,22 +129,22 @@ async def test_gemini_is_not_served_if_only_claude_is(folder: Path) -> None:
 async def test_initialize_opens_a_session_in_the_clients_version(rig: BridgeRig, stranger: Cli) -> None:
     """Each session has its own id."""
     params = {"protocolVersion": VERSION, "capabilities": {}, "clientInfo": {"name": "streamable-http-client"}}
-    answer = await stranger.say(id=0, method="initialize", params=params)
+    answer = await stranger.send(id=0, method="initialize", params=params)
     assert answer.status == 200
     assert answer.json["id"] == 0
     assert answer.json["result"]["protocolVersion"] == VERSION
     assert answer.json["result"]["serverInfo"]["name"] == "drawbridge"
     assert answer.headers["mcp-session-id"].isascii()
-    other = await stranger.say(id=0, method="initialize", params=params)
+    other = await stranger.send(id=0, method="initialize", params=params)
     assert other.headers["mcp-session-id"] != answer.headers["mcp-session-id"]
     assert sessions(rig) == 2
 
 
 async def test_a_second_initialize_in_a_session_is_refused(rig: BridgeRig, cli: Cli) -> None:
-    answer = await cli.say(id=1, method="initialize", params={"protocolVersion": VERSION})
+    answer = await cli.send(id=1, method="initialize", params={"protocolVersion": VERSION})
     assert answer.status == 400
     cli.session = "nobody's"
-    assert (await cli.say(id=1, method="initialize", params={"protocolVersion": VERSION})).status == 400
+    assert (await cli.send(id=1, method="initialize", params={"protocolVersion": VERSION})).status == 400
     assert sessions(rig) == 1
 
 
@@ -172,7 +172,7 @@ async def test_a_bad_message_is_answered_with_its_code(
     answer = await cli.post(body)
     assert (answer.status, answer.json["error"]["code"]) == (status, code)
     assert answer.headers["content-type"] == "application/json"
-    assert (await cli.say(id=2, method="ping")).json == {"jsonrpc": "2.0", "id": 2, "result": {}}
+    assert (await cli.send(id=2, method="ping")).json == {"jsonrpc": "2.0", "id": 2, "result": {}}
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ async def test_a_bad_message_is_answered_with_its_code(
         ({"filePath": 5, "newContent": "x"}, "filePath"),
     ],
 )
-async def test_a_bad_argument_is_named(rig: BridgeRig, cli: Cli, arguments: dict[str, Any], named: str) -> None:
+async def test_a_bad_argument_is_reported(rig: BridgeRig, cli: Cli, arguments: dict[str, Any], named: str) -> None:
     error = (await cli.call("openDiff", **arguments))["error"]
     assert error["code"] == -32602
     assert error["message"].startswith(f"{named}: ")
@@ -195,13 +195,14 @@ async def test_a_bad_argument_is_named(rig: BridgeRig, cli: Cli, arguments: dict
     "message", [{"method": "no/such"}, {"method": "notifications/cancelled"}, {"id": 1, "result": {}}]
 )
 async def test_notifications_and_responses_get_no_response_body(cli: Cli, message: dict[str, Any]) -> None:
-    answer = await cli.say(**message)
+    answer = await cli.send(**message)
     assert (answer.status, answer.body) == (202, b"")
 
 
 async def test_the_tools_the_cli_needs_are_listed(cli: Cli) -> None:
     tools = {
-        tool["name"]: tool["inputSchema"] for tool in (await cli.say(id=1, method="tools/list")).json["result"]["tools"]
+        tool["name"]: tool["inputSchema"]
+        for tool in (await cli.send(id=1, method="tools/list")).json["result"]["tools"]
     }
     assert tools.keys() == {"openDiff", "closeDiff", "acceptDiff", "rejectDiff"}
     assert all(schema["type"] == "object" for schema in tools.values())
@@ -240,14 +241,14 @@ async def test_64_mb_are_accepted_and_one_more_byte_is_refused_unread(rig: Bridg
         )
         async with asyncio.timeout(PATIENCE):
             assert (await connection.reader.read(100)).startswith(b"HTTP/1.1 413 ")
-    assert (await cli.say(id=2, method="ping")).status == 200
+    assert (await cli.send(id=2, method="ping")).status == 200
 
 
 # sessions
 
 
 @pytest.mark.usefixtures("hasty")
-async def test_when_a_client_is_gone_its_session_and_proposals_end(rig: BridgeRig) -> None:
+async def test_the_session_and_proposals_of_a_lost_client_end(rig: BridgeRig) -> None:
     async with connected(rig) as (cli, _):
         await cli.open_diff(rig.path(), "ONE\n")
         await rig.shown()
@@ -275,7 +276,7 @@ async def test_delete_ends_the_session_permanently(rig: BridgeRig) -> None:
         assert (await cli.delete()).status == 200
         assert await stream.message() is None, "the stream ends without a verdict"
         await until(lambda: rig.editor.shown == {})
-        assert (await cli.say(id=1, method="ping")).status == 404
+        assert (await cli.send(id=1, method="ping")).status == 404
         assert (await cli.get()).status == 404
     assert sessions(rig) == 0
 
@@ -305,7 +306,7 @@ async def test_a_bridge_with_another_token_accepts_no_old_session(folder: Path) 
     async with open_gemini_bridge(folder) as rig:
         cli.port, cli.token = rig.port, rig.token
         assert (await cli.get()).status == 404
-        assert (await cli.say(id=1, method="ping")).status == 404
+        assert (await cli.send(id=1, method="ping")).status == 404
         assert sessions(rig) == 0
 
 
@@ -313,7 +314,7 @@ async def test_at_the_session_limit_the_longest_idle_one_ends(rig: BridgeRig, mo
     monkeypatch.setattr(gemini_http, "SESSION_LIMIT", 3)
     async with connected(rig) as (listening, _):
         silent = [await Cli(rig.port, rig.token).greet() for _ in range(2)]
-        await silent[0].say(id=1, method="ping")
+        await silent[0].send(id=1, method="ping")
         await Cli(rig.port, rig.token).greet()
         assert sessions(rig) == 3
         assert {listening.session, silent[0].session} < rig.bridge.gemini._sessions.keys()
@@ -325,8 +326,8 @@ async def test_a_session_is_refused_if_all_sessions_have_streams(
 ) -> None:
     monkeypatch.setattr(gemini_http, "SESSION_LIMIT", 1)
     async with connected(rig) as (cli, _):
-        assert (await Cli(rig.port, rig.token).say(id=1, method="initialize")).status == 503
-        assert (await cli.say(id=1, method="ping")).status == 200
+        assert (await Cli(rig.port, rig.token).send(id=1, method="initialize")).status == 503
+        assert (await cli.send(id=1, method="ping")).status == 200
 
 
 async def test_an_internal_error_is_answered_and_logged(
@@ -339,4 +340,4 @@ async def test_an_internal_error_is_answered_and_logged(
     answer = await cli.call("openDiff", filePath="/a", newContent="x")
     assert answer["error"]["code"] == -32603
     assert "a fault of ours" in caplog.text
-    assert (await cli.say(id=2, method="ping")).status == 200
+    assert (await cli.send(id=2, method="ping")).status == 200

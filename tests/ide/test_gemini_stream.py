@@ -1,4 +1,4 @@
-"""What Gemini CLI receives, over real sockets: the current workspace, and every decision exactly once."""
+"""Over real sockets, Gemini CLI receives the current workspace, and every decision exactly once."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ async def test_an_editor_that_hangs_does_not_affect_the_stream(rig: BridgeRig) -
         rig.editor.hung = True
         select(rig, "poem.txt", 0, 3)
         await rig.settled()
-        assert (await cli.say(id=1, method="ping")).status == 200
+        assert (await cli.send(id=1, method="ping")).status == 200
         rig.editor.hung = False
         select(rig, "poem.txt", 1, 3)
         assert (await stream.files())[0]["selectedText"] == "two"
@@ -215,7 +215,7 @@ async def test_events_require_the_token(rig: BridgeRig) -> None:
 
 
 async def stuffed(cli: Cli) -> Stream:
-    """Opens a stream whose client does not read: it receives no more than fits into its socket's buffer."""
+    """Opens a stream whose client does not read, so it receives no more than fits into its socket's buffer."""
     stream = await cli.listen()
     stream.connection.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
     reading(stream).pause_reading()
@@ -234,7 +234,7 @@ def waiting(rig: BridgeRig) -> int:
     return sum(reader._transport.get_write_buffer_size() for reader in readers)  # type: ignore[union-attr]
 
 
-async def test_a_slow_reader_costs_little_memory_and_delays_no_one(
+async def test_a_slow_reader_uses_little_memory_and_delays_no_others(
     rig: BridgeRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gemini_stream, "BACKLOG_BYTES", 3_000_000)

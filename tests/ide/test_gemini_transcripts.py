@@ -1,7 +1,7 @@
-"""Replays what the real Gemini CLI has sent: the bridge answers as it did when the session was recorded.
+"""Replays what the real Gemini CLI has sent. The bridge answers as it did when the session was recorded.
 
-What the user did and what the editor knew are derived from the lines that the bridge sent: where it sent
-ide/diffAccepted, the user had accepted the change. To record the sessions again:
+What the user did and what the editor knew are derived from the lines that the bridge sent. Where it sent
+ide/diffAccepted, for example, the user had accepted the change. To record the sessions again:
 ``DRAWBRIDGE_TEST_RECORD=tests/transcripts/gemini-ide pytest -m "not slow" tests/e2e/gemini``.
 """
 
@@ -173,7 +173,7 @@ async def test_the_bridge_answers_as_recorded(transcript: Path, rig: BridgeRig, 
                     caused.add(event["id"])
 
 
-def test_there_are_transcripts_of_every_kind_of_session() -> None:
+def test_every_kind_of_session_has_a_transcript() -> None:
     kinds = {path.stem.partition("-")[2] for path in TRANSCRIPTS}
     assert kinds >= {"accept", "accept-edited", "reject", "close", "new-file", "two-changes"}
     assert kinds >= {"terminal-yes", "terminal-yes-edited", "terminal-no", "context", "gap"}
@@ -186,7 +186,7 @@ def load(transcript: Path, project: Path) -> list[Said]:
 
 
 def text_handed_back(request: Said, answer: Said) -> str | None:
-    """Returns the user's edited text that a ``closeDiff`` returned; None if there was none, or for other requests."""
+    """Returns the user's edited text that a ``closeDiff`` returned, or None if there was none or for other requests."""
     params = request.get("body", {}).get("params", {})
     if params.get("name") != "closeDiff":
         return None

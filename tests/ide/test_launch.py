@@ -1,4 +1,4 @@
-"""The bridge as a process: it is ready at once, is found by its lock file, and leaves nothing behind."""
+"""The bridge as a process is ready immediately, is found by its lock file, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -346,9 +346,9 @@ async def test_the_log_contains_the_refusal_but_never_the_token(folder: Path, tm
         await until(lambda: "the token is missing or wrong" in log.read_text())
         code, errors = await running.end()
         assert code == 0
-    for told in (log.read_text(), errors):
-        assert token not in told
-        assert "wrong-token" not in told
+    for text in (log.read_text(), errors):
+        assert token not in text
+        assert "wrong-token" not in text
 
 
 # parts of the bridge

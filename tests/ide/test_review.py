@@ -141,7 +141,7 @@ async def test_the_decision_reaches_the_agent_as_it_was_made(
     assert file.read_text() == TEXT, "the agent writes the file, not the bridge"
 
 
-async def test_a_second_decision_comes_too_late(editor: Watched, reviews: Reviews, file: Path) -> None:
+async def test_a_second_decision_is_refused(editor: Watched, reviews: Reviews, file: Path) -> None:
     task = propose(reviews, file)
     proposal = await shown(editor)
     editor.decide(proposal.id, Rejected())
@@ -151,7 +151,7 @@ async def test_a_second_decision_comes_too_late(editor: Watched, reviews: Review
     reviews.decided(Decided("no such id", Rejected()))
 
 
-async def test_a_new_file_is_compared_with_nothing(editor: Watched, reviews: Reviews, tmp_path: Path) -> None:
+async def test_a_new_file_is_compared_with_an_empty_text(editor: Watched, reviews: Reviews, tmp_path: Path) -> None:
     task = propose(reviews, tmp_path / "new" / "file.txt", "hello\n")
     proposal = await shown(editor)
     assert (proposal.old_text, proposal.new_text) == ("", "hello\n")
@@ -194,9 +194,7 @@ async def test_close_right_after_the_proposal_withdraws_it(editor: Watched, revi
     assert editor.shown == {}
 
 
-async def test_close_all_counts_and_closes_this_agents_proposals_alone(
-    editor: Watched, reviews: Reviews, file: Path
-) -> None:
+async def test_close_all_closes_only_this_agents_proposals(editor: Watched, reviews: Reviews, file: Path) -> None:
     mine = [propose(reviews, file.with_name(f"{number}.txt"), title=f"tab {number}") for number in range(3)]
     theirs = propose(reviews, file, owner="another claude")
     await shown(editor, 4)
@@ -209,7 +207,9 @@ async def test_close_all_counts_and_closes_this_agents_proposals_alone(
     await theirs
 
 
-async def test_the_same_name_again_replaces_the_first(editor: Watched, reviews: Reviews, file: Path) -> None:
+async def test_a_second_proposal_of_the_same_name_replaces_the_first(
+    editor: Watched, reviews: Reviews, file: Path
+) -> None:
     first = propose(reviews, file, "first\n")
     old = await shown(editor)
     second = propose(reviews, file, "second\n")
@@ -270,7 +270,7 @@ async def test_the_same_name_of_another_agent_is_another_proposal(
     await tasks[1]
 
 
-async def test_two_agents_on_one_file_are_shown_one_after_the_other(
+async def test_proposals_of_two_agents_for_one_file_are_shown_in_turn(
     editor: Watched, reviews: Reviews, file: Path
 ) -> None:
     first = propose(reviews, file, owner="claude")
@@ -350,7 +350,7 @@ async def test_a_canceled_proposal_closes_its_view_at_any_moment(
 async def test_a_decision_after_the_agent_left_has_no_effect(
     editor: Watched, reviews: Reviews, file: Path, moment: str, where: str
 ) -> None:
-    """Nobody is told that it counts, nothing waits for the agent's write, and the next proposal is shown."""
+    """Nobody is notified that it counts, nothing waits for the agent's write, and the next proposal is shown."""
     task = propose(reviews, file)
     proposal = await shown(editor)
     task.cancel()
@@ -560,7 +560,7 @@ async def test_the_editor_shows_what_the_agent_wrote_instead(editor: Watched, re
     assert editor.buffers[str(file)].text == "something else\n"
 
 
-async def test_a_change_accepted_in_the_terminal_is_shown_too(editor: Watched, reviews: Reviews, file: Path) -> None:
+async def test_a_change_accepted_in_the_terminal_is_shown(editor: Watched, reviews: Reviews, file: Path) -> None:
     editor.open(str(file))
     task = propose(reviews, file)
     await shown(editor)
@@ -577,7 +577,7 @@ async def test_after_a_rejection_the_file_is_not_watched(editor: Watched, review
     assert not reviews._tasks._tasks
 
 
-async def test_an_agent_that_never_writes_is_not_waited_for_forever(
+async def test_the_wait_for_an_agent_that_never_writes_is_limited(
     editor: Watched, reviews: Reviews, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(review, "FOLLOW_SECONDS", 0.05)

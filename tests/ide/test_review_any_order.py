@@ -1,4 +1,4 @@
-"""In whatever order events happen, each proposal gets exactly one answer, unless its agent is gone.
+"""In whatever order events happen, each proposal gets exactly one answer, unless its agent has disconnected.
 
 A state machine drives ``Reviews`` with the in-memory editor. The event loop runs only when a rule lets it, so that any
 event can overtake any step of a review (reading, preparing, showing, closing).
@@ -61,7 +61,7 @@ class SlowMemory(MemoryEditor):
 
 
 class Question:
-    """One proposal. ``expected`` is the outcome that it must have; None while it is open."""
+    """One proposal. ``expected`` is the outcome that it must have, or None while it is open."""
 
     def __init__(self, owner: str, title: str, text: str, task: asyncio.Task[Decision]) -> None:
         self.owner, self.title, self.text, self.task = owner, title, text, task
@@ -224,7 +224,7 @@ class AnyOrder(RuleBasedStateMachine):
         return question
 
     @invariant()
-    def nobody_is_told_what_was_not_decided(self) -> None:
+    def no_agent_receives_an_outcome_without_a_decision(self) -> None:
         self.ever_shown += [id for id in self.editor.shown if id not in self.ever_shown]
         for question in self.questions:
             if question.task.done():
@@ -237,7 +237,7 @@ class AnyOrder(RuleBasedStateMachine):
         try:
             self.editor.failing = 0
             self.settle()
-            self.nobody_is_told_what_was_not_decided()
+            self.no_agent_receives_an_outcome_without_a_decision()
             still_open = [each for each in self.questions if not each.task.done()]
             assert all(each.expected is None for each in still_open), "decided, but not answered"
             assert sorted(each.new_text for each in self.editor.shown.values()) == sorted(
@@ -246,7 +246,7 @@ class AnyOrder(RuleBasedStateMachine):
             for owner in ("ada", "bob"):
                 self.close_all(owner)
             self.settle()
-            self.nobody_is_told_what_was_not_decided()
+            self.no_agent_receives_an_outcome_without_a_decision()
             assert all(each.task.done() for each in self.questions)
             assert self.editor.shown == {}
             assert not self.reviews._open

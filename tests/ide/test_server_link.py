@@ -1,4 +1,4 @@
-"""The bridge and the agent server: the editor shows other agents' proposals, and clients can answer the bridge's."""
+"""With a bridge and an agent server, the editor shows other agents' proposals, and clients can answer the bridge's."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ ABOUT = wire.Bridge("MemoryEditor", ("/ws",), (812,))
 
 
 class Server:
-    """A fake agent server for one bridge at a time. ``rules``: whether a decision is confirmed as the first; None:
-    decisions get no reply."""
+    """A fake agent server for one bridge at a time. ``rules`` is whether a decision is confirmed as the first; with
+    None, decisions get no reply."""
 
     def __init__(self) -> None:
-        self.heard: list[wire.FromPeer] = []
+        self.messages: list[wire.FromPeer] = []
         self.rules: bool | None = True
         self.connections = 0
         self._writer: asyncio.StreamWriter | None = None
@@ -52,32 +52,32 @@ class Server:
         self._writer = writer
         with contextlib.suppress(OSError):
             while line := await reader.readline():
-                self.heard.append(wire.decode_from_peer(line))
-                self.received(self.heard[-1])
-                if isinstance(self.heard[-1], wire.EditorDecision) and self.rules is not None:
-                    self.says(wire.DecisionAck(self.heard[-1].id, self.rules))
+                self.messages.append(wire.decode_from_peer(line))
+                self.received(self.messages[-1])
+                if isinstance(self.messages[-1], wire.EditorDecision) and self.rules is not None:
+                    self.sends(wire.DecisionAck(self.messages[-1].id, self.rules))
         writer.close()
 
     def received(self, line: wire.FromPeer) -> None:
         """Does nothing. Subclasses override it to send further replies."""
 
-    def says(self, said: wire.ToBridge) -> None:
+    def sends(self, message: wire.ToBridge) -> None:
         assert self._writer is not None
-        self._writer.write(wire.encode(said))
+        self._writer.write(wire.encode(message))
 
     def hang_up(self) -> None:
         if self._writer is not None:
             self._writer.close()
 
-    async def hears(self, kind: type[Said], number: int = 1) -> Said:
+    async def receives(self, kind: type[Said], number: int = 1) -> Said:
         """Waits for the ``number``-th message of this kind, and returns it."""
         found: list[Said] = []
 
-        def there() -> bool:
-            found[:] = [said for said in self.heard if isinstance(said, kind)]
+        def has_arrived() -> bool:
+            found[:] = [message for message in self.messages if isinstance(message, kind)]
             return len(found) >= number
 
-        await until(there, f"{kind.__name__} {number}")
+        await until(has_arrived, f"{kind.__name__} {number}")
         return found[number - 1]
 
 
@@ -105,7 +105,7 @@ class Bridge:
 
 @pytest.fixture(autouse=True)
 def _quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_link, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(server_link, "SEARCH_SECONDS", 0.02)
 
 
 @pytest.fixture
@@ -123,7 +123,7 @@ async def bridge() -> AsyncIterator[Bridge]:
 @pytest.fixture
 async def server(bridge: Bridge) -> AsyncIterator[Server]:
     async with Server().listening() as server:
-        assert await server.hears(wire.Bridge) == ABOUT
+        assert await server.receives(wire.Bridge) == ABOUT
         yield server
 
 
@@ -139,10 +139,10 @@ async def decided(task: asyncio.Task[Decision]) -> Decision:
         return await task
 
 
-async def test_an_unexpected_error_is_reported_once_and_the_bridge_connects_again(
+async def test_an_unexpected_error_is_reported_once_and_retried(
     bridge: Bridge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise the link would be gone for good, or fail again and again without anybody knowing."""
+    """Otherwise, the link would be lost permanently, or would fail repeatedly without anybody noticing."""
     real, calls = private_socket.addresses, 0
 
     def fails_three_times() -> list[str]:
@@ -156,7 +156,7 @@ async def test_an_unexpected_error_is_reported_once_and_the_bridge_connects_agai
     # A search that began before the replacement finds no server as long as none is listening.
     await until(lambda: bool(bridge.failures), "the first failure")
     async with Server().listening() as server:
-        assert await server.hears(wire.Bridge) == ABOUT
+        assert await server.receives(wire.Bridge) == ABOUT
     assert [str(error) for error in bridge.failures] == ["out of order"]
 
 
@@ -164,24 +164,26 @@ async def test_a_shown_proposal_is_announced_to_the_server(bridge: Bridge, serve
     """The server is also notified when the proposal is withdrawn."""
     task = bridge.propose(file)
     proposal = await bridge.shown()
-    said = await server.hears(wire.Proposed)
-    assert said == wire.Proposed(proposal.id, "Claude Code", "", str(file), TEXT, NEW, 812, question=said.question)
+    message = await server.receives(wire.Proposed)
+    assert message == wire.Proposed(
+        proposal.id, "Claude Code", "", str(file), TEXT, NEW, 812, question=message.question
+    )
     bridge.reviews.withdraw("claude", "tab", IN_ITS_DIALOG)
     assert isinstance(await decided(task), Withdrawn)
-    assert await server.hears(wire.ProposalClosed) == wire.ProposalClosed(proposal.id, settled=True)
+    assert await server.receives(wire.ProposalClosed) == wire.ProposalClosed(proposal.id, settled=True)
 
 
 async def test_a_prompt_is_typed_into_a_terminal_of_the_editor(bridge: Bridge, server: Server) -> None:
     bridge.editor.open_terminal(812)
-    server.says(wire.Prompt("p1", 812, "Do it"))
-    assert await server.hears(wire.PromptSent) == wire.PromptSent("p1")
+    server.sends(wire.Prompt("p1", 812, "Do it"))
+    assert await server.receives(wire.PromptSent) == wire.PromptSent("p1")
     assert bridge.editor.terminals == {812: ["Do it"]}
-    server.says(wire.Prompt("p2", 813, "Do it"))
-    untyped = await server.hears(wire.PromptFailed)
+    server.sends(wire.Prompt("p2", 813, "Do it"))
+    untyped = await server.receives(wire.PromptFailed)
     assert (untyped.id, untyped.reason) == ("p2", "The terminal has been closed.")
     bridge.editor.hung = True
-    server.says(wire.Prompt("p3", 812, "Do it"))
-    assert (await server.hears(wire.PromptFailed, 2)).id == "p3"
+    server.sends(wire.Prompt("p3", 812, "Do it"))
+    assert (await server.receives(wire.PromptFailed, 2)).id == "p3"
     assert bridge.editor.terminals == {812: ["Do it"]}
 
 
@@ -189,8 +191,8 @@ async def test_a_server_that_starts_later_gets_the_open_proposals(bridge: Bridge
     task = bridge.propose(file)
     proposal = await bridge.shown()
     async with Server().listening() as server:
-        assert (await server.hears(wire.Proposed)).id == proposal.id
-        server.says(wire.ClientDecision(proposal.id, "phone", NEW))
+        assert (await server.receives(wire.Proposed)).id == proposal.id
+        server.sends(wire.ClientDecision(proposal.id, "phone", NEW))
         assert await decided(task) == Accepted(NEW)
 
 
@@ -198,12 +200,12 @@ async def test_open_proposals_keep_their_ids_at_the_next_server(bridge: Bridge, 
     another = file.with_name("b.py")
     tasks = [bridge.propose(file, "one"), bridge.propose(another, "two")]
     async with Server().listening() as server:
-        first = [await server.hears(wire.Proposed, number) for number in (1, 2)]
+        first = [await server.receives(wire.Proposed, number) for number in (1, 2)]
     async with Server().listening() as server:
-        assert [await server.hears(wire.Proposed, number) for number in (1, 2)] == first
-        assert len({said.question for said in first} - {""}) == 2
-        for said in first:
-            server.says(wire.ClientDecision(said.id, "phone", None))
+        assert [await server.receives(wire.Proposed, number) for number in (1, 2)] == first
+        assert len({message.question for message in first} - {""}) == 2
+        for message in first:
+            server.sends(wire.ClientDecision(message.id, "phone", None))
         assert [await decided(task) for task in tasks] == [Rejected(), Rejected()]
 
 
@@ -211,8 +213,8 @@ async def test_unsaved_work_is_in_new_text_but_not_in_agent_text(bridge: Bridge,
     bridge.editor.open(str(file))
     bridge.editor.type(str(file), f"zero\n{TEXT}")
     task = bridge.propose(file)
-    said = await server.hears(wire.Proposed)
-    assert (said.old_text, said.new_text, said.agent_text) == (f"zero\n{TEXT}", f"zero\n{NEW}", NEW)
+    message = await server.receives(wire.Proposed)
+    assert (message.old_text, message.new_text, message.agent_text) == (f"zero\n{TEXT}", f"zero\n{NEW}", NEW)
     bridge.reviews.withdraw_all("claude")
     await task
 
@@ -221,9 +223,9 @@ async def test_a_canceled_call_leaves_its_proposal_undecided(bridge: Bridge, ser
     """The agent's own dialog can still ask the user."""
     task = bridge.propose(file)
     proposal = await bridge.shown()
-    await server.hears(wire.Proposed)
+    await server.receives(wire.Proposed)
     task.cancel()
-    assert await server.hears(wire.ProposalClosed) == wire.ProposalClosed(proposal.id, settled=False)
+    assert await server.receives(wire.ProposalClosed) == wire.ProposalClosed(proposal.id, settled=False)
 
 
 @pytest.mark.parametrize("decision", [Accepted(MINE), Rejected()])
@@ -233,19 +235,19 @@ async def test_the_editors_decision_counts_if_it_is_first(
     task = bridge.propose(file)
     bridge.editor.decide((await bridge.shown()).id, decision)
     assert await decided(task) == decision
-    asked = await server.hears(wire.EditorDecision)
+    asked = await server.receives(wire.EditorDecision)
     assert asked.text == (decision.text if isinstance(decision, Accepted) else None)
 
 
-async def test_a_decision_that_comes_too_late_does_not_count(bridge: Bridge, server: Server, file: Path) -> None:
+async def test_a_late_decision_does_not_count(bridge: Bridge, server: Server, file: Path) -> None:
     server.rules = False
     task = bridge.propose(file)
     proposal = await bridge.shown()
-    await server.hears(wire.Proposed)
+    await server.receives(wire.Proposed)
     bridge.editor.decide(proposal.id, Accepted(NEW))
-    await until(lambda: "elsewhere" in str(bridge.editor.told), "the notice")
+    await until(lambda: "elsewhere" in str(bridge.editor.notices), "the notice")
     assert not task.done()
-    server.says(wire.ClientDecision(proposal.id, "phone", MINE))
+    server.sends(wire.ClientDecision(proposal.id, "phone", MINE))
     assert await decided(task) == Accepted(MINE)
 
 
@@ -258,9 +260,9 @@ async def test_the_editor_decides_if_the_server_does_not_confirm(
     server.rules = None
     task = bridge.propose(file)
     proposal = await bridge.shown()
-    await server.hears(wire.Proposed)
+    await server.receives(wire.Proposed)
     bridge.editor.decide(proposal.id, Accepted(NEW))
-    await server.hears(wire.EditorDecision)
+    await server.receives(wire.EditorDecision)
     if fate == "it goes":
         server.hang_up()
     assert await decided(task) == Accepted(NEW)
@@ -273,14 +275,14 @@ async def test_a_clients_decision_reaches_the_agent_and_the_editor(
     """The editor closes its view, and the bridge does not report that to the server."""
     task = bridge.propose(file)
     proposal = await bridge.shown()
-    await server.hears(wire.Proposed)
-    server.says(wire.ClientDecision(proposal.id, "phone", text))
+    await server.receives(wire.Proposed)
+    server.sends(wire.ClientDecision(proposal.id, "phone", text))
     assert await decided(task) == decision
     await until(lambda: not bridge.editor.shown, "the view's end")
-    assert [said for said in server.heard if isinstance(said, wire.ProposalClosed)] == []
+    assert [message for message in server.messages if isinstance(message, wire.ProposalClosed)] == []
 
 
-# What others propose.
+# Proposals from other agents.
 
 
 def offer(file: Path, id: str = "appr_1", text: str = NEW) -> wire.Offer:
@@ -292,7 +294,7 @@ async def test_the_editor_decides_on_proposals_from_the_server(
     bridge: Bridge, server: Server, file: Path, decision: Accepted | Rejected, text: str | None
 ) -> None:
     """The bridge does not announce such a proposal to the server as its own."""
-    server.says(offer(file))
+    server.sends(offer(file))
     proposal = await bridge.shown()
     assert (proposal.agent, proposal.path, proposal.old_text, proposal.new_text) == (
         "Claude Code",
@@ -301,35 +303,37 @@ async def test_the_editor_decides_on_proposals_from_the_server(
         NEW,
     )
     bridge.editor.decide(proposal.id, decision)
-    assert await server.hears(wire.OfferAnswered) == wire.OfferAnswered("appr_1", text)
-    assert [said for said in server.heard if isinstance(said, wire.Proposed)] == []
+    assert await server.receives(wire.OfferAnswered) == wire.OfferAnswered("appr_1", text)
+    assert [message for message in server.messages if isinstance(message, wire.Proposed)] == []
 
 
 async def test_a_proposal_decided_elsewhere_is_closed_without_a_report(
     bridge: Bridge, server: Server, file: Path
 ) -> None:
-    server.says(offer(file))
+    server.sends(offer(file))
     await bridge.shown()
-    server.says(wire.Withdraw("appr_1"))
+    server.sends(wire.Withdraw("appr_1"))
     await until(lambda: not bridge.editor.shown, "the view's end")
-    server.says(wire.Withdraw("appr_1"))
-    server.says(offer(file, "appr_2"))
+    server.sends(wire.Withdraw("appr_1"))
+    server.sends(offer(file, "appr_2"))
     await bridge.shown()
-    assert [said for said in server.heard if isinstance(said, wire.OfferAnswered | wire.OfferDeclined)] == []
+    assert [
+        message for message in server.messages if isinstance(message, wire.OfferAnswered | wire.OfferDeclined)
+    ] == []
 
 
 async def test_a_proposal_that_cannot_be_shown_is_declined(bridge: Bridge, server: Server, file: Path) -> None:
-    server.says(offer(file, text="a\0b"))
-    assert await server.hears(wire.OfferDeclined) == wire.OfferDeclined("appr_1")
+    server.sends(offer(file, text="a\0b"))
+    assert await server.receives(wire.OfferDeclined) == wire.OfferDeclined("appr_1")
 
 
 async def test_a_servers_proposals_close_when_it_disconnects(bridge: Bridge, server: Server, file: Path) -> None:
-    server.says(offer(file))
+    server.sends(offer(file))
     await bridge.shown()
     server.hang_up()
     await until(lambda: not bridge.editor.shown, "the view's end")
     await until(lambda: server.connections == 2, "another connection")
-    assert await server.hears(wire.Bridge, 2) == ABOUT
+    assert await server.receives(wire.Bridge, 2) == ABOUT
 
 
 async def test_changes_of_folders_and_agents_are_reported_once(bridge: Bridge, server: Server) -> None:
@@ -337,14 +341,14 @@ async def test_changes_of_folders_and_agents_are_reported_once(bridge: Bridge, s
     bridge.about = wire.Bridge("MemoryEditor", ("/ws", "/more"), ())
     bridge.link.changed()
     bridge.link.changed()
-    assert await server.hears(wire.Bridge, 2) == bridge.about
-    assert len(server.heard) == 2
+    assert await server.receives(wire.Bridge, 2) == bridge.about
+    assert len(server.messages) == 2
 
 
 async def test_the_bridge_reconnects_to_the_newest_server(bridge: Bridge, server: Server) -> None:
     """Hooks connect to the newest server, too."""
     async with Server().listening() as newer:
-        await newer.hears(wire.Bridge)
+        await newer.receives(wire.Bridge)
     await until(lambda: server.connections == 2, "the way back")
 
 
@@ -353,7 +357,7 @@ async def test_an_invalid_line_from_a_server_ends_only_the_connection(
 ) -> None:
     task = bridge.propose(file)
     proposal = await bridge.shown()
-    await server.hears(wire.Proposed)
+    await server.receives(wire.Proposed)
     assert server._writer is not None
     server._writer.write(b"nonsense\n")
     await until(lambda: server.connections == 2, "another connection")
@@ -361,7 +365,7 @@ async def test_an_invalid_line_from_a_server_ends_only_the_connection(
     assert await decided(task) == Accepted(NEW)
 
 
-async def test_without_a_server_the_bridge_decides_at_once(bridge: Bridge, file: Path) -> None:
+async def test_without_a_server_the_bridge_decides_immediately(bridge: Bridge, file: Path) -> None:
     task = bridge.propose(file)
     bridge.editor.decide((await bridge.shown()).id, Accepted(NEW))
     await asyncio.sleep(0)

@@ -1,7 +1,7 @@
-"""Replays what the real ``claude`` CLI has sent: the bridge answers as it did when the session was recorded.
+"""Replays what the real ``claude`` CLI has sent. The bridge answers as it did when the session was recorded.
 
-What the user did and what the editor knew are derived from the lines that the bridge sent: where it sent FILE_SAVED,
-the user had accepted the change. To record the sessions again:
+What the user did and what the editor knew are derived from the lines that the bridge sent. Where it sent FILE_SAVED,
+for example, the user had accepted the change. To record the sessions again:
 ``DRAWBRIDGE_TEST_RECORD=tests/transcripts/claude-ide pytest -m "not slow" tests/e2e/claude``.
 """
 
@@ -75,7 +75,7 @@ class Bench:
         self.connection = connection
         self._early: list[Frame] = []
 
-    async def say(self, frame: Frame) -> None:
+    async def send(self, frame: Frame) -> None:
         shown = len(self.editor.shown)
         await self.connection.send(json.dumps(frame))
         if frame.get("params", {}).get("name") == "openDiff":
@@ -129,13 +129,13 @@ async def test_the_bridge_answers_as_recorded(transcript: Path, project: Path, b
         match line:
             case {"from": "claude", "frame": frame}:
                 person.prepare(answers.get(frame.get("id"), {}))
-                await bench.say(frame)
+                await bench.send(frame)
             case {"from": "bridge", "frame": frame}:
                 person.cause(frame)
                 assert comparable(await bench.receive(like=frame)) == comparable(frame)
 
 
-def test_there_are_transcripts_of_every_kind_of_session() -> None:
+def test_every_kind_of_session_has_a_transcript() -> None:
     kinds = {path.stem.partition("-")[2] for path in TRANSCRIPTS}
     assert kinds >= {"accept", "accept-edited", "reject", "close", "new-file", "two-edits"}
     assert kinds >= {"terminal-yes", "terminal-no", "selection", "mention", "diagnostics", "new-diagnostics"}

@@ -16,7 +16,7 @@ OLD, NEW = "one\n", "ONE, two\n"
 
 
 async def write_unasked(rig: ClaudeRig, path: Path, text: str, agent: Agent | None = None) -> None:
-    """Writes a file as Claude Code does in auto mode: it asks for diagnostics, then writes."""
+    """Writes a file as Claude Code does in auto mode, after a request for diagnostics."""
     await (agent or rig.agent()).texts("getDiagnostics", uri=path.as_uri())
     path.write_text(text)
 
@@ -28,8 +28,8 @@ async def test_an_unproposed_write_is_reloaded_and_reported_once(tmp_path: Path)
         rig.editor.open(str(path))
         agent = rig.agent()
         await write_unasked(rig, path, NEW, agent)
-        await until(lambda: rig.editor.told)
-        [(message, level)] = rig.editor.told
+        await until(lambda: rig.editor.notices)
+        [(message, level)] = rig.editor.notices
         assert "wrote app.py without asking" in message
         assert "Shift+Tab" in message
         assert "reloaded" in message
@@ -39,7 +39,7 @@ async def test_an_unproposed_write_is_reloaded_and_reported_once(tmp_path: Path)
         await until(lambda: not rig.clients.unasked_writes._watched)
         await write_unasked(rig, path, "again\n", agent)
         await until(lambda: rig.editor.buffers[str(path)].text == "again\n")
-        assert len(rig.editor.told) == 1
+        assert len(rig.editor.notices) == 1
 
 
 async def test_unsaved_changes_are_not_overwritten_by_a_reload(tmp_path: Path) -> None:
@@ -49,8 +49,8 @@ async def test_unsaved_changes_are_not_overwritten_by_a_reload(tmp_path: Path) -
         rig.editor.open(str(path))
         rig.editor.type(str(path), "mine\n")
         await write_unasked(rig, path, NEW)
-        await until(lambda: rig.editor.told)
-        assert "unsaved changes are kept" in rig.editor.told[0][0]
+        await until(lambda: rig.editor.notices)
+        assert "unsaved changes are kept" in rig.editor.notices[0][0]
         assert rig.editor.buffers[str(path)].text == "mine\n"
 
 
@@ -60,7 +60,7 @@ async def test_a_file_that_is_not_open_is_not_reported(tmp_path: Path) -> None:
     async with ClaudeRig(tmp_path) as rig:
         await write_unasked(rig, path, NEW)
         await until(lambda: not rig.clients.unasked_writes._watched)
-        assert rig.editor.told == []
+        assert rig.editor.notices == []
 
 
 async def test_a_proposed_write_is_not_reported(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ async def test_a_proposed_write_is_not_reported(tmp_path: Path) -> None:
         await agent.answer(call)
         await write_unasked(rig, path, NEW, agent)
         await until(lambda: rig.editor.buffers[str(path)].text == NEW)
-        assert rig.editor.told == []
+        assert rig.editor.notices == []
         assert rig.clients.unasked == ()
 
 
@@ -98,13 +98,13 @@ async def test_a_write_after_a_rejection_is_reported(tmp_path: Path, answer: str
             await agent.texts("closeAllDiffTabs")
         await agent.answer(call)
         await write_unasked(rig, path, NEW, agent)
-        await until(lambda: rig.editor.told)
-        assert "wrote app.py without asking" in rig.editor.told[0][0]
+        await until(lambda: rig.editor.notices)
+        assert "wrote app.py without asking" in rig.editor.notices[0][0]
         assert rig.editor.buffers[str(path)].text == NEW
 
 
 async def test_a_rejection_does_not_affect_the_next_proposal(tmp_path: Path) -> None:
-    """Two agents propose changes to one file: the first is rejected, the second is accepted and written."""
+    """Two agents propose changes to one file. The first is rejected, and the second is accepted and written."""
     path = tmp_path / "app.py"
     path.write_text(OLD)
     async with ClaudeRig(tmp_path) as rig:
@@ -126,7 +126,7 @@ async def test_a_rejection_does_not_affect_the_next_proposal(tmp_path: Path) -> 
         await agents[1].answer(calls[1])
         await write_unasked(rig, path, NEW, agents[1])
         await until(lambda: rig.editor.buffers[str(path)].text == NEW)
-        assert rig.editor.told == []
+        assert rig.editor.notices == []
 
 
 async def test_a_proposal_ends_the_warning(tmp_path: Path) -> None:

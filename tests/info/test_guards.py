@@ -27,7 +27,7 @@ def no_editors(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The project, which is the current directory: that is where ``setup --scope project`` works."""
+    """The project, which is the current directory, because ``setup --scope project`` works there."""
     made = tmp_path / "ws"
     made.mkdir()
     monkeypatch.chdir(made)
@@ -133,12 +133,12 @@ def stub_says_something_else(_folder: Path) -> str:
         ),
     ],
 )
-async def test_a_guard_that_cannot_run_is_reported_loudly(folder: Path, breaks: Callable[[Path], str]) -> None:
+async def test_a_guard_that_cannot_run_is_reported_as_a_problem(folder: Path, breaks: Callable[[Path], str]) -> None:
     await set_up("claude")
     problem = breaks(folder)
-    said = await report(folder, code=3)
-    assert (said["guard"][0]["state"], said["guard"][0]["problem"]) == ("broken", problem)
-    assert said["problems"] == [
+    output = await report(folder, code=3)
+    assert (output["guard"][0]["state"], output["guard"][0]["problem"]) == ("broken", problem)
+    assert output["problems"] == [
         f"The guard for Claude Code is off: {problem}. `drawbridge setup claude` reinstalls it."
     ]
     shown = await screen(folder, code=3)
@@ -180,14 +180,14 @@ async def test_invalid_settings_are_reported_with_line_and_column(folder: Path) 
     (Path.home() / ".gemini/settings.json").write_text('{\n  // fine here\n  "a": }')
     (Path.home() / ".claude").mkdir()
     (Path.home() / ".claude/settings.json").write_text('{// not fine here\n"a": 1}')
-    said = await report(folder, code=3)
-    assert [guard["state"] for guard in said["guard"]] == ["unreadable", "unreadable", "absent"]
-    assert [guard["problem"].partition(":")[0] for guard in said["guard"]] == [
+    output = await report(folder, code=3)
+    assert [guard["state"] for guard in output["guard"]] == ["unreadable", "unreadable", "absent"]
+    assert [guard["problem"].partition(":")[0] for guard in output["guard"]] == [
         "line 1, column 2",
         "line 3, column 8",
         "",
     ]
-    assert len(said["problems"]) == 2
+    assert len(output["problems"]) == 2
 
 
 async def test_settings_without_valid_hooks_are_ignored(folder: Path) -> None:
@@ -206,13 +206,13 @@ async def test_settings_without_valid_hooks_are_ignored(folder: Path) -> None:
 async def test_a_guard_from_a_different_version_is_reported(folder: Path) -> None:
     await set_up("claude")
     change(Path.home() / ".claude/settings.json", lambda settings: settings["hooks"].pop("FileChanged"))
-    said = await report(folder, code=3)
-    assert said["guard"][0]["problem"] == "it is not called for FileChanged"
+    output = await report(folder, code=3)
+    assert output["guard"][0]["problem"] == "it is not called for FileChanged"
     assert "a different version" in section(await screen(folder, code=3), "Guard")[0]
 
 
 async def test_commands_from_a_projects_settings_are_never_run(folder: Path) -> None:
-    """A user who runs this command in a project has not said that they trust that project."""
+    """Running this command in a project does not mean that the user trusts the project."""
     await set_up("claude")
     trap = folder / "drawbridge/guard/claude.py"
     trap.parent.mkdir(parents=True)
@@ -250,8 +250,8 @@ async def test_the_nearest_settings_decide_whether_claude_asks(
     for place, mode in modes.items():
         path = Path.home() / ".claude/settings.json" if place == "home" else folder / ".claude" / place
         add(path, permissions={"defaultMode": mode})
-    said = (await report(folder))["permissions"]
-    assert (said["mode"], said["asks"]) == expected
+    output = (await report(folder))["permissions"]
+    assert (output["mode"], output["asks"]) == expected
     shown = section(await screen(folder), "Approval")
     assert ("asks before it edits" in shown[0]) is expected[1]
     assert ("--ask-mode" in "".join(shown)) is not expected[1]

@@ -62,8 +62,8 @@ def nvim(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Pat
 async def report(*arguments: str | Path, code: int = 0, **variables: str) -> dict[str, Any]:
     ended, output, errors = await run("info", "--json", *arguments, **variables)
     assert (ended, errors) == (code, "")
-    said: dict[str, Any] = json.loads(output)
-    return said
+    reported: dict[str, Any] = json.loads(output)
+    return reported
 
 
 async def screen(*arguments: str | Path, code: int = 0, **variables: str) -> str:
@@ -82,7 +82,7 @@ def section(text: str, title: str) -> list[str]:
 
 
 def dead(path: Path | str) -> str:
-    """Creates a socket on which nothing listens, like one that a killed editor leaves behind; returns its path."""
+    """Creates a socket on which nothing listens, like one that a killed editor leaves behind. Returns its path."""
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
     return str(path)
@@ -137,10 +137,10 @@ async def test_each_neovim_is_listed_with_its_open_files(nvim: Path, folder: Pat
         await edits(neovim.person, folder / "kept.txt")
         await edits(neovim.person, folder / "typed in.txt", "more")
         await edits(neovim.person, folder / "current.txt")
-        said = await report(folder)
+        output = await report(folder)
         shown = section(await screen(folder), "Editors")
     version = ".".join(map(str, programs.nvim_version(nvim)))
-    assert said["editors"] == [
+    assert output["editors"] == [
         {
             "name": f"Neovim {version}",
             "kind": "neovim",
@@ -156,7 +156,7 @@ async def test_each_neovim_is_listed_with_its_open_files(nvim: Path, folder: Pat
             "agents": [],
         }
     ]
-    assert said["sockets"] == [{"path": neovim.path, "kind": "neovim", "state": "live", "here": True, "problem": ""}]
+    assert output["sockets"] == [{"path": neovim.path, "kind": "neovim", "state": "live", "here": True, "problem": ""}]
     assert re.fullmatch(rf"  ● Neovim {version} +{re.escape(str(folder))} +pid {neovim.process.pid}", shown[0])
     assert [" ".join(line.split()) for line in shown[1:]] == [
         "▸ current.txt current",
@@ -165,7 +165,7 @@ async def test_each_neovim_is_listed_with_its_open_files(nvim: Path, folder: Pat
     ]
 
 
-async def test_any_neovim_is_listed_and_one_elsewhere_comes_last(
+async def test_any_neovim_is_listed_and_those_elsewhere_are_last(
     nvim: Path, folder: Path, tmp_path: Path, sockets: Path
 ) -> None:
     (tmp_path / "other").mkdir()
@@ -177,15 +177,15 @@ async def test_any_neovim_is_listed_and_one_elsewhere_comes_last(
         own = await person.lua(
             "return vim.fn.serverstart(...)", f"{sockets}/nvim.{await person.lua('return vim.fn.getpid()')}.0"
         )
-        said = await report(folder)
+        output = await report(folder)
         shown = section(await screen(folder), "Editors")
         by_variable = await report(folder, DRAWBRIDGE_HOOK_SOCKET_DIR=str(tmp_path), NVIM=person.address, code=3)
-    assert [(editor["here"], editor["folders"]) for editor in said["editors"]] == [
+    assert [(editor["here"], editor["folders"]) for editor in output["editors"]] == [
         (True, [str(folder)]),
         (False, [str(tmp_path / "other")]),
     ]
-    assert said["editors"][0]["sockets"] == [own]
-    assert [entry["path"] for entry in said["sockets"]] == [own, elsewhere.path]
+    assert output["editors"][0]["sockets"] == [own]
+    assert [entry["path"] for entry in output["sockets"]] == [own, elsewhere.path]
     assert shown[1].endswith(f"pid {elsewhere.process.pid}, elsewhere")
     assert [line.split()[0] for line in shown[2:]] == [str(tmp_path / "other/unsaved.txt"), "·"]
     assert [entry["path"] for entry in by_variable["sockets"]] == [person.address]
@@ -195,8 +195,8 @@ async def test_two_sockets_of_one_editor_are_one_editor(folder: Path, sockets: P
     async with headless(programs.nvim(), cwd=folder) as person:
         for number in range(2):
             await person.lua("return vim.fn.serverstart(...)", f"{sockets}/nvim.1.{number}")
-        said = await report(folder)
-    assert [editor["sockets"] for editor in said["editors"]] == [[f"{sockets}/nvim.1.0", f"{sockets}/nvim.1.1"]]
+        output = await report(folder)
+    assert [editor["sockets"] for editor in output["editors"]] == [[f"{sockets}/nvim.1.0", f"{sockets}/nvim.1.1"]]
 
 
 async def test_vs_code_is_shown_with_the_states_of_its_files(folder: Path) -> None:
@@ -214,11 +214,11 @@ async def test_vs_code_is_shown_with_the_states_of_its_files(folder: Path) -> No
         }  # fmt: skip
 
     async with vscode(f"{launcher.socket_prefix(str(folder))}vscode-4711.sock", answer):
-        said = await report(folder)
+        output = await report(folder)
         shown = section(await screen(folder), "Editors")
-    assert [file["name"] for file in said["editors"][0]["files"]] == [a, b]
-    assert said["editors"][0]["agents"] == [812]
-    assert said["sockets"][0]["kind"] == "vscode"
+    assert [file["name"] for file in output["editors"][0]["files"]] == [a, b]
+    assert output["editors"][0]["agents"] == [812]
+    assert output["sockets"][0]["kind"] == "vscode"
     assert [" ".join(line.split()) for line in shown] == [
         f"● VS Code 1.139.1 {folder} pid 4711",
         "▸ a.py current",
@@ -233,21 +233,21 @@ async def test_vs_code_is_shown_with_the_states_of_its_files(folder: Path) -> No
 async def test_an_editor_that_does_not_answer_is_shown_as_silent(folder: Path) -> None:
     path = f"{launcher.socket_prefix(str(folder))}{os.getpid()}.sock"
     with mute(path):
-        said = await report(folder, DRAWBRIDGE_HOOK_DEADLINE="50")
+        output = await report(folder, DRAWBRIDGE_HOOK_DEADLINE="50")
         shown = section(await screen(folder, DRAWBRIDGE_HOOK_DEADLINE="50"), "Editors")
-    assert [(entry["state"], entry["problem"]) for entry in said["sockets"]] == [("silent", "did not answer in time")]
-    assert said["editors"] == []
+    assert [(entry["state"], entry["problem"]) for entry in output["sockets"]] == [("silent", "did not answer in time")]
+    assert output["editors"] == []
     assert [" ".join(line.split()) for line in shown] == [f"✗ silent {path} did not answer in time: not guarded now"]
 
 
-async def test_a_silent_editor_is_waited_for_only_once(folder: Path) -> None:
+async def test_the_wait_for_a_silent_editor_happens_once(folder: Path) -> None:
     """The report asks the editors twice. Waiting again for a silent one would double the time that the report takes."""
     prefix = launcher.socket_prefix(str(folder))
     answer = {"editor": "VS Code", "pid": os.getpid(), "folders": [str(folder)], "open": [str(folder / "a.txt")]}
     answer["files"] = [{"name": str(folder / "a.txt"), "modified": False, "current": True}]
     async with vscode(f"{prefix}vscode-{os.getpid()}.sock", answer):
         with mute(f"{prefix}{os.getpid()}.sock") as silent:
-            said = await report(folder, DRAWBRIDGE_HOOK_DEADLINE="500")
+            output = await report(folder, DRAWBRIDGE_HOOK_DEADLINE="500")
             requests = 0
             with contextlib.suppress(BlockingIOError):
                 while True:
@@ -255,8 +255,8 @@ async def test_a_silent_editor_is_waited_for_only_once(folder: Path) -> None:
                     with connection:
                         requests += bool(connection.recv(1))
     assert requests == 1
-    assert [entry["state"] for entry in said["sockets"]] == ["silent", "live"]
-    [editor] = said["editors"]
+    assert [entry["state"] for entry in output["sockets"]] == ["silent", "live"]
+    [editor] = output["editors"]
     assert editor["files"] == [{"name": str(folder / "a.txt"), "modified": False, "current": True}]
 
 
@@ -267,15 +267,15 @@ async def test_a_neovim_waiting_at_a_prompt_is_shown_with_the_reason(nvim: Path,
         mode: dict[str, Any] = {}
         while not mode.get("blocking"):
             mode = await neovim.person.call("nvim_get_mode")
-        said = await report(folder)
-    assert [(entry["state"], entry["problem"]) for entry in said["sockets"]] == [("silent", "is waiting at a prompt")]
+        output = await report(folder)
+    assert [(entry["state"], entry["problem"]) for entry in output["sockets"]] == [("silent", "is waiting at a prompt")]
 
 
 @pytest.mark.parametrize("nonsense", [None, 1, [], {"editor": 1, "pid": "x"}, {"files": 3}])
 async def test_an_editor_that_answers_nonsense_is_silent(folder: Path, nonsense: Any) -> None:
     async with vscode(f"{launcher.socket_prefix(str(folder))}vscode-1.sock", nonsense):
-        said = await report(folder)
-    assert [(entry["state"], entry["problem"]) for entry in said["sockets"]] == [("silent", "sent an invalid answer")]
+        output = await report(folder)
+    assert [(entry["state"], entry["problem"]) for entry in output["sockets"]] == [("silent", "sent an invalid answer")]
 
 
 async def test_only_sockets_of_ended_editors_are_removed(folder: Path, sockets: Path) -> None:
@@ -296,21 +296,21 @@ async def test_only_sockets_of_ended_editors_are_removed(folder: Path, sockets: 
     assert os.listdir(sockets) == [os.path.basename(starting)]
 
 
-async def test_a_file_with_the_name_of_a_socket_is_not_ours(folder: Path) -> None:
+async def test_a_file_with_the_name_of_a_socket_is_left_alone(folder: Path) -> None:
     path = Path(f"{launcher.socket_prefix(str(folder))}4711.sock")
     path.write_text("a trap")
-    said = await report(folder, "--sweep")
-    assert [(entry["state"], entry["problem"]) for entry in said["sockets"]] == [("not ours", "is not a socket")]
+    output = await report(folder, "--sweep")
+    assert [(entry["state"], entry["problem"]) for entry in output["sockets"]] == [("not ours", "is not a socket")]
     assert path.read_text() == "a trap"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a socket away")
-async def test_another_users_socket_is_not_ours_and_is_left_alone(folder: Path) -> None:
+async def test_another_users_socket_is_left_alone(folder: Path) -> None:
     path = f"{launcher.socket_prefix(str(folder))}4711.sock"
     with mute(path):
         os.lchown(path, 65_534, -1)
-        said = await report(folder, "--sweep")
-    assert [(entry["state"], entry["problem"]) for entry in said["sockets"]] == [
+        output = await report(folder, "--sweep")
+    assert [(entry["state"], entry["problem"]) for entry in output["sockets"]] == [
         ("not ours", "belongs to another user")
     ]
     assert os.path.exists(path)
@@ -321,18 +321,18 @@ async def test_an_editor_outside_the_guards_directories_is_a_problem(
 ) -> None:
     """The report shows the setting that makes the guard find the editor."""
     with mute(f"{launcher.socket_prefix(str(folder))}4711.sock"):
-        said = await report(folder, code=3, DRAWBRIDGE_HOOK_SOCKET_DIR=str(tmp_path))
+        output = await report(folder, code=3, DRAWBRIDGE_HOOK_SOCKET_DIR=str(tmp_path))
         shown = await screen(folder, code=3, DRAWBRIDGE_HOOK_SOCKET_DIR=str(tmp_path))
-    assert f"The guard does not look in {sockets}" in said["problems"][0]
+    assert f"The guard does not look in {sockets}" in output["problems"][0]
     assert f'socket_dir = ["{sockets}"]' in " ".join(shown.split())
 
 
 async def test_the_expected_socket_names_are_reported(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(folder)
-    said = await report(tmp_path / "link")
+    output = await report(tmp_path / "link")
     prefix = launcher.socket_prefix(str(folder))
-    assert said["directory"] == str(folder)
-    assert said["expected"] == {"neovim": f"{prefix}<pid>.sock", "vscode": f"{prefix}vscode-<pid>.sock"}
+    assert output["directory"] == str(folder)
+    assert output["expected"] == {"neovim": f"{prefix}<pid>.sock", "vscode": f"{prefix}vscode-<pid>.sock"}
 
 
 # Bridges
@@ -372,8 +372,8 @@ async def test_only_files_of_our_dead_bridges_are_stale_and_removed(folder: Path
     other = lock_file(2, pid=pid, workspaceFolders=["/x"], ideName="WebStorm")
     broken = other.with_name("3.lock")
     broken.write_bytes(b"\xff")
-    said = await report(folder)
-    assert [(found["port"], found["state"], found["ours"], found["ide"]) for found in said["bridges"]] == [
+    output = await report(folder)
+    assert [(found["port"], found["state"], found["ours"], found["ide"]) for found in output["bridges"]] == [
         (1, "stale", True, "Neovim"),
         (2, "stale", False, "WebStorm"),
         (3, "unreadable", False, ""),
@@ -385,7 +385,7 @@ async def test_only_files_of_our_dead_bridges_are_stale_and_removed(folder: Path
 
 
 async def test_an_ended_bridge_is_stale_even_if_its_port_is_in_use(folder: Path) -> None:
-    """A bridge with another HOME may leave such a file: all bridges of a user share Gemini CLI's directory."""
+    """A bridge with another HOME may leave such a file, because all bridges of a user share Gemini CLI's directory."""
     directory = Path(gemini_directory())
     directory.mkdir(parents=True)
     with socket.create_server(("127.0.0.1", 0)) as listener:

@@ -30,10 +30,10 @@ def main(arguments: list[str]) -> int:
     manner = arguments.pop(0) if arguments[0] != "ide" else ""
     keep_record(arguments)
     if manner == "crashes":
-        say("Traceback (most recent call last):\n  somewhere\nRuntimeError: the drawbridge is stuck")
+        write("Traceback (most recent call last):\n  somewhere\nRuntimeError: the drawbridge is stuck")
         return 1
     if manner == "refuses":
-        say("drawbridge ide: --port must be between 1 and 65535.")
+        write("drawbridge ide: --port must be between 1 and 65535.")
         return 2
     if manner == "silent":
         sys.stdin.buffer.read()
@@ -60,7 +60,7 @@ def serve(arguments: list[str], manner: str) -> int:
         file.touch(0o600)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     files = {"lock_file": str(lock), "discovery_file": str(discovery)}
-    say(json.dumps({"event": "ready", "port": port, "pid": os.getpid(), **files}))
+    write(json.dumps({"event": "ready", "port": port, "pid": os.getpid(), **files}))
     try:
         wire = Connection()
         channel = call(wire, "nvim_get_api_info")[0]
@@ -68,7 +68,7 @@ def serve(arguments: list[str], manner: str) -> int:
         token = os.environ.get("DRAWBRIDGE_TOKEN", f"token-of-{os.getpid()}")
         call(wire, "nvim_exec_lua", CALL, ["announce", {"port": port, "token": token, "agents": []}])
         if manner == "dies":
-            say("2026-01-02 03:04:05,678 ERROR drawbridge.bridge: the chains broke")
+            write("2026-01-02 03:04:05,678 ERROR drawbridge.bridge: the chains broke")
             return 1
         sys.stdin.buffer.read()
         while manner == "deaf":
@@ -99,7 +99,7 @@ def keep_record(arguments: list[str]) -> None:
         record.write(json.dumps(start) + "\n")
 
 
-def say(text: str) -> None:
+def write(text: str) -> None:
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
 

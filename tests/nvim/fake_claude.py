@@ -1,4 +1,4 @@
-"""A fake ``claude`` for a terminal: it only draws a prompt box or a dialog, like Claude Code 2.1.329.
+"""A fake ``claude`` for a terminal that only draws a prompt box or a dialog, like Claude Code 2.1.329.
 
 A test changes what it shows by sending Ctrl-A, a letter, the text in the box, and Ctrl-A. What it has received since
 then is in the file that its argument names.
@@ -21,7 +21,8 @@ PASTED = re.compile(rb"\x1b\[200~(.*?)\x1b\[201~", re.DOTALL)
 
 
 def draw(kind: bytes, content: str, orders: int) -> None:
-    """Draws the screen. ``content``: the text in the box, with ``|`` at the cursor unless the cursor is at the end."""
+    """Draws the screen. ``content`` is the text in the box, with ``|`` at the cursor unless the cursor is at the
+    end."""
     before, bar, after = content.partition("|")
     if len(content) > 60:
         before = f"[Pasted text #1 +{content.count(chr(10))} lines]"

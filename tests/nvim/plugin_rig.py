@@ -52,7 +52,7 @@ class Neovim:
         raise TimeoutError(f"{method} had no answer in {PATIENCE} s")
 
     def lua(self, code: str, *arguments: object) -> Any:
-        """What the Lua chunk returns; ``arguments`` are its ``...``."""
+        """Returns what the Lua chunk returns. ``arguments`` are its ``...``."""
         return self.call("nvim_exec_lua", code, arguments)
 
     def command(self, words: str) -> None:
@@ -70,13 +70,13 @@ class Neovim:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether Neovim waits for a key: at "Press ENTER" or at an unanswered question."""
+        """Whether Neovim waits for a key, at "Press ENTER" or at an unanswered question."""
         mode = self.call("nvim_get_mode")
         return bool(mode["blocking"]) or mode["mode"].startswith("r")
 
     @property
     def messages(self) -> list[str]:
-        """What `:messages` shows."""
+        """The output of `:messages`."""
         return str(self.lua("return vim.api.nvim_exec('messages', true)")).splitlines()
 
     @property
@@ -87,15 +87,15 @@ class Neovim:
         """Waits until the Lua chunk ``condition`` returns a truthy value, and returns it."""
         return wait_until(lambda: self.lua(condition, *arguments), why or condition)
 
-    def says(self, text: str) -> str:
+    def shows_message(self, text: str) -> str:
         """Waits for a message that contains ``text``, and returns it. Fails if Neovim waits for a key."""
 
-        def said() -> str | None:
+        def found() -> str | None:
             assert not self.is_stuck, f"Neovim waits for ENTER instead of saying {text!r}"
             return next((line for line in self.messages if text in line), None)
 
         try:
-            return str(wait_until(said, f"saying {text!r}"))
+            return str(wait_until(found, f"saying {text!r}"))
         except TimeoutError:
             raise AssertionError(f"nothing says {text!r}: {self.messages}") from None
 
@@ -120,7 +120,7 @@ class Neovim:
 
 
 class NeovimError(Exception):
-    """An API call failed; the message is Neovim's."""
+    """An API call failed. The message is Neovim's own."""
 
 
 @contextmanager
@@ -150,7 +150,7 @@ def neovim(
 
 
 def bridge_options(*arguments: str, more: str = "") -> str:
-    """Options (Lua) that make the plugin run the fake bridge; ``more`` is added to the same table."""
+    """Options (Lua) that make the plugin run the fake bridge. ``more`` is added to the same table."""
     words = ", ".join(f"[[{word}]]" for word in (sys.executable, str(FAKE_BRIDGE), *arguments))
     return f"{{ command = {{ {words} }}, {more} }}"
 
@@ -169,10 +169,11 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def wait_until(look: Callable[[], Any], what: str, patience: float = PATIENCE) -> Any:
-    """Calls ``look`` until it returns a truthy value, and returns that value. Raises ``TimeoutError`` with ``what``."""
+def wait_until(condition: Callable[[], Any], what: str, patience: float = PATIENCE) -> Any:
+    """Calls ``condition`` until it returns a truthy value, and returns that value. Raises ``TimeoutError`` with
+    ``what``."""
     end = time.monotonic() + patience
-    while not (found := look()):
+    while not (found := condition()):
         if time.monotonic() > end:
             raise TimeoutError(f"after {patience} s still not: {what}")
         time.sleep(0.02)

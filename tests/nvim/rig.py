@@ -42,7 +42,7 @@ class Person:
         return await self._session.call(method, *params)
 
     async def lua(self, code: str, *arguments: Any) -> Any:
-        """What the Lua chunk returns; ``arguments`` are its ``...``."""
+        """Returns what the Lua chunk returns. ``arguments`` are its ``...``."""
         return await self._session.call("nvim_exec_lua", code, list(arguments))
 
     async def types(self, keys: str) -> None:
@@ -74,10 +74,10 @@ class Person:
         self._session.close()
 
 
-async def settled(look: Callable[[], bool], why: str, *, timeout: float = PATIENCE) -> None:
-    """Returns once ``look`` returns true. Raises ``AssertionError`` after ``timeout`` seconds."""
+async def settled(condition: Callable[[], bool], why: str, *, timeout: float = PATIENCE) -> None:
+    """Returns once ``condition`` returns true. Raises ``AssertionError`` after ``timeout`` seconds."""
     deadline = time.monotonic() + timeout
-    while not look():
+    while not condition():
         assert time.monotonic() < deadline, f"this never became true: {why}"
         await asyncio.sleep(POLL)
 
@@ -93,7 +93,8 @@ def home(folder: Path) -> dict[str, str]:
 
 @contextlib.contextmanager
 def short_folder() -> Iterator[Path]:
-    """A temporary directory with a short path, unlike pytest's: a socket's path must be shorter than 108 bytes."""
+    """A temporary directory with a shorter path than pytest's, because a socket's path must be shorter than 108
+    bytes."""
     with tempfile.TemporaryDirectory(prefix="db-nvim-", ignore_cleanup_errors=True) as folder:
         yield Path(folder)
 
@@ -195,7 +196,7 @@ class Workstation:
         )
 
     async def options(self, lua: str) -> None:
-        """Sets options of the plugin; the delays are short unless they are among these options."""
+        """Sets options of the plugin. The delays are short unless they are among these options."""
         await self.person.lua(
             "local options = vim.tbl_extend('force', { idle_ms = 0, debounce_ms = 5 }, ...) "
             "local wrong = require('drawbridge.config').apply(options) assert(#wrong == 0, vim.inspect(wrong))",

@@ -1,5 +1,4 @@
-"""The bridge as a job of Neovim: it is started, restarted with the same port and token, given up and stopped, and it
-ends with Neovim."""
+"""The bridge as a job of Neovim: how it is started, restarted with the same port and token, and stopped."""
 
 from __future__ import annotations
 
@@ -50,7 +49,7 @@ class TestStarting:
         start(editor)
         start(editor)
         editor.command("DrawbridgeStart")
-        editor.says(":DrawbridgeStart: the bridge is already running (listening)")
+        editor.shows_message(":DrawbridgeStart: the bridge is already running (listening)")
         assert [bridge["argv"][:3] for bridge in starts()] == [["ide", "--nvim", "stdio"]]
 
     def test_setup_in_a_config_starts_the_bridge_after_startup(self) -> None:
@@ -63,7 +62,7 @@ class TestStarting:
         assert editor.setup(bridge_options(more="auto_start = false"))
         assert editor.status()["state"] == "stopped"
         editor.command("DrawbridgeStart")
-        editor.says(":DrawbridgeStart: the bridge listens on port")
+        editor.shows_message(":DrawbridgeStart: the bridge listens on port")
         assert len(starts()) == 1
 
     def test_the_options_reach_the_bridge(self, editor: Neovim, tmp_path: Path) -> None:
@@ -82,7 +81,7 @@ class TestStarting:
             *("--single-client", "--execute-code", "--no-context"),
         ]
 
-    def test_what_is_not_set_is_left_to_the_bridges_own_settings(self, editor: Neovim) -> None:
+    def test_unset_options_are_left_to_the_bridges_settings(self, editor: Neovim) -> None:
         start(editor)
         assert starts()[0]["argv"] == ["ide", "--nvim", "stdio"]
         assert starts()[0]["environment"].keys() <= os.environ.keys()
@@ -126,17 +125,17 @@ def plugin_alone(editor: Neovim, folder: Path, installer: str) -> None:
 class TestWithoutThePythonSide:
     def test_a_missing_command_is_reported_once(self, editor: Neovim) -> None:
         assert editor.setup("{ command = '/nowhere/drawbridge' }")
-        editor.says("drawbridge: command: /nowhere/drawbridge can't be run")
+        editor.shows_message("drawbridge: command: /nowhere/drawbridge can't be run")
         assert editor.status()["state"] == "failed"
         editor.command("DrawbridgeStart")
-        editor.says(":DrawbridgeStart: command: /nowhere/drawbridge can't be run")
+        editor.shows_message(":DrawbridgeStart: command: /nowhere/drawbridge can't be run")
 
     def test_a_missing_python_side_shows_what_to_run(self, editor: Neovim, tmp_path: Path) -> None:
         plugin_alone(editor, tmp_path, "")
         assert editor.setup("{}")
-        editor.says("drawbridge: the bridge is not installed (:DrawbridgeInstall)")
+        editor.shows_message("drawbridge: the bridge is not installed (:DrawbridgeInstall)")
         editor.command("DrawbridgeStart")
-        editor.says(":DrawbridgeStart: the bridge is not installed (:DrawbridgeInstall)")
+        editor.shows_message(":DrawbridgeStart: the bridge is not installed (:DrawbridgeInstall)")
         remedy = f"run :DrawbridgeInstall, or in a shell: python3 {tmp_path}/tools/dev.py setup"
         assert editor.lua("return require('drawbridge.program').remedy()") == remedy
         (tmp_path / "tools" / "dev.py").unlink()
@@ -148,36 +147,36 @@ class TestWithoutThePythonSide:
         editor.keys(":DrawbridgeInstall<CR>")
         wait_until(lambda: editor.is_stuck, "the question")
         editor.keys("n")
-        editor.says(":DrawbridgeInstall: canceled")
+        editor.shows_message(":DrawbridgeInstall: canceled")
         assert not (tmp_path / ".venv").exists()
         editor.keys(":DrawbridgeInstall<CR>")
         wait_until(lambda: editor.is_stuck, "the question")
         editor.keys("y")
-        editor.says(":DrawbridgeInstall: installed")
-        editor.says(":DrawbridgeStart: the bridge listens on port")
+        editor.shows_message(":DrawbridgeInstall: installed")
+        editor.shows_message(":DrawbridgeStart: the bridge listens on port")
         editor.command("DrawbridgeInstall")
-        editor.says(":DrawbridgeInstall: the bridge is already installed")
+        editor.shows_message(":DrawbridgeInstall: the bridge is already installed")
 
-    def test_two_messages_at_once_do_not_stop_neovim(self, editor: Neovim) -> None:
+    def test_two_simultaneous_messages_do_not_stop_neovim(self, editor: Neovim) -> None:
         """For example, an installation that fails immediately causes two messages."""
         editor.lua("local m = require('drawbridge.message') for n = 1, 3 do m.answer(('x'):rep(60) .. n, 'error') end")
-        editor.says("x3")
+        editor.shows_message("x3")
 
     def test_a_failed_installation_shows_why(self, editor: Neovim, tmp_path: Path) -> None:
         plugin_alone(editor, tmp_path, "raise SystemExit('needs Python 3.11')")
         editor.lua("vim.fn.confirm = function() return 1 end")
         editor.command("DrawbridgeInstall")
-        editor.says(":DrawbridgeInstall: not installed: needs Python 3.11")
+        editor.shows_message(":DrawbridgeInstall: not installed: needs Python 3.11")
 
     def test_a_bridge_that_refuses_its_options_is_not_restarted(self, editor: Neovim) -> None:
         editor.setup(bridge_options("refuses"))
-        editor.says("drawbridge: bridge not started: --port must be")
+        editor.shows_message("drawbridge: bridge not started: --port must be")
         assert editor.status()["state"] == "failed"
         assert len(starts()) == 1
 
 
 class TestDying:
-    def test_a_killed_bridge_comes_back_with_its_port_and_token(self, editor: Neovim) -> None:
+    def test_a_killed_bridge_restarts_with_its_port_and_token(self, editor: Neovim) -> None:
         start(editor)
         first = starts()[0]
         port, token = editor.status()["port"], f"token-of-{first['pid']}"
@@ -194,17 +193,17 @@ class TestDying:
     def test_a_bridge_that_keeps_exiting_is_not_restarted_forever(self, newest: Neovim) -> None:
         """It is started six times at most. After that, ``:DrawbridgeStart`` starts it again."""
         assert newest.setup(bridge_options("dies"))
-        newest.says("drawbridge: the bridge keeps exiting: the chains broke")
+        newest.shows_message("drawbridge: the bridge keeps exiting: the chains broke")
         assert newest.status()["state"] == "failed"
         assert len(starts()) == 6
         assert sum("keeps exiting" in line for line in newest.messages) == 1
         newest.setup(bridge_options(more="auto_start = false"))
         newest.command("DrawbridgeStart")
-        newest.says(":DrawbridgeStart: the bridge listens on port")
+        newest.shows_message(":DrawbridgeStart: the bridge listens on port")
 
     def test_the_bridges_last_output_is_in_the_log(self, editor: Neovim) -> None:
         editor.setup(bridge_options("refuses"))
-        editor.says("drawbridge: bridge not started")
+        editor.shows_message("drawbridge: bridge not started")
         editor.command("DrawbridgeLog")
         editor.wait("return vim.api.nvim_buf_get_name(0):match('drawbridge://log') ~= nil")
         shown = editor.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, false)")
@@ -218,7 +217,7 @@ class TestStopping:
         start(editor)
         lock = Path(editor.status()["lock_file"])
         editor.command("DrawbridgeStop")
-        editor.says(":DrawbridgeStop: the bridge has stopped")
+        editor.shows_message(":DrawbridgeStop: the bridge has stopped")
         wait_for_state(editor, "stopped")
         wait_until(lambda: not lock.exists(), "the lock file is gone")
         assert not editor.lua("return require('drawbridge.link').attached()")
@@ -226,15 +225,15 @@ class TestStopping:
 
     def test_stopping_without_a_running_bridge_is_reported(self, editor: Neovim) -> None:
         editor.command("DrawbridgeStop")
-        editor.says(":DrawbridgeStop: the bridge is not running")
+        editor.shows_message(":DrawbridgeStop: the bridge is not running")
 
-    def test_a_stopped_bridge_starts_again_as_the_same_one(self, editor: Neovim) -> None:
+    def test_a_stopped_bridge_starts_with_the_same_port_and_token(self, editor: Neovim) -> None:
         start(editor)
         port = editor.status()["port"]
         editor.command("DrawbridgeStop")
         wait_for_state(editor, "stopped")
         editor.command("DrawbridgeStart")
-        editor.says(f":DrawbridgeStart: the bridge listens on port {port}")
+        editor.shows_message(f":DrawbridgeStart: the bridge listens on port {port}")
         assert starts()[1]["environment"]["DRAWBRIDGE_TOKEN"] == f"token-of-{starts()[0]['pid']}"
 
     def test_restart_waits_for_the_old_one_to_free_the_port(self, editor: Neovim) -> None:
@@ -242,15 +241,15 @@ class TestStopping:
         first = starts()[0]["pid"]
         port = editor.status()["port"]
         editor.command("DrawbridgeRestart")
-        editor.says(f":DrawbridgeRestart: the bridge listens on port {port}")
+        editor.shows_message(f":DrawbridgeRestart: the bridge listens on port {port}")
         assert not is_alive(first)
         assert len(starts()) == 2
 
-    def test_a_new_port_in_the_options_wins_over_the_old_one(self, editor: Neovim) -> None:
+    def test_a_new_port_in_the_options_replaces_the_old_one(self, editor: Neovim) -> None:
         start(editor)
         editor.setup(bridge_options(more="server = { port = 41998 }"))
         editor.command("DrawbridgeRestart")
-        editor.says(":DrawbridgeRestart: the bridge listens on port 41998")
+        editor.shows_message(":DrawbridgeRestart: the bridge listens on port 41998")
 
     def test_stop_ends_a_bridge_that_ignores_its_closed_stdin(self, newest: Neovim) -> None:
         """The plugin ends it with a signal."""
@@ -264,11 +263,11 @@ class TestStopping:
         assert editor.setup(bridge_options("crashes"))
         wait_until(lambda: len(starts()) >= 2, "it is restarted")
         editor.command("DrawbridgeStop")
-        editor.says(":DrawbridgeStop: the bridge")
+        editor.shows_message(":DrawbridgeStop: the bridge")
         wait_for_state(editor, "stopped")
         count = len(starts())
         editor.command("DrawbridgeStop")
-        editor.says(":DrawbridgeStop: the bridge is not running")
+        editor.shows_message(":DrawbridgeStop: the bridge is not running")
         assert len(starts()) == count
 
 
@@ -336,7 +335,7 @@ class TestTheRealOne:
         lock, pid = Path(editor.status()["lock_file"]), editor.status()["pid"]
         assert lock.exists()
         editor.command("DrawbridgeStop")
-        editor.says(":DrawbridgeStop: the bridge has stopped")
+        editor.shows_message(":DrawbridgeStop: the bridge has stopped")
         wait_until(lambda: not is_alive(pid) and not lock.exists(), "process and lock file are gone")
         assert editor.log[-1].endswith(":DrawbridgeStop: the bridge has stopped"), "it went without a complaint"
 
@@ -352,4 +351,4 @@ class TestTheRealOne:
 
     def test_options_that_the_bridge_refuses_are_reported(self, editor: Neovim) -> None:
         assert editor.setup("{ server = { workspace = '/nowhere' } }")
-        editor.says("drawbridge: bridge not started: /nowhere is not a directory")
+        editor.shows_message("drawbridge: bridge not started: /nowhere is not a directory")

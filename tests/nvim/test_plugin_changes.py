@@ -18,9 +18,6 @@ from tests.server.wire_client import WireClient
 
 from .plugin_rig import Neovim, neovim, wait_until
 
-SECONDS = 60.0
-"""The longest wait for the server, which runs git."""
-
 BRIDGE = f"{{ command = {{ [[{sys.executable}]], '-m', 'drawbridge' }}, idle_ms = 0, debounce_ms = 5 }}"
 POEM = "".join(f"line {number}\n" for number in range(1, 13))
 CHANGED = POEM.replace("line 3\n", "LINE 3\n").replace("line 7\n", "").replace("line 11\n", "line 11\nline 11b\n")
@@ -96,14 +93,14 @@ class ReviewRig:
         """Starts a run and does ``work`` in it. Denies the demo agent's own proposal, which closes its view in
         Neovim."""
         await self.client.send("execute", {"prompt": "hello"}, self.project)
-        asked = await self.client.receive("permission_request", patience=SECONDS)
+        asked = await self.client.receive("permission_request")
         shown = "local one = require('drawbridge.review').pending()[1] return (one and one.shown or false) == ..."
         self.editor.wait(shown, True)
         work(self.directory)
         answer = {"approval_id": asked["data"]["approval_id"], "decision": "deny"}
         await self.client.ask("permission_response", answer, self.project)
-        await self.client.receive("update", "run_finished", patience=SECONDS)
-        await self.client.receive("update", "review_changed", patience=SECONDS)
+        await self.client.receive("update", "run_finished")
+        await self.client.receive("update", "review_changed")
         self.editor.wait(shown, False)
 
     async def review(self) -> dict[str, Any]:
@@ -112,8 +109,8 @@ class ReviewRig:
 
     async def decided(self) -> dict[str, Any]:
         """The next decision, as the other clients receive it."""
-        heard = await self.client.receive("update", "review_decided", patience=SECONDS)
-        found: dict[str, Any] = heard["data"]["data"]
+        update = await self.client.receive("update", "review_decided")
+        found: dict[str, Any] = update["data"]["data"]
         return found
 
     async def decide(self, decision: str, *hunks: str) -> dict[str, Any]:
@@ -138,15 +135,15 @@ class ReviewRig:
     def shows_lines(self, *lines: str) -> None:
         self._becomes(lambda: self.editor.call("nvim_buf_get_lines", 0, 0, -1, False), list(lines))
 
-    def _becomes(self, look: Callable[[], Any], expected: list[str]) -> None:
+    def _becomes(self, condition: Callable[[], Any], expected: list[str]) -> None:
         found: list[Any] = []
 
         def is_so() -> bool:
-            found[:] = look() or []
+            found[:] = condition() or []
             return found == expected
 
         try:
-            wait_until(is_so, "", SECONDS)
+            wait_until(is_so, "")
         except TimeoutError:
             assert (found, self.editor.messages, self.editor.log) == (expected, [], [])
 
@@ -165,12 +162,12 @@ class ReviewRig:
     def asks(self) -> None:
         """Runs `:DrawbridgeChanges`, and waits for the review."""
         self.editor.command("DrawbridgeChanges")
-        self.editor.says("to review.")
+        self.editor.shows_message("to review.")
 
 
-def tells(editor: Neovim, text: str) -> None:
-    """Waits until the log contains ``text``: a screen of this size shows the message only in part."""
-    wait_until(lambda: any(text in line for line in editor.log), text, SECONDS)
+def logs(editor: Neovim, text: str) -> None:
+    """Waits until the log contains ``text``. A screen of this size shows only part of the message."""
+    wait_until(lambda: any(text in line for line in editor.log), text)
     assert not editor.is_stuck
 
 
@@ -241,7 +238,7 @@ async def test_decisions_at_the_cursor_reach_the_server_and_clients(rig: ReviewR
     rig.at(3)
     rig.editor.command("DrawbridgeKeep")
     rig.shows_signs("-line 8", "+line 11b")
-    rig.editor.says("Kept: 1 change in poem.txt. 2 changes left.")
+    rig.editor.shows_message("Kept: 1 change in poem.txt. 2 changes left.")
     decided = await rig.decided()
     assert (decided["by"], decided["decision"], decided["left"]) == ("Neovim", "keep", 2)
     rig.editor.keys("]c")
@@ -253,7 +250,7 @@ async def test_decisions_at_the_cursor_reach_the_server_and_clients(rig: ReviewR
     rig.editor.keys("]c")
     rig.is_at(12)
     rig.editor.command("DrawbridgeUndoFile")
-    rig.editor.says("Undone: 1 change in poem.txt. Nothing is left to review.")
+    rig.editor.shows_message("Undone: 1 change in poem.txt. Nothing is left to review.")
     assert (rig.directory / "poem.txt").read_text() == POEM.replace("line 3\n", "LINE 3\n")
     rig.shows_lines(*POEM.replace("line 3\n", "LINE 3\n").splitlines())
     rig.shows_signs()
@@ -273,13 +270,13 @@ async def test_a_change_decided_elsewhere_cannot_be_decided_again(rig: ReviewRig
     rig.shows_signs("-line 8", "+line 11b")
     rig.shows_lines(*CHANGED.replace("LINE 3", "line 3").splitlines())
     rig.shows_list("poem.txt:7: +0 −1  line 7", "poem.txt:11: +1 −0  line 11b")
-    rig.editor.says("phone made decisions in this review.")
+    rig.editor.shows_message("phone made decisions in this review.")
     await rig.decide("keep", second)
     rig.shows_signs("+line 11b")
     # As if the user had run `:DrawbridgeUndo` just before Neovim received that decision.
     late = {"decision": "undo", "version": "", "hunk": second}
     rig.editor.lua("require('drawbridge.link').send('review_decided', ...)", late)
-    rig.editor.says("phone already kept this change.")
+    rig.editor.shows_message("phone already kept this change.")
     assert (rig.directory / "poem.txt").read_text() == CHANGED.replace("LINE 3", "line 3")
 
 
@@ -293,7 +290,7 @@ async def test_a_hunk_whose_lines_have_changed_is_not_undone(newest: ReviewRig) 
     (rig.directory / "poem.txt").write_text(now)
     rig.at(3)
     rig.editor.command("DrawbridgeUndo")
-    tells(rig.editor, "This change is no longer in the review: its lines have changed.")
+    logs(rig.editor, "This change is no longer in the review: its lines have changed.")
     rig.shows_lines(*now.splitlines())
     rig.shows_signs("~by hand", "-line 8", "+line 11b")
     assert (rig.directory / "poem.txt").read_text() == now
@@ -309,7 +306,7 @@ async def test_unsaved_changes_are_not_lost(newest: ReviewRig) -> None:
     rig.at(4)
     for command in ("DrawbridgeUndo", "DrawbridgeUndoFile"):
         rig.editor.command(command)
-        rig.editor.says(f":{command}: save or discard your unsaved changes first")
+        rig.editor.shows_message(f":{command}: save or discard your unsaved changes first")
     assert (rig.directory / "poem.txt").read_text() == CHANGED
     rig.editor.command("DrawbridgeKeep")
     rig.shows_signs("-line 8", "+line 11b")
@@ -398,13 +395,13 @@ async def test_while_the_agent_works_changes_are_kept_but_not_undone(newest: Rev
     rig.asks()
     rig.shows_signs("~LINE 3", "-line 8", "+line 11b")
     await rig.client.send("execute", {"prompt": "hello"}, rig.project)
-    await rig.client.receive("permission_request", patience=SECONDS)
+    await rig.client.receive("permission_request")
     # The demo agent's proposal opens in its own tab page.
     rig.editor.wait("return #vim.api.nvim_list_tabpages() == 2")
     rig.editor.lua("vim.cmd('tabfirst')")
     rig.at(3)
     rig.editor.command("DrawbridgeUndo")
-    tells(rig.editor, "The agent is working in this project.")
+    logs(rig.editor, "The agent is working in this project.")
     rig.shows_signs("~LINE 3", "-line 8", "+line 11b")
     rig.editor.command("DrawbridgeKeep")
     rig.shows_signs("-line 8", "+line 11b")
@@ -414,7 +411,7 @@ async def test_while_the_agent_works_changes_are_kept_but_not_undone(newest: Rev
 async def test_a_later_runs_changes_appear_automatically(newest: ReviewRig) -> None:
     rig = newest
     rig.editor.command("DrawbridgeChanges")
-    rig.editor.says("Nothing to review in")
+    rig.editor.shows_message("Nothing to review in")
     await rig.run(change_poem)
     rig.shows_signs("~LINE 3", "-line 8", "+line 11b")
     rig.shows_lines(*CHANGED.splitlines())
@@ -438,13 +435,13 @@ async def test_only_the_changes_since_the_last_visit_are_shown(rig: ReviewRig) -
     rig.editor.command("DrawbridgeChanges!")
     rig.shows_list(f"later.txt:1: {new}")
     assert rig.editor.lua(TITLE) == "Drawbridge: 1 of 4 changes · only since your last visit"
-    rig.editor.says("1 of 4 changes · only since your last visit.")
+    rig.editor.shows_message("1 of 4 changes · only since your last visit.")
     rig.shows_signs()
     rig.shows_lines(*CHANGED.splitlines())
     for command in ("DrawbridgeKeepFile", "DrawbridgeUndoFile"):
         rig.editor.command("messages clear")
         rig.editor.command(command)
-        rig.editor.says("To decide on all at once, show the other changes, too.")
+        rig.editor.shows_message("To decide on all at once, show the other changes, too.")
     # A hidden change can be commented on.
     rig.editor.command("3DrawbridgeComment Why?")
     rig.shows_comments("3: Draft by Neovim: Why?")
@@ -457,11 +454,32 @@ async def test_only_the_changes_since_the_last_visit_are_shown(rig: ReviewRig) -
     rig.open("later.txt")
     rig.shows_signs("+later This is a new")
     rig.editor.command("DrawbridgeKeep")
-    rig.editor.says("Kept: 1 change in later.txt. 3 changes left.")
+    rig.editor.shows_message("Kept: 1 change in later.txt. 3 changes left.")
     rig.shows_list(*old, "poem.txt:3: Draft by Neovim: Why?")
     rig.editor.command("DrawbridgeChanges!")
-    rig.editor.says("Nothing is new since your last visit.")
+    rig.editor.shows_message("Nothing is new since your last visit.")
     rig.shows_list(*old, "poem.txt:3: Draft by Neovim: Why?")
+
+
+async def test_a_file_that_is_too_large_to_show_is_never_hidden(newest: ReviewRig) -> None:
+    """Nothing shows which of its changes are new."""
+    rig = newest
+    (rig.directory / "large.txt").write_text("old\n" * 80_000)
+
+    def work(directory: Path) -> None:
+        change_poem(directory)
+        (directory / "large.txt").write_text("new\n" * 80_000)
+
+    large = "large.txt:1: The changes to this file are too large to show here."
+    old = "poem.txt:3: +1 −1  LINE 3", "poem.txt:7: +0 −1  line 7", "poem.txt:11: +1 −0  line 11b"
+    await rig.run(work)
+    rig.asks()
+    rig.shows_list(large, *old)
+    await rig.has_seen("LINE 3", "line 7", "line 11b")
+    await rig.run(write_later)
+    rig.shows_list(large, "later.txt:1: since your last visit  +1 −0  This is a new file.", *old)
+    rig.editor.command("DrawbridgeChanges!")
+    rig.shows_list(large, "later.txt:1: +1 −0  This is a new file.")
 
 
 async def test_a_change_was_seen_once_both_ends_were_in_a_window(rig: ReviewRig) -> None:
@@ -500,7 +518,7 @@ async def test_comments_are_drafts_until_they_are_sent(rig: ReviewRig) -> None:
     rig.shows_signs("~LINE 3", "-line 8", "+line 11b")
     rig.editor.command('3,4DrawbridgeComment Why "in capitals" | here?')
     rig.shows_comments('4: Draft by Neovim: Why "in capitals" | here?')
-    rig.editor.says("Draft added. 1 draft to send.")
+    rig.editor.shows_message("Draft added. 1 draft to send.")
     [comment] = (await rig.review())["comments"]
     found = {name: comment[name] for name in ("path", "line", "end_line", "quote", "by")}
     assert found == {"path": "poem.txt", "line": 3, "end_line": 4, "quote": "LINE 3\nline 4\n", "by": "Neovim"}
@@ -514,7 +532,7 @@ async def test_comments_are_drafts_until_they_are_sent(rig: ReviewRig) -> None:
         '4: Draft by Neovim: Why "in capitals" | here?', "4: Draft by Neovim: Second", "11: Draft by phone: Two?"
     )
     rig.editor.command("DrawbridgeComment!")
-    rig.editor.says("Draft removed. 2 drafts to send.")
+    rig.editor.shows_message("Draft removed. 2 drafts to send.")
     rig.shows_list(
         "poem.txt:3: +1 −1  LINE 3",
         "poem.txt:7: +0 −1  line 7",
@@ -524,15 +542,15 @@ async def test_comments_are_drafts_until_they_are_sent(rig: ReviewRig) -> None:
     )
     rig.at(3)
     rig.editor.command("DrawbridgeComment!")
-    rig.editor.says("Draft removed. 1 draft to send.")
+    rig.editor.shows_message("Draft removed. 1 draft to send.")
     rig.editor.command("DrawbridgeSendComments Please:")
-    rig.editor.says("Sent to the agent: 1 comment.")
+    rig.editor.shows_message("Sent to the agent: 1 comment.")
     rig.shows_comments("11: phone: Two?")
-    started = (await rig.client.receive("update", "run_started", patience=SECONDS))["data"]["data"]
+    started = (await rig.client.receive("update", "run_started"))["data"]["data"]
     [comment] = (await rig.review())["comments"]
     assert (comment["state"], comment["run_id"]) == ("sent", started["run_id"])
     rig.editor.command("DrawbridgeSendComments")
-    rig.editor.says(":DrawbridgeSendComments: there are no drafts to send")
+    rig.editor.shows_message(":DrawbridgeSendComments: there are no drafts to send")
 
 
 @pytest.mark.thorough
@@ -555,7 +573,7 @@ async def test_a_comment_requires_the_lines_as_they_were_shown(newest: ReviewRig
     rig.shows_signs("~LINE 3", "-line 8", "+line 11b")
     (rig.directory / "poem.txt").write_text(CHANGED.replace("LINE 3", "by hand"))
     rig.editor.command("3DrawbridgeComment Late")
-    tells(rig.editor, "The lines have changed since they were shown. Read the review again.")
+    logs(rig.editor, "The lines have changed since they were shown. Read the review again.")
     rig.shows_lines(*CHANGED.replace("LINE 3", "by hand").splitlines())
     assert len((await rig.review())["comments"]) == 2
 
@@ -564,17 +582,17 @@ async def test_a_comment_requires_the_lines_as_they_were_shown(newest: ReviewRig
 async def test_missing_requirements_of_a_comment_are_reported(newest: ReviewRig) -> None:
     rig = newest
     rig.editor.command("DrawbridgeComment Why?")
-    rig.editor.says(":DrawbridgeComment: no changes are shown (:DrawbridgeChanges)")
+    rig.editor.shows_message(":DrawbridgeComment: no changes are shown (:DrawbridgeChanges)")
     await rig.run(change_poem)
     rig.asks()
     rig.shows_signs("~LINE 3", "-line 8", "+line 11b")
     rig.editor.command("DrawbridgeComment")
-    rig.editor.says(":DrawbridgeComment: write the comment after the command")
+    rig.editor.shows_message(":DrawbridgeComment: write the comment after the command")
     rig.editor.command("DrawbridgeComment!")
-    rig.editor.says(":DrawbridgeComment!: no draft at the cursor")
+    rig.editor.shows_message(":DrawbridgeComment!: no draft at the cursor")
     rig.editor.call("nvim_buf_set_lines", 0, 0, 0, False, ["unsaved"])
     rig.editor.command("DrawbridgeComment Why?")
-    rig.editor.says(":DrawbridgeComment: save or discard your unsaved changes first")
+    rig.editor.shows_message(":DrawbridgeComment: save or discard your unsaved changes first")
     rig.editor.command("undo")
     rig.editor.command("1DrawbridgeComment Why?")
     rig.shows_comments("1: Draft by Neovim: Why?")
@@ -584,10 +602,10 @@ async def test_missing_requirements_of_a_comment_are_reported(newest: ReviewRig)
     rig.editor.lua("vim.cmd('copen') vim.cmd('normal! G')")
     for command in ("DrawbridgeKeep", "DrawbridgeUndoFile"):
         rig.editor.command(command)
-        rig.editor.says(f":{command}: this line is a comment")
+        rig.editor.shows_message(f":{command}: this line is a comment")
     rig.editor.lua("vim.cmd('edit! old.txt')")
     rig.editor.command("DrawbridgeComment Why?")
-    rig.editor.says(":DrawbridgeComment: this file has nothing to review")
+    rig.editor.shows_message(":DrawbridgeComment: this file has nothing to review")
 
 
 async def test_when_the_bridge_stops_nothing_is_shown(newest: ReviewRig) -> None:
@@ -600,7 +618,7 @@ async def test_when_the_bridge_stops_nothing_is_shown(newest: ReviewRig) -> None
     rig.shows_list()
     rig.editor.wait("return vim.fn.maparg(']c', 'n') == ''")
     rig.editor.command("DrawbridgeKeep")
-    rig.editor.says(":DrawbridgeKeep: the bridge is not running (:DrawbridgeStart)")
+    rig.editor.shows_message(":DrawbridgeKeep: the bridge is not running (:DrawbridgeStart)")
     rig.editor.command("DrawbridgeStart")
     rig.editor.wait("return (require('drawbridge.link').state() or {}).token ~= nil")
     rig.editor.command("DrawbridgeChanges")
@@ -612,16 +630,16 @@ async def test_commands_report_a_missing_bridge_or_review(tmp_path: Path) -> Non
     with neovim(programs.nvim(), cwd=tmp_path) as editor:
         for command in ("DrawbridgeChanges", "DrawbridgeKeep"):
             editor.command(command)
-            editor.says(f":{command}: the bridge is not running (:DrawbridgeStart)")
+            editor.shows_message(f":{command}: the bridge is not running (:DrawbridgeStart)")
         assert editor.setup(BRIDGE)
         editor.wait("return (require('drawbridge.link').state() or {}).token ~= nil")
         editor.command("DrawbridgeKeep")
-        editor.says(":DrawbridgeKeep: no changes are shown (:DrawbridgeChanges)")
+        editor.shows_message(":DrawbridgeKeep: no changes are shown (:DrawbridgeChanges)")
         editor.command("DrawbridgeChanges")
-        tells(editor, "No agent server is running. Start one with: drawbridge serve")
+        logs(editor, "No agent server is running. Start one with: drawbridge serve")
         async with serving(tmp_path / "data", "--no-tls", "--allow", tmp_path):
             editor.command("DrawbridgeChanges")
-            tells(editor, "No agent has worked in this directory yet")
+            logs(editor, "No agent has worked in this directory yet")
 
 
 async def test_keys_and_commands_only_work_on_changes(newest: ReviewRig) -> None:
@@ -631,18 +649,18 @@ async def test_keys_and_commands_only_work_on_changes(newest: ReviewRig) -> None
     rig.asks()
     rig.editor.wait("return #vim.fn.getqflist() == 3")
     rig.editor.command("DrawbridgeUndoFile")
-    rig.editor.says(":DrawbridgeUndoFile: this file has nothing to review")
+    rig.editor.shows_message(":DrawbridgeUndoFile: this file has nothing to review")
     assert rig.editor.lua("return vim.fn.maparg(']c', 'n')") == ""
     rig.open("poem.txt")
     rig.shows_signs("~LINE 3", "-line 8", "+line 11b")
     rig.editor.command("DrawbridgeUndo")
-    rig.editor.says("no change at the cursor")
+    rig.editor.shows_message("no change at the cursor")
     rig.editor.keys("2]c")
     rig.is_at(7)
     rig.editor.keys("[c")
     rig.is_at(3)
     rig.editor.keys("[c")
-    rig.editor.says("[c: no more changes above in this file")
+    rig.editor.shows_message("[c: no more changes above in this file")
     rig.editor.keys("9]c")
     rig.is_at(11)
     # In diff mode these keys are Neovim's own.
@@ -703,7 +721,7 @@ async def test_every_kind_of_file_is_shown_and_undone(rig: ReviewRig) -> None:
     rig.shows_lines("eins", "zwei")
     rig.open("image.bin")
     rig.editor.command("DrawbridgeUndoFile")
-    rig.editor.says("Undone: 1 change in image.bin")
+    rig.editor.shows_message("Undone: 1 change in image.bin")
     rig.open("old.txt")
     rig.editor.wait("return #vim.api.nvim_buf_get_lines(0, 0, -1, false) == 1")
     rig.editor.command("DrawbridgeUndo")
@@ -711,12 +729,12 @@ async def test_every_kind_of_file_is_shown_and_undone(rig: ReviewRig) -> None:
     line = rig.editor.wait(LINE_OF, "link")
     rig.editor.lua("vim.cmd('copen') vim.api.nvim_win_set_cursor(0, { ..., 0 })", line)
     rig.editor.command("DrawbridgeUndo")
-    rig.editor.says("Undone: 1 change in link")
+    rig.editor.shows_message("Undone: 1 change in link")
     for name in ("new.txt", "song.txt", "end.txt"):
         line = rig.editor.wait(LINE_OF, name)
         rig.editor.lua("vim.cmd('copen') vim.api.nvim_win_set_cursor(0, { ..., 0 })", line)
         rig.editor.command("DrawbridgeUndoFile")
-        rig.editor.says(f"Undone: 1 change in {name}")
+        rig.editor.shows_message(f"Undone: 1 change in {name}")
     rig.shows_list()
     assert contents(rig.directory) == before
 
@@ -751,7 +769,7 @@ async def test_hostile_names_and_texts_run_nothing(rig: ReviewRig) -> None:
     rig.editor.wait(f"return #(function() {WORDS} end)() > 0")
     rig.editor.keys("]c")
     rig.editor.command("DrawbridgeUndo")
-    rig.editor.says("Undone: 1 change in %|silent")
+    rig.editor.shows_message("Undone: 1 change in %|silent")
     rig.shows_list()
     assert sorted(path.name for path in rig.directory.iterdir()) == [".git", "old.txt", "poem.txt"]
     assert not any("\x1b" in line for line in rig.editor.log)

@@ -48,7 +48,7 @@ def statusline(editor: Neovim) -> str:
 
 class TestRefusals:
     @pytest.mark.parametrize(
-        ("command", "said"),
+        ("command", "expected"),
         [
             ("DrawbridgeAccept", "DrawbridgeAccept: no proposal is waiting"),
             ("DrawbridgeReject", "DrawbridgeReject: no proposal is waiting"),
@@ -61,41 +61,41 @@ class TestRefusals:
             ("DrawbridgeStop", ":DrawbridgeStop: the bridge is not running"),
         ],
     )
-    def test_a_command_that_cannot_run_reports_why(self, editor: Neovim, command: str, said: str) -> None:
+    def test_a_command_that_cannot_run_reports_why(self, editor: Neovim, command: str, expected: str) -> None:
         editor.command(command)
-        editor.says(said)
+        editor.shows_message(expected)
 
     def test_a_buffer_without_a_file_is_not_sent(self, editor: Neovim) -> None:
         connect(editor, "claude")
         editor.command("help")
         editor.wait("return vim.bo.buftype == 'help'")
         editor.command("DrawbridgeSend")
-        editor.says(":DrawbridgeSend: this buffer is not a file")
+        editor.shows_message(":DrawbridgeSend: this buffer is not a file")
 
 
 class TestLongMessages:
     LONG = "require('drawbridge.message').answer(('word '):rep(200) .. 'end')"
 
     @pytest.mark.parametrize("columns", [40, 80, 200])
-    def test_they_are_cut_to_the_line_and_whole_in_the_log(self, editor: Neovim, columns: int) -> None:
+    def test_they_are_cut_on_the_screen_but_whole_in_the_log(self, editor: Neovim, columns: int) -> None:
         editor.call("nvim_ui_try_resize", columns, 24)
         editor.lua(self.LONG)
-        said = editor.says("word")
-        assert said.endswith("... (:DrawbridgeLog)" if columns > 60 else "...")
-        assert columns * 0.6 < len(said) < columns
+        message = editor.shows_message("word")
+        assert message.endswith("... (:DrawbridgeLog)" if columns > 60 else "...")
+        assert columns * 0.6 < len(message) < columns
         assert editor.log[-1].endswith("word end")
 
-    def test_a_first_sentence_that_fits_is_whole(self, editor: Neovim) -> None:
+    def test_a_first_sentence_that_fits_is_not_cut(self, editor: Neovim) -> None:
         editor.call("nvim_ui_try_resize", 80, 24)
         words = WHY.format(agent="Claude Code", file="app.py", then=THEN["reloaded"])
         editor.lua("require('drawbridge.message').report(..., 'warn', false)", words)
-        assert editor.says("app.py").endswith("Claude Code wrote app.py without asking: no diff.")
+        assert editor.shows_message("app.py").endswith("Claude Code wrote app.py without asking: no diff.")
         assert editor.log[-1].endswith(words)
 
     def test_they_do_not_stop_a_neovim_without_a_command_line(self, editor: Neovim) -> None:
         editor.lua("pcall(vim.cmd, 'set cmdheight=0')")
         editor.lua(self.LONG)
-        editor.says("word")
+        editor.shows_message("word")
         assert not editor.is_stuck
 
 
@@ -110,43 +110,43 @@ class TestSending:
           end
         """)
 
-    def test_a_whole_file(self, editor: Neovim) -> None:
+    def test_a_whole_file_is_sent(self, editor: Neovim) -> None:
         editor.command("DrawbridgeSend")
-        editor.says(":DrawbridgeSend: a.txt")
+        editor.shows_message(":DrawbridgeSend: a.txt")
         assert editor.lua("return sent") == ["a.txt", -1, -1]
 
-    def test_a_range_of_lines(self, editor: Neovim) -> None:
+    def test_a_range_of_lines_is_sent(self, editor: Neovim) -> None:
         editor.lua(TELL, ["claude"])
         editor.command("2,3DrawbridgeSend")
-        editor.says(":DrawbridgeSend: a.txt lines 2-3")
+        editor.shows_message(":DrawbridgeSend: a.txt lines 2-3")
         assert editor.lua("return sent") == ["a.txt", 1, 2]
 
-    def test_a_visual_selection(self, editor: Neovim) -> None:
+    def test_a_visual_selection_is_sent(self, editor: Neovim) -> None:
         editor.keys("ggVj:DrawbridgeSend<CR>")
-        editor.says(":DrawbridgeSend: a.txt lines 1-2")
+        editor.shows_message(":DrawbridgeSend: a.txt lines 1-2")
         assert editor.lua("return sent") == ["a.txt", 0, 1]
 
-    def test_unsaved_work_is_named(self, editor: Neovim) -> None:
+    def test_unsaved_changes_are_mentioned(self, editor: Neovim) -> None:
         editor.lua(TELL, ["claude"])
         editor.keys("xx")
         editor.command("4DrawbridgeSend")
-        editor.says(":DrawbridgeSend: a.txt line 4 (without its unsaved changes)")
+        editor.shows_message(":DrawbridgeSend: a.txt line 4 (without its unsaved changes)")
 
 
 class TestStatus:
-    def test_the_bare_name_shows_it(self, editor: Neovim) -> None:
+    def test_the_command_without_arguments_shows_it(self, editor: Neovim) -> None:
         connect(editor)
         editor.command("Drawbridge")
         editor.wait(f"{FLOAT_LINES}:find('bridge     listening', 1, true)")
 
-    def test_a_stopped_bridge(self, editor: Neovim) -> None:
+    def test_a_stopped_bridge_is_shown(self, editor: Neovim) -> None:
         editor.command("DrawbridgeStatus")
         shown = editor.wait(FLOAT)
         assert " bridge     stopped " in shown
         assert " next       :DrawbridgeStart starts it " in shown
         assert not editor.is_stuck
 
-    def test_a_connected_bridge(self, editor: Neovim) -> None:
+    def test_a_connected_bridge_is_shown(self, editor: Neovim) -> None:
         connect(editor, "claude-code", "Gemini CLI")
         editor.command("DrawbridgeStatus")
         shown = "\n".join(editor.wait(FLOAT))
@@ -230,16 +230,16 @@ class TestAliases:
         assert " bridge     listening " in editor.wait(FLOAT)
         editor.keys("q")
         editor.command("GeminiRestart")
-        editor.says(":DrawbridgeRestart: the bridge listens on port")
+        editor.shows_message(":DrawbridgeRestart: the bridge listens on port")
         editor.command("GeminiStop")
-        editor.says(":DrawbridgeStop: the bridge has stopped")
+        editor.shows_message(":DrawbridgeStop: the bridge has stopped")
 
     def test_they_can_be_turned_off(self, editor: Neovim) -> None:
         editor.setup(bridge_options(more="auto_start = false"))
         editor.setup(bridge_options(more="auto_start = false, gemini = { aliases = false }"))
         assert self.aliases(editor) == []
 
-    def test_without_setup_there_are_none(self, editor: Neovim) -> None:
+    def test_without_setup_none_are_created(self, editor: Neovim) -> None:
         assert self.aliases(editor) == []
 
     @pytest.mark.parametrize("nvim", programs.each_nvim())
@@ -310,7 +310,7 @@ class TestStatusline:
 
 
 class TestLoading:
-    def test_the_commands_are_there_and_nothing_else_is_loaded(self, editor: Neovim) -> None:
+    def test_the_commands_exist_and_nothing_else_is_loaded(self, editor: Neovim) -> None:
         commands = editor.lua("return vim.tbl_keys(vim.api.nvim_get_commands({}))")
         assert sorted(name for name in commands if name.startswith("Drawbridge")) == [
             *("Drawbridge", "DrawbridgeAccept", "DrawbridgeChanges", "DrawbridgeClaude", "DrawbridgeComment"),
@@ -338,7 +338,7 @@ class TestLoading:
         )
         assert milliseconds < 0.7
 
-    def test_no_globals_and_no_key_maps(self, editor: Neovim) -> None:
+    def test_it_defines_no_globals_and_no_key_maps(self, editor: Neovim) -> None:
         count = """
           local maps = 0
           for _, mode in ipairs({ 'n', 'v', 'i', 't', 'c' }) do
@@ -357,4 +357,4 @@ class TestLoading:
     def test_a_second_copy_on_the_runtime_path_changes_nothing(self, nvim: Path) -> None:
         with neovim(nvim, init="vim.cmd('runtime plugin/drawbridge.lua')") as editor:
             editor.command("DrawbridgeAccept")
-            editor.says("no proposal is waiting")
+            editor.shows_message("no proposal is waiting")

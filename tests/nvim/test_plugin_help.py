@@ -37,7 +37,7 @@ def test_helptags_accepts_the_help_and_finds_its_subjects(nvim: Path, tmp_path: 
     assert "drawbridge.txt" in (tmp_path / "doc" / "tags").read_text()
 
 
-def test_every_link_leads_somewhere(editor: Neovim, tmp_path: Path) -> None:
+def test_every_link_has_a_target(editor: Neovim, tmp_path: Path) -> None:
     links = set(re.findall(r"\|([^|\s]+)\|", HELP))
     foreign = links - TAGS
     known = {link: editor.lua("return #vim.fn.getcompletion(..., 'help') > 0", link) for link in foreign}

@@ -55,7 +55,7 @@ def test_a_second_setup_starts_from_the_defaults_again(editor: Neovim) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "expected"),
     [
         ("{ debounce_ms = 'fast' }", 'debounce_ms must be a whole number from 0 to 10000, not "fast"'),
         ("{ debounce_ms = 1.5 }", "debounce_ms must be a whole number from 0 to 10000, not 1.5"),
@@ -91,16 +91,16 @@ def test_a_second_setup_starts_from_the_defaults_again(editor: Neovim) -> None:
         ("{ debounce_ms = ('x'):rep(500) }", '"xxxxxxxx'),
     ],
 )
-def test_invalid_options_are_named_and_nothing_changes(editor: Neovim, given: str, told: str) -> None:
+def test_invalid_options_are_named_and_nothing_changes(editor: Neovim, given: str, expected: str) -> None:
     problems(editor, "{ debounce_ms = 9 }")
     found = problems(editor, given)
     assert len(found) == 1
-    assert told in found[0]
+    assert expected in found[0]
     assert len(found[0]) < 150
     assert options(editor)["debounce_ms"] == 9
 
 
-def test_all_problems_are_named_at_once(editor: Neovim) -> None:
+def test_all_problems_are_named_together(editor: Neovim) -> None:
     found = problems(editor, "{ debounce_ms = -1, diff = { layout = 'x', foo = 1 }, idle_ms = 3 }")
     assert [problem.split(" ")[0] for problem in found] == ["debounce_ms", "diff.foo", "diff.layout"]
     assert options(editor)["idle_ms"] == 500
@@ -112,6 +112,6 @@ def test_invalid_options_in_the_config_do_not_stop_neovim(nvim: Path, tmp_path: 
     file.write_text("one\n")
     wrong = "require('drawbridge').setup{ debounce_ms = 'fast', diff = { layuot = 'inline' }, log_level = 'loud' }"
     with neovim(nvim, file, init=wrong) as editor:
-        editor.says("drawbridge: setup{}: can't use debounce_ms, d")
+        editor.shows_message("drawbridge: setup{}: can't use debounce_ms, d")
         assert editor.status()["state"] == "stopped"
         assert any("setup{}: diff.layuot is unknown (diff.layout?)" in line for line in editor.log)

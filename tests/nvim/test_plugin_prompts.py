@@ -24,7 +24,7 @@ return { vim.api.nvim_get_mode().mode, vim.api.nvim_get_current_win(), vim.api.n
 
 @pytest.fixture(params=programs.each_nvim())
 def editor(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Neovim]:
-    """An agent runs in its terminal; the user is writing in a file beside it."""
+    """An agent runs in its terminal, and the user is writing in a file next to it."""
     file = tmp_path / "a.txt"
     file.write_text("one\n")
     with neovim(request.param, file) as started:
@@ -46,8 +46,8 @@ def record() -> Path:
 
 def shows(editor: Neovim, words: str) -> None:
     """Waits until the agent's terminal shows ``words``."""
-    look = "table.concat(vim.api.nvim_buf_get_lines(agent.buffer, 0, -1, false), '\\n'):find(..., 1, true)"
-    editor.wait(f"return {look} ~= nil", words)
+    search = "table.concat(vim.api.nvim_buf_get_lines(agent.buffer, 0, -1, false), '\\n'):find(..., 1, true)"
+    editor.wait(f"return {search} ~= nil", words)
 
 
 def agent_shows(editor: Neovim, kind: str, content: str = "") -> None:
@@ -65,7 +65,7 @@ def asked(editor: Neovim, method: str, **params: Any) -> Any:
 
 
 def keeps_blanks(editor: Neovim) -> bool:
-    """Whether this Neovim can distinguish text that the user has typed from the agent's suggestions. If it can't, the
+    """Whether this Neovim can distinguish text that the user typed from the agent's suggestions. If it can't, the
     plugin leaves both alone."""
     return bool(editor.lua("return vim.fn.has('nvim-0.10') == 1"))
 

@@ -125,7 +125,7 @@ class TestStarting:
             ("100% of # these", "--permission-mode|default|100%|of|#|these|"),
         ],
     )
-    def test_its_arguments_are_split_as_a_shell_does(self, editor: Neovim, arguments: str, argv: str) -> None:
+    def test_arguments_are_split_as_in_a_shell(self, editor: Neovim, arguments: str, argv: str) -> None:
         start(editor)
         editor.command(f"DrawbridgeClaude {arguments}")
         assert started_with()["argv"] == argv
@@ -168,7 +168,7 @@ class TestGemini:
             ("'/'", {"SSH_CONNECTION": "10.0.0.1 22"}, False),
         ],
     )
-    def test_in_a_container_it_looks_for_the_editor_inside_it(
+    def test_in_a_container_it_searches_for_the_editor_inside(
         self, tmp_path: Path, files: str, inherited: dict[str, str], looks_outside: bool
     ) -> None:
         clis(tmp_path)
@@ -196,7 +196,7 @@ class TestGemini:
         assert "sets ide.enabled in ~/.gemini/settings.json" in editor.lua("return vim.g.asked")
 
     @pytest.mark.parametrize(("answer", "again"), [("2", False), ("0", True)])
-    def test_never_is_remembered(self, editor: Neovim, answer: str, again: bool) -> None:
+    def test_the_answer_never_is_remembered(self, editor: Neovim, answer: str, again: bool) -> None:
         gemini_settings("{}")
         start(editor)
         editor.lua(f"vim.fn.confirm = function() return {answer} end")
@@ -236,7 +236,7 @@ class TestGemini:
             ("{}", "/defaults.json"),
         ],
     )
-    def test_what_was_decided_is_not_asked_again(self, editor: Neovim, settings: str, defaults: str) -> None:
+    def test_it_does_not_ask_if_the_settings_answer_already(self, editor: Neovim, settings: str, defaults: str) -> None:
         gemini_settings(settings)
         start(editor)
         editor.lua("vim.env.GEMINI_CLI_SYSTEM_DEFAULTS_PATH = ...", defaults)
@@ -245,7 +245,7 @@ class TestGemini:
         assert started_with("gemini")["argv"] == "|"
         assert not editor.lua("return vim.g.asked")
 
-    def test_arguments_of_its_first_start_stay_as_they_are(self, editor: Neovim) -> None:
+    def test_arguments_of_the_first_start_are_unchanged(self, editor: Neovim) -> None:
         gemini_settings("{}")
         start(editor)
         editor.lua("vim.fn.confirm = function() return 1 end")
@@ -263,12 +263,12 @@ class TestGemini:
         start(editor)
         editor.lua("vim.env.PATH = '/nowhere'")
         editor.command("DrawbridgeGemini")
-        editor.says("drawbridge: no gemini; npm install -g @google/gemini-cli")
+        editor.shows_message("drawbridge: no gemini; npm install -g @google/gemini-cli")
 
-    def test_a_custom_command_that_cannot_run_is_named(self, editor: Neovim) -> None:
+    def test_a_custom_command_that_cannot_run_is_reported(self, editor: Neovim) -> None:
         start(editor, gemini="command = '/opt/my gemini'")
         editor.command("DrawbridgeGemini")
-        editor.says("drawbridge: /opt/my gemini can't be run (gemini.command)")
+        editor.shows_message("drawbridge: /opt/my gemini can't be run (gemini.command)")
 
     def test_its_failure_is_reported_under_its_name(self, editor: Neovim) -> None:
         start(editor)
@@ -276,12 +276,12 @@ class TestGemini:
         wait_for_terminal(editor)
         editor.wait("return vim.api.nvim_get_mode().mode == 't'")
         editor.keys("leave 3<CR>")
-        editor.says(":DrawbridgeGemini: exited with code 3")
+        editor.shows_message(":DrawbridgeGemini: exited with code 3")
 
 
 class TestBoth:
     def both(self, editor: Neovim) -> None:
-        """Opens both terminals; Gemini's is then the current window."""
+        """Opens both terminals. Gemini's is then the current window."""
         editor.command("DrawbridgeClaude")
         wait_for_terminal(editor)
         started_with("claude")
@@ -310,7 +310,7 @@ class TestBoth:
         self.both(editor)
         assert editor.lua("return #vim.api.nvim_list_tabpages()") == 3
 
-    def test_each_command_goes_to_its_own_terminal(self, editor: Neovim) -> None:
+    def test_each_command_opens_its_own_terminal(self, editor: Neovim) -> None:
         start(editor)
         self.both(editor)
         editor.keys("<C-Bslash><C-N>")
@@ -319,14 +319,14 @@ class TestBoth:
         assert not record_of("claude").exists(), "a second one was started"
         assert editor.lua("return #vim.api.nvim_list_wins()") == 3
 
-    def test_the_end_of_one_keeps_the_other_open(self, editor: Neovim) -> None:
+    def test_the_other_stays_open_when_one_ends(self, editor: Neovim) -> None:
         start(editor)
         self.both(editor)
         editor.wait("return vim.api.nvim_get_mode().mode == 't'")
         editor.keys("leave 0<CR>")
         editor.wait("return #vim.api.nvim_list_wins() == 2")
         editor.command("DrawbridgeClaude --continue")
-        editor.says(":DrawbridgeClaude: already running")
+        editor.shows_message(":DrawbridgeClaude: already running")
 
 
 class TestWindow:
@@ -341,7 +341,7 @@ class TestWindow:
             ("position = 'float', size = 0.5", {"float": True, "windows": 2, "tabs": 1}),
         ],
     )
-    def test_it_opens_where_the_options_say(self, editor: Neovim, options: str, layout: dict[str, Any]) -> None:
+    def test_it_opens_where_the_options_specify(self, editor: Neovim, options: str, layout: dict[str, Any]) -> None:
         start(editor, options)
         editor.command("DrawbridgeClaude")
         wait_for_terminal(editor)
@@ -355,7 +355,7 @@ class TestWindow:
         """)
         assert {name: found[name] for name in layout} == layout
 
-    def test_repeating_the_command_goes_to_it(self, editor: Neovim) -> None:
+    def test_repeating_the_command_focuses_it(self, editor: Neovim) -> None:
         start(editor)
         editor.command("DrawbridgeClaude")
         wait_for_terminal(editor)
@@ -363,7 +363,7 @@ class TestWindow:
         editor.keys("<C-Bslash><C-N><C-w>p")
         editor.wait("return vim.bo.buftype == ''")
         editor.command("DrawbridgeClaude --continue")
-        editor.says(":DrawbridgeClaude: already running")
+        editor.shows_message(":DrawbridgeClaude: already running")
         assert editor.lua("return vim.bo.buftype") == "terminal"
         assert not record_of("claude").exists(), "a second one was started"
 
@@ -410,13 +410,13 @@ class TestEnding:
     def test_after_a_failure_the_window_stays_open(self, editor: Neovim) -> None:
         start(editor)
         self.end(editor, 3)
-        editor.says(":DrawbridgeClaude: exited with code 3")
+        editor.shows_message(":DrawbridgeClaude: exited with code 3")
         assert editor.lua("return #vim.api.nvim_list_wins()") == 2
 
     def test_after_a_failure_the_command_starts_a_new_one(self, editor: Neovim) -> None:
         start(editor)
         self.end(editor, 3)
-        editor.says("exited with code 3")
+        editor.shows_message("exited with code 3")
         started_with()
         editor.keys("<C-Bslash><C-N>")
         editor.command("DrawbridgeClaude -c")
@@ -428,7 +428,7 @@ class TestEnding:
         editor.wait("return vim.fn.jobwait({ vim.b.terminal_job_id }, 0)[1] ~= -1")
         assert editor.lua("return #vim.api.nvim_list_wins()") == 2
 
-    def test_in_the_last_window_an_empty_buffer_takes_its_place(self, editor: Neovim) -> None:
+    def test_in_the_last_window_an_empty_buffer_replaces_it(self, editor: Neovim) -> None:
         start(editor)
         editor.command("DrawbridgeClaude")
         wait_for_terminal(editor)
@@ -444,30 +444,30 @@ class TestMissing:
         start(editor)
         editor.lua("vim.env.PATH = '/nowhere'")
         editor.command("DrawbridgeClaude")
-        editor.says("drawbridge: no claude; npm install -g @anthropic-ai/claude-code")
+        editor.shows_message("drawbridge: no claude; npm install -g @anthropic-ai/claude-code")
         assert editor.lua("return #vim.api.nvim_list_wins()") == 1
 
-    def test_a_custom_command_that_cannot_run_is_named(self, editor: Neovim) -> None:
+    def test_a_custom_command_that_cannot_run_is_reported(self, editor: Neovim) -> None:
         start(editor, "command = '/opt/my claude'")
         editor.command("DrawbridgeClaude")
-        editor.says("drawbridge: /opt/my claude can't be run (terminal.command)")
+        editor.shows_message("drawbridge: /opt/my claude can't be run (terminal.command)")
 
     def test_without_a_bridge_it_reports_why_and_opens_nothing(self, editor: Neovim) -> None:
         editor.setup(bridge_options("refuses", more="auto_start = false"))
         editor.command("DrawbridgeClaude")
-        editor.says(":DrawbridgeClaude: not started: --port must")
+        editor.shows_message(":DrawbridgeClaude: not started: --port must")
         assert editor.lua("return #vim.api.nvim_list_wins()") == 1
         assert len(editor.messages) == 1
 
     @pytest.mark.thorough
-    def test_it_gives_up_on_a_bridge_that_never_gets_ready(self, tmp_path: Path) -> None:
+    def test_it_gives_up_on_a_bridge_that_never_becomes_ready(self, tmp_path: Path) -> None:
         clis(tmp_path)
         with neovim(programs.nvim(), environment={"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}) as editor:
             editor.setup(bridge_options("silent"))
             editor.command("DrawbridgeClaude")
             editor.keys("ix")
             editor.wait("return vim.bo.modified", why="the user continues to type")
-            editor.says(":DrawbridgeClaude: not started: the bridge took over 5 s to start")
+            editor.shows_message(":DrawbridgeClaude: not started: the bridge took over 5 s to start")
             assert editor.lua("return #vim.api.nvim_list_wins()") == 1
 
 

@@ -1,4 +1,4 @@
-"""A demo agent for tests: it answers almost without delay and understands additional commands.
+"""A demo agent for tests that answers almost without delay and understands additional commands.
 
 ``/limit SECONDS``: ends the turn as if the account had reached its limit. The limit resets at this time, in seconds
 since 1970.
@@ -9,8 +9,8 @@ of a text that is added to the input.
 ``/stream JSON``, [seconds, characters]: streams a text of this length in this time.
 ``/write JSON``, {path: content}: writes these files without asking. null deletes a file, a number is its new mode, and
 "base64:" precedes binary content.
-``/emit JSON``: writes these lines to the stream unchanged. The line {"hold": true} waits until a person interrupts, for
-up to ten minutes, {"deaf": true} waits for ten minutes and ignores an interrupt, and {"fail": text} ends the turn with
+``/emit JSON``: writes these lines to the stream unchanged. The line {"hold": true} waits for up to ten minutes until a
+user interrupts, {"deaf": true} waits for ten minutes and ignores an interrupt, and {"fail": text} ends the turn with
 this error.
 Comments on a review: replies that it has read them.
 
@@ -34,7 +34,7 @@ from msgspec import Raw
 
 from drawbridge.agents import registry
 from drawbridge.agents.acp import tools as acp
-from drawbridge.agents.base import Event, Form, Launch, Question, Remembered
+from drawbridge.agents.base import Event, Form, Launch, Question, StoredConversation
 from drawbridge.agents.claude import tools as claude
 from drawbridge.agents.demo import driver, script
 from drawbridge.agents.tool_calls import ToolCall
@@ -63,18 +63,18 @@ def wake_up(seconds: float) -> list[dict[str, Any]]:
     """Returns lines for ``/emit``: the agent schedules a wake-up for this time, in seconds since 1970."""
     call = {"type": "tool_use", "id": "toolu_wake_up", "name": "ScheduleWakeup", "input": {"reason": "CI"}}
     done = {"type": "tool_result", "tool_use_id": "toolu_wake_up", "content": "Next wakeup scheduled"}
-    said = {"type": "assistant", "message": {"role": "assistant", "content": [call]}, "parent_tool_use_id": None}
+    message = {"type": "assistant", "message": {"role": "assistant", "content": [call]}, "parent_tool_use_id": None}
     result = {"scheduledFor": int(seconds * 1000), "wasClamped": False}
-    return [said, {"type": "user", "message": {"role": "user", "content": [done]}, "tool_use_result": result}]
+    return [message, {"type": "user", "message": {"role": "user", "content": [done]}, "tool_use_result": result}]
 
 
 def enters_worktree(directory: str) -> list[dict[str, Any]]:
-    """Returns lines for ``/emit``: the agent enters a git worktree that Claude Code has created."""
+    """Returns lines for ``/emit``: the agent enters a git worktree that Claude Code created."""
     call = {"type": "tool_use", "id": "toolu_worktree", "name": "EnterWorktree", "input": {}}
     done = {"type": "tool_result", "tool_use_id": "toolu_worktree", "content": "Created"}
-    said = {"type": "assistant", "message": {"role": "assistant", "content": [call]}, "parent_tool_use_id": None}
+    message = {"type": "assistant", "message": {"role": "assistant", "content": [call]}, "parent_tool_use_id": None}
     result = {"worktreePath": directory}
-    return [said, {"type": "user", "message": {"role": "user", "content": [done]}, "tool_use_result": result}]
+    return [message, {"type": "user", "message": {"role": "user", "content": [done]}, "tool_use_result": result}]
 
 
 TASK = {"type": "system", "subtype": "task_started", "task_id": "t1", "description": "A build", "is_backgrounded": True}
@@ -100,10 +100,10 @@ class Agent(script.Agent):
         if command != "/limit":
             return super()._answer(words)
         self._say("rate_limit_event", rate_limit_info={"status": "rejected", "resetsAt": float(until)})
-        said = "You have reached your limit."
-        message: dict[str, Any] = {"type": "message", "role": "assistant", "content": [{"type": "text", "text": said}]}
+        reply = "You have reached your limit."
+        message: dict[str, Any] = {"type": "message", "role": "assistant", "content": [{"type": "text", "text": reply}]}
         self._say("assistant", message=message, error="rate_limit", parent_tool_use_id=None)
-        raise script.Failed(said)
+        raise script.Failed(reply)
 
     def _work(self, files: dict[str, str | int | None]) -> str:
         for name, content in files.items():
@@ -174,9 +174,9 @@ async def _starting(demo: driver.Demo, launch: Launch, emit: Callable[[Event], N
     return await _start(demo, launch, reported)
 
 
-async def _remembered(_: driver.Demo, path: Path, limit: int) -> list[Remembered]:
+async def _list_conversations(_: driver.Demo, path: Path, limit: int) -> list[StoredConversation]:
     file = path / ".sessions.json"
-    return msgspec.json.decode(file.read_bytes(), type=list[Remembered])[:limit] if file.exists() else []
+    return msgspec.json.decode(file.read_bytes(), type=list[StoredConversation])[:limit] if file.exists() else []
 
 
 class _Tools(claude.ClaudeTools):
@@ -192,7 +192,7 @@ def serve() -> int:
     """Runs the ``drawbridge`` command with this agent in place of the demo agent. Returns its exit status."""
     from drawbridge import cli
 
-    driver.Demo.remembered = _remembered  # type: ignore[attr-defined]
+    driver.Demo.list_conversations = _list_conversations  # type: ignore[attr-defined]
     registry._TOOLS["demo"] = _Tools()  # type: ignore[index]
     driver.Demo.start = _starting  # type: ignore[assignment, method-assign]
     driver.Demo.__init__.__defaults__ = (

@@ -49,7 +49,7 @@ async function open({
     person.complaints.push(`dialog: ${dialog.message()}`);
     return dialog.dismiss();
   });
-  // The browser hands its dialogs for files over from the first listener on, but only some time after that has been added.
+  // Without a listener, the browser opens its own file dialog. A listener takes effect only after some time.
   page.on('filechooser', () => {});
   page.on('request', (request) => person.requests.push(request.url()));
   people.set(name, person);
@@ -85,14 +85,14 @@ const commands = {
   fill: ({ css, text }, { page }) => page.locator(css).first().fill(text),
   choose: ({ css, files }, { page }) => page.locator(css).setInputFiles(files),
   press: ({ key }, { page }) => page.keyboard.press(key),
-  // Presses a key that opens the browser's dialog for files, and chooses these.
+  // Presses a key that opens the browser's file dialog, and chooses these files.
   pressAndChoose: async ({ key, files }, { page }) => {
     const [chooser] = await Promise.all([page.waitForEvent('filechooser'), page.keyboard.press(key)]);
     await chooser.setFiles(files);
   },
   // Clicks or taps at a position, whatever is there.
   tap: ({ x, y, touches }, { page }) => (touches ? page.touchscreen.tap(x, y) : page.mouse.click(x, y)),
-  // Zooms as a pinch with two fingers does.
+  // Zooms like a pinch with two fingers.
   zoom: async ({ factor }, { context, page }) => {
     const session = await context.newCDPSession(page);
     await session.send('Emulation.setPageScaleFactor', { pageScaleFactor: factor });
@@ -133,7 +133,7 @@ const commands = {
     const session = await context.newCDPSession(page);
     await session.send('Emulation.setCPUThrottlingRate', { rate: cpu });
   },
-  // Lets the request that is held back continue, or fail.
+  // Lets the held request continue or fail.
   let: async ({ fails }, person) => {
     for (const end = Date.now() + PATIENCE; !person.held; await new Promise((later) => setTimeout(later, 20))) {
       if (Date.now() > end) throw new Error(`nothing was held within ${PATIENCE} ms`);

@@ -1,4 +1,4 @@
-"""Fixtures: one browser and one server for all tests of a process; for each test, its own directory and project."""
+"""Fixtures with one browser and one server for all tests of a process. Each test has its own directory and project."""
 
 from __future__ import annotations
 
@@ -74,6 +74,6 @@ async def project_in(server: Server, directory: Path) -> str:
 
 @pytest.fixture
 async def address(server: Server, directory: Path) -> str:
-    """The address of the project in the web UI, with the token: what a person would open."""
+    """The address of the project in the web UI, including the token."""
     project = await project_in(server, directory)
     return f"{page_of(server)}#token={server.token}&project={project}"

@@ -1,4 +1,4 @@
-"""Writes histories that no test agent produces, in a place where a server reads them when it starts."""
+"""Writes histories that no test agent can produce, for a server that reads them when it starts."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ from tests.server.processes import Server
 from .conftest import project_in, serving
 
 
-def write_history(data: Path, project: str, said: Iterable[dict[str, Any] | str], *, kept: int | None = None) -> None:
+def write_history(
+    data: Path, project: str, records: Iterable[dict[str, Any] | str], *, kept: int | None = None
+) -> None:
     """Appends records to the history of a project: lines of an agent, and prompts (strings) whose runs have ended.
 
-    ``kept``: a number of bytes; the oldest files are deleted as long as the history is larger. None deletes nothing.
+    ``kept`` limits the size in bytes: the oldest files are deleted while the history is larger. With None, none are
+    deleted.
     """
     [directory] = data.glob(f"**/{project}")
     history = History.open(directory / "logs", fsync="off")
-    for line in said:
+    for line in records:
         if isinstance(line, str):
             run = uuid.uuid4().hex
             history.append(*written(events.PromptAccepted(run, line, "Ada")))
@@ -39,14 +42,14 @@ def write_history(data: Path, project: str, said: Iterable[dict[str, Any] | str]
 
 @contextlib.asynccontextmanager
 async def serving_history(
-    folder: Path, directory: Path, said: Iterable[dict[str, Any] | str], *options: str, kept: int | None = None
+    folder: Path, directory: Path, records: Iterable[dict[str, Any] | str], *options: str, kept: int | None = None
 ) -> AsyncIterator[tuple[Server, str]]:
-    """Starts a server for a project in ``directory`` whose history contains ``said``. Yields the server and the
+    """Starts a server for a project in ``directory`` whose history contains ``records``. Yields the server and the
     project's id. The server's data is in ``folder``."""
     data = folder / "data"
     allowed = ("--no-tls", "--allow", directory.parent)
     async with serving(data, *allowed) as server:
         project = await project_in(server, directory)
-    write_history(data, project, said, kept=kept)
+    write_history(data, project, records, kept=kept)
     async with serving(data, *allowed, *options) as server:
         yield server, project

@@ -1,4 +1,4 @@
-"""People who use the web UI: a real browser with a separate profile for each person."""
+"""People who use the web UI in a real browser, each with a separate profile."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HERE = Path(__file__).resolve().parent
 
 
 class Browser(BrowserProcess):
-    """A headless Chromium that ``browser.mjs`` drives. ``whole``: the variant that supports notifications."""
+    """A headless Chromium that ``browser.mjs`` drives. ``whole`` selects the variant that supports notifications."""
 
     def __init__(self, *, whole: bool = False) -> None:
         programs.page()
@@ -56,7 +56,8 @@ class Person:
         self("click", css=css)
 
     def clicks_until(self, css: str, seen: str) -> None:
-        """Clicks until ``seen`` is visible: a control ignores clicks right after it has moved or been redrawn."""
+        """Clicks until ``seen`` is visible, because a control ignores clicks right after it has moved or been
+        redrawn."""
         self("clickUntil", css=css, seen=seen)
 
     def accepts_edited(self) -> None:
@@ -98,7 +99,7 @@ class Person:
         return here
 
     def lets(self, fails: bool = False) -> None:
-        """Lets the request for the held file continue, or fail."""
+        """Lets the request for the held file continue or fail."""
         self("let", fails=fails)
 
     def prompts(self, text: str) -> None:

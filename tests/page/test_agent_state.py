@@ -150,7 +150,7 @@ def test_s1_7_a_queued_prompt_is_edited_moved_and_removed(browser: Browser, addr
 
 
 async def queue_of(client: WireClient, project: str) -> list[dict[str, Any]]:
-    """The queue, once it is not empty: the web UI shows a prompt in it before the server has accepted the prompt."""
+    """Returns the queue once it is not empty. The web UI shows a queued prompt before the server has accepted it."""
     queue: list[dict[str, Any]] = (await client.ask("project_join", project_id=project))["data"]["data"]["queue"]
     while not queue:
         queue = (await client.receive("update", "queue_changed"))["data"]["data"]["queue"]
@@ -175,7 +175,26 @@ async def test_a_user_sees_when_someone_else_removes_their_prompt(
         assert person("value", css="#prompt") == "a fine idea"
         person.loses(".box-notice")
         person.sees(".divider", "removed a queued message: “a fine idea”")
-        assert not any(told.startswith("You ") for told in person.reads(".divider")), "another device removed it"
+        assert not any(divider.startswith("You ") for divider in person.reads(".divider")), "another device removed it"
+
+
+async def test_the_author_of_a_removed_prompt_is_reminded_of_its_file(
+    browser: Browser, server: Server, directory: Path, tmp_path: Path
+) -> None:
+    note = tmp_path / "note.txt"
+    note.write_text("Close the bridge at ten.\n")
+    project = await project_in(server, directory)
+    with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:
+        person.prompts("/slow 600")
+        person.sees(".live .markdown")
+        person("choose", css=".composer input[type=file]", files=[str(note)])
+        person.sees(".pictures .file", "note.txt")
+        person.prompts("a fine idea")
+        person.sees(".queued", "a fine idea")
+        async with server.client() as other:
+            [queued] = await queue_of(other, project)
+            await other.ask("queue_remove", {"run_id": queued["run_id"]}, project)
+        person.sees(".box-notice", "To resend it, attach its file again.")
 
 
 @pytest.mark.parametrize("is_closed", [True, False])
@@ -259,23 +278,23 @@ def test_esc_does_not_stop_a_run_that_waits_for_a_user(browser: Browser, address
 
 
 @pytest.mark.parametrize(
-    ("error", "title", "help"),
+    ("error", "kind", "title", "help"),
     [
-        ("Failed to authenticate. API Error: 401 invalid x-api-key", "isn’t logged in", ["How to log in", "Retry"]),
-        ("API Error: 529 Overloaded", "overloaded", ["Retry"]),
-        ("Prompt is too long", "no longer fits", ["Compact", "New session"]),
-        ("Something odd", "The run failed", ["Retry", "New session"]),
+        ("Invalid API key", "authentication_failed", "isn’t logged in", ["How to log in", "Retry"]),
+        ("API Error: 529", "server_error", "The model is not available", ["Retry"]),
+        ("Prompt is too long", "invalid_request", "no longer fits", ["Compact", "New session"]),
+        ("Something odd", "unknown", "The run failed", ["Retry", "New session"]),
     ],
 )
 def test_s2_23_an_error_has_a_button_that_helps(
-    browser: Browser, address: str, error: str, title: str, help: list[str]
+    browser: Browser, address: str, error: str, kind: str, title: str, help: list[str]
 ) -> None:
     with browser.person(address) as person:
-        emits(person, INIT, assistant({"type": "text", "text": error}), {"fail": error})
+        emits(person, INIT, assistant({"type": "text", "text": error}) | {"error": kind}, {"fail": error})
         person.sees(".error-card", title)
         assert person.reads(".error-card .acts button:not([aria-label])") == help
-        told = person.runs(f"document.querySelector('.scroller').innerText.split({json.dumps(error)}).length - 1")
-        assert told == 3, "twice in the prompt, and once as the error"
+        count = person.runs(f"document.querySelector('.scroller').innerText.split({json.dumps(error)}).length - 1")
+        assert count == 3, "twice in the prompt, and once as the error"
         assert person("axe", file=str(programs.axe())) == []
 
 

@@ -17,7 +17,7 @@ from tests.server.processes import Server
 
 from .conftest import page_of, project_in
 from .rig import Browser, Person
-from .test_agent_state import system
+from .test_agent_state import assistant, system
 from .test_approvals import QUESTIONS
 from .test_approving import CARD, asks, write
 from .test_commenting import committing, is_answered, is_kept, opens_commit
@@ -140,7 +140,7 @@ def test_axe_finds_nothing_in_a_history(browser: Browser, history: str, dark: bo
         assert found == {}
 
 
-def test_axe_finds_nothing_in_what_an_agent_reports(browser: Browser, address: str, dark: bool) -> None:
+def test_axe_finds_nothing_in_agent_reports(browser: Browser, address: str, dark: bool) -> None:
     tasks = [
         system("task_started", task_id="1", description="Wait for the build", task_type="local_bash"),
         system("task_started", task_id="2", description="Look for callers", task_type="local_agent"),
@@ -158,7 +158,7 @@ def test_axe_finds_nothing_in_what_an_agent_reports(browser: Browser, address: s
         check("suggestions")
         person.clicks(".suggestions [role=option]")
         person.fills("#prompt", "")
-        emits(person, {"fail": error})
+        emits(person, assistant({"type": "text", "text": error}) | {"error": "authentication_failed"}, {"fail": error})
         person.sees(".error-card", "isn’t logged in")
         check("failed run")
         person.clicks(".error-card button:has-text('How to log in')")
@@ -213,7 +213,7 @@ def test_axe_finds_nothing_in_cards_and_sessions(browser: Browser, address: str,
         assert found == {}
 
 
-def test_axe_finds_nothing_in_signing_in_and_devices(browser: Browser, own_server: Server, dark: bool) -> None:
+def test_axe_finds_nothing_in_sign_in_and_devices(browser: Browser, own_server: Server, dark: bool) -> None:
     devices = Devices(own_server.data)
     token = devices.add("Ada's phone", "view")[1]
     page = page_of(own_server)
@@ -303,7 +303,7 @@ async def test_axe_finds_nothing_in_search_results(
         person.sees(".results mark", "drawbridges")
         check("results in one project")
         person.goes_to("#/search?q=zebra")
-        person.sees(".search .hint", "Nothing found.")
+        person.sees(".search .hint", "No results.")
         check("no result")
         person.fills("#filter", "zebra")
         person.sees(".no-match", "No matching sessions.")

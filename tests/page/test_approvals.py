@@ -232,7 +232,7 @@ def notebook(directory: Path, **given: Any) -> dict[str, Any]:
 
 
 def test_the_new_text_of_a_cell_is_edited(browser: Browser, address: str, directory: Path) -> None:
-    """The rest of the call stays in view beside the editor, and the draft survives a reload."""
+    """The rest of the call stays in view next to the editor, and the draft survives a reload."""
     call = notebook(directory, new_source="x = 2\nprint(x)\n")
     with browser.person(address) as person:
         asks(person, call)
@@ -263,7 +263,7 @@ def test_a_deleted_cell_cannot_be_edited(browser: Browser, address: str, directo
         assert person.reads(f"{CARD} footer button:has-text('Edit')") == []
 
 
-def test_a_question_about_several_files_has_a_list(browser: Browser, address: str, directory: Path) -> None:
+def test_an_approval_of_several_files_lists_them(browser: Browser, address: str, directory: Path) -> None:
     content = [
         {"type": "diff", "path": str(directory / f"{name}.py"), "oldText": "a\n" * 60, "newText": "b\n" * 60}
         for name in "abc"
@@ -298,8 +298,8 @@ def test_the_editor_begins_at_the_first_change(browser: Browser, address: str, d
         assert person.complaints() == []
 
 
-def test_the_original_is_beside_the_edit(browser: Browser, address: str, directory: Path) -> None:
-    """The original is beside the edit if there is room for both. Resizing keeps the text and the caret's position."""
+def test_the_original_is_next_to_the_edit(browser: Browser, address: str, directory: Path) -> None:
+    """The original is next to the edit if there is room for both. Resizing keeps the text and the caret's position."""
     call = change(directory, CODE, CHANGED)
     left, right = f"{CARD} .cm-merge-a", f"{CARD} .cm-merge-b"
     with browser.person(address, width=1500) as person:
@@ -416,7 +416,7 @@ QUESTIONS = {
 }
 
 
-def test_questions_come_one_at_a_time_on_a_phone(browser: Browser, address: str) -> None:
+def test_a_phone_shows_one_question_at_a_time(browser: Browser, address: str) -> None:
     with browser.person(address, **PHONE) as person:
         person.fills("#prompt", "/calls " + json.dumps([QUESTIONS]))
         person.clicks(".composer .yes")
@@ -436,7 +436,7 @@ def test_questions_come_one_at_a_time_on_a_phone(browser: Browser, address: str)
 
 
 def chooses(person: Person, key: str, option: str) -> None:
-    """Presses the key until the option is chosen: a card that has just grown ignores keys for a moment."""
+    """Presses the key until the option is chosen, because a card that has just grown ignores keys for a moment."""
     all_chosen = f"[...document.querySelectorAll('{CARD} label:has(input:checked)')]"
     is_drawn = "new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))"
 
@@ -448,7 +448,7 @@ def chooses(person: Person, key: str, option: str) -> None:
     wait_until(lambda: is_chosen() or None)
 
 
-def test_number_keys_choose(browser: Browser, address: str) -> None:
+def test_number_keys_choose_options(browser: Browser, address: str) -> None:
     with browser.person(address, height=1100) as person:
         asks(person, QUESTIONS)
         person.readies_keys()
@@ -479,7 +479,7 @@ def test_a_choice_whose_preview_is_cut_is_not_sent(browser: Browser, address: st
     with browser.person(address, height=1100) as person:
         asks(person, {"name": "AskUserQuestion", "input": {"questions": [question]}})
         person.clicks("label:has-text('Black')")
-        for _ in range(2):  # by the button and by the key; the second time, the preview is closed
+        for _ in range(2):  # by the button, and then by the key while the preview is closed
             person.clicks(f"{SUBMIT}:has-text('Read on'):not(.moved)")
             person.sees(f"{CARD} .hint", "Show all of it first")
             person.until("document.activeElement.matches('.preview.chosen button.must')")
@@ -553,7 +553,7 @@ def test_the_current_approval_has_a_ring_in_forced_colors(browser: Browser, addr
 
 
 @pytest.mark.parametrize("kind", ["a long command", "many changes", "a rewritten file"])
-def test_no_request_freezes_the_page(browser: Browser, address: str, directory: Path, kind: str) -> None:
+def test_no_request_freezes_the_web_ui(browser: Browser, address: str, directory: Path, kind: str) -> None:
     before = "".join(f"line {number}\n" for number in range(16_000))
     after = "".join(f"line {number}\n" if number % 8 else f"row {number}\n" for number in range(16_000))
     if kind == "a rewritten file":

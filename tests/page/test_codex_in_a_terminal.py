@@ -1,4 +1,4 @@
-"""A ``codex`` in a terminal: its requests are answered in the web UI."""
+"""Requests of a ``codex`` in a terminal are answered in the web UI."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""After reloads, lost networks and killed servers, the view is the same, and no message or draft is lost."""
+"""After a reload, a lost connection or a killed server, the view is the same, and no message or draft is lost."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_reload_in_the_middle_of_an_answer_changes_nothing(browser: Browser, a
         person.prompts("Something")
         person.sees(".approval")
         person.readies_keys()
-        # The second click of a double click, and a key that is held down: both were meant for an earlier request.
+        # The second click of a double click and a key that is held down were both meant for an earlier request.
         person.runs("document.querySelector('.approval .yes').dispatchEvent(new MouseEvent('click', { detail: 2 }))")
         person.runs(
             "document.body.dispatchEvent(new KeyboardEvent('keydown', { key: 'a', repeat: true, bubbles: true }))"
@@ -137,8 +137,8 @@ async def test_history_and_drafts_survive_a_killed_server(browser: Browser, tmp_
             person.sees(".finished", "Stopped")
             person.until("document.querySelector('.connection').textContent === ''")
             assert person("value", css="#prompt") == "a draft"
-            said = [text for text in person.runs(SAID) if text.startswith("Line ")]
-            assert said == LINES
+            answers = [text for text in person.runs(SAID) if text.startswith("Line ")]
+            assert answers == LINES
             assert numbers(person) == sorted(numbers(person))
             person.presses("Escape")
             person.prompts("/quick")

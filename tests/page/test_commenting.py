@@ -18,6 +18,7 @@ from tests.server.processes import Server
 from .conftest import project_in, serving
 from .rig import Browser, Person
 from .test_frame import WIDER
+from .test_looks import box
 from .test_reviewing import (
     CURRENT,
     HUNK,
@@ -43,7 +44,7 @@ def begins(person: Person, words: str, line: str) -> None:
 
 
 def adds(person: Person, text: str) -> None:
-    """Writes the text of the comment that was begun, and adds it."""
+    """Writes the text of the new comment, and adds it."""
     person.fills(f"{FIELD} textarea", text)
     person.clicks(f"{FIELD} button:has-text('Add comment')")
     person.loses(FIELD)
@@ -102,6 +103,13 @@ async def test_comments_are_added_to_the_current_run(browser: Browser, server: S
             assert not person("visible", css=".review-bar button:has-text('Add to the current run')")
             run = (await owner.ask("execute", {"prompt": f"/emit {json.dumps(WORKING)}"}, project))["data"]["run_id"]
             person.sees(".review-bar button", "Queue 1 comment")
+            summary, decisions, hint, sends = (
+                box(person, f".review-bar {css}") for css in ("> p", "> .acts:has(.no)", "> .about-all", ".sends .acts")
+            )
+            assert decisions["top"] < summary["bottom"] <= hint["top"], "the decisions are in the first line"
+            assert sends["top"] < (hint["top"] + hint["bottom"]) / 2 < sends["bottom"], (
+                "the two buttons are beside the hint"
+            )
             person.clicks(".review-bar button:has-text('Add to the current run')")
             person.sees(".review .news", "Added 1 comment to the current run.")
             person.sees(f"{REMARK}.sent", "Why capitals?")
@@ -136,7 +144,7 @@ async def test_a_comment_is_about_a_range_of_lines(browser: Browser, server: Ser
 
 
 @pytest.mark.thorough
-async def test_a_suggestion_begins_with_the_lines(browser: Browser, server: Server, project: str) -> None:
+async def test_a_suggestion_starts_with_the_commented_lines(browser: Browser, server: Server, project: str) -> None:
     with browser.person(address_of(server, project), width=1280, height=1000) as person:
         opens(person, project)
         begins(person, "Line 5", "5")
@@ -171,7 +179,7 @@ async def test_unfinished_text_survives_a_reload_and_an_update(browser: Browser,
         person.sees(f"{REMARK}.draft", "A draft.")
         person.sees(in_hunk("Line 30", ".writing"))
         assert person("value", css=f"{FIELD} textarea") == "Half typed"
-        # The commented hunk moves up on the screen; the comment stays with it.
+        # The commented hunk moves up on the screen, and the comment stays with it.
         await decides(server, project, hunks=[first], decision="undo")
         person.loses(".hunk h4:has-text('Line 5')")
         person.clicks(f"{FIELD} button:has-text('Add comment')")
@@ -198,7 +206,7 @@ async def test_a_decision_elsewhere_keeps_a_half_written_comment(
 
 
 @pytest.mark.thorough
-async def test_lines_that_have_changed_get_no_comment(
+async def test_lines_that_have_changed_cannot_be_commented_on(
     browser: Browser, server: Server, project: str, repository: Path
 ) -> None:
     with browser.person(address_of(server, project), width=1280, height=1000) as person:
@@ -597,7 +605,7 @@ async def test_the_commit_link_updates_after_other_users_actions(
 
 
 @pytest.mark.thorough
-async def test_comments_of_a_review_without_changes_are_reachable(
+async def test_comments_are_reachable_in_a_review_without_changes(
     browser: Browser, server: Server, project: str
 ) -> None:
     await is_answered(server, project)

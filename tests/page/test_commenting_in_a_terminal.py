@@ -76,7 +76,7 @@ async def test_withdrawn_comments_can_be_typed_into_the_terminal(
             person.loses("dialog .notice")
             person.sees("dialog .remark.sent", "Sent")
         (session.directory / "poem.txt").write_text(poem(line_5="Line five", line_30="LINE 30"))
-        await session.tells("Stop", prompt_id="t2")
+        await session.reports("Stop", prompt_id="t2")
         person.sees("dialog .remark.sent", "Answered by:")
         person.clicks("dialog .remark.sent .hint button")
         person.sees(in_hunk("Line five", ".answering"), "Why capitals?")
@@ -93,19 +93,19 @@ async def test_waiting_comments_reach_the_agent_when_it_stops(browser: Browser, 
     server, project = session.server, session.project
     transcript = Path(os.environ["CLAUDE_CONFIG_DIR"]) / "projects" / "-blog" / f"{session.id}.jsonl"
     transcript.parent.mkdir(parents=True)
-    await session.tells("UserPromptSubmit", prompt_id="t2", prompt="Continue", transcript_path=str(transcript))
+    await session.reports("UserPromptSubmit", prompt_id="t2", prompt="Continue", transcript_path=str(transcript))
     with browser.person(address_of(server, project), width=390, height=844) as person:
         leaves_a_comment(person, project)
         person.sees("dialog .handover", "Waiting. The agent will get the comments when it next stops")
-        assert await takes(session, "Stop", prompt_id="t2", transcript_path=str(transcript)) == PROMPT
+        assert await receives(session, "Stop", prompt_id="t2", transcript_path=str(transcript)) == PROMPT
         attachment = {"type": "hook_additional_context", "content": [PROMPT], "hookEvent": "Stop"}
         line = {"type": "attachment", "uuid": "a1", "promptId": "t2", "attachment": attachment}
         transcript.write_text(json.dumps(line) + "\n")
         person.sees("dialog .remark.sent", "Sent")
         person.loses("dialog .handover")
-        await session.tells("PreToolUse", prompt_id="t2", tool_name="Edit")
+        await session.reports("PreToolUse", prompt_id="t2", tool_name="Edit")
         (session.directory / "poem.txt").write_text(poem(line_5="Line five", line_30="LINE 30"))
-        await session.tells("Stop", prompt_id="t2")
+        await session.reports("Stop", prompt_id="t2")
         person.sees("dialog .remark.sent", "Answered by:")
         assert person.complaints() == []
 
@@ -116,7 +116,7 @@ async def test_waiting_comments_become_drafts_if_the_session_ends(browser: Brows
     with browser.person(address_of(server, project), width=1440, height=900) as person:
         leaves_a_comment(person, project)
         person.sees("dialog .handover", "Waiting.")
-        await session.tells("SessionEnd", reason="prompt_input_exit")
+        await session.reports("SessionEnd", reason="prompt_input_exit")
         person.sees(
             "dialog .handover", "The session ended before the agent received the comments. They are drafts again."
         )
@@ -136,7 +136,7 @@ async def test_a_review_is_reachable_if_the_web_ui_opens_after_the_run(
         person.sees(".finished button:has-text('Review changes')")
         person.clicks(".to-review")
         person.sees(in_hunk("Line 5", ".line.added"), "LINE 5")
-        await session.tells("SessionEnd", reason="prompt_input_exit")
+        await session.reports("SessionEnd", reason="prompt_input_exit")
         person.goes_to(f"#/p/{project}")
         person.sees(".project-head .state", "Ended")
         person("reload")
@@ -171,7 +171,7 @@ def leaves_a_comment(person: Person, project: str) -> None:
     person.clicks("dialog button:has-text('Send 1 comment')")
 
 
-async def takes(session: ReportedSession, event: str, **more: Any) -> str:
+async def receives(session: ReportedSession, event: str, **more: Any) -> str:
     """Acts as a hook that receives what waits for its agent. Returns the text for the agent."""
     payload = {"session_id": session.id, "cwd": str(session.directory), "hook_event_name": event, **more}
     async with Line.open() as line:

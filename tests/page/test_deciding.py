@@ -124,12 +124,12 @@ def test_only_one_of_two_simultaneous_decisions_counts(
             bob.runs(ANSWERS_AT.format("no", moment))
             for person in (ada, bob):
                 person.until(FINISHED.format(number))
-            said = [person.reads(".settled-words")[-1] for person in (ada, bob)]
+            decisions = [person.reads(".settled-words")[-1] for person in (ada, bob)]
             written = (directory / "notes.md").read_text() != before
             first, second = (
                 ("Accepted by you", "Accepted by Ada") if written else ("Rejected by Bob", "Rejected by you")
             )
-            assert said == [first, second]
+            assert decisions == [first, second]
 
 
 def test_the_users_edited_version_is_written(browser: Browser, address: str, directory: Path) -> None:
@@ -144,7 +144,7 @@ def test_the_users_edited_version_is_written(browser: Browser, address: str, dir
     assert (directory / "notes.md").read_text() == "# Notes\n\nMine alone.\n"
 
 
-def test_a_rejection_tells_the_agent_why_and_changes_nothing(browser: Browser, address: str, directory: Path) -> None:
+def test_a_rejection_sends_its_reason_and_changes_nothing(browser: Browser, address: str, directory: Path) -> None:
     before = (directory / "notes.md").read_bytes()
     with browser.person(address) as person:
         person.prompts("Something")

@@ -1,4 +1,4 @@
-"""``drawbridge demo``: it prints an address, requests a first approval, and leaves nothing behind."""
+"""``drawbridge demo`` prints an address, requests a first approval, and leaves nothing behind."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ APPROVE = {"stop", "accept", "edit", "reject"}
 RUN = APPROVE | {"the prompt box", "always", "mode", "new session"}
 THERE: dict[Scope, set[str]] = {"view": set(), "run": RUN, "admin": RUN | {"add"}, "approve": APPROVE}
 LAST: Scope = "approve"
-"""The scope that is tested last: its device answers the request that the others only see."""
+"""The scope that is tested last. Its device answers the request, which the others only see."""
 
 
 TOKEN = "localStorage.getItem('drawbridge.token')"
@@ -104,7 +104,7 @@ def test_the_link_from_serve_replaces_an_invalid_token(browser: Browser, own_ser
         person.sees(".start h2", "New session")
 
 
-def test_a_sign_in_link_asks_before_it_gives_more_access(browser: Browser, own_server: Server) -> None:
+def test_a_sign_in_link_asks_before_it_grants_more_access(browser: Browser, own_server: Server) -> None:
     """Any website can link to the web UI with a code in the address."""
     token = given(own_server, "mine", "run")
     with browser.person(f"{page_of(own_server)}#token={token}") as person:
@@ -249,8 +249,8 @@ def test_a_pairing_link_replaces_a_token_that_is_not_valid(browser: Browser, own
         person.sees(".side .empty", "No projects yet")
 
 
-def test_two_devices_with_the_same_name_are_told_apart(browser: Browser, own_server: Server) -> None:
-    """The web UI proposes a name for the device; the server adds a number to a name that is in use."""
+def test_two_devices_with_the_same_name_are_distinguished(browser: Browser, own_server: Server) -> None:
+    """The web UI proposes a name for the device, and the server adds a number to a name that is in use."""
     devices = Devices(own_server.data)
     for _ in range(2):
         with browser.person(f"{page_of(own_server)}#pair={new_code(devices, 'view').replace('-', '')}") as person:
@@ -266,7 +266,7 @@ def test_two_devices_with_the_same_name_are_told_apart(browser: Browser, own_ser
 def test_a_phone_without_a_project_shows_how_to_add_one(
     browser: Browser, own_server: Server, width: int, height: int
 ) -> None:
-    """A phone shows only the list of sessions, not the view beside it."""
+    """A phone shows only the list of sessions, not the view next to it."""
     address = f"{page_of(own_server)}#token={given(own_server, 'phone', 'approve')}"
     with browser.person(address, width=width, height=height) as person:
         person.sees(".empty", "This device can’t add projects. On the server’s machine, run drawbridge attach .")
@@ -286,10 +286,10 @@ async def test_a_bad_pairing_code_is_reported_and_a_good_one_works(
     monkeypatch.setattr(devices_module, "CODE_LIFETIME", timedelta(seconds=-1))
     old = new_code(devices, "view")
     with browser.person(page_of(own_server)) as person:
-        for code, said in (("AAAA AAAA", "not valid"), (used, "already been used"), (old, "expired")):
+        for code, expected in (("AAAA AAAA", "not valid"), (used, "already been used"), (old, "expired")):
             person.fills("#token", code.lower())
             person.clicks("text=Pair this device")
-            person.sees(".connect .problem", said)
+            person.sees(".connect .problem", expected)
             assert person.runs("localStorage.getItem('drawbridge.token')") is None
         person.fills("#token", good)
         person.clicks("text=Pair this device")

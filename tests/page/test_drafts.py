@@ -48,7 +48,7 @@ def goes_to_the_settings_and_back(person: Person) -> None:
 
 
 def test_an_edit_can_be_accepted_with_the_keyboard(browser: Browser, address: str, directory: Path) -> None:
-    """Tested in the editor of a file and in a field. Tab indents in the editor; Esc leaves it."""
+    """Tested in the editor of a file and in a field. Tab indents in the editor, and Esc leaves it."""
     with browser.person(address) as person:
         asks(person, edit(directory / "notes.md", "up", "down"), bash("npm tset"))
         person.readies_keys()
@@ -232,7 +232,7 @@ IMAGES = "document.querySelectorAll('.pictures img').length"
 
 
 @pytest.mark.parametrize("is_back", [False, True], ids=["elsewhere", "back again"])
-async def test_a_message_whose_upload_failed_comes_back_to_its_session(
+async def test_a_message_whose_upload_failed_returns_to_its_session(
     browser: Browser, server: Server, directory: Path, is_back: bool
 ) -> None:
     """When the upload fails, another session is shown, or the same session again with a new message box."""

@@ -32,7 +32,7 @@ def can_accept(person: Person) -> bool:
 
 
 def scrolls_through_the_editor(person: Person) -> None:
-    """Scrolls the page with the editor at its beginning, then the editor, then the page with the editor at its end.
+    """Scrolls the page, then the editor to its end, then the page again.
 
     A short window can't show the whole editor.
     """
@@ -46,7 +46,7 @@ def scrolls_through_the_editor(person: Person) -> None:
 
 
 def reads_on(person: Person) -> None:
-    """Presses "Read on" beside the editor of fields until the edited version can be accepted."""
+    """Presses "Read on" next to the editor of fields until the edited version can be accepted."""
     person.until(
         f"!document.querySelector({json.dumps(EDITED)}).disabled"
         f" || void document.querySelector({json.dumps(READS)})?.click()"
@@ -62,10 +62,10 @@ def adds(person: Person, text: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["command", "field", "plan", "lines of a file", "one line of a file"])
-def test_a_request_with_closed_parts_is_not_accepted_in_editor(
+def test_a_request_with_folded_parts_cannot_be_accepted(
     browser: Browser, address: str, directory: Path, kind: str
 ) -> None:
-    """No button, key or draft accepts a request with closed parts. The button that shows them stays in place."""
+    """No button, key or draft accepts a request with folded parts. The button that shows them stays in place."""
     path = directory / "new.py"
     call = {
         "command": bash("echo a\n" * 300 + "tail"),
@@ -108,7 +108,7 @@ LONG = "".join(f"line = {number}\n" for number in range(240))
 
 
 def test_a_long_unseen_change_cannot_be_accepted_in_its_editor(browser: Browser, address: str, directory: Path) -> None:
-    """It is not enough to have seen the beginning and the end of the text: all of it must have been in view."""
+    """It is not enough to have seen the beginning and the end of the text. All of it must have been in view."""
     with browser.person(address, height=600) as person:
         asks(person, write(directory / "long.py", LONG))
         person.clicks(EDIT)
@@ -145,7 +145,9 @@ def test_text_hidden_by_zoom_or_a_keyboard_counts_as_unread(
         asks(person, write(directory / "long.py", LONG))
         person.clicks(EDIT)
         adds(person, "# mine\n")
-        person.runs(IN_STEPS.format(PAGE))  # scrolls through the card: only the editor's text has not been in view yet
+        person.runs(
+            IN_STEPS.format(PAGE)
+        )  # scrolls through the card, so only the editor's text has not been in view yet
         if cover == "zoom":
             person("zoom", factor=2)
             person.until("visualViewport.scale > 1.5")
@@ -164,7 +166,7 @@ def test_text_hidden_by_zoom_or_a_keyboard_counts_as_unread(
 
 
 def test_many_removed_lines_are_read_in_the_proposal(browser: Browser, address: str, directory: Path) -> None:
-    """In the editor, the lines beside the removed ones are in view long before all of the removed lines are."""
+    """In the editor, the lines next to the removed ones are in view long before all of the removed lines are."""
     (directory / "notes.md").write_text(f"first\n{LONG}last\n")
     with browser.person(address, height=600) as person:
         asks(person, edit(directory / "notes.md", LONG, ""))
@@ -195,11 +197,11 @@ def test_a_change_that_was_read_can_be_accepted_in_its_editor(browser: Browser, 
 
 @pytest.mark.parametrize("kind", ["a file", "a command"])
 @pytest.mark.parametrize("key", ["Control+z", "Control+v"])
-def test_an_unread_text_that_returns_to_its_editor_is_not_accepted(
+def test_restored_text_that_was_not_read_is_not_accepted(
     browser: Browser, address: str, directory: Path, kind: str, key: str
 ) -> None:
-    """Only the first line was in view, the user's short version. An undo brings the agent's long one back, and so does a
-    paste of what was cut."""
+    """Only the user's short version, which is one line, was in view. An undo restores the agent's long version, and so
+    does pasting the text that was cut."""
     text = "".join(f"echo {number}\n" for number in range(45))
     call = write(directory / "long.sh", text) if kind == "a file" else bash(text)
     with browser.person(address, height=600) as person:
@@ -222,7 +224,7 @@ def test_an_unread_text_that_returns_to_its_editor_is_not_accepted(
         assert text in answers(person)[0]["updatedInput"].values()
 
 
-def test_a_change_far_down_a_long_file_is_in_view_at_once(browser: Browser, address: str, directory: Path) -> None:
+def test_a_change_far_down_a_long_file_is_in_view_immediately(browser: Browser, address: str, directory: Path) -> None:
     """Unchanged text need not be scrolled through. A draft of the change can be accepted after a reload."""
     before = "".join(f"line {number}\n" for number in range(1, 801))
     (directory / "notes.md").write_text(before)

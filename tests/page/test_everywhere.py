@@ -97,9 +97,7 @@ async def test_a_long_history_scrolls_with_only_part_of_it_rendered(
 
 
 @pytest.mark.thorough
-async def test_a_huge_message_is_shown_whole_when_the_user_asks(
-    browser: Browser, tmp_path: Path, directory: Path
-) -> None:
+async def test_a_huge_message_is_shown_whole_on_demand(browser: Browser, tmp_path: Path, directory: Path) -> None:
     """A warning also appears when the history is near its size limit."""
     text = "a long text " * 100_000 + "and its end"
     another = {"type": "assistant", "message": {"content": [{"type": "text", "text": "x" * 450_000}]}}

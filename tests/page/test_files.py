@@ -199,7 +199,7 @@ async def test_strange_names_and_texts_are_written_out(browser: Browser, server:
 
 
 async def test_the_tree_shows_git_status_marks(browser: Browser, server: Server, files: Path) -> None:
-    """The marks are M, A and U; screen readers read words."""
+    """The marks are M, A and U, and screen readers read words."""
     (files / ".gitignore").write_text(".env\n")
     git(files, "init", "-q")
     git(files, "add", "notes.md", "src", ".gitignore")

@@ -62,5 +62,5 @@ def test_from_the_readme_to_the_first_approved_change(browser: Browser, home: Pa
         ended = time.monotonic()
         pane.press("C-c")
         pane.wait_for("Pane is dead")
-    told = "%.0f s until the server was ready, %.0f s to the approved change"
-    logger.info(told, served - began, ended - served)
+    report = "%.0f s until the server was ready, %.0f s to the approved change"
+    logger.info(report, served - began, ended - served)

@@ -46,7 +46,7 @@ def shows(css: str) -> str:
 
 
 def presses_until(person: Person, key: str, code: str) -> None:
-    """Presses the key until the code is true: its target may appear only after the first presses."""
+    """Presses the key until the code is true, because its target may appear only after the first presses."""
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
         if person.runs(code):
@@ -109,17 +109,17 @@ def test_the_no_match_hint_disappears_once_a_folder_matches(
     with browser.person(f"{page_of(own_server)}#token={own_server.token}") as person:
         person.sees("#folders [role=option]")
         person.fills("#path", f"{directory.parent}/none")
-        person.sees(hint, "No folder matches.")
+        person.sees(hint, "No matching folders.")
         person.fills("#path", f"{directory.parent}/b")
         person.sees("#folders [role=option]", "blog")
-        person.loses(hint, "No folder matches.")
+        person.loses(hint, "No matching folders.")
         person.fills("#path", f"{directory.parent}/none")
-        person.sees(hint, "No folder matches.")
+        person.sees(hint, "No matching folders.")
         person.clicks("button:has-text('New folder')")
         person.fills("#folder-name", "toll house")
         person.presses("Enter")
         person.sees("#folders [role=option]", "toll house")
-        person.loses(hint, "No folder matches.")
+        person.loses(hint, "No matching folders.")
 
 
 async def test_home_and_recent_folders_are_offered(browser: Browser, tmp_path: Path, directory: Path) -> None:
@@ -184,7 +184,7 @@ def test_a_new_folder_is_created_and_used(browser: Browser, own_server: Server, 
 # Layout.
 
 
-def test_an_approval_can_be_answered_on_a_phone_on_its_side(browser: Browser, address: str) -> None:
+def test_an_approval_can_be_answered_on_a_phone_in_landscape(browser: Browser, address: str) -> None:
     """Finding S2-24: requests could not be answered on a phone in landscape orientation."""
     with browser.person(address, width=844, height=390) as person:
         person.fills("#prompt", "Something")
@@ -383,7 +383,7 @@ def test_the_palette_changes_the_theme(browser: Browser, server: Server) -> None
             person.until(f"document.querySelector('[name=theme]:checked').parentElement.innerText.trim() === '{name}'")
 
 
-async def test_the_palette_goes_to_sessions_and_runs_commands(
+async def test_the_palette_opens_sessions_and_runs_commands(
     browser: Browser, server: Server, address: str, directory: Path
 ) -> None:
     other = directory.parent / "toll-house"
@@ -427,7 +427,7 @@ def test_an_error_stays_until_it_is_closed(browser: Browser, address: str) -> No
         person.loses(".toast")
 
 
-def test_the_skip_link_comes_first(browser: Browser, address: str) -> None:
+def test_the_skip_link_is_the_first_element(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         person.sees("h2", "blog")
         person.runs("document.activeElement.blur()")
@@ -450,14 +450,18 @@ def test_a_wrong_token_stays_in_its_field(browser: Browser, own_server: Server) 
         person.until("document.activeElement.id === 'token'")
 
 
-def test_an_old_browser_shows_that_it_is_too_old(browser: Browser, server: Server) -> None:
+@pytest.mark.parametrize(
+    "lacks",
+    ["window.WebSocket = undefined", "CSS.supports = (one, more) => more !== undefined || !one.includes(':has')"],
+)
+def test_an_old_browser_shows_that_it_is_too_old(browser: Browser, server: Server, lacks: str) -> None:
     """A script that old browsers can run checks for the features that the web UI needs."""
     with browser.person(page_of(server)) as person:
         person.sees("#token")
         person.runs(
             "fetch('old.js').then((file) => file.text()).then((text) => {"
             " document.documentElement.removeAttribute('data-started');"
-            " window.WebSocket = undefined; window.source = text; })"
+            f" {lacks}; window.source = text; }})"
         )
         old = (programs.page() / "old.js").read_text()
         person.runs(f"(() => {{ {old} }})()")

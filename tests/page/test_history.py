@@ -170,7 +170,7 @@ def test_a_group_of_calls_is_one_line_that_expands(reader: Person) -> None:
 
 
 def test_s3_30_calls_show_their_times(reader: Person) -> None:
-    """A group, a call in it and a to-do list show their times; the tooltips show the full date and time."""
+    """A group, a call in it and a to-do list show their times. The tooltips show the full date and time."""
     reader.clicks(row("Read 2 files"))
     reader.sees(row("make frobnicate"))
     for css in (".group > summary", ".group-rows .tool > summary", "p.tool"):
@@ -217,7 +217,7 @@ def test_an_edit_shows_the_line_numbers_of_its_file(reader: Person) -> None:
 
 
 def test_lines_with_unknown_numbers_have_no_line_number(browser: Browser, address: str) -> None:
-    """The input of an edit contains only part of the file; only the result contains the line numbers."""
+    """The input of an edit contains only part of the file, and only the result contains the line numbers."""
     given = {"file_path": "gate.py", "old_string": "return 22", "new_string": "return 23"}
     shown = (
         "[...document.querySelectorAll('.tool[open] > .tool-body .number:not(.none)')]"
@@ -307,7 +307,7 @@ def test_subagent_calls_are_shown_under_their_parent_call(reader: Person) -> Non
     reader.sees(f"{opened('Ran agent')} .markdown strong", "fine")
 
 
-def test_a_task_in_the_background_belongs_to_its_call(reader: Person) -> None:
+def test_a_background_task_belongs_to_its_call(reader: Person) -> None:
     reader.sees(".tool-row:has(> .tool:has-text('sleep 100')) > .background", "sleep 100 has ended")
 
 
@@ -337,7 +337,7 @@ def test_the_rest_of_a_long_output_is_shown_on_demand(reader: Person) -> None:
 
 
 def test_short_outputs_keep_their_height_while_out_of_view(browser: Browser, address: str) -> None:
-    """Only long outputs are drawn in parts, whose height is not known until they have been in view."""
+    """Only long outputs are drawn in parts, whose heights are not known until they have been in view."""
     count = 40
     calls = [line for n in range(count) for line in (call(str(n), "Bash", command=f"make {n}"), result(str(n)))]
     outputs = "[...document.querySelectorAll('.tool-body .output pre')]"
@@ -373,7 +373,7 @@ SCROLLER = "document.querySelector('.scroller')"
 CARD = "document.querySelector('.approval').getBoundingClientRect()"
 
 
-def test_the_list_of_prompts_leads_to_each_prompt(browser: Browser, address: str) -> None:
+def test_the_list_of_prompts_links_to_each_prompt(browser: Browser, address: str) -> None:
     """Finding S2-16: there was no way to find a prompt."""
     with browser.person(address) as person:
         person.prompts("/lines 300")
@@ -394,7 +394,7 @@ def test_the_list_of_prompts_leads_to_each_prompt(browser: Browser, address: str
 
 
 async def test_all_prompts_of_a_session_are_listed(browser: Browser, tmp_path: Path, directory: Path) -> None:
-    """Only the last records of a session are loaded; the server finds the earlier prompts."""
+    """Only the last records of a session are loaded, and the server finds the earlier prompts."""
     prompts = [f"Prompt {number}" for number in range(205)]
     messages = [said(f"message {number}") for number in range(4)]
     lines: list[dict[str, Any] | str] = []
@@ -442,6 +442,22 @@ def test_nothing_covers_an_approval_that_is_partly_in_view(browser: Browser, add
         assert 0 < left < person.runs(f"{CARD}.height"), "a part of it is below the view"
         person.runs(f"{SCROLLER}.scrollTop -= 150")
         person.sees(".jump", "1 approval")
+
+
+def test_the_title_of_an_approval_is_visible_first(browser: Browser, address: str) -> None:
+    """The buttons, which stay in view, do not cover the title of a request of which only the top is in view."""
+    title = "document.querySelector('.approval h3')"
+    with browser.person(address) as person:
+        person.prompts("/lines 300")
+        person.sees(".finished")
+        person.prompts("Something")
+        person.sees(".approval.current .yes")
+        person.runs(f"{SCROLLER}.scrollTop -= {SCROLLER}.getBoundingClientRect().bottom - {CARD}.top - 50")
+        assert 45 < person.runs(f"{SCROLLER}.getBoundingClientRect().bottom - {CARD}.top") < 55
+        assert person.runs(
+            f"(() => {{ const {{ left, top }} = {title}.getBoundingClientRect();"
+            f" return {title}.contains(document.elementFromPoint(left + 5, top + 10)) }})()"
+        )
 
 
 def test_accepted_with_edits_shows_what_was_written(browser: Browser, address: str) -> None:
@@ -512,9 +528,9 @@ def test_answers_that_no_client_has_given_are_in_the_history(
 ) -> None:
     """The questions were answered in the agent's own terminal."""
     text = 'Your questions have been answered: "Which?"="Oak".'
-    told: dict[str, Any] = {} if answers is None else {"tool_use_result": {"questions": [], "answers": answers}}
+    details: dict[str, Any] = {} if answers is None else {"tool_use_result": {"questions": [], "answers": answers}}
     with browser.person(address) as person:
-        emits(person, call("1", "AskUserQuestion", questions=[{"question": "Which?"}]), result("1", text, **told))
+        emits(person, call("1", "AskUserQuestion", questions=[{"question": "Which?"}]), result("1", text, **details))
         if answers is None:
             person.clicks(row("Asked Which?"))
             person.sees(f"{opened('Asked Which?')} .result", text)
@@ -547,7 +563,7 @@ new MutationObserver((all) => {
 CHOSEN = "document.activeElement.closest('.item')"
 
 
-async def test_an_address_with_a_seq_leads_to_its_record(browser: Browser, tmp_path: Path, directory: Path) -> None:
+async def test_an_address_with_a_seq_opens_its_record(browser: Browser, tmp_path: Path, directory: Path) -> None:
     messages = [said(f"message {number}") for number in range(1000)]
     async with serving_history(tmp_path, directory, messages) as (server, project):
         with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:

@@ -53,8 +53,8 @@ async def with_texts(data: Path, work: Path) -> dict[str, str]:
             place.mkdir()
             projects[name] = await project_in(server, place)
     for name, project in projects.items():
-        said = (TEXTS[name], "after it")
-        words = ({"type": "assistant", "message": {"content": [{"type": "text", "text": text}]}} for text in said)
+        shown_text = (TEXTS[name], "after it")
+        words = ({"type": "assistant", "message": {"content": [{"type": "text", "text": text}]}} for text in shown_text)
         write_history(data, project, words)
     return projects
 
@@ -68,7 +68,7 @@ async def test_no_text_freezes_the_web_ui(browser: Browser, tmp_path: Path, dire
             person.sees(".project")
             person.runs(LONGEST)
             for name, project in projects.items():
-                for left in (2, 1, 0):  # a text that freezes the browser does so each time; a busy machine does not
+                for left in (2, 1, 0):  # a text that freezes the browser does so each time, unlike a busy machine
                     pace = person.runs(PACE)
                     person.runs(f"window.tasks = []; location.hash = '#/p/{project}'")
                     person.sees(".said", "after it")

@@ -1,4 +1,4 @@
-"""Texts from agents are data: no code in them runs, and nothing is loaded because of them."""
+"""Texts from agents are only data. No code in them runs, and nothing is loaded because of them."""
 
 from __future__ import annotations
 
@@ -25,16 +25,18 @@ HOSTILE = [
 
 
 def hostile_records() -> list[dict[str, object]]:
-    said: list[dict[str, object]] = [
+    messages: list[dict[str, object]] = [
         {"type": "assistant", "message": {"content": [{"type": "text", "text": text}]}} for text in HOSTILE
     ]
     tool = {"type": "tool_use", "id": "t1", "name": SCRIPT, "input": {"file_path": SCRIPT, "old_string": SCRIPT}}
     result = {"type": "tool_result", "tool_use_id": "t1", "content": SCRIPT, "is_error": True}
-    said.append({"type": "assistant", "message": {"content": [tool]}})
-    said.append({"type": "user", "message": {"content": [result]}})
-    said += [{"type": "assistant", "message": shape} for shape in (None, {}, {"content": None}, {"content": [None, 5]})]
-    said += [{"type": "user", "message": {"content": "last words"}}, {"type": 5}]
-    return said
+    messages.append({"type": "assistant", "message": {"content": [tool]}})
+    messages.append({"type": "user", "message": {"content": [result]}})
+    messages += [
+        {"type": "assistant", "message": shape} for shape in (None, {}, {"content": None}, {"content": [None, 5]})
+    ]
+    messages += [{"type": "user", "message": {"content": "last words"}}, {"type": 5}]
+    return messages
 
 
 async def test_no_code_in_a_text_from_an_agent_runs(browser: Browser, tmp_path: Path, directory: Path) -> None:
@@ -75,7 +77,7 @@ async def test_a_hostile_question_is_only_text(browser: Browser, server: Server,
         person.sees(".finished")
 
 
-async def test_the_policy_forbids_what_the_page_does_not_need(browser: Browser, server: Server) -> None:
+async def test_the_policy_forbids_what_the_web_ui_does_not_need(browser: Browser, server: Server) -> None:
     with browser.person(page_of(server)) as person:
         person.sees("#token")
         for code in (

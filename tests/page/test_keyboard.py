@@ -1,4 +1,4 @@
-"""Each task can be done with the keyboard alone; after each step, the focus is where the work continues.
+"""Each task can be done with the keyboard alone. After each step, the focus is where the work continues.
 
 More such tests are in ``test_frame.py`` (first start, menus, palette), ``test_approving.py`` and ``test_drafts.py``
 (accept, edit, reject, line comments) and ``test_message_box.py`` (completion).
@@ -224,9 +224,7 @@ def test_on_a_narrow_screen_the_focus_follows_the_file(browser: Browser, address
         person.until(at("#prompt"))
 
 
-async def test_a_search_leads_to_its_result_with_the_keyboard(
-    browser: Browser, server: Server, directory: Path
-) -> None:
+async def test_a_search_result_is_opened_with_the_keyboard(browser: Browser, server: Server, directory: Path) -> None:
     project = await project_in(server, directory)
     with browser.person(f"{page_of(server)}#token={server.token}&project={project}", **SIZE) as person:
         sends(person, "/quick about drawbridges")
@@ -299,7 +297,7 @@ def test_a_device_is_revoked_with_the_keyboard(browser: Browser, own_server: Ser
 async def test_sessions_are_managed_with_the_keyboard(
     browser: Browser, server: Server, address: str, directory: Path
 ) -> None:
-    """Sessions are resumed, renamed and removed; then their project is removed."""
+    """Sessions are resumed, renamed and removed, and then their project is removed."""
     other = directory.parent / "toll-house"
     other.mkdir()
     await project_in(server, other)
@@ -410,7 +408,7 @@ async def test_a_browser_signs_in_with_the_keyboard(browser: Browser, own_server
     assert [device.name for device in devices] == ["Ada's desk"]
 
 
-async def test_what_was_kept_is_committed_with_the_keyboard(
+async def test_kept_changes_are_committed_with_the_keyboard(
     browser: Browser,
     committing: Server,
     repository: Path,

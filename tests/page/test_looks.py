@@ -38,7 +38,7 @@ def asks(person: Person, *approvals: dict[str, Any]) -> None:
     person.until(f"document.querySelectorAll('.approval').length === {len(approvals)}")
 
 
-def test_a_rejection_is_beside_its_icon_on_a_phone(browser: Browser, address: str) -> None:
+def test_a_rejection_is_next_to_its_icon_on_a_phone(browser: Browser, address: str) -> None:
     """The icon used to be alone on its line."""
     with browser.person(address, width=390, height=844) as person:
         asks(person, approval("1", "Bash", command="npm test"))
@@ -52,7 +52,7 @@ def test_a_rejection_is_beside_its_icon_on_a_phone(browser: Browser, address: st
         assert box(person, ".settled-line.no .tool-words")["top"] >= words["bottom"] - 1
 
 
-def test_lines_of_answers_are_equally_high(browser: Browser, address: str, directory: Path) -> None:
+def test_all_lines_of_answers_have_the_same_height(browser: Browser, address: str, directory: Path) -> None:
     """The height used to depend on whether a line can be unfolded."""
     waiting = [
         approval("1", "Bash", command="npm test"),
@@ -77,7 +77,7 @@ GAPS = """[...document.querySelectorAll('.settled-line')].map((one) => {
 CUT = "[...document.querySelectorAll('.settled-words')].filter((one) => one.scrollWidth > one.clientWidth).length"
 
 
-def test_an_answered_call_is_one_line_beside_its_icon(browser: Browser, address: str, directory: Path) -> None:
+def test_an_answered_call_is_one_line_next_to_its_icon(browser: Browser, address: str, directory: Path) -> None:
     """The words used to have free space on both sides, and the answer was cut off."""
     with browser.person(address, width=1440, height=900) as person:
         asks(person, approval("1", "Bash", command="npm test"), approval("2", "ExitPlanMode", plan="# One"))
@@ -94,7 +94,7 @@ def test_an_answered_call_is_one_line_beside_its_icon(browser: Browser, address:
         assert person.runs(CUT) == 0
 
 
-def test_a_wide_window_is_used(browser: Browser, address: str, directory: Path) -> None:
+def test_a_wide_window_is_used_fully(browser: Browser, address: str, directory: Path) -> None:
     """The columns of a diff used to wrap although 1,000 pixels were free, and code was cut off although 200 were."""
     (directory / "a.py").write_text(f"def is_open():\n{LONG[:70]}\n")
     edit = {"file_path": str(directory / "a.py"), "old_string": "def is_open", "new_string": "def opened"}
@@ -138,3 +138,29 @@ def test_keys_after_a_click_draw_no_frame(browser: Browser, address: str) -> Non
         outline, bar = person.runs(style)
         assert outline == "rgba(0, 0, 0, 0)"
         assert bar.endswith("3px 0px 0px 0px inset")
+
+
+TOUCHED = "button:not(.skip, .comment), .back, select, input:not([type=checkbox], [type=radio])"
+"""All but the buttons for comments, which are as tall as a line, and what a label makes larger."""
+
+SMALL = f"""[...document.querySelectorAll({json.dumps(TOUCHED)})]
+  .filter((one) => one.checkVisibility({{ visibilityProperty: true }}))
+  .map((one) => [one.getBoundingClientRect(), one.ariaLabel || one.textContent || one.placeholder])
+  .filter(([{{ width, height }}]) => width && (width < 43.5 || height < 43.5))
+  .map(([{{ width, height }}, name]) => `${{name}}: ${{width}} x ${{height}}`)"""
+
+
+def test_touch_targets_are_large_enough_for_a_finger(browser: Browser, address: str) -> None:
+    """Some buttons were 40 pixels wide, and some fields and buttons only 33 to 41 pixels tall."""
+    with browser.person(address, width=375, height=812) as person:
+        person.fills("#prompt", "Something")
+        person.clicks(".composer .yes")
+        person.sees(".approval .diff")
+        assert person.runs(SMALL) == []
+        person.clicks(".approval footer .yes")
+        person.sees(".finished button:has-text('View changes')")
+        assert person.runs(SMALL) == []
+        for place, shown in (("new", ".start .examples"), ("search?q=Something", ".results mark"), ("", ".filter")):
+            person.goes_to(f"#/{place}")
+            person.sees(shown)
+            assert person.runs(SMALL) == [], place

@@ -83,7 +83,7 @@ def test_commands_that_arrive_after_the_slash_are_listed(browser: Browser, addre
         person.until("document.querySelectorAll('.suggestions [role=option]').length === 3")
 
 
-async def test_commands_and_models_are_known_before_the_first_message(
+async def test_commands_and_models_are_listed_before_the_first_message(
     browser: Browser, tmp_path: Path, directory: Path
 ) -> None:
     """They are known after a restart of the server. A new project has only those that are not specific to a
@@ -140,7 +140,7 @@ def test_s2_13_files_are_completed(browser: Browser, address: str, directory: Pa
         assert person.complaints() == []
 
 
-def test_the_placeholder_says_what_happens_to_a_message(browser: Browser, address: str) -> None:
+def test_the_placeholder_shows_what_happens_to_a_message(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         person.sees("#prompt")
         person.until("document.querySelector('#prompt').placeholder === 'Message the demo agent…'")
@@ -296,7 +296,7 @@ def test_images_of_every_type_and_size_are_attached(browser: Browser, address: s
         assert person.reads(".toast") == []
 
 
-def test_s3_26_on_touch_enter_begins_a_line(browser: Browser, address: str) -> None:
+def test_s3_26_on_a_touchscreen_enter_starts_a_line(browser: Browser, address: str) -> None:
     with browser.person(address, width=390, height=844) as person:
         person.sees(".chip.mode")
         assert person.runs("document.querySelector('#prompt').enterKeyHint") == "enter"

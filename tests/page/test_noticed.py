@@ -58,11 +58,11 @@ SUBSCRIBE = f"""(() => {{
 NO_SERVICE = "PushManager.prototype.subscribe = async () => { throw new DOMException('no service', 'AbortError') };"
 
 REMEMBER_NOTICES = """(() => {
-  self.told = [];
+  self.shown = [];
   self.displayed = [];
   const show = ServiceWorkerRegistration.prototype.showNotification;
   ServiceWorkerRegistration.prototype.showNotification = function (title, options) {
-    self.told.push([title, options.body, options.tag, options.data.address]);
+    self.shown.push([title, options.body, options.tag, options.data.address]);
     self.buttons = (options.actions ?? []).map(({ title }) => title);
     return show.call(this, title, options).then(() => void self.displayed.push(options.data.answer?.token));
   };
@@ -105,8 +105,8 @@ async def test_a_hidden_web_ui_notifies_and_plays_a_sound(browser: Browser, serv
         person.until("document.title === '(1) Drawbridge'")
         person.until("window.badge === 1")
         person.until("window.sounds === 2")
-        person.until("self.told.length > 0")
-        assert person.runs("self.told") == [["blog needs you", "Edit a file", project, f"/#/p/{project}"]]
+        person.until("self.shown.length > 0")
+        assert person.runs("self.shown") == [["blog needs you", "Edit a file", project, f"/#/p/{project}"]]
 
 
 @pytest.mark.thorough
@@ -133,27 +133,34 @@ async def test_push_notifications_can_be_turned_on_and_off(browser: Browser, ser
 
 
 async def test_a_push_shows_a_notification_that_opens_its_project(browser: Browser, server: Server) -> None:
-    said = {"title": "blog needs you", "body": "Edit a file", "project": "proj_1"}
+    notice = {"title": "blog needs you", "body": "Edit a file", "project": "proj_1"}
     with browser.person(page_of(server)) as person:
         person("allow", what=["notifications"], url=page_of(server))
         person.runs("navigator.serviceWorker.ready.then(() => true)")
         person("worker", code=REMEMBER_NOTICES)
-        person("push", data=json.dumps(said))
-        until_worker(person, "self.told.length > 0")
-        assert person("worker", code="self.told") == [[said["title"], said["body"], "proj_1", "/#/p/proj_1"]]
+        person("push", data=json.dumps(notice))
+        until_worker(person, "self.shown.length > 0")
+        assert person("worker", code="self.shown") == [[notice["title"], notice["body"], "proj_1", "/#/p/proj_1"]]
         assert person("worker", code="self.buttons") == []
         person.until(f"{NOTICES}.then((all) => all.length === 0)")  # closed, because the web UI is visible
 
 
 async def test_a_push_about_a_review_opens_the_review(browser: Browser, server: Server) -> None:
-    said = {"title": "blog: 7 files to review", "body": "Run finished · +120 −34", "project": "proj_1", "review": True}
+    notice = {
+        "title": "blog: 7 files to review",
+        "body": "Run finished · +120 −34",
+        "project": "proj_1",
+        "review": True,
+    }
     with browser.person(page_of(server)) as person:
         person("allow", what=["notifications"], url=page_of(server))
         person.runs("navigator.serviceWorker.ready.then(() => true)")
         person("worker", code=REMEMBER_NOTICES)
-        person("push", data=json.dumps(said))
-        until_worker(person, "self.told.length > 0")
-        assert person("worker", code="self.told") == [[said["title"], said["body"], "proj_1", "/#/p/proj_1/review"]]
+        person("push", data=json.dumps(notice))
+        until_worker(person, "self.shown.length > 0")
+        assert person("worker", code="self.shown") == [
+            [notice["title"], notice["body"], "proj_1", "/#/p/proj_1/review"]
+        ]
 
 
 NOBODY_LOOKS = "self.clients.matchAll = async () => []; ExtendableEvent.prototype.waitUntil = () => {}"
@@ -171,12 +178,13 @@ def until_worker(person: Person, code: str) -> None:
     """Waits until the code returns a true value in the service worker."""
     end = time.monotonic() + PATIENCE
     while not person("worker", code=code):
-        assert time.monotonic() < end, person("worker", code="self.told")
+        assert time.monotonic() < end, person("worker", code="self.shown")
         person.runs("new Promise((later) => setTimeout(later, 20))")
 
 
 def presses(person: Person, token: str, action: str) -> None:
-    """Presses a button of the notification with this token, once it is displayed: Chromium ignores earlier presses."""
+    """Presses a button of the notification with this token once it is displayed, because Chromium ignores earlier
+    presses."""
     until_worker(person, f"self.displayed.includes({token!r})")
     until_worker(person, PRESS.replace("TOKEN", token).replace("ACTION", action))
 
@@ -224,7 +232,7 @@ async def test_a_notification_accepts_or_rejects_once(
                         assert decided.wait(PATIENCE)
                         assert person("worker", code="self.buttons") == ["Accept", "Reject"]
                         continue
-                    until_worker(person, f"self.told.some(([, body]) => body.includes({problem!r}))")
+                    until_worker(person, f"self.shown.some(([, body]) => body.includes({problem!r}))")
                     assert person("worker", code="self.buttons") == []
 
         decided = threading.Event()
@@ -263,8 +271,8 @@ def test_a_notification_reports_that_an_answer_may_be_lost(
         person("worker", code=f"{REMEMBER_NOTICES}; {NOBODY_LOOKS}; {BREAKS.replace('TYPE', last)}")
         person("push", data=json.dumps({**push, "token": server.token}))
         presses(person, server.token, "allow")
-        until_worker(person, "self.told.length > 1")
-        notice = person("worker", code="self.told")[-1]
+        until_worker(person, "self.shown.length > 1")
+        notice = person("worker", code="self.shown")[-1]
         assert notice == ["Your answer may not have been recorded", reason, "a", "/#/p/p"]
         assert person("worker", code="self.buttons") == []
 

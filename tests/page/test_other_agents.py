@@ -50,7 +50,7 @@ async def test_an_acp_agents_messages_are_shown(browser: Browser, serves_others:
 async def test_an_acp_call_shows_its_approval_and_its_change(
     browser: Browser, serves_others: Server, directory: Path
 ) -> None:
-    """The approval does not have its own row: it is part of the row of its call."""
+    """The approval does not have its own row, because it is part of the row of its call."""
     with browser.person(await address(serves_others, directory, "official")) as person:
         person.prompts(f"change {directory / 'notes.md'}|# Notes|# Remarks")
         person.sees(CARD)
@@ -68,17 +68,17 @@ async def test_an_acp_call_shows_its_approval_and_its_change(
     assert (directory / "notes.md").read_text().startswith("# Remarks")
 
 
-@pytest.mark.parametrize(("button", "told"), [("Approve", "once"), ("Always", "always"), ("Keep planning", "no")])
+@pytest.mark.parametrize(("button", "expected"), [("Approve", "once"), ("Always", "always"), ("Keep planning", "no")])
 async def test_an_acp_agents_plan_has_the_answers_the_agent_offers(
-    browser: Browser, serves_others: Server, directory: Path, button: str, told: str
+    browser: Browser, serves_others: Server, directory: Path, button: str, expected: str
 ) -> None:
     with browser.person(await address(serves_others, directory, "official")) as person:
         person.prompts("leave 1. Close the **gate**.")
         person.sees(f"{CARD} .asked strong", "gate")
         person.clicks(f"{CARD} button:has-text('{button}'):not(.moved)")
-        if told == "no":
+        if expected == "no":
             person.clicks(f"{CARD} footer .yes:not(.moved), {CARD} footer .no:not(.moved)")
-        person.sees(".said", f"I was told: {told}")
+        person.sees(".said", f"I was told: {expected}")
 
 
 async def test_the_output_of_a_command_is_shown(browser: Browser, serves_others: Server, directory: Path) -> None:

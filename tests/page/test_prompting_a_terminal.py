@@ -27,7 +27,7 @@ async def server(browser: Browser, home: Path) -> AsyncIterator[Server]:
         yield server
 
 
-async def tells(event: str, project: Path, **more: Any) -> None:
+async def sends_event(event: str, project: Path, **more: Any) -> None:
     """Sends an event to the server as the hook does."""
     known = {"session_id": SESSION, "cwd": str(project), "permission_mode": "default", "hook_event_name": event, **more}
     async with Line.open() as line:
@@ -37,16 +37,16 @@ async def tells(event: str, project: Path, **more: Any) -> None:
 
 
 async def asked(bridge: Line) -> Message:
-    said = await bridge.receive()
-    assert said is not None, "the server has closed the connection"
-    return said
+    message = await bridge.receive()
+    assert message is not None, "the server has closed the connection"
+    return message
 
 
 @pytest.mark.thorough
 async def test_the_prompt_box_is_shown_while_prompts_are_accepted(browser: Browser, server: Server, home: Path) -> None:
     about = {"type": "bridge", "editor": "Neovim", "folders": [], "terminals": [CLAUDE]}
     with browser.person(f"{page_of(server)}#token={server.token}") as person:
-        await tells("SessionStart", home)
+        await sends_event("SessionStart", home)
         person.clicks(".project:has(.at-desk)")
         person.sees(".rights", "Send messages from the terminal")
         assert not person("visible", css="#prompt")
@@ -63,7 +63,7 @@ async def test_the_prompt_box_is_shown_while_prompts_are_accepted(browser: Brows
             typed = await asked(bridge)
             assert typed["text"] == "From the sofa"
             bridge.send(type="typed", id=typed["id"])
-            await tells("UserPromptSubmit", home, prompt="From the sofa", prompt_id="t1")
+            await sends_event("UserPromptSubmit", home, prompt="From the sofa", prompt_id="t1")
             person.sees(".project .state", "Working in terminal")
             person.loses(".queued")
         person.sees(".rights", "Send messages from the terminal")
@@ -74,7 +74,7 @@ async def test_the_prompt_box_is_shown_while_prompts_are_accepted(browser: Brows
 @pytest.mark.thorough
 async def test_the_palette_removes_a_terminal_session_by_its_name(browser: Browser, server: Server, home: Path) -> None:
     with browser.person(f"{page_of(server)}#token={server.token}") as person:
-        await tells("SessionStart", home)
+        await sends_event("SessionStart", home)
         person.clicks(".project:has(.at-desk)")
         person.sees(".rights")
         person.commands("remove", "Remove session…")

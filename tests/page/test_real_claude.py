@@ -56,9 +56,9 @@ def goes_back_to_the_first_session(person: Person, model: MessagesStub) -> None:
         person.prompts(f"Prompt {number}")
         person.sees(".said", f"Answer {number}.")
         person.until("[...document.querySelectorAll('.items > .item')].at(-1)?.dataset.kind === 'finished'")
-        told = str(model.requests[-1].body["messages"])
-        assert f"Prompt {number}" in told
-        assert ("Change the poem" in told) is remembers
+        received = str(model.requests[-1].body["messages"])
+        assert f"Prompt {number}" in received
+        assert ("Change the poem" in received) is remembers
         shown = "[...document.querySelectorAll('.items .prompt .words')].map((one) => one.innerText.trim())"
         person.runs("document.querySelector('.scroller').scrollTo(0, 0)")
         person.until(f"{shown}.includes('Prompt {number}')")
@@ -84,7 +84,7 @@ async def working(
 
 
 @pytest.mark.thorough
-async def test_claude_asks_in_the_page_and_does_what_is_decided_there(
+async def test_claude_asks_in_the_web_ui_and_follows_the_decision(
     browser: Browser, tmp_path: Path, directory: Path
 ) -> None:
     poem = directory / "poem.txt"
@@ -199,8 +199,10 @@ async def test_a_card_names_the_subagent_and_the_path(browser: Browser, tmp_path
 
 
 @pytest.mark.thorough
-async def test_two_subagents_at_once_are_answered_in_turn(browser: Browser, tmp_path: Path, directory: Path) -> None:
-    """Each card shows its subagent and its position among the open requests; after an answer, the next is current."""
+async def test_two_simultaneous_subagents_are_answered_in_turn(
+    browser: Browser, tmp_path: Path, directory: Path
+) -> None:
+    """Each card shows its subagent and its position among the open requests. After an answer, the next is current."""
     poems = {f"Write poem {name}": directory / f"{name}.txt" for name in ("one", "two")}
     agents = [tool_use("Agent", description=task, prompt=task, subagent_type="general-purpose") for task in poems]
     async with working(browser, tmp_path / "data", directory, agents, text("Both are at work.")) as (person, model):

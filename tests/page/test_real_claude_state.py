@@ -61,10 +61,10 @@ async def test_a_wrong_api_key_is_reported_during_and_after_retries(
         person.sees(".error-card", "Claude isn’t logged in.")
         person.clicks("button:has-text('How to log in')")
         person.sees(".error-card", "Type /login there")
-        said = person.runs(
+        count = person.runs(
             "document.querySelector('.scroller').innerText.toLowerCase().split('invalid x-api-key').length - 1"
         )
-        assert said <= 1, "not said twice"
+        assert count <= 1, "not said twice"
         model.will_say(text("Now it works."))
         person.clicks(".error-card button:has-text('Retry')")
         person.sees(".said", "Now it works.")
@@ -85,7 +85,7 @@ async def test_a_background_command_is_listed_as_a_task(browser: Browser, tmp_pa
 
 
 @pytest.mark.thorough
-async def test_a_message_goes_into_the_running_turn(browser: Browser, tmp_path: Path, directory: Path) -> None:
+async def test_a_message_is_sent_into_the_running_turn(browser: Browser, tmp_path: Path, directory: Path) -> None:
     notes = directory / "notes.md"
     turns: list[Any] = [[tool_use("Read", file_path=str(notes)), HOLD], text("Both done.")]
     async with working(browser, tmp_path / "data", directory, *turns) as (person, model):
@@ -104,7 +104,7 @@ async def test_a_message_goes_into_the_running_turn(browser: Browser, tmp_path: 
 
 @pytest.mark.thorough
 async def test_an_effort_is_set_and_another_agent_chosen(browser: Browser, tmp_path: Path, directory: Path) -> None:
-    """The next message uses the chosen effort; a message to another agent starts a new session."""
+    """The next message uses the chosen effort. A message to another agent starts a new session."""
     async with working(browser, tmp_path / "data", directory, text("Hello.")) as (person, model):
         person.prompts("Hello")
         person.sees(".finished")

@@ -1,4 +1,4 @@
-"""In the web UI, a user decides on what runs have changed: hunk by hunk, by file, and all at once."""
+"""In the web UI, a user decides on what runs changed: hunk by hunk, by file, and all at once."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from tests.server.processes import Server
 from .conftest import page_of, project_in, serving
 from .rig import Browser, Person
 from .test_frame import WIDER
+from .test_looks import box
 
 HUNK = ".hunk:not([data-gone])"
 CURRENT = ".hunk.current"
@@ -119,9 +120,7 @@ async def test_a_run_is_decided_hunk_by_hunk(browser: Browser, server: Server, p
         assert person.complaints() == []
 
 
-async def test_the_notice_about_a_directory_without_git_can_be_dismissed(
-    browser: Browser, server: Server, directory: Path
-) -> None:
+async def test_the_notice_about_missing_git_can_be_dismissed(browser: Browser, server: Server, directory: Path) -> None:
     project = await project_in(server, directory)
     await runs(server, project, {"notes.md": "# Notes\n\nThe bridge is down.\n"})
     with browser.person(address_of(server, project), width=390, height=844) as person:
@@ -132,6 +131,17 @@ async def test_the_notice_about_a_directory_without_git_can_be_dismissed(
         person("reload")
         person.sees(HUNK)
         assert not person("visible", css=".about-all:has-text('not in a git repository')")
+
+
+@pytest.mark.thorough
+async def test_a_notice_does_not_cover_the_controls_in_landscape(
+    browser: Browser, server: Server, directory: Path
+) -> None:
+    project = await project_in(server, directory)
+    await runs(server, project, {"notes.md": "# Notes\n\nThe bridge is down.\n"})
+    with browser.person(address_of(server, project), width=812, height=375) as person:
+        opens(person, project)
+        assert box(person, ".pager")["bottom"] <= box(person, ".about-all")["top"]
 
 
 @pytest.mark.thorough
@@ -188,7 +198,7 @@ async def test_keeping_unseen_changes_asks_for_confirmation(browser: Browser, se
 async def test_undo_does_not_touch_a_file_changed_since_it_was_shown(
     browser: Browser, server: Server, project: str, repository: Path
 ) -> None:
-    """Undoing all changes does not touch the other files of the review either."""
+    """If one file has changed, undoing all changes does not touch any file."""
     with browser.person(address_of(server, project), width=1280, height=1800) as person:
         opens(person, project)
         person.sees(in_hunk("Line 5", ".line.added"), "LINE 5")
@@ -212,7 +222,7 @@ async def test_undo_does_not_touch_a_file_changed_since_it_was_shown(
 async def test_a_conflict_is_reported_at_its_hunk(
     browser: Browser, server: Server, project: str, repository: Path
 ) -> None:
-    """The agent has replaced a file with a directory: the file can't be restored without losing the directory."""
+    """The agent has replaced a file with a directory, so the file can't be restored without losing the directory."""
     await runs(server, project, {"old.txt/inside.txt": "inside\n"})
     with browser.person(address_of(server, project), width=1280, height=1800) as person:
         opens(person, project)
@@ -262,7 +272,7 @@ async def test_hostile_names_and_texts_are_only_text(browser: Browser, server: S
 
 
 @pytest.mark.thorough
-async def test_an_empty_review_leads_back(browser: Browser, server: Server, repository: Path) -> None:
+async def test_an_empty_review_closes(browser: Browser, server: Server, repository: Path) -> None:
     project = await project_in(server, repository)
     with browser.person(address_of(server, project)) as person:
         person.sees("h2", "blog")
@@ -271,6 +281,49 @@ async def test_an_empty_review_leads_back(browser: Browser, server: Server, repo
         person.sees(".empty", "Nothing to review")
         person.clicks(".empty a")
         person.sees("#prompt")
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("width", "height"), [(1280, 500), (375, 500)])
+async def test_a_click_on_a_change_that_was_not_fully_in_view_asks_for_confirmation(
+    browser: Browser, server: Server, repository: Path, width: int, height: int
+) -> None:
+    """Its buttons stay in view while it is read. A key does nothing before the end."""
+    project = await project_in(server, repository)
+    await runs(server, project, {"long.txt": "".join(f"Line {number}\n" for number in range(1, 41))})
+    with browser.person(address_of(server, project), width=width, height=height) as person:
+        opens(person, project)
+        person.sees(f"{CURRENT} footer button:has-text('Undo'):not(.moved)")
+        for button in ("Undo", "Keep"):
+            person.clicks(f"{CURRENT} footer button:has-text('{button}')")
+            person.sees("dialog h2", f"{button} 1 change in long.txt?")
+            person.sees("dialog p", "You have not seen all of it.")
+            person.clicks("dialog button:has-text('Cancel')")
+            person.loses("dialog[open]")
+        person.clicks(f"{CURRENT} footer button:has-text('Edit')")
+        person.fills(f"{CURRENT} textarea", "Mine\n")
+        person.clicks(f"{CURRENT} footer .edited")
+        person.sees("dialog p", "You have not seen all of it.")
+        person.clicks("dialog button:has-text('Cancel')")
+        person.loses("dialog[open]")
+        person.clicks(f"{CURRENT} footer button:has-text('Back')")
+        assert (repository / "long.txt").read_text().endswith("Line 40\n")
+        person.sees(f"{CURRENT} footer button:has-text('Keep')")
+        person.runs(READ)
+        person.clicks(f"{CURRENT} footer button:has-text('Keep')")
+        person.sees(".empty", "Nothing to review")
+
+
+READ = """(async () => {
+  const box = document.querySelector('.review-scroller');
+  const drawn = () =>
+    new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(resolve))));
+  box.dispatchEvent(new WheelEvent('wheel'));
+  box.scrollTop = 0;
+  for (let at = -1; box.scrollTop > at; ) { at = box.scrollTop; await drawn(); box.scrollBy(0, 80) }
+  await drawn();
+})()"""
+"""Scrolls from the start to the end as a user who reads does, so that each part is drawn."""
 
 
 SCROLL = (
@@ -320,7 +373,7 @@ async def test_keys_decide_only_what_is_in_view(
 
 
 @pytest.mark.thorough
-async def test_esc_leads_back_to_the_session(browser: Browser, server: Server, project: str) -> None:
+async def test_esc_returns_to_the_session(browser: Browser, server: Server, project: str) -> None:
     with browser.person(address_of(server, project)) as person:
         opens(person, project)
         person.clicks(f"{HUNK} button:has-text('Edit')")
@@ -371,10 +424,10 @@ async def test_who_decided_first_is_reported_where_the_hunk_was(
 
 
 @pytest.mark.thorough
-async def test_two_devices_decide_the_same_hunk_at_once(
+async def test_two_devices_decide_the_same_hunk_simultaneously(
     browser: Browser, server: Server, project: str, repository: Path
 ) -> None:
-    """Only one decision is accepted, and the file is as that decision requires."""
+    """Only one decision is accepted, and the file matches it."""
     undo = f"document.querySelector({json.dumps(HUNK + ' .no')})?.click()"
     with browser.person(address_of(server, project), width=1280, height=800) as person:
         person.sees("h2", "blog")
@@ -438,6 +491,8 @@ async def test_a_cut_change_is_shown_whole_before_it_is_decided(
         person.loses(in_hunk("long.txt", ".unopened"))
         person.loses(".review-bar .hint")
         person.clicks(in_hunk("long.txt", ".yes"))
+        person.sees("dialog p", "You have not seen all of it.")
+        person.clicks("dialog footer .yes")
         person.loses(".review-files", "long.txt")
 
 
@@ -501,7 +556,7 @@ REACHED = (
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(("width", "height"), SMALL)
-async def test_a_phone_shows_one_hunk_a_screen(
+async def test_a_phone_shows_one_hunk_per_screen(
     browser: Browser, server: Server, project: str, width: int, height: int
 ) -> None:
     with browser.person(address_of(server, project), width=width, height=height) as person:
@@ -572,9 +627,7 @@ async def test_the_text_box_of_an_edit_is_in_view(
 
 
 @pytest.mark.thorough
-async def test_a_file_of_the_list_stays_in_view_while_it_is_drawn(
-    browser: Browser, server: Server, project: str
-) -> None:
+async def test_a_listed_file_stays_in_view_while_it_is_drawn(browser: Browser, server: Server, project: str) -> None:
     """The files above it are drawn, and its own lines are loaded, after it has been scrolled into view."""
     many = {f"a{number:02}.txt": "a line\n" * (1 + number % 7 * 9) for number in range(20)}
     await runs(server, project, {**many})
@@ -583,6 +636,19 @@ async def test_a_file_of_the_list_stays_in_view_while_it_is_drawn(
         person.clicks(".review-files button:has-text('poem.txt')")
         person.sees(f"{CURRENT} .line", "line 2")
         person.sees(f"{KEYED} h4", "Line 5")
+
+
+@pytest.mark.thorough
+async def test_the_list_of_files_stays_open_when_somebody_else_decides(
+    browser: Browser, server: Server, project: str
+) -> None:
+    with browser.person(address_of(server, project), width=390, height=844) as person:
+        opens(person, project)
+        person.clicks(".pager button:has-text('Files')")
+        person.sees(".review-files", "old.txt")
+        await decides(server, project, hunks=[(await ids(server, project))[0]], decision="keep")
+        person.sees(".review-bar", "2 files · 3 changes")
+        assert person("visible", css=".review-files")
 
 
 @pytest.mark.thorough
@@ -616,6 +682,24 @@ async def test_forced_colors_show_the_current_hunk(browser: Browser, server: Ser
             person.runs("getComputedStyle(document.querySelector('.review-files [aria-current]')).outlineStyle")
             != "none"
         )
+
+
+@pytest.mark.thorough
+async def test_the_title_of_a_hunk_is_visible_first(browser: Browser, server: Server, project: str) -> None:
+    """The buttons, which stay in view, do not cover the title of a hunk of which only the top is in view."""
+    with browser.person(address_of(server, project), width=1280, height=640) as person:
+        opens(person, project)
+        person.clicks(in_hunk("open_bridge", "h4"))
+        person.sees(CURRENT, "open_bridge")
+        left, is_visible = person.runs(
+            "(() => { const box = document.querySelector('.review-scroller');"
+            f" const card = document.querySelector('{CURRENT}'); const title = card.querySelector('h4');"
+            " const left = () => box.getBoundingClientRect().bottom - card.getBoundingClientRect().top;"
+            " box.scrollTop -= left() - 50; const place = title.getBoundingClientRect();"
+            " return [left(), title.contains(document.elementFromPoint(place.left + 5, place.top + 8))] })()"
+        )
+        assert 45 < left < 55
+        assert is_visible
 
 
 @pytest.mark.thorough
@@ -754,7 +838,7 @@ async def test_both_versions_of_an_image_are_seen_before_it_is_decided(
 
 
 @pytest.mark.thorough
-async def test_changes_since_the_last_visit_can_be_shown_alone(
+async def test_only_changes_since_the_last_visit_can_be_shown(
     browser: Browser, server: Server, project: str, repository: Path
 ) -> None:
     switch, marked = (

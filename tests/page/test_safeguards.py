@@ -42,7 +42,7 @@ def is_disabled(person: Person, css: str) -> bool:
 # The editor.
 
 
-def test_editing_hides_nothing_of_the_call(browser: Browser, address: str) -> None:
+def test_editing_hides_no_part_of_the_call(browser: Browser, address: str) -> None:
     """Even an edited version can be accepted only after "Show all". The same applies after a reload."""
     flagged = bash("sudo npm tset", dangerouslyDisableSandbox=True, odd=LONG)
     edited = f"{CURRENT} footer .yes"
@@ -69,7 +69,7 @@ def test_editing_hides_nothing_of_the_call(browser: Browser, address: str) -> No
         assert answers(person)[0]["updatedInput"] == {**flagged["input"], "command": "sudo npm test"}
 
 
-def test_the_target_of_a_link_is_shown_beside_the_editor(browser: Browser, address: str, directory: Path) -> None:
+def test_the_target_of_a_link_is_shown_next_to_the_editor(browser: Browser, address: str, directory: Path) -> None:
     (directory / "README.md").symlink_to(directory.parent / ".bashrc")
     with browser.person(address) as person:
         asks(person, write(directory / "README.md", "alias ls=rm\n", force=LONG))
@@ -92,7 +92,7 @@ def test_every_field_that_is_sent_is_in_the_editor(browser: Browser, address: st
 # Keys.
 
 
-def test_keys_go_to_an_open_menu(browser: Browser, address: str, directory: Path) -> None:
+def test_an_open_menu_receives_the_keys(browser: Browser, address: str, directory: Path) -> None:
     with browser.person(address) as person:
         asks_to_edit(person, directory)
         person.clicks(".chip.mode > button")
@@ -105,7 +105,7 @@ def test_keys_go_to_an_open_menu(browser: Browser, address: str, directory: Path
         stays(person, 1)
 
 
-def test_keys_go_to_an_open_drawer(browser: Browser, address: str, directory: Path) -> None:
+def test_an_open_drawer_receives_the_keys(browser: Browser, address: str, directory: Path) -> None:
     with browser.person(address, width=900) as person:
         asks_to_edit(person, directory)
         person.clicks("main .unfold")
@@ -125,7 +125,7 @@ NOTES_OVER_THE_HEAD = (
 """Moves the notes over the header of the request: their usual position depends on the size of the screen."""
 
 
-def test_what_a_note_covers_is_not_in_view(browser: Browser, address: str, directory: Path, tmp_path: Path) -> None:
+def test_content_behind_a_note_is_not_in_view(browser: Browser, address: str, directory: Path, tmp_path: Path) -> None:
     empty = tmp_path / "empty.txt"
     empty.write_bytes(b"")
     with browser.person(address, height=560) as person:
@@ -144,7 +144,7 @@ def test_what_a_note_covers_is_not_in_view(browser: Browser, address: str, direc
 
 
 @pytest.mark.parametrize(("width", "height"), [(1280, 800), (375, 667)])
-def test_a_note_is_fully_visible_beside_the_answer_bar(
+def test_a_note_is_fully_visible_next_to_the_answer_bar(
     browser: Browser, address: str, directory: Path, tmp_path: Path, width: int, height: int
 ) -> None:
     empty = tmp_path / "empty.txt"
@@ -289,7 +289,7 @@ def test_scrolling_does_not_disable_a_button(browser: Browser, address: str, dir
         assert person.reads(f"{CARD} .moved") == []
 
 
-# Messages that the server sends again.
+# Messages that the server resends.
 
 
 WIRE = """(() => {

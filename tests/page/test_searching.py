@@ -38,10 +38,11 @@ async def test_s2_16_a_conversation_is_found_by_its_words(browser: Browser, serv
         person.clicks(".results a")
         person.sees(".prompt .words", "moats")
         person.runs("location.hash = '#/search?q=zebra'")
-        person.sees(".search .hint", "Nothing found.")
+        person.sees(".search .hint", "No results.")
 
 
-# The web UI searches 250 ms after the last key. Timers with the same delay fire in the order in which they began.
+# The web UI searches 250 ms after the last key. Timers with the same delay fire in the order in which they were
+# started.
 ASKED = "new Promise((later) => setTimeout(later, 250))"
 
 
@@ -62,6 +63,28 @@ async def test_a_search_made_offline_runs_after_reconnecting(browser: Browser, s
         assert person.reads(".search .problem") == []
 
 
+TYPES_AT_ONCE = """new MutationObserver((_, watch) => {
+  const field = document.querySelector('#search');
+  if (!field) return;
+  watch.disconnect();
+  field.value = 'drawbridges';
+  field.dispatchEvent(new InputEvent('input', { bubbles: true }));
+}).observe(document.body, { childList: true, subtree: true })"""
+
+
+async def test_what_is_typed_as_soon_as_the_field_appears_is_searched(
+    browser: Browser, server: Server, directory: Path
+) -> None:
+    """On a busy machine, the field appears some time before the browser draws it."""
+    project = await project_in(server, directory)
+    await has_said(server, project, "/quick about drawbridges")
+    with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:
+        person.sees("#prompt")
+        person.runs(TYPES_AT_ONCE)
+        person.goes_to("#/search")
+        person.sees(".results mark", "drawbridges")
+
+
 async def test_the_search_of_one_project_can_be_widened(browser: Browser, server: Server, directory: Path) -> None:
     project = await project_in(server, directory)
     await has_said(server, project, "/quick about drawbridges")
@@ -77,7 +100,7 @@ KEEPS_EXPORTS = (
     "const make = URL.createObjectURL; URL.createObjectURL = (blob) => { blob.text().then((text) => "
     "{ window.exported = text; }); return make(blob); }"
 )
-"""Keeps the text of the last file that the web UI has handed to the browser as a download."""
+"""Keeps the text of the last file that the web UI handed to the browser as a download."""
 
 
 async def test_a_session_is_exported(browser: Browser, server: Server, directory: Path) -> None:

@@ -392,7 +392,7 @@ def test_fields_are_in_the_order_in_which_the_agent_sent_them(browser: Browser, 
 
 
 @pytest.mark.thorough
-def test_the_fields_of_an_object_are_in_their_order_too(browser: Browser, address: str) -> None:
+def test_the_fields_of_an_object_keep_their_order_too(browser: Browser, address: str) -> None:
     short = {"run": "rm -rf all", "0": "Only lists"}
     long = {"run": "rm -rf all", "0": {"b": [], "1": {}}, "more": ["word " * 30]}
     with browser.person(address) as person:
@@ -576,7 +576,7 @@ def test_an_answer_is_sent_once_all_of_it_was_in_view(browser: Browser, address:
 
 
 @pytest.mark.thorough
-def test_only_what_is_answered_has_to_be_in_view(browser: Browser, address: str) -> None:
+def test_only_answered_questions_have_to_be_in_view(browser: Browser, address: str) -> None:
     """An option that is not chosen need not have been in view."""
     asked = ask({"label": "Oak"}, {"label": "Ash", "description": words(900)})
     with browser.person(address, **SMALL) as person:
@@ -590,7 +590,7 @@ def test_only_what_is_answered_has_to_be_in_view(browser: Browser, address: str)
 
 @pytest.mark.thorough
 def test_a_question_that_was_not_on_the_screen_is_not_answered(browser: Browser, address: str) -> None:
-    """A narrow window shows only one question at a time; answers may have been chosen when the window was wider."""
+    """A narrow window shows only one question at a time, and answers may have been chosen when the window was wider."""
     asked = [ask({"label": "Oak"}, question=words(900)), ask({"label": "Ash"}, question="And?")]
     with browser.person(address, width=1280, height=500) as person:
         sends(person, {"name": "AskUserQuestion", "input": {"questions": asked}})
@@ -1084,7 +1084,7 @@ def plays(
     story: list[Any],
     acts: Callable[[Random, Person], str],
 ) -> int:
-    """Plays one round: sends requests and does random actions. Returns how many requests were accepted; if ``acts`` is
+    """Plays one round of requests and random actions. Returns how many requests were accepted or, if ``acts`` is
     ``edits``, how many edited versions."""
     width, height = random.choice(SCREENS)
     calls = [hostile(random, directory, editable=acts is edits) for _ in range(random.choice([1, 1, 2]))]
@@ -1104,7 +1104,7 @@ def plays(
         sends(person, *calls)
         for _ in range(25):
             story.append(acts(random, person))
-            typed = {did.removeprefix("writes ") for did in story if isinstance(did, str)}  # who types a word knows it
+            typed = {did.removeprefix("writes ") for did in story if isinstance(did, str)}  # the user's own words
             for one in accepted(person):
                 assert {**one, "hidden": [word for word in one["hidden"] if word not in typed]} == NOTHING_UNSEEN
         count = person.runs("window.edits") if acts is edits else len(accepted(person))

@@ -99,7 +99,7 @@ async def test_other_methods_origins_and_hosts_are_refused(server: Server) -> No
     assert (head.status, body) == (200, b"")
 
 
-def test_the_sources_make_no_html_and_name_no_other_server() -> None:
+def test_the_sources_create_no_html_and_name_no_other_server() -> None:
     for file in [*SOURCES.glob("src/**/*.ts*"), *SOURCES.glob("worker/*.ts")]:
         text = file.read_text()
         ways = (
@@ -109,7 +109,7 @@ def test_the_sources_make_no_html_and_name_no_other_server() -> None:
         assert re.findall(r"https?://(?!www\.w3\.org)", text) == [], file.name
 
 
-def test_it_can_be_installed(built: Path) -> None:
+def test_the_web_ui_can_be_installed(built: Path) -> None:
     manifest = json.loads((built / "manifest.webmanifest").read_text())
     assert manifest["display"] == "standalone"
     assert {icon["sizes"] for icon in manifest["icons"]} == {"any", "192x192", "512x512"}

@@ -57,7 +57,7 @@ def test_sessions_are_grouped_by_folder_with_their_last_line(browser: Browser, a
         person.sees(".project-head .title", "All the carts")
 
 
-def test_lines_that_were_changed_are_counted(browser: Browser, address: str, directory: Path) -> None:
+def test_changed_lines_are_counted(browser: Browser, address: str, directory: Path) -> None:
     call = {
         "type": "tool_use",
         "id": "1",
@@ -138,7 +138,7 @@ async def test_a_fork_shows_the_conversation_that_was_copied(
         assert person.reads(".said:not(.live) .markdown") == ["The second one."]
 
 
-def test_an_address_with_a_record_leads_to_it(browser: Browser, address: str) -> None:
+def test_an_address_with_a_record_opens_it(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         person.prompts("/lines 60")
         person.sees(".finished")
@@ -198,6 +198,7 @@ async def test_sessions_that_need_an_answer_come_first(browser: Browser, server:
             person.until("document.querySelectorAll('.group').length === 3")
             assert person.reads(".group h3")[0] == "blog"
             person.sees(".project.waiting .state", "Needs you")
+            person.sees(".project.waiting .last-line", "Edit a file")
             person.runs("document.activeElement.blur()")
             person.presses("n")
             person.sees(".approval")

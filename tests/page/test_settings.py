@@ -28,7 +28,7 @@ def opens_settings(person: Person) -> None:
     person.sees(".settings")
 
 
-async def test_s3_34_a_phone_is_paired_from_the_page(browser: Browser, own_server: Server, directory: Path) -> None:
+async def test_s3_34_a_phone_is_paired_from_the_web_ui(browser: Browser, own_server: Server, directory: Path) -> None:
     await project_in(own_server, directory)
     with browser.person(f"{page_of(own_server)}#token={own_server.token}", width=1440, height=900) as person:
         opens_settings(person)
@@ -55,7 +55,7 @@ async def test_s3_34_a_phone_is_paired_from_the_page(browser: Browser, own_serve
         assert all(device.revoked for device in Devices(own_server.data))
 
 
-def test_a_device_with_a_limited_scope_manages_no_others(browser: Browser, own_server: Server) -> None:
+def test_a_device_with_a_limited_scope_cannot_manage_others(browser: Browser, own_server: Server) -> None:
     token = Devices(own_server.data).add("Ada's phone", "run")[1]
     with browser.person(f"{page_of(own_server)}#token={token}") as person:
         opens_settings(person)
@@ -77,7 +77,7 @@ def test_a_device_shows_when_it_was_last_seen(browser: Browser, own_server: Serv
             phone.sees(".side")
         while not any(
             "last seen" in text for text in person.reads(".devices small")
-        ):  # the server may notice the end of a connection only later
+        ):  # the server may notice a closed connection only later
             person("reload")
             opens_settings(person)
             person.sees(".devices small", "View only")
@@ -87,7 +87,7 @@ def test_a_device_shows_when_it_was_last_seen(browser: Browser, own_server: Serv
         assert about["Version"] == version("drawbridge")
 
 
-async def test_a_test_notification_and_its_buttons(browser: Browser, server: Server) -> None:
+async def test_a_test_notification_has_the_chosen_buttons(browser: Browser, server: Server) -> None:
     """The push service's answer is shown. Buttons in notifications are off by default."""
     with browser.person(f"{page_of(server)}#token={server.token}") as person:
         person("allow", what=["notifications"], url=page_of(server))
@@ -145,8 +145,8 @@ def test_the_theme_and_the_keys_are_kept(browser: Browser, server: Server) -> No
         person.until("document.documentElement.dataset.theme === undefined")
 
 
-def test_the_diff_settings_apply_at_once(browser: Browser, address: str, directory: Path) -> None:
-    """It also applies to diffs in the history, without a reload."""
+def test_the_diff_settings_apply_immediately(browser: Browser, address: str, directory: Path) -> None:
+    """They also apply to diffs in the history, without a reload."""
     with browser.person(address, width=1440, height=900) as person:
         asks(person, edit(directory / "notes.md", "up", "down"))
         person.clicks(ACCEPT)

@@ -35,7 +35,7 @@ def test_stopping_a_run_starts_the_next_queued_one(browser: Browser, address: st
         person.loses(".stop")
 
 
-def test_half_a_character_does_not_block_a_prompt(browser: Browser, address: str) -> None:
+def test_a_lone_surrogate_does_not_block_a_prompt(browser: Browser, address: str) -> None:
     """The server can't read a lone surrogate, so its error would not contain the id of the request."""
     with browser.person(address) as person:
         person.until("document.documentElement.dataset.connection === 'open'")
@@ -141,7 +141,7 @@ def test_a_new_session_begins(browser: Browser, address: str) -> None:
         person.clicks("button[aria-label='Session menu']")
         person.clicks("[role=menuitem]:has-text('sessions in this folder')")
         person.sees("dialog .sessions", "No sessions yet.")
-        person.runs("location.hash = '#/'")  # as Back does on a phone: the dialog is still about this project
+        person.runs("location.hash = '#/'")  # as Back does on a phone, while the dialog is still about this project
         person.loses("#prompt")
         person.clicks("dialog button:has-text('New session')")
         person.loses("dialog")

@@ -25,9 +25,9 @@ def by_the_page(texts: list[str]) -> list[str]:
     return found
 
 
-def test_page_and_terminal_write_out_the_same() -> None:
-    """Tests each character alone, those below U+10000 also after a letter and between a space and a digit, and random
-    texts of those with special rules.
+def test_web_ui_and_terminal_write_out_the_same_characters() -> None:
+    """Tests each character alone and, if it is below U+10000, after a letter and between a space and a digit. Also
+    tests random texts of characters with special rules.
     """
     every = [chr(number) for number in range(0x110000)]
     few = every[:0x10000]

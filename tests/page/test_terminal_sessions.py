@@ -1,4 +1,4 @@
-"""A ``claude`` in a terminal appears in the web UI automatically; requests are answered there or in the terminal."""
+"""A ``claude`` in a terminal appears in the web UI automatically. Requests are answered there or in the terminal."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ async def test_requests_answered_in_the_terminal_leave_the_web_ui(
     assert "Do it" in str(rig.model.requests[-1].body["messages"]), "it knows what was said before"
 
 
-# With Neovim as the editor: the diff there and the card in the web UI belong to the same approval request.
+# With Neovim as the editor, the diff there and the card in the web UI belong to the same approval request.
 
 
 @pytest.mark.thorough
@@ -224,6 +224,8 @@ async def test_geminis_proposals_are_decided_in_neovim_or_the_web_ui(
             person.sees(".settled-line", "Accepted by Neovim")
             person.loses(".approval")
             gemini.pane.wait_for("It is done")
+            person.sees(".rights", "Send messages from the terminal.")
+            assert not person.reads("button:has-text('Continue here')"), "Gemini CLI can't fork a conversation"
     assert poem.read_text() == "one\ndeux\nthree\n"
 
 

@@ -13,8 +13,8 @@ Headers = dict[str, str | list[str] | None]
 
 
 def request(changed: Headers | None = None, *, line: str = "GET / HTTP/1.1", body: bytes = b"") -> bytes:
-    """Returns a WebSocket handshake as Claude Code sends it. ``changed``: headers that replace or extend it; a list
-    repeats a header, None omits it."""
+    """Returns a WebSocket handshake as Claude Code sends it. ``changed`` contains headers that replace or extend it. A
+    list repeats a header, and None omits it."""
     headers: Headers = {
         "Host": "127.0.0.1:12345",
         "Connection": "Upgrade",

@@ -1,4 +1,4 @@
-"""Compressed messages: only for clients that can read the shared form, and with a limit on the decompressed size."""
+"""Messages are compressed only for clients that can read the shared form, and the decompressed size is limited."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_a_compressed_message_may_be_fragmented() -> None:
     assert [event for part in parts for event in connection.receive(part)] == [Message("one two three " * 50)]
 
 
-def test_a_message_is_measured_as_it_is_decompressed() -> None:
+def test_the_limit_applies_during_decompression() -> None:
     connection, _ = opened("permessage-deflate")
     assert connection.receive(sent(b"a" * LIMIT)) == [Message("a" * LIMIT)]
     assert connection.receive(sent(b"a" * (LIMIT + 1))) == [Closed(1009)]

@@ -72,7 +72,7 @@ def test_a_token_that_is_not_exactly_right_is_refused(token: str | None) -> None
     assert GATE.check(asked(token=token)) is BAD_TOKEN
 
 
-def test_a_token_sent_twice_is_ambiguous_even_if_one_is_right() -> None:
+def test_a_token_sent_twice_is_refused_even_if_one_is_right() -> None:
     assert GATE.check(head(("host", "localhost"), ("x-token", "wrong"), ("x-token", TOKEN))) is BAD_TOKEN
     assert GATE.check(head(("host", "localhost"), ("x-token", TOKEN), ("x-token", TOKEN))) is BAD_TOKEN
 

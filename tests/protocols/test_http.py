@@ -73,7 +73,7 @@ def closed_with(connection: HttpConnection) -> int:
 
 @contextlib.contextmanager
 def memory_kept() -> Iterator[list[int]]:
-    """Yields a list. At the end of the block, the number of bytes that it has allocated and not freed is appended."""
+    """Yields a list. At the end of the block, the number of bytes that it allocated and not freed is appended."""
     kept: list[int] = []
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
@@ -96,7 +96,7 @@ def test_a_head_is_read_whole_and_in_order() -> None:
     assert asked.head.one("host") == "127.0.0.1:12345"
 
 
-def test_a_head_that_comes_byte_by_byte_is_the_same_head() -> None:
+def test_a_head_that_arrives_byte_by_byte_is_read() -> None:
     whole = request({"X-Name": "\xff\xe4"})
     _, at_once = ask(whole)
     connection = HttpConnection()
@@ -219,7 +219,7 @@ CHUNKED = {"Content_Length": "", "Transfer_Encoding": "chunked"}
     "data",
     [post(b"hello"), post(b"5\r\nhello\r\n0\r\n\r\n", **CHUNKED), post(b"2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n", **CHUNKED)],
 )
-def test_a_body_is_passed_on_whole_however_it_arrives(data: bytes) -> None:
+def test_a_body_is_passed_on_whole_in_any_pieces(data: bytes) -> None:
     for step in (1, len(data)):
         connection = HttpConnection()
         events: list[Event] = []
@@ -262,7 +262,7 @@ def test_100_continue_is_sent_only_after_the_request_is_accepted() -> None:
     assert isinstance(body, Body)
 
 
-def test_a_body_announced_over_the_limit_is_refused_at_once() -> None:
+def test_a_body_announced_over_the_limit_is_refused_immediately() -> None:
     connection, events = let_in(post(b"", Content_Length="11", Expect="100-continue"), limit=10)
     assert events == []
     assert status(connection) == 413
@@ -407,7 +407,7 @@ def test_a_character_may_be_split_between_fragments() -> None:
     assert connection.receive(more(euro[2:])) == [Message("€")]
 
 
-def test_a_ping_between_fragments_is_answered_at_once() -> None:
+def test_a_ping_between_fragments_is_answered_immediately() -> None:
     connection = open_websocket()
     assert connection.receive(text("a", fin=False) + ping(b"still there?")) == []
     [pong] = frames_of(answer(connection))
@@ -445,7 +445,7 @@ def test_64_mb_messages_are_accepted_and_one_more_byte_is_not() -> None:
     assert connection.finished
 
 
-def test_a_giant_declared_length_is_refused_at_once() -> None:
+def test_a_giant_declared_length_is_refused_immediately() -> None:
     for length in (MESSAGE_LIMIT + 1, 2**32, 2**63 - 1, 2**64 - 1):
         connection = open_websocket()
         assert connection.receive(giant_frame_head(length)) == [Closed(1009)]
@@ -497,7 +497,7 @@ def test_the_peers_close_is_echoed_and_reported_once() -> None:
     assert connection.receive(b"") == []
 
 
-def test_a_close_without_a_code_is_1005() -> None:
+def test_a_close_without_a_code_is_reported_as_1005() -> None:
     connection = open_websocket()
     assert connection.receive(close(None)) == [Closed(1005)]
     [echo] = frames_of(answer(connection))
@@ -534,7 +534,7 @@ def test_messages_after_our_close_are_ignored() -> None:
     assert connection.receive(text(b"\xff") + close(1000)) == [Closed(1000)]
 
 
-def test_an_end_without_a_close_frame_is_1006() -> None:
+def test_an_end_without_a_close_frame_is_reported_as_1006() -> None:
     connection = open_websocket()
     assert connection.receive(text("half")[:-1]) == []
     assert connection.receive(b"") == [Closed(1006)]
@@ -569,7 +569,7 @@ def test_every_message_arrives_once_and_in_order(messages: list[str], data: st.D
             client.send_continuation(fragment, fin=number == len(fragments))
 
     connection = HttpConnection()
-    heard: list[Event] = []
+    received: list[Event] = []
     for piece in pieces_of(request() + b"".join(client.data_to_send()), data.draw(CUTS)):
         events = connection.receive(piece)
         if any(isinstance(event, RequestHead) for event in events):
@@ -577,8 +577,8 @@ def test_every_message_arrives_once_and_in_order(messages: list[str], data: st.D
         for event in events:
             assert isinstance(event, Message)
             connection.send_text(event.text.encode())
-        heard += events
-    assert heard == [Message(message) for message in messages]
+        received += events
+    assert received == [Message(message) for message in messages]
 
     back = answer(connection)
     for piece in pieces_of(back[back.index(b"\r\n\r\n") + 4 :], data.draw(CUTS)):

@@ -72,7 +72,7 @@ def test_params_that_are_not_an_object_are_refused(params: object) -> None:
 
 
 def test_a_notification_with_bad_params_is_not_answered() -> None:
-    """It is read as a notification without params."""
+    """The message is read as a notification without params."""
     assert decode(message(method="ide_connected", params=[1])) == Notification("ide_connected", {})
 
 
@@ -139,7 +139,7 @@ def test_nesting_a_hundred_thousand_deep_is_a_parse_error(opening: str, closed: 
     assert asked.code == PARSE_ERROR
 
 
-def test_a_huge_number_of_digits_costs_no_time() -> None:
+def test_a_huge_number_of_digits_does_not_slow_parsing() -> None:
     before = time.perf_counter()
     assert isinstance(decode(message(method="a", params={}).replace("{}", '{"n": ' + "9" * 5_000_000 + "}")), object)
     assert time.perf_counter() - before < 2
@@ -149,7 +149,7 @@ def test_of_duplicate_keys_the_last_one_counts() -> None:
     assert decode('{"jsonrpc": "2.0", "method": "a", "id": 1, "method": "b", "id": 2}') == Request(2, "b", {})
 
 
-def test_half_a_surrogate_pair_is_read() -> None:
+def test_a_lone_surrogate_is_read() -> None:
     """JSON allows it, and a JavaScript agent sends it when it cuts a text in the middle of an emoji."""
     asked = decode(
         '{"jsonrpc": "2.0", "id": 1, "method": "a", "params": {"text": "cut \\ud83c", "whole": "\\ud83c\\udf09"}}'
@@ -159,7 +159,8 @@ def test_half_a_surrogate_pair_is_read() -> None:
 
 @pytest.mark.parametrize("text", ["half \ud83c", "byte \udcff", "\udf09 half"])
 def test_sent_messages_are_always_valid_utf8(text: str) -> None:
-    """An undecodable byte (in a file name, say) becomes U+FFFD, because an invalid frame would end the connection."""
+    """An undecodable byte, for example in a file name, becomes U+FFFD, because an invalid frame would end the
+    connection."""
     sent = json.loads(jsonrpc.notification("at_mentioned", {"filePath": text, "whole": "\N{BRIDGE AT NIGHT}"}).decode())
     assert sent["params"]["filePath"] == text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     assert "\N{REPLACEMENT CHARACTER}" in sent["params"]["filePath"]
@@ -174,7 +175,7 @@ def test_any_json_is_read_as_one_of_four_message_kinds(value: object) -> None:
 @given(
     st.dictionaries(st.sampled_from(["jsonrpc", "id", "method", "params", "result", "error"]), JSON | st.just("2.0"))
 )
-def test_whatever_is_wrong_with_a_message_the_error_can_be_sent(members: dict[str, Any]) -> None:
+def test_the_error_for_any_invalid_message_can_be_sent(members: dict[str, Any]) -> None:
     asked = decode(json.dumps(members))
     if isinstance(asked, Invalid):
         assert json.loads(jsonrpc.error(asked.id, asked.code, asked.message))["id"] == asked.id

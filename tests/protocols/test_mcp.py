@@ -29,14 +29,14 @@ def answer(server: McpServer, **members: object) -> Any:
 
 
 def result(server: McpServer, method: str, params: object = None) -> Any:
-    said = answer(server, id=0, method=method, params=params)
-    assert said["id"] == 0
-    return said["result"]
+    reply = answer(server, id=0, method=method, params=params)
+    assert reply["id"] == 0
+    return reply["result"]
 
 
-def test_the_real_clis_handshake(server: McpServer) -> None:
+def test_the_real_clis_handshake_is_answered(server: McpServer) -> None:
     """``claude`` 2.1.329 sends these messages."""
-    said = result(
+    initialized = result(
         server,
         "initialize",
         {
@@ -45,7 +45,7 @@ def test_the_real_clis_handshake(server: McpServer) -> None:
             "clientInfo": {"name": "claude-code", "title": "Claude Code", "version": "2.1.329"},
         },
     )
-    assert said == {
+    assert initialized == {
         "protocolVersion": "2025-11-25",
         "capabilities": {"tools": {}},
         "serverInfo": {"name": "drawbridge", "version": "1.2.3"},
@@ -62,7 +62,7 @@ def test_a_supported_version_is_confirmed(server: McpServer, version: str) -> No
 
 
 @pytest.mark.parametrize("version", ["1999-01-01", "2099-01-01", "", None, 5, [], {}])
-def test_any_other_version_is_answered_with_our_newest(server: McpServer, version: object) -> None:
+def test_any_other_version_is_answered_with_the_newest_one(server: McpServer, version: object) -> None:
     assert result(server, "initialize", {"protocolVersion": version})["protocolVersion"] == "2025-11-25"
 
 
@@ -77,7 +77,7 @@ def test_any_other_version_is_answered_with_our_newest(server: McpServer, versio
         (None, None),
     ],
 )
-def test_a_clients_name_is_what_it_calls_itself(server: McpServer, info: object, name: str | None) -> None:
+def test_a_client_has_the_name_that_it_sends(server: McpServer, info: object, name: str | None) -> None:
     result(server, "initialize", {"protocolVersion": "2025-11-25", "clientInfo": info})
     assert server.client == name
 

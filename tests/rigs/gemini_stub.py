@@ -1,4 +1,4 @@
-"""A stand-in for the Gemini API on 127.0.0.1: it gives the answers that a test scripts, and records the requests.
+"""A stand-in for the Gemini API on 127.0.0.1. It gives the answers that a test scripts, and records the requests.
 
 It implements only what Gemini CLI requests, ``POST /v1beta/models/<model>:<method>``: a streamed answer for each turn of
 the conversation, and plain answers for its housekeeping (which model to use, a title for the last session).
@@ -51,7 +51,7 @@ class ModelRequest:
         return [part for content in contents[spoken[-1] + 1 if spoken else 0 :] for part in content["parts"]]
 
     @property
-    def told(self) -> str:
+    def new_text(self) -> str:
         """All new text that the model receives: from the user, from the CLI, and about the editor."""
         return "\n".join(part["text"] for part in self.news if "text" in part)
 
@@ -75,7 +75,7 @@ class ModelRequest:
 class GeminiStub(ScriptedModel[ModelRequest]):
     """Answers each request of a conversation with the next scripted turn (a list of parts). A context manager.
 
-    The CLI's housekeeping requests are not streamed; they use up no turn and are not among ``requests``.
+    The CLI's housekeeping requests are not streamed, use up no turn and are not among ``requests``.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""A stand-in for the Messages API on 127.0.0.1: it gives the answers that a test scripts, and records the requests.
+"""A stand-in for the Messages API on 127.0.0.1. It gives the answers that a test scripts, and records the requests.
 
 It implements only what the ``claude`` CLI requests: ``POST /v1/messages`` (streamed if the request asks for it),
 ``POST /v1/messages/count_tokens`` and ``HEAD /``.
@@ -71,7 +71,7 @@ class ModelRequest:
         return messages[spoken[-1] + 1 :] if spoken else messages
 
     @property
-    def told(self) -> str:
+    def new_text(self) -> str:
         """All new text that the model receives: the user's prompt, tool results, reminders and the editor context."""
         return "\n".join(words for message in self.news for words in _words(message["content"]))
 

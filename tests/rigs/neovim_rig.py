@@ -67,7 +67,7 @@ TAKES_KEYS = "return not (package.loaded['drawbridge'] and require('drawbridge')
 
 
 class Neovim:
-    """One running Neovim. Keys go to its terminal; queries use its socket."""
+    """One running Neovim. Keys go to its terminal, and queries use its socket."""
 
     _numbers = itertools.count(1)
 
@@ -174,7 +174,7 @@ class Neovim:
         return layout
 
     def buffer(self, file: Path) -> list[str] | None:
-        """The lines of an open file as they are in Neovim now; None if no buffer has that name."""
+        """The lines of an open file as they are in Neovim now, or None if no buffer has that name."""
         lines: list[str] | None = self.lua(LINES, str(file))
         return lines
 

@@ -1,4 +1,4 @@
-"""A stand-in for the Responses API on 127.0.0.1: it gives the answers that a test scripts, and records the requests.
+"""A stand-in for the Responses API on 127.0.0.1. It gives the answers that a test scripts, and records the requests.
 
 It implements only what Codex requests from a custom model provider: ``POST /v1/responses``, streamed.
 """
@@ -89,8 +89,8 @@ class ResponsesStub(StubServer):
         is_turn = request.get("tools") and not (request.get("text") or {}).get("format")
         if is_turn:
             self.requests.append(request)
-        told = [str(item) for item in request["input"] if item["type"] in WRITTEN and item.get("role") != "assistant"]
-        turns = next((turns for task, turns in self._of_subagents.items() if told and task in told[-1]), self._turns)
+        items = [str(item) for item in request["input"] if item["type"] in WRITTEN and item.get("role") != "assistant"]
+        turns = next((turns for task, turns in self._of_subagents.items() if items and task in items[-1]), self._turns)
         item = turns.pop(0) if turns and is_turn else text("Nothing more was scripted.")
         return item() if callable(item) else item
 

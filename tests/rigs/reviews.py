@@ -1,4 +1,4 @@
-"""A repository, what a run changes in it, and what other clients see of its review; for the tests of all clients."""
+"""A repository, what a run changes in it, and what other clients see of its review, for the tests of all clients."""
 
 from __future__ import annotations
 

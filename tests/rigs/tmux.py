@@ -58,7 +58,7 @@ class Pane:
         return "\n".join(["┌" + "─" * 78, *lines, "└" + "─" * 78])
 
     def type(self, words: str) -> None:
-        """Types ``words`` literally: tmux does not look for key names in them."""
+        """Types ``words`` literally. tmux does not interpret key names in them."""
         self._tmux.run("send-keys", "-t", self.id, "-l", "--", words)
 
     def press(self, *keys: str) -> None:
@@ -99,7 +99,7 @@ class Pane:
         """Waits until the program has exited on its own, and returns its exit code. ``timeout`` is in seconds."""
 
         def ended() -> str | None:
-            # tmux 3.3a sometimes misses that a child has ended, until another child ends; so each check starts one.
+            # tmux 3.3a sometimes misses that a child has ended, until another child ends, so each check starts one.
             # Nothing waits for that child, because tmux may miss its end, too.
             self._tmux.run("run-shell", "-b", "true")
             dead, status = self._tmux.run(
@@ -109,9 +109,9 @@ class Pane:
 
         return int(self._wait(ended, "did not end", timeout))
 
-    def _wait(self, look: Callable[[], str | None], complaint: str, timeout: float) -> str:
+    def _wait(self, read: Callable[[], str | None], complaint: str, timeout: float) -> str:
         try:
-            return wait_until(look, timeout=timeout)
+            return wait_until(read, timeout=timeout)
         except TimeoutError:
             raise AssertionError(f"{self.name} {complaint} in {timeout} s:\n{self.framed}") from None
 
@@ -130,7 +130,7 @@ class Tmux:
     @contextlib.contextmanager
     def server(cls, *, columns: int = 110, rows: int = 40) -> Iterator[Tmux]:
         programs.tmux()
-        # Not in pytest's temporary directory: the path of a socket must be shorter than 108 bytes.
+        # Not in pytest's temporary directory, because the path of a socket must be shorter than 108 bytes.
         with tempfile.TemporaryDirectory(prefix="db-tmux-") as folder:
             tmux = cls(Path(folder), columns=columns, rows=rows)
             try:
@@ -156,12 +156,12 @@ class Tmux:
         return self.panes[-1]
 
 
-def wait_until(look: Callable[[], T | None], *, timeout: float = PATIENCE) -> T:
-    """Calls ``look`` until it returns something other than None, and returns that. Raises TimeoutError after
+def wait_until(read: Callable[[], T | None], *, timeout: float = PATIENCE) -> T:
+    """Calls ``read`` until it returns something other than None, and returns that value. Raises TimeoutError after
     ``timeout`` seconds.
     """
     deadline = time.monotonic() + timeout
-    while (found := look()) is None:
+    while (found := read()) is None:
         if time.monotonic() > deadline:
             raise TimeoutError
         time.sleep(POLL)

@@ -40,9 +40,9 @@ async def words(client: WireClient) -> str:
     """Waits for the agent's next message. Returns its text."""
     while True:
         message: dict[str, Any] = await client.receive("agent_message")
-        for said in message["data"]["messages"]:
-            if said["type"] == "assistant":
-                return str(said["message"]["content"][0]["text"])
+        for item in message["data"]["messages"]:
+            if item["type"] == "assistant":
+                return str(item["message"]["content"][0]["text"])
 
 
 def kept(script: str, confinement: Confinement = Confinement()) -> tuple[int, str]:  # noqa: B008 - frozen

@@ -17,7 +17,7 @@ from tests.waiting import PATIENCE
 
 
 @pytest.fixture(autouse=True)
-def time_to_look(monkeypatch: pytest.MonkeyPatch) -> None:
+def generous_time_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sets time limits that are long enough for a busy machine. Tests of the limits set their own."""
     for module, name in (
         (search, "SEARCH_SECONDS"),

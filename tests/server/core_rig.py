@@ -20,12 +20,14 @@ from drawbridge.server import composition
 from drawbridge.server.app.command_table import COMMANDS
 from drawbridge.server.app.dispatch import AnyRow
 from drawbridge.server.app.outbox import Writers
+from drawbridge.server.app.review_commands import ReviewCommands
+from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.commands import PermissionResponse, parse
-from drawbridge.server.protocol.messages import Answer, Frame, Subscriber, encode
+from drawbridge.server.protocol.frames import Frame, Subscriber, encode
 from drawbridge.server.sessions.limits import Limits
 from drawbridge.server.sessions.run import State
 from tests.server.plans import plan_of
-from tests.server.schema import check_said
+from tests.server.schema import check_sent
 from tests.waiting import until
 
 ROWS = {row.name: row for row in COMMANDS}
@@ -46,12 +48,12 @@ class Process:
     _pids = itertools.count(1_000_000)
 
     def __init__(
-        self, launch: base.Launch, heard: Callable[[base.Event], None], *, says_its_session: bool = True
+        self, launch: base.Launch, emit: Callable[[base.Event], None], *, says_its_session: bool = True
     ) -> None:
         self.says_its_session = says_its_session
         self.pid = next(self._pids)
         self.launch = launch
-        self.heard = heard
+        self.emit = emit
         self.prompts: list[str] = []
         self.attachments: tuple[base.Attachment, ...] = ()
         self.answers: list[tuple[str, base.Decision]] = []
@@ -68,7 +70,7 @@ class Process:
         self.attachments = attachments
         self.turn_open = True
         if self.says_its_session:
-            self.heard(base.SessionIdentified(self.launch.session_id))
+            self.emit(base.SessionIdentified(self.launch.session_id))
 
     def answer(self, question_id: str, decision: base.Decision) -> None:
         self.answers.append((question_id, decision))
@@ -109,32 +111,32 @@ class Process:
     # what a test makes it do
 
     def says(self, line: dict[str, Any], *, durable: bool = True) -> None:
-        self.heard(base.AgentLine(json.dumps(line).encode(), session_id_of(line.get("session_id")), durable))
+        self.emit(base.AgentLine(json.dumps(line).encode(), session_id_of(line.get("session_id")), durable))
 
     def asks(self, question_id: str, tool: str = "Write", given: dict[str, Any] | None = None) -> None:
         proposal = base.Proposal("/p/a.py", "old\n", "new\n")
         asked = json.dumps(given or {"file_path": "/p/a.py"}).encode()
-        self.heard(base.Question(question_id, tool, Raw(asked), Raw(b"[]"), proposal))
+        self.emit(base.Question(question_id, tool, Raw(asked), Raw(b"[]"), proposal))
 
     def ends(
         self, *, ok: bool = True, cost: float = 0.01, interrupted: bool = False, error: str = "it went wrong"
     ) -> None:
         self.turn_open = False
-        self.heard(base.TurnEnded(ok, self.launch.session_id, cost, None if ok else error, interrupted=interrupted))
+        self.emit(base.TurnEnded(ok, self.launch.session_id, cost, None if ok else error, interrupted=interrupted))
 
     def refuses_its_conversation(self) -> None:
         self.turn_open = False
-        self.heard(base.TurnEnded(ok=False, error="there is no such conversation", code="SESSION_NOT_FOUND"))
+        self.emit(base.TurnEnded(ok=False, error="there is no such conversation", code="SESSION_NOT_FOUND"))
 
     def exit(self, code: int, stderr: str = "") -> None:
         if not self.ended:
             self.ended = True
             self.turn_open = False
-            self.heard(base.Exited(code, stderr))
+            self.emit(base.Exited(code, stderr))
 
 
 class StoredSessions:
-    """The conversations that an agent has stored: those with the given ids, or with any id if ``all`` is true.
+    """The conversations that an agent stored: those with the given ids, or with any id if ``all`` is true.
     ``used_by`` contains the ids of the processes that have them open.
     """
 
@@ -146,7 +148,7 @@ class StoredSessions:
     def directories(self, limit: int) -> list[tuple[Path, float]]:
         return []
 
-    def listed(self, path: Path, limit: int) -> list[base.Remembered]:
+    def listed(self, path: Path, limit: int) -> list[base.StoredConversation]:
         return []
 
     def known(self, path: Path, session_id: str) -> bool:
@@ -155,8 +157,8 @@ class StoredSessions:
     def title(self, path: Path, session_id: str) -> str | None:
         return None
 
-    def messages(self, path: Path, session_id: str, **where: Any) -> base.Earlier:
-        return base.Earlier((), None)
+    def messages(self, path: Path, session_id: str, **where: Any) -> base.EarlierMessages:
+        return base.EarlierMessages((), None)
 
     def messages_from(self, path: Path, session_id: str, **where: Any) -> Iterator[tuple[int, base.EarlierMessage]]:
         return iter(())
@@ -166,12 +168,12 @@ class StoredSessions:
 
 
 class Agent:
-    """A fake agent; ``processes`` contains every process that it has started."""
+    """A fake agent. ``processes`` contains every process that it started."""
 
     name = "claude"
     asks = True
     own_modes = False
-    sees = True
+    sees = forks = True
     embeds = staticmethod(prompts.embeds)
     sessions: base.StoredConversations | None = None
     says_sessions = True
@@ -185,13 +187,13 @@ class Agent:
         self.starts = 0
         """How often a process was to be started."""
 
-    async def start(self, launch: base.Launch, heard: Callable[[base.Event], None]) -> Process:
+    async def start(self, launch: base.Launch, emit: Callable[[base.Event], None]) -> Process:
         self.starts += 1
         await asyncio.sleep(0)
         await self.may_start.wait()
         if self.unusable:
             raise self.unusable
-        self.processes.append(Process(launch, heard, says_its_session=self.says_sessions))
+        self.processes.append(Process(launch, emit, says_its_session=self.says_sessions))
         return self.processes[-1]
 
     def last_state(self, lines: Sequence[bytes], session_id: str) -> base.AgentState:
@@ -210,15 +212,15 @@ class Client:
     def __init__(self, name: str = "phone") -> None:
         self.id = f"client-{next(self._ids)}"
         self.name = name
-        self.heard: list[dict[str, Any]] = []
+        self.received: list[dict[str, Any]] = []
         self.frames: list[Frame] = []
         self.decides = self.runs = self.owns = True
         self.device: str | None = None
 
     def send(self, frame: Frame) -> None:
         self.frames.append(frame)
-        self.heard.append(json.loads(frame.data))
-        check_said(self.heard[-1])
+        self.received.append(json.loads(frame.data))
+        check_sent(self.received[-1])
 
     def sees(self, path: Path) -> bool:
         return True
@@ -228,15 +230,17 @@ class Client:
 
     def updates(self, what: str) -> list[dict[str, Any]]:
         return [
-            one["data"]["data"] for one in self.heard if one["type"] == "update" and one["data"]["update_type"] == what
+            one["data"]["data"]
+            for one in self.received
+            if one["type"] == "update" and one["data"]["update_type"] == what
         ]
 
     def of_type(self, what: str) -> list[dict[str, Any]]:
-        return [one for one in self.heard if one["type"] == what]
+        return [one for one in self.received if one["type"] == what]
 
     @property
     def seqs(self) -> list[int]:
-        return [one["seq"] for one in self.heard if "seq" in one]
+        return [one["seq"] for one in self.received if "seq" in one]
 
 
 class Server:
@@ -279,14 +283,15 @@ class Server:
         command = parse(
             json.dumps(message | ({"request_id": request_id} if request_id else {})), {row.name: row.request}
         )
-        asker: Any = client  # the core uses a client only as a subscriber
+        sender: Any = client  # the core uses a client only as a subscriber
         if isinstance(command, PermissionResponse):
-            command = await self.core.with_input(command, asker)
-        answered = row.handler(self.core, command, asker)
+            command = await self.core.with_input(command, sender)
+        owner = self.built.reviews if row.owner is ReviewCommands else self.core
+        answered = row.handler(owner, command, sender)
         answer: Answer[Any] = answered if isinstance(answered, Answer) else await answered
         found: dict[str, Any] = json.loads(encode(answer, command.request_id))
         if "seq" in found:  # the reply replaces the record for the client that asked
-            client.heard.append(found)
+            client.received.append(found)
         if answer.then is not None:
             answer.then()
         return found
@@ -332,7 +337,7 @@ async def serving(folder: Path, limits: Limits | None = None, root: Path | None 
 
 
 async def settled(condition: Callable[[], bool] | None = None, turns: int = 200) -> None:
-    """Lets the event loop run until ``condition`` is true; without a condition, for ``turns`` turns."""
+    """Lets the event loop run until ``condition`` is true or, without a condition, for ``turns`` turns."""
     for _ in range(turns):
         if condition is not None and condition():
             return

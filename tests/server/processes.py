@@ -39,7 +39,7 @@ class Server:
 
     @property
     def tls(self) -> ssl.SSLContext | None:
-        """A context that trusts this server's certificate and no other; None without TLS."""
+        """A context that trusts this server's certificate and no other, or None without TLS."""
         if self.ready["fingerprint"] is None:
             return None
         return ssl.create_default_context(cafile=str(self.data / "tls" / "cert.pem"))
@@ -58,7 +58,7 @@ class Server:
         return await self.ended(within)
 
     async def ended(self, within: float = PATIENCE) -> tuple[int | None, str]:
-        """Waits until the server has ended. Returns its exit code and what it has written to stderr."""
+        """Waits until the server has ended. Returns its exit code and what it wrote to stderr."""
         async with asyncio.timeout(within):
             await self.process.communicate()
         return self.process.returncode, self.errors
@@ -100,8 +100,8 @@ async def serving(
             server = Server(process, errors, json.loads(line), data)
             yield server
             if process.returncode is None:
-                code, said = await server.end()
-                assert code == 0, said
+                code, output = await server.end()
+                assert code == 0, output
         finally:
             if process.returncode is None:
                 process.kill()

@@ -17,21 +17,21 @@ REPLIES = {row.name: row.reply for row in COMMANDS}
 FILE = Path(__file__).resolve().parent.parent.parent / "docs" / "protocols" / "client.schema.json"
 
 
-def check_said(message: Any) -> None:
-    """Checks a message that the server has sent."""
+def check_sent(message: Any) -> None:
+    """Checks a message that the server sent."""
     kind = f"server.{message['type']}"
     if message["type"] == "update":
         kind += f".{message['data']['update_type']}"
     _check(kind, message)
 
 
-def check_asked(message: Any) -> None:
+def check_request(message: Any) -> None:
     """Checks a message that a client sends."""
     _check(f"client.{message['type']}", message)
 
 
 def check_answer(type: str, answer: Any) -> None:
-    """Checks the answer to a request of this type: it must be the reply in the command's row, or an error."""
+    """Checks that the answer to a request of this type is the reply in the command's row, or an error."""
     reply = REPLIES[type]
     kind = (answer["type"], answer["data"]["update_type"] if answer["type"] == "update" else None)
     assert answer["type"] == "error" or kind == (reply.name, reply.update_type), f"{type} is answered by {kind}"

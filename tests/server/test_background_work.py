@@ -32,8 +32,8 @@ def subagent(prompt: str = TASK) -> dict[str, Any]:
 
 
 def results(client: WireClient) -> list[dict[str, Any]]:
-    said = [message["data"]["messages"][0] for message in client.received if message["type"] == "agent_message"]
-    return [line for line in said if line["type"] == "result"]
+    messages = [message["data"]["messages"][0] for message in client.received if message["type"] == "agent_message"]
+    return [line for line in messages if line["type"] == "result"]
 
 
 async def asked(client: WireClient) -> dict[str, Any]:
@@ -160,7 +160,7 @@ async def test_an_agent_with_a_wake_up_is_kept_until_it_is_canceled(poem: Path, 
 
 
 async def test_a_job_is_shown_again_when_its_conversation_resumes(poem: Path, model: MessagesStub) -> None:
-    """Canceling hides the job until its conversation resumes: only the agent can delete a job for good."""
+    """Canceling hides the job until its conversation resumes, because only the agent can delete a job permanently."""
     job = tool_use("CronCreate", cron="0 4 * * *", prompt="Look at CI", recurring=True)
     model.will_say(job, text("Every morning."), tool_use("CronList"), text("It is still there."))
     async with at_work(poem, model) as (_, client, project):
@@ -171,7 +171,7 @@ async def test_a_job_is_shown_again_when_its_conversation_resumes(poem: Path, mo
         assert "scheduled_until" not in await state(client, project)
         await client.ask("execute", {"prompt": "What is scheduled?"}, project)
         assert (await finished(client))["outcome"] == "completed"
-        assert "Look at CI" in model.requests[-1].told
+        assert "Look at CI" in model.requests[-1].new_text
         assert (await state(client, project))["scheduled_until"] == until_then
 
 

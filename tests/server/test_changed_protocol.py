@@ -15,6 +15,7 @@ from msgspec import NODEFAULT, Struct, structs
 
 from drawbridge.server import updates
 from drawbridge.server.protocol import commands, messages
+from drawbridge.server.protocol.frames import Frame
 from tests.server.core_rig import Client, serving
 from tests.server.test_upgrade import OLD, OLD_1
 from tests.waiting import until
@@ -56,13 +57,13 @@ def change_the_protocol(monkeypatch: pytest.MonkeyPatch) -> None:
 class Listener(Client):
     """A client that does not check what it is sent."""
 
-    def send(self, frame: messages.Frame) -> None:
+    def send(self, frame: Frame) -> None:
         self.frames.append(frame)
 
 
 async def opened(folder: Path, data: Path) -> tuple[dict[str, Any], dict[str, bytes], bytes]:
     """Opens a copy of ``data`` in a server, where a client joins every session and renames it. Returns the state of each
-    session, the files that the server has left, without times, and what the client received."""
+    session, the files that the server left, without times, and what the client received."""
     folder.mkdir()
     shutil.copytree(data, folder / "data", symlinks=True)
     phone, states = Listener(), {}

@@ -26,18 +26,18 @@ PARTS = (Core, Dispatch, ServerCommands)
 
 
 class Editor:
-    """An editor that shows reviews. ``heard``: what it was sent."""
+    """An editor that shows reviews. ``received`` contains what it was sent."""
 
     about: wire.Bridge | None = wire.Bridge("Neovim", (), reviews=True)
 
     def __init__(self) -> None:
-        self.heard: list[Any] = []
+        self.received: list[Any] = []
 
     def introduce(self, about: wire.Bridge) -> None:
         self.about = about
 
     def send(self, said: wire.ToBridge | wire.HookAnswer) -> None:
-        self.heard.append(said)
+        self.received.append(said)
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ async def server(tmp_path: Path, service: Service) -> AsyncIterator[Server]:
     await server.built.close("the end")
 
 
-async def test_clients_are_told_about_a_run(server: Server) -> None:
+async def test_clients_are_notified_of_a_run(server: Server) -> None:
     phone = Client()
     (await server.running(phone, await server.project(phone))).ends()
     assert [one["outcome"] for one in phone.updates("run_finished")] == ["completed"]
@@ -74,12 +74,12 @@ async def test_a_notification_is_sent_about_a_run(server: Server, service: Servi
     assert body == b"Run finished"
 
 
-async def test_editors_are_told_about_a_review(server: Server) -> None:
+async def test_editors_are_notified_of_a_review(server: Server) -> None:
     editor = Editor()
     server.core.surfaces.editors.add(editor)
     changed = ReviewChanged(state="open", files=1, hunks=1, added=1, removed=0, by="Ada")
     server.core.surfaces.publish(Announced("p1", server.root, changed))
-    assert editor.heard == [wire.ReviewChanged("p1", "Ada", str(server.root))]
+    assert editor.received == [wire.ReviewChanged("p1", "Ada", str(server.root))]
 
 
 async def test_the_audit_log_contains_a_continued_run(server: Server) -> None:
@@ -98,7 +98,7 @@ def built_in(path: Path) -> set[str]:
     return names & {part.__name__ for part in PARTS}
 
 
-def test_servers_are_built_in_one_place() -> None:
+def test_servers_are_constructed_in_one_module() -> None:
     """Otherwise a test could pass with a server that nobody runs. The rig in ``app`` has a fake core."""
     root = Path(__file__).parents[2]
     modules = [path for folder in (SOURCE, root / "bench", root / "tests") for path in folder.rglob("*.py")]

@@ -19,7 +19,7 @@ from drawbridge.agents.base import AgentLine
 from drawbridge.agents.claude.conversation import ClaudeConversation
 from drawbridge.agents.process import STDOUT, Process
 from drawbridge.server.app.outbox import Writers
-from drawbridge.server.protocol.messages import Frame, Subscriber
+from drawbridge.server.protocol.frames import Frame, Subscriber
 from tests.server.core_rig import Client, Server
 
 LINE = b'{"type":"assistant","message":{"content":[{"type":"text","text":"hi"}]},"session_id":"s","uuid":"u"}'
@@ -79,7 +79,7 @@ async def test_a_line_is_decoded_once(line: bytes, tmp_path: Path, monkeypatch: 
         def arrive() -> None:
             for event in driver.received(line):
                 assert isinstance(event, AgentLine)
-                process.heard(event)
+                process.emit(event)
 
         assert decodes(arrive, monkeypatch) == ["agents.output.parsed"]
         assert line in frames[0]
@@ -114,7 +114,7 @@ class Way(NamedTuple):
 
 
 def way(work: Callable[[], Any]) -> Way:
-    """Runs ``work``. Returns the modules that are called meanwhile and those that pass the line on to the outbox."""
+    """Runs ``work``. Returns the modules that are called during this and those that pass the line on to the outbox."""
     called: set[str] = set()
     handed_on_by: list[str] = []
 
@@ -151,8 +151,8 @@ def stack(frame: FrameType | None) -> list[str]:
 async def test_only_the_driver_decodes_a_line_on_the_whole_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The path leads from the bytes in the pipe to the frame that waits for the sockets. Some modules pass the line on;
-    others help. Their numbers are printed, not checked.
+    """The path leads from the bytes in the pipe to the frame that waits for the sockets. Some modules pass the line on,
+    and others help. Their numbers are printed, not checked.
     """
     frames: list[bytes] = []
 
@@ -168,7 +168,7 @@ async def test_only_the_driver_decodes_a_line_on_the_whole_path(
         project = await server.project(phone)
         agent = await server.running(phone, project)
         driver = ClaudeConversation("claude", Path.read_text, resumed=True)  # type: ignore[arg-type]  # nothing is read here
-        process = Process("claude", "", None, driver, agent.heard)  # type: ignore[arg-type]  # it is not ended here
+        process = Process("claude", "", None, driver, agent.emit)  # type: ignore[arg-type]  # it is not ended here
         process._stdin = Quiet()  # type: ignore[assignment]
         process.pipe_data_received(STDOUT, LINE + b"\n")  # the first line also opens the log
         called, handed_on_by = way(lambda: process.pipe_data_received(STDOUT, LINE + b"\n"))

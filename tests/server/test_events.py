@@ -152,7 +152,7 @@ RECORDED: list[Recorded] = [
         form="acp",
     ),
     ApprovalResolved("appr_1", "phone", "deny", "no", client_id="c1"),
-    ApprovalResolved("appr_1", "phone", "allow", updated_input=Raw(b'{"a":1}'), edited=True),
+    ApprovalResolved("appr_1", "phone", "allow", updated_input={"a": 1}, edited=True),
     ApprovalResolved("appr_1", "phone", "allow", remember=True, edited=True, new_text="z"),
     PermissionWithdrawn("appr_1", "the run was stopped"),
     SessionChanged("s1"),
@@ -194,19 +194,19 @@ def stored(event: Recorded, seq: int = 7) -> tuple[Stored, bytes]:
     return Stored("p1", PATH, event, seq=seq, timestamp=timestamp(record)), record.line
 
 
-def test_every_event_is_tried_here() -> None:
+def test_every_event_has_an_example() -> None:
     assert {type(event) for event in RECORDED} == set(get_args(Recorded))
     assert {type(event) for event in [*RECORDED, *ANNOUNCED]} == set(get_args(Event))
 
 
 @pytest.mark.parametrize("event", RECORDED, ids=name)
-def test_clients_see_the_same_live_and_in_a_replay(event: Recorded) -> None:
+def test_clients_get_the_same_message_live_and_in_a_replay(event: Recorded) -> None:
     happened, record = stored(event)
     assert frame(happened) == replayed("p1", record)
 
 
 @pytest.mark.parametrize("event", RECORDED, ids=name)
-def test_what_is_remembered_is_the_same_after_a_restart(event: Recorded) -> None:
+def test_the_recorded_state_is_the_same_after_a_restart(event: Recorded) -> None:
     live, read_back = (RecordedState(unfinished={"run_1": "phone"}, approvals={"appr_1": "run_1"}) for _ in range(2))
     happened, record = stored(event)
     live.apply(event, NOON, happened.seq)

@@ -1,4 +1,4 @@
-"""The client in examples/ does what its documentation promises, even if the server is killed meanwhile."""
+"""The client in examples/ does what its documentation promises, even if the server is killed in the meantime."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_the_example_is_short() -> None:
 
 
 @pytest.mark.parametrize(("answer", "changed"), [("y", True), pytest.param("n", False, marks=pytest.mark.thorough)])
-async def test_the_example_runs_a_prompt_and_asks_the_person(
+async def test_the_example_runs_a_prompt_and_asks_the_user(
     tmp_path: Path, code: Path, answer: str, changed: bool
 ) -> None:
     async with (
@@ -62,8 +62,8 @@ async def test_the_example_runs_a_prompt_and_asks_the_person(
         await until_asked(process)
         assert list(code.iterdir()) == []
         async with asyncio.timeout(PATIENCE):
-            said, _ = await process.communicate(f"{answer}\n".encode())
-        assert said.decode().splitlines()[-1] == "completed"
+            output, _ = await process.communicate(f"{answer}\n".encode())
+        assert output.decode().splitlines()[-1] == "completed"
         assert bool(list(code.iterdir())) is changed
 
 
@@ -78,5 +78,5 @@ async def test_the_example_reconnects_after_the_server_was_killed(tmp_path: Path
         await server.end(signal.SIGKILL)
         async with serving(*arguments):
             async with asyncio.timeout(PATIENCE):
-                said, _ = await process.communicate(b"y\n")
-        assert said.decode().splitlines()[-1] == "interrupted"
+                output, _ = await process.communicate(b"y\n")
+        assert output.decode().splitlines()[-1] == "interrupted"

@@ -1,4 +1,4 @@
-"""After ``kill -9`` of the server during a run, what a client has received is in the history's files, and the client
+"""After ``kill -9`` of the server during a run, what a client received is in the history's files, and the client
 can resume.
 """
 
@@ -36,12 +36,12 @@ async def test_received_records_are_on_disk_and_the_rest_arrives_once(tmp_path: 
             await until(lambda: client.received[-1].get("seq", 0) > 500, "many lines")
             server.process.send_signal(signal.SIGKILL)
             await client.connection.wait_closed()
-            heard = list(client.received)
+            received = list(client.received)
         await server.ended()
 
     found = read_without_us(data / "projects" / project / "logs")
     assert [record["seq"] for record in found] == list(range(1, len(found) + 1))
-    seen = {message["seq"]: message for message in heard if "seq" in message}
+    seen = {message["seq"]: message for message in received if "seq" in message}
     assert sorted(seen) == list(range(1, len(seen) + 1))
     assert 500 < len(seen) <= len(found) < 20_000
     for seq, message in seen.items():

@@ -63,7 +63,7 @@ async def test_the_duration_of_a_run_is_logged(tmp_path: Path, caplog: pytest.Lo
         project = await server.project(phone)
         process = await server.running(phone, project, "a secret thought")
         process.ends()
-    [said] = [record.getMessage() for record in caplog.records if " ended after " in record.getMessage()]
+    [logged] = [record.getMessage() for record in caplog.records if " ended after " in record.getMessage()]
     [finished] = phone.updates("run_finished")
-    assert said == f"{project}: {finished['run_id']} ended after {finished['duration_ms'] / 1000:.1f} s: completed"
+    assert logged == f"{project}: {finished['run_id']} ended after {finished['duration_ms'] / 1000:.1f} s: completed"
     assert "secret" not in caplog.text

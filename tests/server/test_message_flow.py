@@ -1,5 +1,5 @@
 """A client that follows the "Message Flow Example" in the agent server's specification works. The test goes through the
-example line by line, with the demo agent; the numbers in comments are the example's line numbers.
+example line by line, with the demo agent. The numbers in comments are the example's line numbers.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ async def run_of(client: WireClient, project: str, prompt: str) -> list[dict[str
     return client.received[start:]
 
 
-def lines(heard: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def lines(received: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The agent's messages."""
-    said = [message["data"] for message in heard if message["type"] == "agent_message"]
-    return [data["messages"][0] for data in said if data["direction"] == "claude"]
+    messages = [message["data"] for message in received if message["type"] == "agent_message"]
+    return [data["messages"][0] for data in messages if data["direction"] == "claude"]
 
 
-async def test_the_example_of_the_specification_line_by_line(directory: Path, tmp_path: Path) -> None:
+async def test_the_example_of_the_specification_works_line_by_line(directory: Path, tmp_path: Path) -> None:
     data, options = tmp_path / "data", ("--allow", tmp_path / "wip")
     async with serving(data, *options) as server:
         async with server.client() as client:  # 1
             project, session = await creates_a_project_and_executes(client, directory)
         # The client disconnects, and the agent continues: 11, 12, 13
         async with server.client() as client:  # 14
-            await comes_back(client, project, session, directory)
+            await reconnects(client, project, session, directory)
             async with server.client() as other:  # 21
-                await both_hear_the_same(client, other, project, session)
+                await both_receive_the_same(client, other, project, session)
             new_session = await starts_a_new_session(client, project, session, directory)
         await server.end(signal.SIGKILL)  # 28
     async with serving(data, *options) as server, server.client() as client:  # 29, 30, 31
@@ -71,14 +71,14 @@ async def creates_a_project_and_executes(client: WireClient, directory: Path) ->
     await client.send("execute", {"prompt": "/quick Create hello world"}, project)  # 8
     state = await client.receive("update", "project_state", state="EXECUTING")  # 9
     assert state["project_id"] == project
-    said = await client.receive("agent_message", direction="claude")  # 10
-    assert said["project_id"] == project
-    assert said["data"]["messages"][0]["type"] == "system"
-    assert said["data"]["session_id"]
-    return project, said["data"]["session_id"]
+    message = await client.receive("agent_message", direction="claude")  # 10
+    assert message["project_id"] == project
+    assert message["data"]["messages"][0]["type"] == "system"
+    assert message["data"]["session_id"]
+    return project, message["data"]["session_id"]
 
 
-async def comes_back(client: WireClient, project: str, session: str, directory: Path) -> None:
+async def reconnects(client: WireClient, project: str, session: str, directory: Path) -> None:
     async def list_() -> dict[str, Any]:
         await client.send("project_list")  # 15
         [one] = (await client.receive("project_list"))["data"]["projects"]  # 16
@@ -100,12 +100,12 @@ async def comes_back(client: WireClient, project: str, session: str, directory: 
     assert history[0]["message"]["message"] == {"prompt": "/quick Create hello world"}
 
 
-async def both_hear_the_same(client: WireClient, other: WireClient, project: str, session: str) -> None:
+async def both_receive_the_same(client: WireClient, other: WireClient, project: str, session: str) -> None:
     await other.ask("project_join", {"project_id": project})
-    heard = await run_of(client, project, "/quick one")
+    received = await run_of(client, project, "/quick one")
     await other.receive("update", "run_finished")
-    await until(lambda: lines(other.received) == lines(heard))  # 22
-    assert {line["session_id"] for line in lines(heard)} == {session}, "the conversation continues"
+    await until(lambda: lines(other.received) == lines(received))  # 22
+    assert {line["session_id"] for line in lines(received)} == {session}, "the conversation continues"
 
 
 async def starts_a_new_session(client: WireClient, project: str, session: str, directory: Path) -> set[str]:
@@ -115,8 +115,8 @@ async def starts_a_new_session(client: WireClient, project: str, session: str, d
     assert reset["data"]["data"] == fields
     state = (await client.receive("update", "project_state"))["data"]["data"]  # 25
     assert (state["state"], state["session_id"], state["path"]) == ("IDLE", "", str(directory))
-    heard = await run_of(client, project, "/quick Start fresh context")  # 26
-    new_session = {line["session_id"] for line in lines(heard)}
+    received = await run_of(client, project, "/quick Start fresh context")  # 26
+    new_session = {line["session_id"] for line in lines(received)}
     assert len(new_session) == 1
     assert session not in new_session  # 27
     return new_session
@@ -129,5 +129,5 @@ async def continues_where_it_left_off(client: WireClient, project: str, session:
     assert listed["state"] == "IDLE"
     await client.send("project_join", {"project_id": project})  # 34
     await client.receive("update", "project_joined")
-    heard = await run_of(client, project, "/quick Continue where we left off")  # 35
-    assert {line["session_id"] for line in lines(heard)} == session  # 36
+    received = await run_of(client, project, "/quick Continue where we left off")  # 35
+    assert {line["session_id"] for line in lines(received)} == session  # 36

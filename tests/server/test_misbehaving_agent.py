@@ -1,4 +1,5 @@
-"""A misbehaving ``claude`` behind the real server: each run ends in a clear state, and the next prompt is accepted."""
+"""With a misbehaving ``claude`` behind the real server, each run ends in a clear state, and the next prompt is
+accepted."""
 
 from __future__ import annotations
 
@@ -21,9 +22,9 @@ BAD_TURNS = [
     ("bad-utf8", None, ""),
     ("unknown", None, ""),
     ("twice", None, ""),
-    ("die 3", "EXECUTION_FAILED", "exited with code 3 before it was done: Something broke."),
-    ("junk-and-die", "EXECUTION_FAILED", "exited with code 4 before it was done: Killed by a hook"),
-    ("torn", "EXECUTION_FAILED", "exited with code 0 before it was done"),
+    ("die 3", "AGENT_EXITED", "exited with code 3 before it was done: Something broke."),
+    ("junk-and-die", "AGENT_EXITED", "exited with code 4 before it was done: Killed by a hook"),
+    ("torn", "AGENT_EXITED", "exited with code 0 before it was done"),
     ("endless-line", "EXECUTION_FAILED", "sent a line longer than 32 MB, and was stopped."),
     ("close-stdout", "EXECUTION_FAILED", "closed its input or output but continued to run, and was stopped."),
     ("error overloaded", "EXECUTION_FAILED", "overloaded"),
@@ -42,10 +43,10 @@ async def ran(client: WireClient, project: str, prompt: str) -> dict[str, Any]:
     """Runs a prompt. Returns how the run ended, once the project is in the state that follows from it."""
     client.passed()
     await client.ask("execute", {"prompt": prompt}, project)
-    told: dict[str, Any] = (await client.receive("update", "run_finished"))["data"]["data"]
-    assert told["outcome"] in ("completed", "failed", "timeout")
-    await client.receive("update", "project_state", state="IDLE" if told["outcome"] == "completed" else "ERROR")
-    return told
+    ended: dict[str, Any] = (await client.receive("update", "run_finished"))["data"]["data"]
+    assert ended["outcome"] in ("completed", "failed", "timeout")
+    await client.receive("update", "project_state", state="IDLE" if ended["outcome"] == "completed" else "ERROR")
+    return ended
 
 
 @pytest.mark.thorough
@@ -54,10 +55,10 @@ async def test_a_misbehaving_agent_does_not_block_the_next_prompt(tmp_path: Path
     async with serving(tmp_path / "data", *flags) as server, server.client() as client:
         project = await rig.project(server, client)
         for prompt, code, words in BAD_TURNS:
-            told = await ran(client, project, prompt)
-            assert (told["outcome"], told.get("code")) == ("failed" if code else "completed", code), prompt
-            assert words in told.get("error", ""), prompt
-            assert str(tmp_path) not in str(told), "the error does not name a path of the server"
+            received = await ran(client, project, prompt)
+            assert (received["outcome"], received.get("code")) == ("failed" if code else "completed", code), prompt
+            assert words in received.get("error", ""), prompt
+            assert str(tmp_path) not in str(received), "the error does not name a path of the server"
             assert (await ran(client, project, "say hello"))["outcome"] == "completed", f"after {prompt}"
 
         assert (await ran(client, project, "line 20000000"))["outcome"] == "completed"
@@ -71,7 +72,7 @@ async def test_a_misbehaving_agent_does_not_block_the_next_prompt(tmp_path: Path
 
         claude = tmp_path / "bad-claude"
         bad_programs: list[tuple[Callable[[], None], str, str]] = [
-            (lambda: program(claude, start="die-at-once"), "EXECUTION_FAILED", "I can't even begin."),
+            (lambda: program(claude, start="die-at-once"), "AGENT_EXITED", "I can't even begin."),
             (
                 lambda: program(claude, version="1.0.128"),
                 "AGENT_TOO_OLD",
@@ -82,9 +83,9 @@ async def test_a_misbehaving_agent_does_not_block_the_next_prompt(tmp_path: Path
         for change, code, words in bad_programs:
             await client.ask("agent_new_session", project_id=project)
             change()
-            told = await ran(client, project, "say hello")
-            assert (told["outcome"], told["code"]) == ("failed", code)
-            assert words in told["error"]
+            received = await ran(client, project, "say hello")
+            assert (received["outcome"], received["code"]) == ("failed", code)
+            assert words in received["error"]
         program(claude)
         assert (await ran(client, project, "say hello"))["outcome"] == "completed"
         history = (await client.ask("get_messages", {"limit": 1_000}, project))["data"]
@@ -96,8 +97,8 @@ async def test_a_silent_agent_is_ended_after_the_owners_limit(tmp_path: Path) ->
     flags = rig.bad_claude(tmp_path)
     async with serving(tmp_path / "data", *flags, "--idle-timeout", "10") as server, server.client() as client:
         project = await rig.project(server, client)
-        told = await ran(client, project, "silent")
-        assert (told["outcome"], told["code"]) == ("timeout", "EXECUTION_TIMEOUT")
-        assert "produced no output for 10 seconds and" in told["error"]
-        assert told["duration_ms"] >= 10_000
+        received = await ran(client, project, "silent")
+        assert (received["outcome"], received["code"]) == ("timeout", "EXECUTION_TIMEOUT")
+        assert "produced no output for 10 seconds and" in received["error"]
+        assert received["duration_ms"] >= 10_000
         assert (await ran(client, project, "say hello"))["outcome"] == "completed"

@@ -23,7 +23,7 @@ FEW = 64 - 12
 
 
 @pytest.mark.thorough
-async def test_a_limit_on_open_files_is_named(tmp_path: Path) -> None:
+async def test_a_limit_on_open_files_is_reported(tmp_path: Path) -> None:
     for number in range(RUNS):
         (tmp_path / "work" / str(number)).mkdir(parents=True)
     flags: list[str | Path] = ["--no-tls", "--allow", tmp_path / "work", "--max-runs", str(RUNS), "--warm", "0"]

@@ -1,6 +1,6 @@
 """The real ``claude`` behind the real server, as clients on the wire see it. Its model is a stub on this machine.
 
-``agents/claude/test_real_claude.py`` tests the parts of the driver one by one; these tests go through the whole server.
+``agents/claude/test_real_claude.py`` tests the parts of the driver one by one. These tests go through the whole server.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ async def at_work(poem: Path, model: MessagesStub, *flags: str) -> AsyncIterator
 
 
 async def in_a_terminal(tmux: Tmux, poem: Path, model: MessagesStub, *arguments: str) -> claude_rig.Claude:
-    """Starts a ``claude`` in a terminal, as a user would beside the server."""
+    """Starts a ``claude`` in a terminal, as a user would while the server is running."""
     return await asyncio.to_thread(
         claude_rig.Claude.start,
         tmux,
@@ -78,13 +78,13 @@ async def asked_in_a_terminal(tmux: Tmux, poem: Path, model: MessagesStub) -> No
 
 
 async def finished(client: WireClient) -> dict[str, Any]:
-    told: dict[str, Any] = (await client.receive("update", "run_finished"))["data"]["data"]
-    return told
+    ended: dict[str, Any] = (await client.receive("update", "run_finished"))["data"]["data"]
+    return ended
 
 
 def words(client: WireClient) -> list[str]:
-    said = [message["data"]["messages"][0] for message in client.received if message["type"] == "agent_message"]
-    parts = [part for line in said if line["type"] == "assistant" for part in line["message"]["content"]]
+    messages = [message["data"]["messages"][0] for message in client.received if message["type"] == "agent_message"]
+    parts = [part for line in messages if line["type"] == "assistant" for part in line["message"]["content"]]
     return [part["text"] for part in parts if part["type"] == "text"]
 
 
@@ -95,10 +95,10 @@ async def test_a_prompt_streams_and_its_conversation_survives_a_kill(poem: Path,
         await until(lambda: any("stream_event" in str(message) for message in client.received), "partial text")
         assert not [message for message in client.received if "stream_event" in str(message) and "seq" in message]
         model.go_on()
-        told = await finished(client)
-        assert told["outcome"] == "completed"
-        assert told["cost_usd"] > 0
-        assert (told["input_tokens"], told["output_tokens"]) == (100, 10), "as counted by the stub of the model"
+        ended = await finished(client)
+        assert ended["outcome"] == "completed"
+        assert ended["cost_usd"] > 0
+        assert (ended["input_tokens"], ended["output_tokens"]) == (100, 10), "as counted by the stub of the model"
         session = (await client.ask("project_list"))["data"]["projects"][0]["session_id"]
         await server.end(signal.SIGKILL)
     async with served(poem, model) as server, server.client() as client:
@@ -134,8 +134,8 @@ async def test_an_attached_file_is_read_without_an_approval(poem: Path, model: M
         await sends_a_file(client, project, latin + b"mine\n")
         created = await client.ask("project_create", {"path": str(elsewhere), "agent": "claude", "join": True})
         await sends_a_file(client, created["project_id"], latin + b"theirs\n")
-        told = "\n".join(request.told for request in model.requests)
-        mine, theirs = (Path(found) for found in re.findall(r"Attached file: (.*) \(1 kB\)", told))
+        received = "\n".join(request.new_text for request in model.requests)
+        mine, theirs = (Path(found) for found in re.findall(r"Attached file: (.*) \(1 kB\)", received))
         assert mine.name == theirs.name == "my report.csv"
 
         cat = tool_use("Bash", command=f"cat '{mine}'", description="Show it")
@@ -153,7 +153,7 @@ async def test_an_attached_file_is_read_without_an_approval(poem: Path, model: M
 
 
 @pytest.mark.thorough
-async def test_allowed_denied_and_edited_answers_do_what_they_say(poem: Path, model: MessagesStub) -> None:
+async def test_allowed_denied_and_edited_answers_take_effect(poem: Path, model: MessagesStub) -> None:
     change = [read(poem), edit(poem, "two", "2")]
     command = tool_use("Bash", command="touch made", description="Make a file")
     model.will_say(*change, text("Done."), command, text("I see."), read(poem), edit(poem, "2", "zwei"), text("Fine."))
@@ -182,7 +182,7 @@ async def test_allowed_denied_and_edited_answers_do_what_they_say(poem: Path, mo
 
 
 @pytest.mark.thorough
-async def test_an_interrupt_keeps_the_session_a_kill_leaves_nothing(poem: Path, model: MessagesStub) -> None:
+async def test_an_interrupt_keeps_the_session_and_a_kill_ends_it(poem: Path, model: MessagesStub) -> None:
     tail = tool_use("Bash", command="touch log; tail -f log", description="Watch")
     model.will_say([text("To begin with"), HOLD], text("Yes?"), tail)
     async with at_work(poem, model) as (_, client, project):
@@ -208,15 +208,15 @@ async def test_errors_are_reported_and_the_next_prompt_is_accepted(poem: Path, m
     model.will_say(failure(400, "invalid_request_error", "no such thing"))
     async with at_work(poem, model) as (_, client, project):
         await client.ask("execute", {"prompt": "Hello"}, project)
-        told = await finished(client)
-        assert told["outcome"] == "failed"
-        assert "no such thing" in told["error"]
+        ended = await finished(client)
+        assert ended["outcome"] == "failed"
+        assert "no such thing" in ended["error"]
         await client.receive("update", "project_state", state="ERROR")
         model.will_say(text("Here I am."))
         strange = "-p --version\n\"quoted\" 'and' $(touch made) `id`\u2028" + "x" * 200_000
         await client.ask("execute", {"prompt": strange}, project)
         assert (await finished(client))["outcome"] == "completed"
-        assert strange in model.requests[-1].told
+        assert strange in model.requests[-1].new_text
         assert not (poem.parent / "made").exists()
 
         refused = await client.ask("session_resume", {"session_id": "3f2b8a54-0000-4000-8000-000000000000"}, project)
@@ -249,7 +249,7 @@ async def test_a_conversation_from_a_terminal_is_resumed_and_forked(poem: Path, 
 
 
 def agent_processes(server: Server) -> list[psutil.Process]:
-    """The agent processes that the server has started for conversations, without their supervisors."""
+    """The agent processes that the server started for conversations, without their supervisors."""
     found = []
     for process in psutil.Process(server.process.pid).children(recursive=True):
         with contextlib.suppress(psutil.Error):
@@ -276,8 +276,8 @@ async def test_a_prompt_after_an_agent_was_killed_at_its_start(moment: str, poem
         model.go_on()
         model.will_say(text("Here I am."))
         await client.ask("execute", {"prompt": "And now?"}, project)
-        told = await finished(client)
-        assert (told["outcome"], told.get("error")) == ("completed", None)
+        ended = await finished(client)
+        assert (ended["outcome"], ended.get("error")) == ("completed", None)
 
 
 @pytest.mark.thorough
@@ -290,5 +290,5 @@ async def test_a_prompt_after_the_server_was_killed_at_agent_start(poem: Path, m
     async with served(poem, model) as server, server.client() as client:
         await client.ask("project_join", project_id=project)
         await client.ask("execute", {"prompt": "And now?"}, project)
-        told = await finished(client)
-        assert (told["outcome"], told.get("error")) == ("completed", None)
+        ended = await finished(client)
+        assert (ended["outcome"], ended.get("error")) == ("completed", None)

@@ -1,5 +1,5 @@
-"""The ``drawbridge serve`` command: it reports its address, refuses unsafe settings, stops cleanly, and leaves nothing
-that prevents its next start.
+"""``drawbridge serve`` reports its address, refuses unsafe settings, stops cleanly, and leaves nothing that prevents
+its next start.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def data(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def code(tmp_path: Path) -> Path:
-    """A directory for a project; its parent is a root."""
+    """A directory for a project. Its parent is a root."""
     directory = tmp_path / "roots" / "code"
     directory.mkdir(parents=True)
     return directory
@@ -51,7 +51,7 @@ def code(tmp_path: Path) -> Path:
 # ready
 
 
-async def test_it_reports_its_address_and_answers_there(data: Path) -> None:
+async def test_the_server_answers_at_the_address_that_it_reports(data: Path) -> None:
     async with serving(data) as server:
         assert set(server.ready) == {"event", "url", "token_file", "fingerprint", "pid", "metrics"}
         assert server.ready["event"] == "ready"
@@ -223,10 +223,10 @@ async def test_on_loopback_tls_and_token_are_optional(data: Path) -> None:
             assert (await client.ask("health_check"))["data"]["status"] == "ok"
 
 
-async def test_all_problems_are_reported_at_once_and_nothing_starts(data: Path, tmp_path: Path) -> None:
+async def test_all_problems_are_reported_together_and_nothing_starts(data: Path, tmp_path: Path) -> None:
     config = tmp_path / "config.toml"
     config.write_text('[serve]\nlog_level = "loud"\nprot = 5\n')
-    code, said = await refused(
+    code, output = await refused(
         *("--config", config, "--data-dir", data, "--port", "70000", "--host", "0.0.0.0", "--no-tls"),
         *(
             "--insecure-no-auth",
@@ -241,9 +241,9 @@ async def test_all_problems_are_reported_at_once_and_nothing_starts(data: Path, 
         DRAWBRIDGE_SERVE_MAX_RUNS="many",
     )
     assert code == 2
-    assert said.count("\n") == 1
-    assert said.startswith("drawbridge serve: ")
-    assert not re.search(r"\[[A-Z_]+\]$", said.rstrip()), "a code would have to be looked up"
+    assert output.count("\n") == 1
+    assert output.startswith("drawbridge serve: ")
+    assert not re.search(r"\[[A-Z_]+\]$", output.rstrip()), "a code would have to be looked up"
     for expected in (
         f"{config}: [serve] log_level must be one of",
         f"{config}: [serve] unknown setting prot",
@@ -259,7 +259,7 @@ async def test_all_problems_are_reported_at_once_and_nothing_starts(data: Path, 
         "--cert and --key must be given together",
         "--log-file: /nowhere/x can't be written",
     ):
-        assert expected in said, said
+        assert expected in output, output
     assert not data.exists()
 
 
@@ -285,10 +285,10 @@ async def test_all_problems_are_reported_at_once_and_nothing_starts(data: Path, 
     ],
 )
 async def test_a_setting_that_cannot_be_used_is_reported(data: Path, arguments: list[str], expected: str) -> None:
-    code, said = await refused("--data-dir", data, "--port", "0", *arguments)
+    code, output = await refused("--data-dir", data, "--port", "0", *arguments)
     assert code in (2, 3)
-    assert expected.lower() in said.lower()
-    assert "Traceback" not in said
+    assert expected.lower() in output.lower()
+    assert "Traceback" not in output
 
 
 async def test_the_specs_variables_are_used_only_with_spec_env(data: Path, tmp_path: Path) -> None:
@@ -315,19 +315,19 @@ async def test_the_specs_variables_are_used_only_with_spec_env(data: Path, tmp_p
 
 async def test_a_port_in_use_is_reported(data: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        code, said = await refused("--data-dir", data, "--port", str(taken.getsockname()[1]))
+        code, output = await refused("--data-dir", data, "--port", str(taken.getsockname()[1]))
     assert code == 3
-    assert "is not available: address already in use. Stop the program" in said
+    assert "is not available: address already in use. Stop the program" in output
 
 
-async def test_a_data_directory_that_cannot_be_made_is_reported(tmp_path: Path) -> None:
+async def test_a_data_directory_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    code, said = await refused("--data-dir", tmp_path / "file" / "data", "--port", "0")
+    code, output = await refused("--data-dir", tmp_path / "file" / "data", "--port", "0")
     assert code == 3
-    assert "can't be made a private directory" in said
+    assert "can't be made a private directory" in output
 
 
-async def test_a_server_on_all_addresses_serves_its_public_host(data: Path) -> None:
+async def test_a_server_on_all_addresses_accepts_its_public_host(data: Path) -> None:
     async with serving(data, "--host", "0.0.0.0", "--public-host", "my.example") as server:
         port = int(server.url.rpartition(":")[2].partition("/")[0])
         assert server.url == f"wss://my.example:{port}/ws"
@@ -341,11 +341,11 @@ async def test_a_server_on_all_addresses_serves_its_public_host(data: Path) -> N
 
 async def test_a_second_server_on_the_same_data_is_refused(data: Path) -> None:
     async with serving(data) as server:
-        code, said = await refused("--data-dir", data, "--port", "0")
+        code, output = await refused("--data-dir", data, "--port", "0")
         assert code == 3
-        assert f"(process {server.process.pid})" in said
-        assert "Stop that one" in said
-        assert "[SERVER_RUNNING]" in said
+        assert f"(process {server.process.pid})" in output
+        assert "Stop that one" in output
+        assert "[SERVER_RUNNING]" in output
         async with server.client() as client:
             assert (await client.ask("health_check"))["data"]["status"] == "ok"
 
@@ -368,7 +368,7 @@ async def test_the_server_can_start_again_after_kill_9(data: Path, code: Path) -
 
 
 async def test_a_leftover_lock_file_does_not_prevent_a_start(data: Path) -> None:
-    """Not even if it contains the id of a running process."""
+    """This holds even if the file contains the id of a running process."""
     data.mkdir(mode=0o700)
     (data / "server.lock").write_text(str(os.getpid()))
     async with serving(data) as server:
@@ -399,10 +399,10 @@ async def test_a_signal_ends_the_server_cleanly_within_ten_seconds(data: Path, c
         await client.receive("update", "run_finished", outcome="interrupted")
         assert await client.close_code() == 1001
         assert "shutting down" in (client.connection.close_reason or "")
-        returned, said = await server.ended()
-        assert returned == 0, said
+        returned, output = await server.ended()
+        assert returned == 0, output
         assert time.monotonic() - began < 10
-        assert "Traceback" not in said
+        assert "Traceback" not in output
 
 
 async def test_a_shutdown_withdraws_an_open_question(data: Path, code: Path) -> None:
@@ -444,14 +444,14 @@ main()
 
 
 @pytest.mark.parametrize("again", [signal.SIGTERM, signal.SIGINT])
-async def test_a_second_signal_ends_the_server_at_once(data: Path, again: int) -> None:
+async def test_a_second_signal_ends_the_server_immediately(data: Path, again: int) -> None:
     """The first signal has begun a shutdown that never ends."""
     async with serving(data, command=(sys.executable, "-c", NEVER_CLOSED, "serve")) as server:
         server.process.terminate()
         await until(lambda: "received SIGTERM: shutting down" in server.errors)
-        returned, said = await server.end(again)
+        returned, output = await server.end(again)
         assert returned == 128 + again
-        assert "Traceback" not in said
+        assert "Traceback" not in output
 
 
 # the log
@@ -484,7 +484,7 @@ async def test_a_clients_name_cannot_forge_a_line_of_the_log(data: Path) -> None
         assert not any(line.startswith("12:00:00 info    server: all is well") for line in server.errors.splitlines())
 
 
-async def test_log_settings_come_from_file_environment_and_flags(data: Path, tmp_path: Path) -> None:
+async def test_log_settings_are_read_from_file_environment_and_flags(data: Path, tmp_path: Path) -> None:
     config = tmp_path / "config.toml"
     config.write_text(f'[serve]\nlog_file = "{tmp_path / "server.log"}"\nlog_level = "error"\nmax_projects = 7\n')
     given = {"DRAWBRIDGE_SERVE_LOG_LEVEL": "info", "DRAWBRIDGE_SERVE_LOG_FORMAT": "console"}
@@ -514,11 +514,11 @@ async def test_statistics_are_sent_until_a_client_declines_them(data: Path, code
     async with serving(data, "--allow", code.parent, command=QUICK) as server, server.client() as client:
         assert stats.EVERY_SECONDS == 10
         project = (await client.ask("project_create", {"path": str(code), "agent": "demo"}))["project_id"]
-        told = (await client.receive("update", "stats", projects=1))["data"]["data"]
-        assert told["active_sessions"] == 1
-        assert told["project_states"] == {project: "IDLE"}
-        assert told["memory_mb"] > 10
-        assert told["cpu_percent"] >= 0
+        update = (await client.receive("update", "stats", projects=1))["data"]["data"]
+        assert update["active_sessions"] == 1
+        assert update["project_states"] == {project: "IDLE"}
+        assert update["memory_mb"] > 10
+        assert update["cpu_percent"] >= 0
         await client.ask("unsubscribe", {"topics": ["stats"]})
         client.passed()
         await client.ask("health_check")
@@ -537,9 +537,9 @@ async def test_a_silent_client_gets_no_statistics(data: Path) -> None:
 
 
 async def test_an_unknown_flag_is_reported_with_the_usage() -> None:
-    code, said = await refused("--unknown")
+    code, output = await refused("--unknown")
     assert code == 2
-    assert said.startswith("usage: ")
+    assert output.startswith("usage: ")
 
 
 async def test_the_token_file_may_be_replaced_between_starts(data: Path) -> None:
@@ -549,5 +549,5 @@ async def test_the_token_file_may_be_replaced_between_starts(data: Path) -> None
         assert server.token == "t" * 40
         assert (await client.ask("health_check"))["data"]["status"] == "ok"
     (data / "token").write_text("short")
-    code, said = await refused("--data-dir", data, "--port", "0")
-    assert (code, "does not contain a token" in said) == (2, True)
+    code, output = await refused("--data-dir", data, "--port", "0")
+    assert (code, "does not contain a token" in output) == (2, True)

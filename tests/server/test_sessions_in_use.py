@@ -1,4 +1,4 @@
-"""A conversation that is open in a terminal is not resumed by the server: both would write to the same file."""
+"""A conversation that is open in a terminal is not resumed by the server, because both would write to the same file."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def test_a_session_open_in_a_terminal_is_forked_not_resumed(poem: Path, mo
 
             refused = await client.ask("session_resume", wanted, project)
             assert refused["data"]["code"] == "SESSION_IN_USE"
-            assert "session_fork" in refused["data"]["message"]
+            assert "or fork it" in refused["data"]["message"]
             assert not any(one.get("current") for one in await listed(client, project))
 
             assert (await client.ask("session_fork", wanted, project))["type"] == "ok"
@@ -91,12 +91,12 @@ def reported(**fields: Any) -> None:
         ({"sessionId": "another"}, False),
     ],
 )
-def test_only_a_process_that_runs_counts(home: Path, fields: dict[str, Any], used: bool) -> None:
+def test_only_a_running_process_counts(home: Path, fields: dict[str, Any], used: bool) -> None:
     reported(**fields)
     assert bool(open_sessions.used_by(SESSION)) is used
 
 
-def test_the_start_of_the_process_is_compared(home: Path) -> None:
+def test_the_start_time_of_the_process_is_compared(home: Path) -> None:
     started = Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
     reported(procStart=started)
     assert open_sessions.used_by(SESSION) == [os.getpid()]

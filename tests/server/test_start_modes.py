@@ -60,7 +60,7 @@ async def test_the_owners_own_mode_does_not_skip_questions(poem: Path, model: Me
         assert not made.exists()
 
 
-async def test_what_the_owner_allows_works_and_is_shown(poem: Path, model: MessagesStub) -> None:
+async def test_a_mode_that_the_owner_allows_works_and_is_shown(poem: Path, model: MessagesStub) -> None:
     made = poem.parent / "made.txt"
     model.will_say(write(made, "x\n"), text("Done."))
     async with at_work(poem, model, "--allow-skip-permissions") as (client, project):
@@ -84,7 +84,7 @@ async def test_a_mode_above_the_ceiling_is_reset(poem: Path, model: MessagesStub
         await client.ask("execute", {"prompt": "Make the first"}, project)
         assert (await finished(client))["outcome"] == "completed"
         assert first.exists()
-        shown = [m["data"]["data"].get("permission_mode", "default") for m in client.received if told_state(m)]
+        shown = [m["data"]["data"].get("permission_mode", "default") for m in client.received if reported_state(m)]
         assert "acceptEdits" in shown, "the mode that the CLI reported"
         await client.ask("execute", {"prompt": "Make the second"}, project)
         question = await asked(client)
@@ -94,5 +94,5 @@ async def test_a_mode_above_the_ceiling_is_reset(poem: Path, model: MessagesStub
         assert not second.exists()
 
 
-def told_state(message: dict[str, Any]) -> bool:
+def reported_state(message: dict[str, Any]) -> bool:
     return bool(message["type"] == "update" and message["data"]["update_type"] == "project_state")

@@ -1,4 +1,4 @@
-"""What clients receive has structures of its own: every event has its message, and no file contains a structure of the
+"""Messages to clients have their own structures. Every event has a message, and no file contains a structure of the
 protocol.
 """
 
@@ -26,12 +26,12 @@ from drawbridge.server.events import (
     StateChanged,
 )
 from drawbridge.server.protocol import commands, messages
-from drawbridge.server.reviews.remembered import Remembered
+from drawbridge.server.reviews.remembered import RememberedComment
 from drawbridge.server.sessions import audience
 from drawbridge.server.sessions.metadata import Metadata
 from drawbridge.server.store import records
 from drawbridge.server.terminal_sessions.facts import Facts
-from drawbridge.server.terminal_sessions.shared_comments import Left
+from drawbridge.server.terminal_sessions.shared_comments import LeftComments
 from drawbridge.server.updates import UPDATES
 from tests.server.test_events import ANNOUNCED, PATH, RECORDED, name
 
@@ -120,7 +120,7 @@ def in_records() -> list[type[Struct]]:
 
 def on_disk() -> set[type]:
     """The structures in histories, and in the other files that contain something that clients can see."""
-    return structures([*in_records(), Metadata, Facts, Remembered, Left, AgentOffers])
+    return structures([*in_records(), Metadata, Facts, RememberedComment, LeftComments, AgentOffers])
 
 
 def test_no_structure_is_both_in_a_message_and_in_a_file() -> None:
@@ -130,7 +130,7 @@ def test_no_structure_is_both_in_a_message_and_in_a_file() -> None:
     assert {events.ReviewComment, events.Submission, events.ReviewNumbers, Options} <= on_disk()
 
 
-def test_the_format_of_records_has_structures_of_its_own() -> None:
+def test_the_format_of_records_has_its_own_structures() -> None:
     assert {one.__module__ for one in structures(in_records())} == {records.__name__}
 
 

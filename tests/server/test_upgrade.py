@@ -1,11 +1,11 @@
 """A server opens the data of an older version without losing anything, and leaves the data of a newer version alone.
 
-``data_of_0`` was written before formats had numbers. It contains two projects of the demo agent; the server was killed
-with ``kill -9`` while one of them waited for a decision. ``data_of_1`` was written by the server as it was before issue
-13, and that server was killed in the same way. It contains three projects of the demo agent (answers with and without
-edits, a failed, a crashed and an interrupted run, a reset, a fork, a prompt in the queue), a terminal session with a
-waiting approval request, and a device. ``answers_of_1.json`` contains what that server answered when it was started
-with this data again.
+``data_of_0`` was written before formats had numbers. It contains two projects of the demo agent, and the server was
+killed with ``kill -9`` while one of them waited for a decision. ``data_of_1`` was written by the server as it was
+before issue 13, and that server was killed in the same way. It contains three projects of the demo agent (answers with
+and without edits, a failed, a crashed and an interrupted run, a reset, a fork, a prompt in the queue), a terminal
+session with a waiting approval request, and a device. ``answers_of_1.json`` contains what that server answered when it
+was started with this data again.
 """
 
 from __future__ import annotations
@@ -115,11 +115,11 @@ async def test_data_from_a_newer_server_is_refused_and_unchanged(
 ) -> None:
     (data / "format.json").write_text(content)
     before = everything_below(data)
-    exit_code, said = await refused("--no-tls", "--port", "0", "--data-dir", data)
+    exit_code, output = await refused("--no-tls", "--port", "0", "--data-dir", data)
     assert exit_code == 3
-    assert reason in said
-    assert words in said
-    assert said.rstrip().endswith("[DATA_TOO_NEW]") == ("newer" in reason)
+    assert reason in output
+    assert words in output
+    assert output.rstrip().endswith("[DATA_TOO_NEW]") == ("newer" in reason)
     assert everything_below(data) == before
 
 
@@ -160,7 +160,7 @@ async def answers(data: Path, root: Path) -> dict[str, Any]:
             ]
             replayed = len(client.received)
             joined = await client.ask("project_join", {"after_seq": 0}, id)
-            # The project's state may arrive after the last record, since the title is read from the history meanwhile.
+            # The project's state may arrive after the last record, since the title is read from the history in the meantime.
             while max(one.get("seq") or 0 for one in client.received[replayed:]) < joined["data"]["data"]["last_seq"]:
                 await client.next()
             found[id] = {
@@ -174,8 +174,8 @@ async def answers(data: Path, root: Path) -> dict[str, Any]:
 
 def lasting(found: Any, root: Path) -> Any:
     """Returns ``found`` without what differs at each start (times, ids of requests and connections), and without what
-    older versions did not report: a session's title, the start of its run and what its agent has reported. ``root`` is
-    replaced with ``/home/ada``.
+    older versions did not report: a session's title, the start of its run, what its agent has reported, and the summary
+    of a request. ``root`` is replaced with ``/home/ada``.
     """
     varying = {
         "created_at",
@@ -188,6 +188,7 @@ def lasting(found: Any, root: Path) -> Any:
         "title",
         "started_at",
         "agent_state",
+        "summary",
     }
     if isinstance(found, dict):
         return {name: lasting(value, root) for name, value in found.items() if name not in varying}
@@ -197,7 +198,7 @@ def lasting(found: Any, root: Path) -> Any:
 
 
 @pytest.mark.parametrize("remembered", [True, False], ids=["as saved", "from the records alone"])
-async def test_previous_version_data_reads_the_same(tmp_path: Path, remembered: bool) -> None:
+async def test_data_of_the_previous_version_is_read_the_same_way(tmp_path: Path, remembered: bool) -> None:
     data, root = tmp_path / "data", tmp_path / "home"
     shutil.copytree(OLD_1, data, symlinks=True)
     for file in [*data.rglob("metadata.json"), *data.rglob("messages_*.jsonl")]:

@@ -13,14 +13,14 @@ from typing import Any
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
-from tests.server.schema import check_answer, check_asked, check_said
+from tests.server.schema import check_answer, check_request, check_sent
 from tests.waiting import PATIENCE
 
 Message = dict[str, Any]
 
 
 class WireClient:
-    """A connected client. ``received`` contains every message in order; ``receive`` continues where it last stopped."""
+    """A connected client. ``received`` contains every message in order. ``receive`` continues where it last stopped."""
 
     def __init__(self, connection: ClientConnection) -> None:
         self.connection = connection
@@ -38,14 +38,14 @@ class WireClient:
         message: Message = {"type": type}
         parts = {"project_id": project_id, "data": data, "request_id": request_id}
         message |= {name: part for name, part in parts.items() if part is not None}
-        check_asked(message)
+        check_request(message)
         if type == "project_leave":
             self._joined.discard(project_id or (data or {})["project_id"])
         await self.connection.send(json.dumps(message))
 
     async def ask(self, type: str, data: Message | None = None, project_id: str | None = None) -> Message:
         """Sends a request. Returns the answer, which may be an error. ``receive`` and ``next`` still return this answer
-        and the other messages that arrive meanwhile.
+        and the other messages that arrive in the meantime.
         """
         request_id = f"request-{next(self._numbers)}"
         await self.send(type, data, project_id, request_id)
@@ -127,7 +127,7 @@ class WireClient:
                 while True:
                     message = json.loads(await self.connection.recv())
                     self.received.append(message)
-                    check_said(message)
+                    check_sent(message)
                     self._check_order(message)
                     self._news.set()
         finally:

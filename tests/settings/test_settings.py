@@ -135,9 +135,9 @@ def test_each_module_of_settings_has_a_table() -> None:
     assert {path.stem for path in folder.glob("[a-z]*.py")} == set(TABLES)
 
 
-def test_all_problems_are_reported_at_once(file: Path) -> None:
+def test_all_problems_are_reported_together(file: Path) -> None:
     file.write_text('[ide]\nprot = 1\nport = "many"\nsingle_client = 1\nagent = ["claude", "hal"]\nworkspace = "/a"\n')
-    said = problems(
+    errors = problems(
         file,
         "--port",
         "70000",
@@ -164,7 +164,7 @@ def test_all_problems_are_reported_at_once(file: Path) -> None:
         "--mention must be one of recent, all, not nobody",
         "--agent must be one of claude, gemini, not eliza",
     ]:
-        assert expected in said, said
+        assert expected in errors, errors
 
 
 @pytest.mark.parametrize("port", ["x", "", "1.5", "0x10", "\u0661", "0", "65536", "-1", "9" * 30, "9" * 5_000, "1e4"])
@@ -207,7 +207,7 @@ def served(file: Path, flags: dict[str, str] | None = None, **variables: str) ->
 
 
 @pytest.mark.parametrize(("given", "amount"), [("0.50", 0.5), ("5", 5.0), ("0.01", 0.01), ("99999.99", 99_999.99)])
-def test_an_amount_may_have_a_fraction_wherever_it_is_set(file: Path, given: str, amount: float) -> None:
+def test_an_amount_may_have_a_fraction_in_any_source(file: Path, given: str, amount: float) -> None:
     file.write_text(f"[serve]\nmax_budget = {given}\n")
     assert served(file).max_budget == amount
     assert served(file, {"max_budget_day": given}).max_budget_day == amount
@@ -252,14 +252,14 @@ def test_a_directory_instead_of_the_file_is_a_problem(tmp_path: Path) -> None:
     assert str(tmp_path) in problems(tmp_path)
 
 
-def test_the_file_is_in_the_default_place_unless_named(home: Path) -> None:
+def test_the_file_is_in_the_default_location_unless_named(home: Path) -> None:
     assert config_file({"DRAWBRIDGE_CONFIG": "/else/where.toml"}) == "/else/where.toml"
     assert config_file({}).startswith(str(home))
     assert config_file({}).endswith("drawbridge/config.toml")
 
 
 @pytest.mark.parametrize("base", ["/base", "", " ", None])
-def test_the_default_place_matches_platformdirs(base: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_location_matches_platformdirs(base: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XDG_CONFIG_HOME")
     if base is not None:
         monkeypatch.setenv("XDG_CONFIG_HOME", base)
@@ -270,7 +270,7 @@ def test_without_a_file_the_defaults_apply(home: Path) -> None:
     assert load("ide", IdeSettings, {}, {}).port is None
 
 
-def test_the_file_in_the_default_place_is_read(home: Path) -> None:
+def test_the_file_in_the_default_location_is_read(home: Path) -> None:
     path = Path(config_file({}))
     path.parent.mkdir(parents=True)
     path.write_text("[ide]\nport = 4321\n")

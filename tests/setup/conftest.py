@@ -28,7 +28,7 @@ def run(settings):
 """
 
 
-class Said(NamedTuple):
+class Output(NamedTuple):
     code: int
     output: str
     errors: str
@@ -39,7 +39,7 @@ class Said(NamedTuple):
         return facts
 
 
-Setup = Callable[..., Said]
+Setup = Callable[..., Output]
 
 _probed = functools.cache(interpreter._probe)
 """The cached probe: an interpreter does not change between tests, and probing it would take most of a test's time."""
@@ -53,12 +53,12 @@ def setup(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, h
     monkeypatch.chdir(home / "project")
     notes.version.cache_clear()
 
-    def run(*words: str | Path, yes: bool = True) -> Said:
+    def run(*words: str | Path, yes: bool = True) -> Output:
         capsys.readouterr()
         consent = ["--yes"] if yes and "--yes" not in words else []
         code = main(["setup", *map(str, words), *consent])
-        said = capsys.readouterr()
-        return Said(code, said.out, said.err)
+        printed = capsys.readouterr()
+        return Output(code, printed.out, printed.err)
 
     return run
 

@@ -65,14 +65,14 @@ def test_setup_creates_what_it_needs_and_removes_it_again(agent: str, scope: str
     home = Path.home()
     before = everything_below(home)
     path = AGENTS[agent].settings_file(Path.cwd() if scope == "project" else None)
-    said = setup(agent, "--scope", scope)
-    assert said.code == 0
-    assert f"  Create {path}: {len(AGENTS[agent].events)} hooks that call the guard" in said.output
+    output = setup(agent, "--scope", scope)
+    assert output.code == 0
+    assert f"  Create {path}: {len(AGENTS[agent].events)} hooks that call the guard" in output.output
     assert set(handlers(agent, scope)) == set(AGENTS[agent].events)
     assert path.stat().st_mode & 0o777 == 0o600
-    said = setup(agent, "--scope", scope, "--remove")
-    assert said.code == 0
-    assert f"  Delete {path}: it contains only the guard's hooks" in said.output
+    output = setup(agent, "--scope", scope, "--remove")
+    assert output.code == 0
+    assert f"  Delete {path}: it contains only the guard's hooks" in output.output
     left = everything_below(home)
     assert {name: left[name] for name in left if name not in (".local", ".local/share")} == before
 
@@ -96,14 +96,15 @@ def test_the_users_settings_are_kept_byte_for_byte(agent: str, text: str, setup:
 
 @pytest.mark.parametrize("agent", AGENT_NAMES)
 def test_a_second_setup_changes_nothing(agent: str, setup: Setup) -> None:
-    """The second setup reports that the agent is already set up; a second removal, that there is nothing to remove."""
+    """The second setup reports that the agent is already set up. A second removal reports that there is nothing to
+    remove."""
     settings_file(agent).write_text(PERSONS["two spaces"])
     setup(agent)
     before = {name: Path.home() / name for name in everything_below(Path.home())}
     times = {name: path.lstat().st_mtime_ns for name, path in before.items()}
-    said = setup(agent)
-    assert said.code == 0
-    assert said.output == f"Already set up: {settings_file(agent)} makes {AGENTS[agent].title} call the guard.\n"
+    output = setup(agent)
+    assert output.code == 0
+    assert output.output == f"Already set up: {settings_file(agent)} makes {AGENTS[agent].title} call the guard.\n"
     assert {name: (Path.home() / name).lstat().st_mtime_ns for name in everything_below(Path.home())} == times
     setup(agent, "--remove")
     assert setup(agent, "--remove").output.startswith("Nothing to remove: ")
@@ -195,13 +196,13 @@ def test_codex_denies_calls_if_a_closed_guard_cannot_start(setup: Setup) -> None
 
 def test_an_older_claude_gets_no_unknown_setting(setup: Setup, claude_says: Callable[[str], None]) -> None:
     claude_says("2.1.294")
-    said = setup("claude", "--fail", "closed")
+    output = setup("claude", "--fail", "closed")
     assert "onFailure" not in settings_file("claude").read_text()
-    assert "Claude Code is 2.1.294: from 2.1.295 on it can also block an edit" in said.errors
+    assert "Claude Code is 2.1.294: from 2.1.295 on it can also block an edit" in output.errors
 
 
 def around(path: Path) -> dict[str, Any]:
-    """Edits the settings as a user may: adds a hook beside ours and more groups, and changes the order and white space.
+    """Edits the settings as a user may: adds a hook next to ours and more groups, and changes the order and white space.
     Returns what must be left once our hooks are removed."""
     settings: dict[str, Any] = json.loads(path.read_text())
     event, groups = next(iter(settings["hooks"].items()))
@@ -274,11 +275,11 @@ def test_invalid_settings_are_reported_and_left_unchanged(agent: str, text: str,
     path = settings_file(agent)
     path.write_text(text, errors="surrogateescape")
     before = everything_below(Path.home())
-    said = setup(agent)
-    assert said.code == 2
-    assert said.output == ""
+    output = setup(agent)
+    assert output.code == 2
+    assert output.output == ""
     assert (
-        said.errors
+        output.errors
         == f"drawbridge setup: {path}: {problem}. It was not changed; correct it there and run this again.\n"
     )
     assert everything_below(Path.home()) == before
@@ -292,17 +293,17 @@ def test_a_read_only_file_is_reported_before_anything_is_done(words: tuple[str, 
         setup("claude")
     path.chmod(0o444)
     before = everything_below(Path.home())
-    said = setup("claude", *words)
-    assert (said.code, said.output) == (3, "")
-    assert f"{path} is read-only. No changes were made. Make it writable and run this again." in said.errors
+    output = setup("claude", *words)
+    assert (output.code, output.output) == (3, "")
+    assert f"{path} is read-only. No changes were made. Make it writable and run this again." in output.errors
     assert everything_below(Path.home()) == before
 
 
 def test_an_event_that_is_not_a_list_is_reported(setup: Setup) -> None:
     settings_file("gemini").write_text('{"hooks": {"AfterTool": {}}}')
-    said = setup("gemini")
-    assert said.code == 2
-    assert "hooks.AfterTool is an object, not a list" in said.errors
+    output = setup("gemini")
+    assert output.code == 2
+    assert "hooks.AfterTool is an object, not a list" in output.errors
     assert not stub("gemini").exists()
     assert settings_file("gemini").read_text() == '{"hooks": {"AfterTool": {}}}'
 
@@ -331,9 +332,9 @@ def test_comments_are_kept_if_the_agent_allows_them(setup: Setup) -> None:
 def test_comments_are_reported_if_the_agent_does_not_allow_them(agent: str, setup: Setup) -> None:
     """The agent would ignore a settings file with comments, so setup leaves it unchanged."""
     settings_file(agent).write_text(COMMENTED)
-    said = setup(agent)
-    assert said.code == 2
-    assert "line 1, column 1: a comment, which is not allowed in this file" in said.errors
+    output = setup(agent)
+    assert output.code == 2
+    assert "line 1, column 1: a comment, which is not allowed in this file" in output.errors
     assert settings_file(agent).read_text() == COMMENTED
 
 
@@ -348,7 +349,7 @@ def test_a_byte_order_mark_is_kept_if_the_agent_allows_it(setup: Setup) -> None:
     assert "line 1, column 1: a byte order mark" in setup("gemini").errors
 
 
-def test_the_json_output_describes_what_was_done(setup: Setup) -> None:
+def test_the_json_output_describes_the_changes(setup: Setup) -> None:
     path = settings_file("claude")
     path.write_text("{}")
     would = setup("claude", "--json", "--dry-run").facts
@@ -368,8 +369,8 @@ def test_the_json_output_describes_what_was_done(setup: Setup) -> None:
 
 def test_two_scopes_can_be_set_up_and_are_reported(setup: Setup) -> None:
     setup("claude", "--policy", "any")
-    said = setup("claude", "--scope", "project", "--policy", "visible")
-    assert f"{settings_file('claude')} calls the guard too" in said.errors
+    output = setup("claude", "--scope", "project", "--policy", "visible")
+    assert f"{settings_file('claude')} calls the guard too" in output.errors
     guards = {file.name: file.read_text() for file in stub("claude").parent.glob("*.py")}
     assert len(guards) == 2
     assert "'any'" in guards.pop("claude.py")
@@ -382,7 +383,7 @@ def test_two_scopes_can_be_set_up_and_are_reported(setup: Setup) -> None:
 def test_the_guard_is_set_up_with_settings_from_all_sources(
     setup: Setup, monkeypatch: pytest.MonkeyPatch, home: Path
 ) -> None:
-    """The sources are the configuration file, the environment and flags; an invalid value changes nothing."""
+    """The sources are the configuration file, the environment and flags. An invalid value changes nothing."""
     config = home / "config.toml"
     config.write_text('[hook]\nanswer = "ask"\nsocket_dir = ["sockets"]\n')
     monkeypatch.setenv("DRAWBRIDGE_CONFIG", str(config))
@@ -394,9 +395,9 @@ def test_the_guard_is_set_up_with_settings_from_all_sources(
     )
     assert f"'socket_dir': ('{Path.cwd() / 'sockets'}',)" in text
     config.write_text("[hook]\nanswer = 3\n")
-    said = setup("gemini")
-    assert said.code == 2
-    assert f"{config}: [hook] answer must be" in said.errors
+    output = setup("gemini")
+    assert output.code == 2
+    assert f"{config}: [hook] answer must be" in output.errors
     assert stub("gemini").read_text() == text
 
 
@@ -413,9 +414,9 @@ def test_the_agents_own_directory_variable_is_used(setup: Setup, monkeypatch: py
 
 def test_a_deleted_current_directory_is_reported(setup: Setup) -> None:
     Path.cwd().rmdir()
-    said = setup("claude")
-    assert (said.code, said.output) == (2, "")
-    assert "The current directory was deleted." in said.errors
+    output = setup("claude")
+    assert (output.code, output.output) == (2, "")
+    assert "The current directory was deleted." in output.errors
     assert not stub("claude").exists()
 
 

@@ -96,7 +96,7 @@ def terminal(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
         each.close()
 
 
-def test_on_a_terminal_the_person_is_shown_the_change_and_asked(terminal: Callable[..., Terminal], home: Path) -> None:
+def test_on_a_terminal_the_user_sees_the_change_and_is_asked(terminal: Callable[..., Terminal], home: Path) -> None:
     path = put(home / ".gemini" / "settings.json", {"a": 1})
     before = everything_below(home)
     setup = terminal("gemini")
@@ -180,14 +180,14 @@ def test_without_a_terminal_nothing_is_changed(
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(piped))
     before = everything_below(home)
-    said = setup(target, *flags, yes=False)
+    output = setup(target, *flags, yes=False)
     assert everything_below(home) == before
-    assert said.code == 2
-    assert said.errors.startswith("The changes were not confirmed, so none were made. Run this again with --yes.\n")
+    assert output.code == 2
+    assert output.errors.startswith("The changes were not confirmed, so none were made. Run this again with --yes.\n")
     if flags:
-        assert (said.facts["changed"], said.facts["applied"]) == (True, False)
+        assert (output.facts["changed"], output.facts["applied"]) == (True, False)
     else:
-        assert "  Create " in said.output
+        assert "  Create " in output.output
 
 
 @pytest.mark.usefixtures("guard")
@@ -203,12 +203,12 @@ def test_without_a_terminal_nothing_is_changed(
 def test_the_mode_is_set_and_removed_byte_for_byte(text: str, setup: Setup, user: Path) -> None:
     user.parent.mkdir()
     user.write_text(text)
-    said = setup("claude", "--yes")
+    output = setup("claude", "--yes")
     assert "defaultMode" not in user.read_text() or "plan" in user.read_text()
-    assert f"Note: {ASK_MODE.unasked}" in said.errors
-    said = setup("claude", "--ask-mode")
+    assert f"Note: {ASK_MODE.unasked}" in output.errors
+    output = setup("claude", "--ask-mode")
     assert LASTING.items() <= json.loads(user.read_text())["permissions"].items()
-    assert said.errors == ""
+    assert output.errors == ""
     assert setup("claude").output.startswith("Already set up"), "a later run does not change it"
     assert setup("claude", "--no-ask-mode").code == 0
     assert json.loads(user.read_text()).get("permissions") == json.loads(text).get("permissions")
@@ -220,8 +220,8 @@ def test_the_mode_is_set_and_removed_byte_for_byte(text: str, setup: Setup, user
 @pytest.mark.usefixtures("guard")
 def test_a_mode_that_the_user_has_set_is_not_removed(setup: Setup, user: Path) -> None:
     put(user, DEFAULT)
-    said = setup("claude", "--ask-mode")
-    assert said.errors == ""
+    output = setup("claude", "--ask-mode")
+    assert output.errors == ""
     setup("claude", "--remove")
     assert json.loads(user.read_text()) == DEFAULT
     setup("claude", "--ask-mode")
@@ -243,9 +243,9 @@ def test_a_mode_that_the_cli_would_change_is_mentioned(where: str, setup: Setup,
 @pytest.mark.usefixtures("guard")
 def test_permissions_of_another_type_are_kept_and_reported(setup: Setup, user: Path) -> None:
     put(user, {"permissions": ["Bash"]})
-    said = setup("claude", "--ask-mode")
-    assert said.code == 2
-    assert f"{user}: permissions is a list, not an object. It was not changed" in said.errors
+    output = setup("claude", "--ask-mode")
+    assert output.code == 2
+    assert f"{user}: permissions is a list, not an object. It was not changed" in output.errors
     assert json.loads(user.read_text()) == {"permissions": ["Bash"]}
 
 
@@ -259,9 +259,9 @@ def test_disabled_hooks_of_claude_are_reported(
     project = Path.cwd() / ".claude"
     files = {"user": user, "project": project / "settings.json", "local": project / "settings.local.json"}
     path = put((files | {"managed": managed})[place], {"disableAllHooks": True, **DEFAULT})
-    said = setup("claude", "--ask-mode")
+    output = setup("claude", "--ask-mode")
     assert (
-        said.errors
+        output.errors
         == f"Note: {path} sets disableAllHooks: no hooks run, and nothing is protected, until you remove it.\n"
     )
 
@@ -269,14 +269,14 @@ def test_disabled_hooks_of_claude_are_reported(
 @pytest.mark.usefixtures("guard")
 def test_disabled_hooks_of_other_agents_are_reported(setup: Setup, home: Path) -> None:
     gemini = put(home / ".gemini" / "settings.json", {"hooksConfig": {"enabled": False, "disabled": ["drawbridge"]}})
-    said = setup("gemini").errors
-    assert f"{gemini} sets hooksConfig.enabled = false" in said
-    assert f"{gemini} lists drawbridge in hooksConfig.disabled" in said
+    output = setup("gemini").errors
+    assert f"{gemini} sets hooksConfig.enabled = false" in output
+    assert f"{gemini} lists drawbridge in hooksConfig.disabled" in output
     codex = home / ".codex" / "config.toml"
     codex.parent.mkdir()
     codex.write_text("[features]\nhooks = false\n")
-    said = setup("codex").errors
-    assert f"{codex} sets [features] hooks = false" in said
+    output = setup("codex").errors
+    assert f"{codex} sets [features] hooks = false" in output
     codex.write_text("[features]\nhooks = ")
     assert setup("codex", "--json").facts["notes"] == [], "Codex itself reports a file that is not TOML"
 
@@ -284,8 +284,8 @@ def test_disabled_hooks_of_other_agents_are_reported(setup: Setup, home: Path) -
 @pytest.mark.usefixtures("guard")
 @pytest.mark.parametrize("agent", ["gemini", "codex"])
 def test_a_note_warns_about_a_file_that_others_share(agent: str, setup: Setup) -> None:
-    said = setup(agent, "--scope", "project")
-    assert f"{AGENTS[agent].settings_file(Path.cwd())} names the Python on this machine" in said.errors
+    output = setup(agent, "--scope", "project")
+    assert f"{AGENTS[agent].settings_file(Path.cwd())} names the Python on this machine" in output.errors
     assert "names the Python" not in setup(agent).errors
 
 

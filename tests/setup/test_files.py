@@ -57,7 +57,7 @@ def test_a_link_to_a_missing_file_is_followed(tmp_path: Path) -> None:
     assert link.is_symlink()
 
 
-def test_a_file_that_has_changed_meanwhile_is_not_overwritten(tmp_path: Path) -> None:
+def test_a_file_that_has_changed_since_is_not_overwritten(tmp_path: Path) -> None:
     file = tmp_path / "a"
     file.write_bytes(b"newer")
     with pytest.raises(NotWritable, match=r"was not written: it has changed in the meantime\. Run"):

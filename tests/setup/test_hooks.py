@@ -47,7 +47,7 @@ def test_adding_and_removing_restores_every_byte(settings: dict[str, Any], data:
     assert hooks.remove(after, "claude", made).text == before.text
 
 
-def test_a_hook_that_calls_our_guard_is_ours() -> None:
+def test_a_hook_that_calls_our_guard_is_recognized() -> None:
     for handler in (
         OURS,
         {"type": "command", "command": "/py -I -S '/with space/drawbridge/guard/claude.py'"},
@@ -57,7 +57,7 @@ def test_a_hook_that_calls_our_guard_is_ours() -> None:
         assert not hooks.is_guard_hook(handler, "codex")
 
 
-def test_a_hook_that_only_looks_like_ours_is_the_users() -> None:
+def test_a_hook_that_only_looks_like_ours_is_kept() -> None:
     for handler in (
         {"type": "command", "command": "drawbridge hook"},
         {"type": "command", "command": "cat /home/ada/drawbridge/guard/README.md"},

@@ -1,4 +1,4 @@
-"""The guard that agents call: a copy that keeps working without its package and starts as fast as an interpreter can."""
+"""Agents call a copy of the guard that keeps working without its package and starts as fast as an interpreter can."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_everything_that_the_guard_imports_is_in_the_copy() -> None:
     assert {modules()[module].relative_to(package) for module in needed} <= in_copy
 
 
-def test_the_real_guard_runs_from_its_copy_alone(setup: Setup, tmp_path: Path) -> None:
+def test_the_real_guard_runs_only_from_its_copy(setup: Setup, tmp_path: Path) -> None:
     """Python runs without site packages and imports the guard from the copy, which contains bytecode."""
     setup("claude", "--socket-dir", tmp_path)
     payload = {"hook_event_name": "PreToolUse", "tool_name": "Edit", "tool_input": {"file_path": "/a"}, "cwd": "/"}
@@ -53,10 +53,10 @@ def test_the_real_guard_runs_from_its_copy_alone(setup: Setup, tmp_path: Path) -
         "print(hook.__file__, hook.__cached__)"
     )
     python = installed.fast_command("claude")[0]
-    said = subprocess.run(
+    result = subprocess.run(
         [python, "-I", "-S", "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=True
     )
-    source, cached = said.stdout.split()
+    source, cached = result.stdout.split()
     assert Path(source).is_relative_to(copy)
     assert Path(cached).exists(), "the copy contains bytecode from the start"
 
@@ -131,9 +131,9 @@ PATCH = EDIT | {"tool_name": "apply_patch", "tool_input": {"command": "*** Delet
 def test_a_damaged_guard_answers_the_agent_without_a_traceback(
     agent: str, call: dict[str, object], setup: Setup, guard: Path
 ) -> None:
-    """With ``fail = "closed"``, the exit code is 2: each agent then denies the call, with stderr as the reason."""
+    """With ``fail = "closed"``, the exit code is 2. Each agent then denies the call, with stderr as the reason."""
 
-    def told(payload: dict[str, object]) -> tuple[int, str, str]:
+    def answer_to(payload: dict[str, object]) -> tuple[int, str, str]:
         command = installed.fast_command(agent)
         ended = subprocess.run(command, input=json.dumps(payload), text=True, capture_output=True, timeout=PATIENCE)
         return ended.returncode, ended.stdout, ended.stderr
@@ -143,8 +143,8 @@ def test_a_damaged_guard_answers_the_agent_without_a_traceback(
         setup(agent, "--fail", fail)
         (copy,) = copied()
         shutil.rmtree(copy / "drawbridge" / "guard")
-        assert told(later)[:2] == (0, "{}\n")
-        assert told(call) == (code, output, "the guard can't be loaded: No module named 'drawbridge.guard'\n")
+        assert answer_to(later)[:2] == (0, "{}\n")
+        assert answer_to(call) == (code, output, "the guard can't be loaded: No module named 'drawbridge.guard'\n")
         log = Path(os.environ["XDG_STATE_HOME"], "drawbridge", "guard.log").read_text().splitlines()
         assert log[-1].endswith(
             f" {agent}: failed ({fail}): the guard can't be loaded: No module named 'drawbridge.guard'"
@@ -183,10 +183,10 @@ def test_a_guard_that_does_not_run_is_not_installed(module: str, setup: Setup, g
     """Setup reports the reason and does not write the agent's settings."""
     (guard / "guard" / f"{module}.py").write_text("import nowhere\n")
     before = everything_below(Path.home())
-    said = setup("claude")
-    assert said.code == 3
-    assert "does not run with" in said.errors
-    assert "No module named 'nowhere'. No other changes were made." in said.errors
+    output = setup("claude")
+    assert output.code == 3
+    assert "does not run with" in output.errors
+    assert "No module named 'nowhere'. No other changes were made." in output.errors
     left = everything_below(Path.home())
     assert not stub("claude").exists()
     assert {name for name in left if "guard" not in name} - before.keys() <= {
@@ -199,15 +199,15 @@ def test_a_guard_that_does_not_run_is_not_installed(module: str, setup: Setup, g
     assert copied() == []
 
 
-def test_a_data_directory_that_cannot_be_made_is_reported(
+def test_a_data_directory_that_cannot_be_created_is_reported(
     setup: Setup, guard: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (home / "file").touch()
     monkeypatch.setenv("XDG_DATA_HOME", str(home / "file"))
     with pytest.raises(NotPrivate):
         installed.install_copy()
-    said = setup("claude")
-    assert said.code == 3
+    output = setup("claude")
+    assert output.code == 3
     assert not (home / ".claude" / "settings.json").exists()
 
 
@@ -216,24 +216,24 @@ def test_the_fast_form_is_printed_for_a_shell(
 ) -> None:
     flags = ["--agent", "codex", "--log-file", str(tmp_path / "log")]
     assert main(["hook", "--print-command", *flags]) == 0
-    said = capsys.readouterr()
-    assert shlex.split(said.out) == installed.fast_command("codex")
-    assert said.err == ""
-    run(shlex.split(said.out), {})
+    printed = capsys.readouterr()
+    assert shlex.split(printed.out) == installed.fast_command("codex")
+    assert printed.err == ""
+    run(shlex.split(printed.out), {})
     text = stub("codex").read_text()
     assert main(["hook", "--print-command", *flags, "--policy", "any"]) == 0
-    said = capsys.readouterr()
-    assert shlex.split(said.out) == installed.fast_command("codex")
-    assert "has different settings, or is a different version. `drawbridge setup codex` updates it" in said.err
+    printed = capsys.readouterr()
+    assert shlex.split(printed.out) == installed.fast_command("codex")
+    assert "has different settings, or is a different version. `drawbridge setup codex` updates it" in printed.err
     assert stub("codex").read_text() == text, "printing the command changes nothing"
 
 
-def test_the_interpreter_is_outside_of_virtual_environments() -> None:
+def test_the_interpreter_is_outside_virtual_environments() -> None:
     """The interpreter's path contains no symbolic links."""
     found = choose()
     assert os.path.realpath(found.path) == found.path
     assert "venv" not in found.path
-    said = subprocess.run(
+    result = subprocess.run(
         [
             found.path,
             "-I",
@@ -246,7 +246,7 @@ def test_the_interpreter_is_outside_of_virtual_environments() -> None:
         timeout=PATIENCE,
         check=True,
     )
-    assert said.stdout.split() == [found.tag, "True"]
+    assert result.stdout.split() == [found.tag, "True"]
 
 
 def fake_python(path: Path, version: tuple[int, int], base: str) -> None:
@@ -256,7 +256,7 @@ def fake_python(path: Path, version: tuple[int, int], base: str) -> None:
     path.chmod(0o755)
 
 
-def test_a_python_in_a_temporary_place_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_python_in_a_temporary_directory_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """What uvx keeps in its cache may be deleted at any time, while the system's Python stays."""
     real = choose().path
     thrown = tmp_path / "archive" / "bin" / "python3.11"

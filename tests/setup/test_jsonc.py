@@ -68,7 +68,7 @@ def at(value: Any, path: Path) -> Any:
 
 
 @given(VALUES, st.sampled_from([None, 1, "\t"]))
-def test_it_reads_what_json_reads(value: Any, indent: int | str | None) -> None:
+def test_it_accepts_whatever_the_json_module_accepts(value: Any, indent: int | str | None) -> None:
     text = json.dumps(value, indent=indent)
     assert Document(text).value == json.loads(text)
 

@@ -19,7 +19,7 @@ from tests.nvim.plugin_rig import ROOT
 from tests.setup.conftest import Setup, everything_below
 from tests.waiting import PATIENCE
 
-LOOK = """\
+REPORT = """\
 vim.defer_fn(function() -- after startup: commands in `-c` run during it
   local seen = {}
   vim.wait(60000, function()
@@ -56,9 +56,9 @@ def newest(monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def start(nvim: Path, *, wait: bool = True) -> dict[str, Any]:
-    """Starts a Neovim with the user's own configuration, and returns what ``LOOK`` reports about it."""
+    """Starts a Neovim with the user's own configuration, and returns what ``REPORT`` reports about it."""
     script = Path(os.environ["TMPDIR"]) / "look.lua"
-    script.write_text(LOOK.replace("WAIT", str(wait).lower()))
+    script.write_text(REPORT.replace("WAIT", str(wait).lower()))
     command = [str(nvim), "--headless", "-n", "-i", "NONE", "-c", f"luafile {script}"]
     ended = subprocess.run(
         command, capture_output=True, text=True, timeout=PATIENCE, check=True, stdin=subprocess.DEVNULL
@@ -87,7 +87,7 @@ def init(home: Path, text: str) -> Path:
 
 @pytest.fixture
 def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An installed Drawbridge: the plugin's files are inside the package, and no ``drawbridge`` is on ``PATH``."""
+    """An installed Drawbridge with the plugin's files inside the package, and without a ``drawbridge`` on ``PATH``."""
     runtime = tmp_path / "site-packages" / "drawbridge" / "runtime"
     for part in setup_nvim.PARTS:
         shutil.copytree(ROOT / part, runtime / part)
@@ -98,9 +98,9 @@ def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_plain_neovim_has_the_plugin_and_one_bridge(nvim: Path, setup: Setup, home: Path) -> None:
-    said = setup("nvim")
-    assert said.code == 0
-    assert f"+{packages(home) / 'drawbridge'} -> {ROOT}\n" in said.output
+    output = setup("nvim")
+    assert output.code == 0
+    assert f"+{packages(home) / 'drawbridge'} -> {ROOT}\n" in output.output
     seen = start(nvim)
     assert seen["state"] == "listening"
     assert seen["commands"] == 2
@@ -112,7 +112,7 @@ def test_a_plain_neovim_has_the_plugin_and_one_bridge(nvim: Path, setup: Setup, 
     assert setup("nvim", "--remove").output.startswith("Nothing to remove: ")
 
 
-def test_from_a_wheel_a_copy_stays_and_knows_its_python(nvim: Path, wheel: Path, setup: Setup, home: Path) -> None:
+def test_a_copy_from_a_wheel_stays_and_uses_its_python(nvim: Path, wheel: Path, setup: Setup, home: Path) -> None:
     assert setup("nvim").code == 0
     shutil.rmtree(wheel)
     seen = start(nvim)
@@ -122,13 +122,13 @@ def test_from_a_wheel_a_copy_stays_and_knows_its_python(nvim: Path, wheel: Path,
     assert Path(os.readlink(packages(home) / "drawbridge")).is_relative_to(home / ".local" / "share" / "drawbridge")
 
 
-def test_a_newer_plugin_takes_the_place_of_the_old_copy(newest: Path, wheel: Path, setup: Setup, home: Path) -> None:
+def test_a_newer_plugin_replaces_the_old_copy(newest: Path, wheel: Path, setup: Setup, home: Path) -> None:
     setup("nvim")
     link = packages(home) / "drawbridge"
     old = os.readlink(link)
     (wheel / "lua" / "drawbridge" / "init.lua").write_text("return { is_new = true }\n")
-    said = setup("nvim")
-    assert said.code == 0
+    output = setup("nvim")
+    assert output.code == 0
     assert (link / "lua" / "drawbridge" / "init.lua").read_text() == "return { is_new = true }\n"
     assert not Path(old).exists()
     setup("nvim", "--remove")
@@ -136,8 +136,8 @@ def test_a_newer_plugin_takes_the_place_of_the_old_copy(newest: Path, wheel: Pat
 
 
 def test_a_dry_run_changes_nothing(newest: Path, wheel: Path, setup: Setup, home: Path) -> None:
-    said = setup("nvim", "--dry-run")
-    assert "a copy of the plugin" in said.output
+    output = setup("nvim", "--dry-run")
+    assert "a copy of the plugin" in output.output
     assert ours(home) == set()
 
 
@@ -167,8 +167,8 @@ def test_no_starter_is_written_if_the_configuration_has_one(newest: Path, setup:
     setup("nvim")
     assert starter.exists(), "a comment starts nothing"
     path.write_text("require('drawbridge').setup{}\n")
-    said = setup("nvim")
-    assert f"{path} mentions the plugin, so your configuration has to start it" in said.errors
+    output = setup("nvim")
+    assert f"{path} mentions the plugin, so your configuration has to start it" in output.errors
     assert not starter.exists()
     assert (packages(home) / "drawbridge").is_symlink()
 
@@ -184,8 +184,8 @@ def test_a_manager_that_ignores_packages_is_reported(newest: Path, setup: Setup,
 def test_a_plugin_that_the_user_has_installed_stays(newest: Path, setup: Setup, home: Path, tmp_path: Path) -> None:
     own = packages(home) / "drawbridge"
     (own / "lua").mkdir(parents=True)
-    said = setup("nvim")
-    assert f"{own} already exists and was not changed" in said.errors
+    output = setup("nvim")
+    assert f"{own} already exists and was not changed" in output.errors
     setup("nvim", "--remove")
     assert (own / "lua").is_dir()
     shutil.rmtree(own)
@@ -201,8 +201,8 @@ def test_a_broken_link_is_repaired(newest: Path, setup: Setup, home: Path, tmp_p
     link = packages(home) / "drawbridge"
     link.parent.mkdir(parents=True)
     link.symlink_to(tmp_path / "gone")
-    said = setup("nvim", "--json").facts
-    assert [file["change"] for file in said["files"]] == ["modify", "create"]
+    output = setup("nvim", "--json").facts
+    assert [file["change"] for file in output["files"]] == ["modify", "create"]
     assert os.readlink(link) == str(ROOT)
 
 
@@ -213,9 +213,9 @@ def test_a_temporary_environment_without_a_bridge_is_reported(
     assert "`drawbridge` is not installed permanently" in setup("nvim").errors
 
 
-def test_without_a_neovim_nothing_is_done(setup: Setup, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_neovim_nothing_is_changed(setup: Setup, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(home))
-    said = setup("nvim")
-    assert said.code == 3
-    assert "nvim is not on PATH" in said.errors
+    output = setup("nvim")
+    assert output.code == 3
+    assert "nvim is not on PATH" in output.errors
     assert ours(home) == set()

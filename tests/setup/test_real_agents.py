@@ -1,4 +1,4 @@
-"""The real agents, set up with the guard: they call it for each of its events, and obey it."""
+"""The real agents are set up with the guard. They call it for each of its events, and obey it."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_claude_writes_nothing_if_a_closed_guard_cannot_start(
 
 @pytest.fixture
 async def unsaved(poem: Path) -> AsyncIterator[Path]:
-    """Runs a real Neovim with unsaved changes to the poem; returns the directory of its socket."""
+    """Runs a real Neovim with unsaved changes to the poem. Returns the directory of its socket."""
     directory = Path(os.environ["XDG_RUNTIME_DIR"]) / "sockets"
     directory.mkdir(mode=0o700)
     socket = directory / f"{'0' * 64}-1.sock"
@@ -137,7 +137,7 @@ async def unsaved(poem: Path) -> AsyncIterator[Path]:
 
 
 @pytest.mark.thorough
-async def test_claude_is_denied_what_would_overwrite_unsaved_work(setup: Setup, poem: Path, unsaved: Path) -> None:
+async def test_claude_is_denied_writes_over_unsaved_work(setup: Setup, poem: Path, unsaved: Path) -> None:
     claude_rig.prepare_home(poem.parent)
     setup("claude", "--socket-dir", unsaved)
     with MessagesStub() as model:
@@ -162,13 +162,13 @@ def test_gemini_calls_the_guard(scope: str, setup: Setup, home: Path, poem: Path
         ("BeforeAgent", ""),
         ("BeforeTool", "replace"),
         ("AfterTool", "replace"),
+        ("AfterAgent", ""),
+        ("SessionEnd", ""),
     ]
 
 
 @pytest.mark.thorough
-async def test_gemini_is_denied_what_would_overwrite_unsaved_work(
-    setup: Setup, home: Path, poem: Path, unsaved: Path
-) -> None:
+async def test_gemini_is_denied_writes_over_unsaved_work(setup: Setup, home: Path, poem: Path, unsaved: Path) -> None:
     settings_of_gemini(home)
     setup("gemini", "--socket-dir", unsaved)
     with GeminiStub() as model:
@@ -184,8 +184,8 @@ def test_codex_calls_the_guard(setup: Setup, home: Path, poem: Path, log: Path) 
     programs.codex()
     assert setup("codex", "--yes", "--log-file", log).code == 0
     with ResponsesStub(apply_patch(PATCH), shell("echo hello"), text("Done.")) as model:
-        said = codex(model, home, TRUSTED)
-    assert "failed to parse hooks" not in said
+        output = codex(model, home, TRUSTED)
+    assert "failed to parse hooks" not in output
     assert poem.read_text() == NEW_POEM
     assert called(log) == [
         ("SessionStart", ""),
@@ -199,9 +199,7 @@ def test_codex_calls_the_guard(setup: Setup, home: Path, poem: Path, log: Path) 
     ]
 
 
-async def test_codex_is_denied_what_would_overwrite_unsaved_work(
-    setup: Setup, home: Path, poem: Path, unsaved: Path
-) -> None:
+async def test_codex_is_denied_writes_over_unsaved_work(setup: Setup, home: Path, poem: Path, unsaved: Path) -> None:
     programs.codex()
     setup("codex", "--socket-dir", unsaved)
     with ResponsesStub(apply_patch(PATCH), text("Done.")) as model:
@@ -267,7 +265,7 @@ def test_a_broken_guard_blocks_claude_only_if_it_is_closed(
         model.will_say(messages_stub.read(poem), messages_stub.edit(poem, "two", "TWO"), messages_stub.text("Done."))
         claude(model, poem.parent, complains=COMPLAINTS.get(breaks, ""))
     assert poem.read_text() == left
-    assert not any("Traceback" in request.told for request in model.requests)
+    assert not any("Traceback" in request.new_text for request in model.requests)
 
 
 @BROKEN

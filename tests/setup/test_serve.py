@@ -110,40 +110,40 @@ def test_the_users_changes_to_the_unit_are_kept_as_a_copy(setup: Setup, home: Pa
     assert not unit(home).exists()
 
 
-def test_a_unit_of_somebody_else_is_left_alone(setup: Setup, home: Path, systemd: Path) -> None:
+def test_a_unit_that_setup_did_not_write_is_left_alone(setup: Setup, home: Path, systemd: Path) -> None:
     unit(home).parent.mkdir(parents=True)
     unit(home).write_text("[Service]\nExecStart=/bin/true\n")
     before = left(home)
-    said = setup("serve")
-    assert "was not written by setup" in said.errors
+    output = setup("serve")
+    assert "was not written by setup" in output.errors
     assert "Nothing to remove" in setup("serve", "--remove").output
     assert (left(home), asked(systemd)) == (before, [])
 
 
 def test_without_a_manager_the_file_is_written(setup: Setup, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serve, "succeeds", lambda *command: False)
-    said = setup("serve")
+    output = setup("serve")
     assert unit(home).exists()
-    assert "systemctl --user daemon-reload; systemctl --user enable drawbridge.service" in said.errors
+    assert "systemctl --user daemon-reload; systemctl --user enable drawbridge.service" in output.errors
     setup("serve", "--remove")
     assert left(home) == {"project": "directory"}
 
 
-def test_a_manager_that_fails_is_quoted(
+def test_the_error_of_a_failing_manager_is_shown(
     setup: Setup, home: Path, systemd: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = systemd.with_name("bin") / "systemctl"
     program.write_text(MANAGER + 'case "$*" in *enable*) echo "no such bus" >&2; exit 1;; esac\n')
-    said = setup("serve")
-    assert said.code == 3
-    assert "`systemctl --user enable drawbridge.service` failed with exit code 1: no such bus" in said.errors
+    output = setup("serve")
+    assert output.code == 3
+    assert "`systemctl --user enable drawbridge.service` failed with exit code 1: no such bus" in output.errors
 
 
-def test_an_environment_that_will_vanish_is_refused(setup: Setup, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_temporary_environment_is_refused(setup: Setup, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/passing/venv/bin/python")
-    said = setup("serve")
-    assert said.code == 3
-    assert "which is in a temporary directory" in said.errors
+    output = setup("serve")
+    assert output.code == 3
+    assert "which is in a temporary directory" in output.errors
     assert not unit(home).exists()
 
 
@@ -171,7 +171,7 @@ def test_the_service_gets_the_settings_but_no_secrets(home: Path) -> None:
     assert "sk-secret" not in content
 
 
-def test_a_secret_that_the_service_does_not_get_is_named(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_secret_that_the_service_does_not_get_is_mentioned(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On both platforms, the secret is left out, and setup shows where to put it."""
     given = {"PATH": "/usr/bin", "DRAWBRIDGE_SERVE_WEBHOOK": "https://ntfy.example/sk-secret"}
     for platform in ("linux", "darwin"):
@@ -219,7 +219,7 @@ def words(plan: Plan) -> list[str]:
     return [line for step in plan.steps if isinstance(step, serve.Run) for line in step.lines()]
 
 
-def test_on_a_mac_it_is_an_agent_of_launchd(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_macos_it_is_a_launchd_agent(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     running = [False]
     ours = launchd(monkeypatch, running)
     assert ours.path == home / "Library" / "LaunchAgents" / "drawbridge.serve.plist"
@@ -230,11 +230,11 @@ def test_on_a_mac_it_is_an_agent_of_launchd(home: Path, monkeypatch: pytest.Monk
         step.apply()
     plan.finish()
 
-    told = plistlib.loads(ours.path.read_bytes())
-    assert told["Label"] == "drawbridge.serve"
-    assert told["ProgramArguments"][:5] == [sys.executable, "-P", "-m", "drawbridge", "serve"]
-    assert told["EnvironmentVariables"] == {"PATH": "/usr/bin", "LANG": "en_GB.UTF-8"}
-    assert (told["RunAtLoad"], told["KeepAlive"]) == (True, {"SuccessfulExit": False})
+    content = plistlib.loads(ours.path.read_bytes())
+    assert content["Label"] == "drawbridge.serve"
+    assert content["ProgramArguments"][:5] == [sys.executable, "-P", "-m", "drawbridge", "serve"]
+    assert content["EnvironmentVariables"] == {"PATH": "/usr/bin", "LANG": "en_GB.UTF-8"}
+    assert (content["RunAtLoad"], content["KeepAlive"]) == (True, {"SuccessfulExit": False})
 
     running[0] = True
     assert serve.plan_setup(ours).steps == []

@@ -47,7 +47,7 @@ def editor(folder: Path, name: str, text: str) -> Path:
 
 @pytest.fixture
 def code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str) -> Path:
-    """Puts a fake ``codium`` on ``PATH``, and hides ``code``, which setup would prefer; returns the program."""
+    """Puts a fake ``codium`` on ``PATH``, and hides ``code``, which setup would prefer. Returns the program."""
     program = editor(tmp_path / "bin", "codium", EDITOR.replace("{version}", version))
     others = [place for place in os.environ["PATH"].split(os.pathsep) if not (Path(place) / "code").exists()]
     monkeypatch.setenv("PATH", os.pathsep.join([str(program.parent), *others]))
@@ -55,9 +55,9 @@ def code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str) -> Path:
 
 
 def test_the_extension_is_packed_and_installed_once(code: Path, setup: Setup, version: str) -> None:
-    said = setup("vscode")
-    assert said.code == 0
-    assert said.output.startswith(f"+ {code} --install-extension drawbridge.drawbridge.vsix\n")
+    output = setup("vscode")
+    assert output.code == 0
+    assert output.output.startswith(f"+ {code} --install-extension drawbridge.drawbridge.vsix\n")
     with zipfile.ZipFile(code.parent / "installed.vsix") as packed:
         assert "extension/package.json" in packed.namelist()
     assert list(Path(tempfile.gettempdir()).iterdir()) == []
@@ -88,21 +88,21 @@ def test_the_editors_program_can_be_chosen(code: Path, setup: Setup, tmp_path: P
     other = editor(tmp_path / "other", "my-code", code.read_text())
     assert str(other) in setup("vscode", "--program", other).output
     assert not (code.parent / "calls").exists()
-    said = setup("vscode", "--program", tmp_path / "none")
-    assert said.code == 3
-    assert said.errors.startswith(f"drawbridge setup: {tmp_path / 'none'} can't be run. Install VS Code's command")
+    output = setup("vscode", "--program", tmp_path / "none")
+    assert output.code == 3
+    assert output.errors.startswith(f"drawbridge setup: {tmp_path / 'none'} can't be run. Install VS Code's command")
 
 
-def test_without_an_editor_the_missing_programs_are_named(
+def test_without_an_editor_the_missing_programs_are_listed(
     setup: Setup, monkeypatch: pytest.MonkeyPatch, home: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(home))
-    said = setup("vscode")
-    assert said.code == 3
-    assert "None of code, code-insiders, codium, cursor, windsurf, code-server is on PATH" in said.errors
+    output = setup("vscode")
+    assert output.code == 3
+    assert "None of code, code-insiders, codium, cursor, windsurf, code-server is on PATH" in output.errors
 
 
-def test_an_editor_that_refuses_is_quoted(setup: Setup, tmp_path: Path) -> None:
+def test_the_error_of_a_failing_editor_is_shown(setup: Setup, tmp_path: Path) -> None:
     script = """\
 #!/bin/sh
 [ "$1" = --list-extensions ] && exit 0
@@ -111,9 +111,9 @@ echo "Extension is not compatible" >&2
 exit 1
 """
     refusing = editor(tmp_path / "bin", "refusing", script)
-    said = setup("vscode", "--program", refusing)
-    assert said.code == 3
-    assert "failed with exit code 1: Extension is not compatible. No other changes were made." in said.errors
+    output = setup("vscode", "--program", refusing)
+    assert output.code == 3
+    assert "failed with exit code 1: Extension is not compatible. No other changes were made." in output.errors
 
 
 @pytest.mark.thorough

@@ -1,4 +1,4 @@
-"""Setup from an installed package, as with pipx and uvx: what it installs works without that package."""
+"""Setup from an installed package, as with pipx and uvx. What it installs works without that package."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def setup(site: Path, *words: str) -> dict[str, Any]:
     return facts
 
 
-def test_the_guard_answers_after_the_package_is_gone(site: Path) -> None:
+def test_the_guard_answers_after_the_package_is_removed(site: Path) -> None:
     command = setup(site, "claude")["command"]
     shutil.rmtree(site)
     call = {"hook_event_name": "PreToolUse", "tool_name": "Edit", "tool_input": {"file_path": "/a"}, "cwd": "/"}

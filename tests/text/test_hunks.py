@@ -37,7 +37,7 @@ def assert_they_are_in_order_and_never_touch(hunks: tuple[Hunk, ...]) -> None:
         assert next_one.old_start - one.old_end == next_one.new_start - one.new_end
 
 
-def assert_they_have_no_line_to_spare(hunks: tuple[Hunk, ...], old: list[str], new: list[str]) -> None:
+def assert_they_are_minimal(hunks: tuple[Hunk, ...], old: list[str], new: list[str]) -> None:
     for hunk in hunks:
         if hunk.old_count and hunk.new_count:
             assert old[hunk.old_start] != new[hunk.new_start]
@@ -55,7 +55,7 @@ class TestDiff:
 
     @given(some_lines, some_lines)
     def test_no_hunk_begins_or_ends_with_a_line_of_both_sides(self, old: list[str], new: list[str]) -> None:
-        assert_they_have_no_line_to_spare(diff(old, new), old, new)
+        assert_they_are_minimal(diff(old, new), old, new)
 
     @pytest.mark.parametrize(
         "limits",
@@ -76,7 +76,7 @@ class TestDiff:
             hunks = diff(old, new)
         assert_they_turn_old_into_new(hunks, old, new)
         assert_they_are_in_order_and_never_touch(hunks)
-        assert_they_have_no_line_to_spare(hunks, old, new)
+        assert_they_are_minimal(hunks, old, new)
 
     @given(some_lines)
     def test_a_text_does_not_differ_from_itself(self, lines: list[str]) -> None:
@@ -273,7 +273,7 @@ class TestMerge:
     def test_changes_to_adjacent_lines_overlap(self) -> None:
         assert merge(["a", "b", "c", "d"], ["a", "B", "c", "d"], ["a", "b", "C", "d"]) == Overlap(1, 3)
 
-    def test_different_lines_inserted_at_the_same_place_overlap(self) -> None:
+    def test_different_lines_inserted_at_the_same_position_overlap(self) -> None:
         assert merge(["a", "b"], ["a", "ours", "b"], ["a", "theirs", "b"]) == Overlap(1, 1)
 
     def test_a_line_inserted_next_to_a_removed_one_overlaps(self) -> None:

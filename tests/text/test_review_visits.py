@@ -12,7 +12,7 @@ def test_on_the_first_visit_nothing_is_new() -> None:
     assert visits.new(["a", "b"]) == frozenset()
 
 
-def test_what_was_not_seen_before_this_visit_is_new_until_the_next_one() -> None:
+def test_an_unseen_change_is_new_until_the_next_visit() -> None:
     visits = ReviewVisits(["a"])
     visits.begin()
     visits.saw(["b"])
@@ -27,7 +27,7 @@ def test_if_everything_is_new_nothing_is_marked() -> None:
     assert visits.new(["b", "c"]) == frozenset()
 
 
-def test_whether_any_change_is_new() -> None:
+def test_it_reports_whether_any_change_is_new() -> None:
     visits = ReviewVisits(["a"])
     visits.begin()
     assert visits.has_new(["a", "b"])

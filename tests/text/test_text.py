@@ -79,7 +79,7 @@ def test_utf16_length_is_the_number_of_utf16_code_units(text: str) -> None:
     ("text", "length"),
     [("", 0), ("tab\t", 4), ("é", 1), ("e\u0301", 2), ("😀", 2), ("👩‍🚀", 5), ("caf\udce9", 4)],
 )
-def test_utf16_length_of_typical_texts(text: str, length: int) -> None:
+def test_the_utf16_length_of_typical_texts_is_correct(text: str, length: int) -> None:
     assert utf16_length(text) == length
 
 

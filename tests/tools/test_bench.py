@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.mark.parametrize("part", PARTS)
 def test_each_part_starts_in_a_plain_interpreter(part: str) -> None:
-    said = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", f"import bench.{part}"],
         cwd=ROOT,
         capture_output=True,
@@ -22,4 +22,4 @@ def test_each_part_starts_in_a_plain_interpreter(part: str) -> None:
         timeout=120,
         check=False,
     )
-    assert said.returncode == 0, said.stderr
+    assert result.returncode == 0, result.stderr

@@ -80,7 +80,7 @@ def test_a_test_that_always_fails_fails_the_run(command: list[str], listed: Path
     assert flaky.listed(listed) == ["test_once.py::test_passes_the_second_time"]
 
 
-def test_eleven_failures_end_the_run_at_once(
+def test_eleven_failures_end_the_run_immediately(
     command: list[str], listed: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     for number in range(flaky.MOST + 1):

@@ -26,7 +26,7 @@ def a_program(folder: Path, name: str, script: str) -> None:
 
 @pytest.fixture
 def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A checkout with only a web UI to build; returns its ``web`` directory. ``PATH`` is a ``bin`` that tests fill."""
+    """A checkout with only a web UI to build. Returns its ``web`` directory. ``PATH`` is a ``bin`` that tests fill."""
     web = tmp_path / "web"
     (web / "src").mkdir(parents=True)
     (web / "src" / "main.ts").write_text("one")
@@ -46,7 +46,7 @@ def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def node(sources: Path, tmp_path: Path) -> Path:
-    """Creates a fake Node.js and npm; returns the file into which they write what they are asked to do."""
+    """Creates a fake Node.js and npm. Returns the file into which they write what they are asked to do."""
     asked = tmp_path / "asked"
     build = f'case "$1" in --version) echo v20.1.0; exit;; esac; echo "$1" >> {asked}; '
     a_program(tmp_path / "bin", "node", f'{build} /bin/mkdir -p "$2"; echo built > "$2/index.html"')
@@ -129,6 +129,14 @@ def test_a_registry_without_an_audit_is_reported(sources: Path, node: Path, tmp_
     assert "not audited" in page.audit()
 
 
+def test_packages_that_cannot_be_fetched_have_their_own_exit_code(
+    sources: Path, node: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a_program(tmp_path / "bin", "npm", "exit 1")
+    assert page.main(["audit"]) == bootstrap.Unavailable.code
+    assert "npm ci exited with code 1" in capsys.readouterr().err
+
+
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory with a freshly built wheel and sdist."""
@@ -146,7 +154,7 @@ def test_a_wheel_contains_the_web_ui_and_its_licenses(built: Path) -> None:
     assert "drawbridge/page/licenses.txt" in names
 
 
-def test_a_wheel_is_made_from_an_sdist_without_node(built: Path, tmp_path: Path) -> None:
+def test_a_wheel_is_built_from_an_sdist_without_node(built: Path, tmp_path: Path) -> None:
     with tarfile.open(next(built.glob("*.tar.gz"))) as archive:
         archive.extractall(tmp_path, filter="data")
     checkout = next(tmp_path.iterdir())

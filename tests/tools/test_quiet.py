@@ -15,18 +15,19 @@ pytestmark = pytest.mark.skipif(not quiet.PROC.exists(), reason="there is no /pr
 
 @pytest.fixture(autouse=True)
 def any_use_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes the slightest use of a processor count: a test's busy process shares the processors with other tests."""
+    """Makes the slightest use of a processor count, because a test's busy process shares the processors with other
+    tests."""
     monkeypatch.setattr(quiet, "BUSY", 0.01)
 
 
-def test_a_busy_program_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_busy_program_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     with flaky.busy(1) as (process,):
         busy = quiet.wait(patience=0.0, sample=1.0)
     assert [line for line in busy if line.startswith(f"{process.pid} ")]
     assert "continuing beside other programs" in capsys.readouterr().err
 
 
-def test_a_program_that_ends_is_waited_for(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_waits_for_a_program_that_ends(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     with flaky.busy(1) as (process,):
         seen = threading.Event()
         look = quiet.others

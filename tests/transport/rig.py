@@ -34,13 +34,13 @@ class Echo:
 
     def __init__(self, websocket: WebSocket) -> None:
         self.websocket = websocket
-        self.heard: list[str] = []
+        self.messages: list[str] = []
         self.ends: list[int] = []
         self.drains = 0
 
     def received(self, text: str) -> None:
         assert self.ends == [], "a message after the end"
-        self.heard.append(text)
+        self.messages.append(text)
         self.websocket.send(text.encode())
 
     def drained(self) -> None:
@@ -117,12 +117,12 @@ class Client:
         assert isinstance(frame, Frame)
         return frame
 
-    async def hear_text(self) -> str:
+    async def receive_text(self) -> str:
         frame = await self.receive()
         assert frame.opcode is Opcode.TEXT
         return bytes(frame.data).decode()
 
-    async def hear_close(self) -> int:
+    async def receive_close(self) -> int:
         frame = await self.receive()
         assert frame.opcode is Opcode.CLOSE
         return int.from_bytes(frame.data[:2], "big")

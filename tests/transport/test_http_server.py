@@ -63,7 +63,7 @@ async def test_a_handshake_may_arrive_byte_by_byte(rig: ServerRig) -> None:
         await asyncio.sleep(0)
     assert (await client.head()).startswith(b"HTTP/1.1 101 ")
     client.send(text("hello"))
-    assert await client.hear_text() == "hello"
+    assert await client.receive_text() == "hello"
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ async def test_the_body_of_a_request_without_access_is_not_read(rig: ServerRig, 
 async def test_messages_right_after_the_handshake_are_received(rig: ServerRig) -> None:
     client = await rig.raw(handshake() + text("one") + text("two"))
     await client.head()
-    assert [await client.hear_text(), await client.hear_text()] == ["one", "two"]
+    assert [await client.receive_text(), await client.receive_text()] == ["one", "two"]
 
 
 async def test_a_head_that_is_too_long_is_refused(rig: ServerRig) -> None:
@@ -157,7 +157,7 @@ async def test_an_open_websocket_has_no_time_limit(rig: ServerRig) -> None:
     client = await rig.websocket()
     await asyncio.sleep(0.25)
     client.send(text("still there"))
-    assert await client.hear_text() == "still there"
+    assert await client.receive_text() == "still there"
 
 
 # limits on connections
@@ -172,7 +172,7 @@ async def test_clients_without_access_do_not_block_others(rig: ServerRig, monkey
     newcomer = await rig.websocket()
     for client in (friend, newcomer):
         client.send(text("hello"))
-        assert await client.hear_text() == "hello"
+        assert await client.receive_text() == "hello"
     await strangers[0].rest()
     assert len(rig.server.connections) <= 4
 
@@ -216,7 +216,7 @@ async def test_the_addresses_of_one_network_count_as_one(rig: ServerRig, monkeyp
     assert (await other.head()).startswith(b"HTTP/1.1 101 ")
 
 
-async def test_an_idle_connection_gives_way_to_a_new_one(rig: ServerRig) -> None:
+async def test_an_idle_connection_is_replaced_by_a_new_one(rig: ServerRig) -> None:
     rig.server.options = ServerOptions(connections=3)
     busy = await rig.raw(plain("/later"))
     await until(lambda: rig.app.exchanges)
@@ -235,24 +235,24 @@ async def test_when_all_connections_are_in_use_a_new_one_is_refused(rig: ServerR
     assert await refused.rest() == b""
     for friend in friends:
         friend.send(text("hello"))
-        assert await friend.hear_text() == "hello"
+        assert await friend.receive_text() == "hello"
     friends[0].cut()
     await until(lambda: len(rig.server.connections) == 1)
     await rig.websocket()
 
 
-async def test_a_half_sent_body_gives_way_to_a_new_connection(rig: ServerRig) -> None:
+async def test_a_half_sent_body_is_replaced_by_a_new_connection(rig: ServerRig) -> None:
     rig.server.options = ServerOptions(connections=4)
     halves = [await rig.raw(plain("/echo", b"half")[:-2]) for _ in range(20)]
     await until(lambda: rig.app.asked == 20)
     newcomer = await rig.websocket()
     newcomer.send(text("hello"))
-    assert await newcomer.hear_text() == "hello"
+    assert await newcomer.receive_text() == "hello"
     await halves[0].rest()
     assert len(rig.server.connections) <= 4
 
 
-async def test_unfinished_heads_give_way_before_a_half_sent_body(rig: ServerRig) -> None:
+async def test_unfinished_heads_are_replaced_before_a_half_sent_body(rig: ServerRig) -> None:
     rig.server.options = ServerOptions(connections=4)
     uploading = await rig.raw(plain("/echo", b"half")[:-2])
     await until(lambda: rig.app.asked)
@@ -291,14 +291,14 @@ async def test_the_oldest_of_the_largest_crowd_is_cut_off(rig: ServerRig, monkey
         assert (await one.head()).startswith(b"HTTP/1.1 101 ")
 
 
-async def test_a_connection_that_does_not_end_gives_way(rig: ServerRig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_connection_that_does_not_end_is_replaced(rig: ServerRig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Here, the peers of two WebSockets do not answer the close frame. A new connection replaces one of them."""
     monkeypatch.setattr(door_module, "CLOSING_SECONDS", 3_600)
     rig.server.options = ServerOptions(connections=2)
     closing = [await rig.websocket(), await rig.websocket()]
     for peer in rig.app.peers:
         peer.websocket.close()
-    assert await closing[0].hear_close() == 1000
+    assert await closing[0].receive_close() == 1000
     await rig.websocket()
 
 
@@ -325,10 +325,10 @@ async def test_the_limit_of_waiting_connections_is_separate(rig: ServerRig, monk
         await rig.raw(b"GET / HT")
     await until(lambda: len(rig.server.connections) == 14)
     friends[0].send(text("hello"))
-    assert await friends[0].hear_text() == "hello"
+    assert await friends[0].receive_text() == "hello"
 
 
-async def test_clients_that_connect_at_once_are_all_served(rig: ServerRig) -> None:
+async def test_clients_that_connect_simultaneously_are_all_served(rig: ServerRig) -> None:
     rig.server.options = ServerOptions(connections=100, waiting=4)
     clients = await asyncio.gather(*(rig.raw(handshake()) for _ in range(60)))
     for client in clients:
@@ -382,7 +382,7 @@ async def test_a_fragmented_message_may_contain_pings(rig: ServerRig) -> None:
         client.send(data)
         await client.writer.drain()
     assert [bytes((await client.receive()).data) for _ in range(2)] == [b"1", b"2"]
-    assert await client.hear_text() == "grün"
+    assert await client.receive_text() == "grün"
 
 
 async def test_a_large_message_is_received_and_echoed(rig: ServerRig) -> None:
@@ -408,11 +408,11 @@ async def test_a_broken_frame_only_ends_its_own_connection(rig: ServerRig, data:
     other = await rig.websocket()
     client = await rig.websocket()
     client.send(data)
-    assert await client.hear_close() == code
+    assert await client.receive_close() == code
     assert await client.rest() == b""
     await until(lambda: rig.app.peers[1].ends == [code])
     other.send(text("unharmed"))
-    assert await other.hear_text() == "unharmed"
+    assert await other.receive_text() == "unharmed"
 
 
 async def test_an_unfinished_message_over_its_limit_ends_with_1009(rig: ServerRig) -> None:
@@ -421,7 +421,7 @@ async def test_an_unfinished_message_over_its_limit_ends_with_1009(rig: ServerRi
     client.send(text("x" * 900, fin=False) + ping(b"1"))
     assert bytes((await client.receive()).data) == b"1"
     client.send(more("x" * 900, fin=False))
-    assert await client.hear_close() == 1009
+    assert await client.receive_close() == 1009
     assert await client.rest() == b""
 
 
@@ -432,7 +432,7 @@ async def test_a_lifted_limit_no_longer_applies(rig: ServerRig) -> None:
     websocket.limit_unfinished(None)
     client.send(text("x" * 9_000, fin=False))
     client.send(more("y"))
-    assert await client.hear_text() == "x" * 9_000 + "y"
+    assert await client.receive_text() == "x" * 9_000 + "y"
 
 
 # slow readers
@@ -466,14 +466,14 @@ async def test_a_client_that_does_not_read_does_not_slow_others(rig: ServerRig) 
     for _ in range(20):
         quick.send(text("hello"))
         async with asyncio.timeout(PATIENCE):
-            assert await quick.hear_text() == "hello"
+            assert await quick.receive_text() == "hello"
     slow.reader._transport.resume_reading()  # type: ignore[attr-defined]
     received = asyncio.create_task(slow.rest())
     await until(lambda: peer.drains == 1)
     assert not connection.congested
     slow.send(close())
     await received
-    assert peer.heard.count("x" * 60_000) == len(peer.heard) >= sent // 60_100
+    assert peer.messages.count("x" * 60_000) == len(peer.messages) >= sent // 60_100
 
 
 async def test_unread_answers_to_pings_use_bounded_memory(rig: ServerRig) -> None:
@@ -502,18 +502,18 @@ async def test_a_lost_client_is_reported_once(rig: ServerRig) -> None:
 async def test_messages_after_a_close_by_the_server_are_ignored(rig: ServerRig) -> None:
     client = await rig.websocket()
     rig.app.peers[0].websocket.close(1001, "the editor is closing")
-    assert await client.hear_close() == 1001
+    assert await client.receive_close() == 1001
     client.send(text("too late") + close(1001))
     assert await client.rest() == b""
     assert rig.app.peers[0].ends == [1001]
-    assert rig.app.peers[0].heard == []
+    assert rig.app.peers[0].messages == []
 
 
 @pytest.mark.usefixtures("short_times")
 async def test_a_client_that_never_answers_a_close_is_cut_off(rig: ServerRig) -> None:
     client = await rig.websocket()
     rig.app.peers[0].websocket.close(1000)
-    assert await client.hear_close() == 1000
+    assert await client.receive_close() == 1000
     await client.rest()
     await until(lambda: rig.app.peers[0].ends == [1000])
     await until(lambda: not rig.server.connections)
@@ -523,7 +523,7 @@ async def test_a_client_that_never_answers_a_close_is_cut_off(rig: ServerRig) ->
 async def test_a_client_that_closes_but_stays_connected_is_cut_off(rig: ServerRig) -> None:
     client = await rig.websocket()
     client.send(close())
-    assert await client.hear_close() == 1000
+    assert await client.receive_close() == 1000
     assert await client.rest() == b""
     await until(lambda: not rig.server.connections)
 
@@ -566,7 +566,7 @@ async def test_closing_the_server_does_not_wait_forever_for_a_client() -> None:
 
 
 async def answer_close(client: Client) -> int:
-    code = await client.hear_close()
+    code = await client.receive_close()
     client.send(close(code))
     return code
 
@@ -585,7 +585,7 @@ async def test_an_error_in_the_app_ends_only_its_own_connection(
     assert rig.app.peers[0].ends == [1006]
     assert "a fault of ours" in caplog.text
     other.send(text("unharmed"))
-    assert await other.hear_text() == "unharmed"
+    assert await other.receive_text() == "unharmed"
 
 
 # plain requests

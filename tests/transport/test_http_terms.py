@@ -34,9 +34,9 @@ def pong(payload: bytes = b"") -> bytes:
 
 async def answer_pings(client: Client, times: int) -> None:
     for _ in range(times):
-        heard = await client.receive()
-        assert heard.opcode is Opcode.PING
-        client.send(pong(bytes(heard.data)))
+        reply = await client.receive()
+        assert reply.opcode is Opcode.PING
+        client.send(pong(bytes(reply.data)))
 
 
 # pings
@@ -90,7 +90,7 @@ async def test_by_default_clients_are_not_pinged() -> None:
         client = await rig.websocket()
         assert rig.server.options.ping_seconds is None
         client.send(text("hello"))
-        assert await client.hear_text() == "hello"
+        assert await client.receive_text() == "hello"
 
 
 # limits
@@ -102,10 +102,10 @@ async def test_a_message_over_the_limit_ends_the_connection_with_1009() -> None:
         for data in (text("x" * 1_001), text("x" * 600, fin=False) + more("x" * 600)):
             client = await rig.websocket()
             client.send(data)
-            assert await client.hear_close() == 1009
+            assert await client.receive_close() == 1009
         whole = await rig.websocket()
         whole.send(text("x" * 1_000))
-        assert await whole.hear_text() == "x" * 1_000
+        assert await whole.receive_text() == "x" * 1_000
 
 
 @pytest.mark.parametrize("fin", [True, False])
@@ -113,12 +113,12 @@ async def test_a_binary_message_ends_the_connection_with_1003(fin: bool) -> None
     async with serving(ServerOptions(binary_as_text=False)) as rig:
         client = await rig.websocket()
         client.send(text("before"))
-        assert await client.hear_text() == "before"
+        assert await client.receive_text() == "before"
         client.send(frame(Opcode.BINARY, b"x", fin=fin))
-        assert await client.hear_close() == 1003
+        assert await client.receive_close() == 1003
         client.send(close(1003))
         await client.rest()
-        assert rig.app.peers[0].heard == ["before"]
+        assert rig.app.peers[0].messages == ["before"]
         assert rig.app.peers[0].ends == [1003]
 
 
@@ -128,7 +128,7 @@ async def test_the_number_of_connections_can_be_limited() -> None:
         refused = await rig.raw(handshake())
         assert await refused.rest() == b""
         clients[0].send(text("hello"))
-        assert await clients[0].hear_text() == "hello"
+        assert await clients[0].receive_text() == "hello"
 
 
 async def test_the_reason_in_the_close_frame_can_be_set() -> None:
@@ -138,10 +138,10 @@ async def test_the_reason_in_the_close_frame_can_be_set() -> None:
         closing = asyncio.create_task(client.receive())
         await asyncio.sleep(0)
         leaving = asyncio.create_task(rig.server.__aexit__())
-        heard = await closing
+        reply = await closing
         client.send(close(1001))
         await leaving
-    assert bytes(heard.data) == b"\x03\xe9see you"
+    assert bytes(reply.data) == b"\x03\xe9see you"
     await rig.leave()
 
 
@@ -153,10 +153,10 @@ async def test_shared_frames_arrive_and_are_dropped_after_the_end() -> None:
         client = await rig.websocket()
         websocket = rig.app.peers[0].websocket
         websocket.send_framed(framed(b"one") + framed("zwölf".encode()) + framed(b"x" * 70_000))
-        assert [await client.hear_text() for _ in range(3)] == ["one", "zwölf", "x" * 70_000]
+        assert [await client.receive_text() for _ in range(3)] == ["one", "zwölf", "x" * 70_000]
         websocket.close(1000)
         websocket.send_framed(framed(b"late"))
-        assert await client.hear_close() == 1000
+        assert await client.receive_close() == 1000
         client.send(close())
         assert await client.rest() == b""
         websocket.send_framed(framed(b"later still"))
@@ -170,10 +170,10 @@ async def test_reading_from_a_client_can_be_paused() -> None:
         client.send(text("wait"))
         other = await rig.websocket()
         other.send(text("go"))
-        assert await other.hear_text() == "go"
-        assert peer.heard == []
+        assert await other.receive_text() == "go"
+        assert peer.messages == []
         peer.websocket.hold_reading(False)
-        assert await client.hear_text() == "wait"
+        assert await client.receive_text() == "wait"
         client.cut()
         await until(lambda: peer.ends)
         peer.websocket.hold_reading(True)
@@ -188,13 +188,13 @@ async def test_a_congested_client_is_read_until_the_high_water_mark() -> None:
         while not peer.websocket.congested:
             peer.websocket.send(b"x" * 10_000)
         client.send(text("still heard"))
-        await until(lambda: peer.heard == ["still heard"])
+        await until(lambda: peer.messages == ["still heard"])
         while sum(map(unsent, rig.server.connections)) < HIGH_WATER:
             peer.websocket.send(b"x" * 100_000)
         client.send(text("too much now"))
         client.reader._transport.resume_reading()  # type: ignore[attr-defined]
         await until(lambda: peer.drains)
-        await until(lambda: peer.heard == ["still heard", "too much now"])
+        await until(lambda: peer.messages == ["still heard", "too much now"])
         client.cut()
 
 

@@ -14,14 +14,15 @@ from drawbridge.transport import private_socket
 
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Sets the socket directory and returns it. Its path is short: a socket's path is limited to about 100 bytes."""
+    """Sets the socket directory and returns it. Its path is short, because a socket's path is limited to about 100
+    bytes."""
     short = Path(os.environ["TMPDIR"]) / "state"
     monkeypatch.setenv("XDG_STATE_HOME", str(short))
     return short / "drawbridge" / "serve"
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
-def test_socket_and_directory_are_for_the_user_alone(place: Path, umask: int) -> None:
+def test_socket_and_directory_are_private_to_the_user(place: Path, umask: int) -> None:
     before = os.umask(umask)
     try:
         with private_socket.listening():

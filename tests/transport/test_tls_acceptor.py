@@ -1,4 +1,4 @@
-"""The acceptor of TLS connections: an error does not stop it, and it closes every connection that it gives up."""
+"""An error does not stop the acceptor of TLS connections, and it closes every connection that it gives up."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ async def test_the_addresses_of_one_network_share_their_handshakes(
     assert all(map(is_open, (*mine, *other)))
 
 
-async def test_the_oldest_handshake_of_the_largest_crowd_gives_way(
+async def test_the_oldest_handshake_of_the_largest_crowd_is_closed(
     listening: Listening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The oldest handshake of all stays, because its address has only one."""

@@ -1,5 +1,5 @@
-"""Makes the screenshot of the terminal client for the documentation: ``python -m tests.tui.pictures docs/images``. With
-``--all``, also makes screenshots of other screens, sizes and colors.
+"""Takes the screenshot of the terminal client for the documentation: ``python -m tests.tui.pictures docs/images``. With
+``--all``, also takes screenshots of other screens, sizes and colors.
 
 The server is real. The agent is the demo agent, with the same text as in the screenshots of the web UI.
 """
@@ -63,7 +63,7 @@ async def scenes(server: Server, target: Path, *, all_of_them: bool) -> None:
         await person.presses("escape", "r")
         shoot(person, target / "attach-reject.svg")
         await person.presses("escape", "a")
-        await person.hears("Finished")
+        await person.reads("Finished")
         await person.prompts("/ask")
         await person.is_asked()
         shoot(person, target / "attach-ask.svg")

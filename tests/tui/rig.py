@@ -76,9 +76,9 @@ class Person:
     def prompt(self) -> PromptBox:
         return self.app.screen.query_one(PromptBox)
 
-    async def comes(self, condition: Callable[[], Any], what: str) -> None:
+    async def waits_for(self, condition: Callable[[], Any], what: str) -> None:
         """Waits until ``condition`` is true. It is checked only every 30 ms, because reading a whole screen is slow.
-        ``what``: what did not happen, for the message of a failure."""
+        ``what`` describes it in the failure message."""
         end = asyncio.get_running_loop().time() + PATIENCE
         while not condition():
             assert asyncio.get_running_loop().time() < end, (
@@ -87,23 +87,27 @@ class Person:
             await asyncio.sleep(0.03)
 
     async def sees(self, *words: str) -> None:
-        await self.comes(lambda: (screen := self.screen) and all(word in screen for word in words), f"{words} to see")
+        await self.waits_for(
+            lambda: (screen := self.screen) and all(word in screen for word in words), f"{words} to see"
+        )
 
     async def is_notified(self, words: str) -> None:
         """Waits for a notice that may no longer be on the screen: on a slow machine, it may be gone before the screen
         is read."""
-        await self.comes(lambda: any(words in notice for notice in self.notices), f"the notice {words!r}")
+        await self.waits_for(lambda: any(words in notice for notice in self.notices), f"the notice {words!r}")
 
     async def loses(self, *words: str) -> None:
-        await self.comes(lambda: not any(word in self.screen for word in words), f"{words} going")
+        await self.waits_for(lambda: not any(word in self.screen for word in words), f"{words} going")
 
-    async def hears(self, *words: str) -> None:
+    async def reads(self, *words: str) -> None:
         """Waits until the words are in the conversation."""
-        await self.comes(lambda: (said := self.history) and all(word in said for word in words), f"{words} to hear")
+        await self.waits_for(
+            lambda: (text := self.history) and all(word in text for word in words), f"{words} in the history"
+        )
 
-    async def hears_times(self, count: int, words: str) -> None:
+    async def reads_times(self, count: int, words: str) -> None:
         """Waits until the words are in the conversation this many times."""
-        await self.comes(lambda: self.history.count(words) == count, f"{words} {count} times")
+        await self.waits_for(lambda: self.history.count(words) == count, f"{words} {count} times")
 
     async def presses(self, *keys: str) -> None:
         await self.pilot.press(*keys)
@@ -121,7 +125,9 @@ class Person:
         """Waits until an approval request that keys can answer is shown, with ``words`` on the screen. Leaves the
         prompt box, and returns the request's widget.
         """
-        await self.comes(lambda: (card := self.card) and card.is_ready and words in self.screen, f"a question {words}")
+        await self.waits_for(
+            lambda: (card := self.card) and card.is_ready and words in self.screen, f"a question {words}"
+        )
         card = self.card
         assert card is not None
         if self.prompt.has_focus:
@@ -145,7 +151,7 @@ async def attached(
     **how: Any,
 ) -> AsyncIterator[Person]:
     """Yields a person whose terminal client is connected to ``server``, as if ``drawbridge attach`` had been started
-    with its URL and token file. ``how``: another ``url`` or ``token_file``."""
+    with its URL and token file. ``how`` may contain another ``url`` or ``token_file``."""
     ca = str(server.data / "tls" / "cert.pem") if server.url.startswith("wss") else None
     finder = Finder(how.get("url", server.url), how.get("token_file", str(server.data / "token")), ca)
     client = Client(finder.find, name)
@@ -155,7 +161,7 @@ async def attached(
         person = Person(app, pilot)
         await person.sees("Connected")
         if first.project is not None:
-            await person.comes(
+            await person.waits_for(
                 lambda: (shown := client.conversation) and shown.joined and person.in_project, "the project"
             )
         yield person
@@ -178,12 +184,12 @@ def described(request: dict[str, Any], agent: str) -> dict[str, Any]:
     call = with_call(asked, registry.tools("gemini" if asked.form == "acp" else "claude")).call
     assert call is not None
     found = words(asked, call, agent.lower(), "/home/ada/blog", os.path.normpath)
-    told: dict[str, Any] = json.loads(json.dumps(msgspec.to_builtins(found)))
-    return {**told, **request}
+    fields: dict[str, Any] = json.loads(json.dumps(msgspec.to_builtins(found)))
+    return {**fields, **request}
 
 
 class Alone(App[None]):
-    """A screen that contains only one approval request. ``given``: the answers to it."""
+    """A screen that contains only one approval request. ``given`` contains the answers to it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         ("a,ctrl+s", "accept", "as the conversation has it"),
@@ -230,7 +236,7 @@ class Alone(App[None]):
 
     async def action_back(self) -> None:
         if not self.view.back():
-            self.view.look()
+            self.view.focus_first()
 
     @property
     def text(self) -> str:
@@ -242,7 +248,7 @@ async def alone(app: Alone, width: int = 80, height: int = 24) -> AsyncIterator[
     """Runs ``app`` on a screen of this size. The approval request has the focus, and may use the whole screen."""
     async with app.run_test(size=(width, height), notifications=True) as pilot:
         app.view.fit(height)
-        app.view.look()
+        app.view.focus_first()
         await pilot.pause()
         await pilot.pause()
         yield pilot

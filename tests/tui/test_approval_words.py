@@ -30,7 +30,7 @@ def test_a_mode_shows_that_its_agent_never_asks() -> None:
     assert wording.mode({}, "workspace-write", OFFERS) == "workspace-write"
 
 
-def test_an_agents_own_mode_has_its_words() -> None:
+def test_an_agents_own_mode_is_shown_with_its_title() -> None:
     project = {"own_modes": [{"name": "review", "title": "Review only"}, {"name": "odd"}]}
     assert [wording.mode(project, name, OFFERS) for name in ("review", "odd", "plan")] == ["Review only", "odd", "Plan"]
 
@@ -39,7 +39,7 @@ def asked(tool: str, given: dict[str, Any], **more: Any) -> dict[str, Any]:
     return described({"tool_name": tool, "input": given, **more}, "Claude")
 
 
-def test_the_title_is_the_servers() -> None:
+def test_the_title_comes_from_the_server() -> None:
     assert title(REQUEST, "Claude", "/p", None, 1).plain == "Claude wants to run a command"
     before = {"tool_name": "Bash", "input": {"command": "ls"}}
     assert title(before, "Claude", "/p", None, 1).plain == "Claude wants to use Bash"
@@ -62,7 +62,7 @@ def test_risky_parts_have_a_line_each() -> None:
     assert piece(request, {"field": "elsewhere.command", "start": 0, "end": 4}) == ""
 
 
-def test_always_is_the_servers_words_with_the_file() -> None:
+def test_always_has_the_servers_text_and_the_file() -> None:
     rule = {"type": "addRules", "behavior": "allow", "rules": [{"toolName": "Bash", "ruleContent": "ls *"}]}
     request = asked("Bash", {"command": "ls"}, suggestions=[rule | {"destination": "localSettings"}])
     assert always_words(request) == "Always allow `ls …` in this project (.claude/settings.local.json)"
@@ -79,7 +79,7 @@ def test_a_plan_has_three_answers() -> None:
     ]
 
 
-def test_the_reason_for_a_rejection_is_asked_for_in_the_words_of_the_web_ui() -> None:
+def test_the_reason_field_has_the_same_text_as_in_the_web_ui() -> None:
     plan = asked("ExitPlanMode", {"plan": "# Plan"})
     assert reason_hint(plan, "Claude") == "What should change in the plan? (optional)"
     assert reason_hint(REQUEST, "Claude") == "Tell Claude what to do instead (optional)"
@@ -118,7 +118,7 @@ def test_a_missing_prompt_box_is_explained() -> None:
     assert wording.rights({"desk": {"state": "working"}}, may_answer=False) == "Send messages from the terminal."
 
 
-def test_a_withdrawn_request_is_reported_in_the_words_of_the_history() -> None:
+def test_a_withdrawn_request_has_the_same_text_as_in_the_history() -> None:
     assert wording.first_words({"reason": "the run has ended"}) == "Withdrawn: the run has ended."
     assert wording.first_words({"reason": "answered elsewhere"}) == "Answered elsewhere."
 
@@ -134,14 +134,14 @@ def test_a_command_can_be_edited_by_a_device_that_may_run() -> None:
 
 def test_a_retry_and_a_compaction_are_reported() -> None:
     retry = {"attempt": 3, "attempts": 10, "reason": "authentication_failed", "status": 401}
-    assert wording.agent_words({"retry": retry}) == "Retrying 3 of 10: 401 authentication failed"
+    assert wording.agent_words({"retry": retry}) == "Retrying 3 of 10: 401 authentication"
     assert wording.agent_words({"compacting": True}) == "Compacting the conversation"
     assert wording.agent_words({"model": "opus"}) == ""
 
 
-def test_the_context_is_a_part_of_what_fits() -> None:
+def test_the_context_is_a_percentage_of_its_window() -> None:
     assert wording.context_words({"context_tokens": 50_000, "context_window": 200_000}) == "25% context"
     assert (
         wording.context_words({"context_tokens": 50_000}) == "50k tokens"
-    )  # as in the web UI: the size of a terminal session's context window is not known
+    )  # as in the web UI, because the size of a terminal session's context window is not known
     assert wording.context_words({}) == ""

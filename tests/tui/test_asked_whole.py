@@ -245,7 +245,7 @@ EDIT = {"file_path": "/x/a.py", "old_string": "old\n", "new_string": "delete it 
 
 
 @pytest.mark.parametrize(
-    ("request_", "runs", "said"),
+    ("request_", "runs", "expected"),
     [
         (bash(command="rm -rf all", description="Only lists files"), "rm -rf all", "Only lists files"),
         (
@@ -339,10 +339,12 @@ EDIT = {"file_path": "/x/a.py", "old_string": "old\n", "new_string": "delete it 
         ),
     ],
 )
-async def test_the_action_is_shown_above_the_agents_description(request_: dict[str, Any], runs: str, said: str) -> None:
+async def test_the_action_is_shown_above_the_agents_description(
+    request_: dict[str, Any], runs: str, expected: str
+) -> None:
     app = Alone(request_)
     async with alone(app, height=40):
-        assert 0 <= app.text.index(runs) < app.text.index(said)
+        assert 0 <= app.text.index(runs) < app.text.index(expected)
 
 
 async def test_the_command_of_any_tool_is_drawn_as_a_command() -> None:
@@ -371,7 +373,7 @@ async def test_a_truncated_request_cannot_be_accepted() -> None:
         await pilot.press("a")
         await pilot.pause()
         assert app.given == []
-        assert "This is only a part" in app.text
+        assert "Only part of this is shown" in app.text
         await pilot.press("space")
         await pilot.pause()
         assert app.full_text_requested == 1
@@ -390,7 +392,7 @@ async def test_a_truncated_question_cannot_be_answered() -> None:
         app.view.accept()
         await pilot.pause()
         assert app.given == []
-        assert "This is only a part" in app.text
+        assert "Only part of this is shown" in app.text
         await pilot.press("space")
         await pilot.pause()
         assert app.full_text_requested == 1
@@ -453,9 +455,9 @@ async def test_an_unseen_change_is_not_accepted_from_its_editor() -> None:
 
 
 @pytest.mark.parametrize("keys", [["ctrl+z"], ["ctrl+v"]], ids=["undone", "pasted"])
-async def test_an_unseen_change_that_returns_to_its_editor_is_not_accepted(keys: list[str]) -> None:
-    """Only the user's short version was on the screen. An undo brings the agent's long one back, and so does a paste of
-    what was cut."""
+async def test_a_restored_change_that_was_not_seen_is_not_accepted(keys: list[str]) -> None:
+    """Only the user's short version was on the screen. An undo restores the agent's long version, and so does pasting
+    the text that was cut."""
     new = "".join(f"line {number}\n" for number in range(300))
     proposal = {"path": "/x/a.py", "old_text": "", "new_text": new}
     app = Alone({"tool_name": "Write", "input": {"file_path": "/x/a.py", "content": new}, "proposal": proposal})
@@ -825,7 +827,7 @@ async def test_the_user_sees_the_answer_they_type() -> None:
         await until(lambda: "ash" in app.text)
 
 
-async def test_an_answer_that_was_typed_out_of_sight_is_not_given() -> None:
+async def test_an_answer_that_was_typed_off_screen_is_not_sent() -> None:
     app = Alone({"tool_name": "AskUserQuestion", "input": {"questions": [CHOICE[0] | {"question": "wood " * 120}]}})
     async with alone(app, 40, 16) as pilot:
         await pilot.press(*["pagedown"] * 6)
@@ -932,7 +934,7 @@ async def test_a_question_covered_by_a_notice_cannot_be_answered() -> None:
     async with app.run_test(size=(80, 20), notifications=True) as pilot:
         app.notify("word " * 60, timeout=3600)
         app.view.fit(20)
-        app.view.look()
+        app.view.focus_first()
         await until(lambda: "word word" in app.text and app.query("Toast"))
         await app.view.query_one(QuestionForm).recompose()
         await pilot.press("1", "a")

@@ -18,7 +18,7 @@ def _nowhere() -> ServerAddress:
 
 async def _answering(details: Message, monkeypatch: pytest.MonkeyPatch) -> Client:
     """Returns a client that had the id client_1 and, after it has reconnected, has client_2. Each of its decisions is
-    too late: ``details`` describes the decision that the server has recorded."""
+    too late: ``details`` describes the decision that the server recorded."""
     client = Client(_nowhere, "Ada")
     ids = iter(("client_1", "client_2"))
 
@@ -37,14 +37,14 @@ async def _answering(details: Message, monkeypatch: pytest.MonkeyPatch) -> Clien
     return client
 
 
-async def test_a_namesake_s_answer_is_not_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_answer_from_a_client_of_the_same_name_is_not_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     namesake = {"by": "Ada", "decision": "allow", "client_id": "client_9"}
     client = await _answering(namesake, monkeypatch)
     with pytest.raises(RequestError, match="already answered"):
         await client.answer("a", allow=True, input={"content": "my version"})
 
 
-async def test_an_answer_sent_twice_is_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_answer_that_was_sent_again_counts_as_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     """The decision reached the server before the connection broke, and is sent again on the next connection."""
     client = await _answering({"by": "Ada", "decision": "allow", "client_id": "client_1"}, monkeypatch)
     await client.answer("a", allow=True)

@@ -47,7 +47,7 @@ async def test_the_client_resumes_where_it_was_after_a_server_crash(tmp_path: Pa
             async with serving(*arguments):
                 person.app.client.connection.retry_now()
                 await person.sees("Connected")
-                await person.hears("/quick meanwhile", "Done.", "Finished")
+                await person.reads("/quick meanwhile", "Done.", "Finished")
                 await person.sees("Withdrawn: ")
                 assert "Mine" in card.query_one(PlainTextArea).text, "what was written for it stays in view"
                 assert person.prompt.text == "half a thought"
@@ -62,7 +62,7 @@ async def test_a_lost_connection_resumes_at_the_cursor(tmp_path: Path, directory
         project = await make_project(server, directory)
         async with attached(server, directory) as person, server.client() as other:
             await person.prompts("/quick one")
-            await person.hears("Finished")
+            await person.reads("Finished")
             conversation = person.app.client.conversation
             assert conversation is not None
             known = list(conversation.items)
@@ -74,10 +74,31 @@ async def test_a_lost_connection_resumes_at_the_cursor(tmp_path: Path, directory
             await other.send("execute", {"prompt": "/quick two"}, project)
             await other.receive("update", "run_finished")
             person.app.client.connection.retry_now()
-            await person.hears("/quick two")
-            await person.hears_times(2, "Finished")
+            await person.reads("/quick two")
+            await person.reads_times(2, "Finished")
             assert person.history.count("Done.") == 2
             assert conversation.items[: len(known)] == known, "what was here was not asked for again"
+
+
+@pytest.mark.thorough
+async def test_a_prompt_removed_during_a_disconnect_is_reported(tmp_path: Path, directory: Path) -> None:
+    async with serving(tmp_path / "data", "--no-tls", "--allow", directory.parent) as server:
+        project = await make_project(server, directory)
+        async with attached(server, directory) as person, server.client() as other:
+            await person.prompts("/slow 600")
+            await person.sees("Working")
+            await person.prompts("a fine idea")
+            await person.sees("1 queued")
+            socket = person.app.client.connection._socket
+            assert socket is not None
+            socket.transport.abort()
+            await person.loses("Connected")
+            [queued] = (await other.ask("project_join", project_id=project))["data"]["data"]["queue"]
+            await other.ask("queue_remove", {"run_id": queued["run_id"]}, project)
+            person.app.client.connection.retry_now()
+            await person.sees("removed your prompt from the queue")
+            await other.ask("agent_interrupt", project_id=project)
+            await person.sees("Ready")
 
 
 @pytest.mark.thorough
@@ -91,7 +112,7 @@ async def test_an_answer_in_flight_during_a_disconnect_counts_once(tmp_path: Pat
             assert socket is not None
             await person.presses("a")
             socket.transport.abort()
-            await person.hears("✓ Accepted by you", "Finished")
+            await person.reads("✓ Accepted by you", "Finished")
             assert person.card is None
     assert (directory / "notes.md").read_text().count("Something") == 1
 

@@ -55,7 +55,7 @@ def field(person: Person, id: str = "text") -> PlainTextArea:
 
 
 async def is_open(person: Person, kind: type) -> None:
-    await person.comes(lambda: isinstance(person.app.screen, kind), kind.__name__)
+    await person.waits_for(lambda: isinstance(person.app.screen, kind), kind.__name__)
 
 
 async def is_noted(person: Person, words: str) -> None:
@@ -66,7 +66,7 @@ async def is_noted(person: Person, words: str) -> None:
         is_seen = note.display and person.app.screen.region.contains_region(note.region)
         return is_seen and words in str(note.content)
 
-    await person.comes(is_there, words)
+    await person.waits_for(is_there, words)
 
 
 def unwrapped(person: Person) -> str:
@@ -75,20 +75,20 @@ def unwrapped(person: Person) -> str:
 
 
 async def begins(person: Person, *keys: str) -> None:
-    """Begins a comment on the current change. ``keys``: choose its lines."""
+    """Begins a comment on the current change. ``keys`` choose its lines."""
     await person.presses("c")
     await is_told(person, "Enter writes it.")
     await person.presses(*keys, "enter")
     await is_open(person, CommentDialog)
-    await person.comes(lambda: field(person).has_focus, "the field")
+    await person.waits_for(lambda: field(person).has_focus, "the field")
 
 
 async def adds(person: Person, text: str) -> None:
-    """Writes the comment that was begun, and waits until it is a draft."""
+    """Completes the comment that is being written, and waits until it is a draft."""
     field(person).insert(text)
     await person.presses("ctrl+s")
     await is_open(person, ReviewScreen)
-    await person.comes(lambda: f"{text}" in view(person).text() and "Not added" not in view(person).text(), text)
+    await person.waits_for(lambda: f"{text}" in view(person).text() and "Not added" not in view(person).text(), text)
 
 
 @pytest.mark.thorough
@@ -136,7 +136,7 @@ async def test_comments_are_written_changed_removed_and_sent(server: Server, rep
         assert "`poem.txt`, line 30 before your changes\n```\nline 30\n```\n\nThis was better." in prompt
         assert "Not this one." not in prompt
         await person.presses("escape")
-        await person.hears("I have reviewed your changes and have 2 comments.")
+        await person.reads("I have reviewed your changes and have 2 comments.")
 
 
 WORKING = [
@@ -165,7 +165,7 @@ async def test_comments_are_added_to_the_current_run(server: Server, repository:
         await owner.ask("agent_interrupt", {}, project)
 
 
-async def test_comments_that_somebody_added_to_a_run_are_sent_everywhere(server: Server, repository: Path) -> None:
+async def test_comments_that_another_client_sent_are_shown_as_sent(server: Server, repository: Path) -> None:
     async with reviewing(server, repository) as (person, project), server.client() as owner:
         await person.presses("j")
         await begins(person)
@@ -309,12 +309,14 @@ async def test_someone_elses_decision_keeps_an_unfinished_comment(server: Server
         await begins(person)
         await person.types("Mi")
         await decides(server, project, hunks=(await hunks(server, project))["poem.txt"][1:], decision="keep")
-        await person.comes(lambda: "Your comment" in behind(person), "the change going")
+        await person.waits_for(lambda: "Your comment" in behind(person), "the change going")
         await person.types("ne")
         assert field(person).text == "Mine"
         await person.presses("ctrl+s")
         await is_open(person, ReviewScreen)
-        await person.comes(lambda: "Mine" in view(person).text() and "Your comment" not in view(person).text(), "it")
+        await person.waits_for(
+            lambda: "Mine" in view(person).text() and "Your comment" not in view(person).text(), "it"
+        )
     assert [one["text"] for one in await comments_of(server, project)] == ["Mine"]
 
 
@@ -349,7 +351,7 @@ async def test_answers_are_shown_and_comments_resolved_and_reopened(server: Serv
         await person.sees("In answer to: Why capitals?", "Sent · Outdated · line 5", "Answered by: Line 5")
         await person.sees("These lines have changed since the comment was written:")
         await person.presses("g", "C")
-        await person.sees("r resolve", "Enter go to it")
+        await person.sees("r resolve", "Enter go to the change")
         await person.presses("r")
         await person.sees("r reopen")
         assert (await comments_of(server, project))[0]["state"] == "resolved"
@@ -393,7 +395,7 @@ async def test_a_scope_limits_what_can_be_done_with_comments(
         assert not {"S send", "M commit"} & {words for words in ("S send", "M commit") if words in person.screen}
         await person.presses("j", "S", "C")
         await is_open(person, CommentsDialog)
-        await person.sees("By the owner.", "Enter go to it · Esc close")
+        await person.sees("By the owner.", "Enter go to the change · Esc close")
         await person.presses("d", "e", "r", "S")
         await is_open(person, CommentsDialog)
         if scope == "view":
@@ -424,12 +426,12 @@ async def test_two_users_comment_on_one_review(server: Server, repository: Path)
         await person.presses("y")
         await is_told(person, "The comments have changed since you saw them, so they were not sent.")
         await person.sees("2 drafts")
-        await person.comes(lambda: "Theirs." in view(person).text(), "the other comment")
+        await person.waits_for(lambda: "Theirs." in view(person).text(), "the other comment")
         assert await prompts_of(server, project) == []
         drafts = (await client.ask("review_get", project_id=project))["data"]["drafts"]
         await client.ask("review_submit", {"drafts": drafts}, project)
         await person.loses("2 drafts")
-        await person.comes(lambda: view(person).text().count("  Sent") == 2, "both to be sent")
+        await person.waits_for(lambda: view(person).text().count("  Sent") == 2, "both to be sent")
 
 
 @pytest.mark.thorough
@@ -521,8 +523,8 @@ async def test_hostile_comments_are_only_text(server: Server, repository: Path, 
 
 
 async def fits(person: Person, width: int) -> None:
-    """Waits until no line is wider than ``width``: after a resize, the screen is redrawn part by part."""
-    await person.comes(lambda: all(len(line) <= width for line in person.screen.splitlines()), f"{width} columns")
+    """Waits until no line is wider than ``width``. After a resize, the screen is redrawn part by part."""
+    await person.waits_for(lambda: all(len(line) <= width for line in person.screen.splitlines()), f"{width} columns")
 
 
 @pytest.mark.thorough
@@ -542,10 +544,10 @@ async def test_a_small_screen_has_room_for_a_comment(server: Server, repository:
             assert field(person).text.startswith("A text"), "what is typed stays"
         await person.presses("ctrl+s")
         await is_open(person, ReviewScreen)
-        await person.comes(lambda: "Suggested instead:" in view(person).text(), "the draft")
+        await person.waits_for(lambda: "Suggested instead:" in view(person).text(), "the draft")
         for width in (100, 30):
             await person.pilot.resize_terminal(width, 16)
-            await person.comes(lambda: "Atextthatislongerthan" in unwrapped(person), "the comment")
+            await person.waits_for(lambda: "Atextthatislongerthan" in unwrapped(person), "the comment")
             await fits(person, width)
         await person.presses("C")
         await person.sees("e edit")
@@ -567,7 +569,7 @@ async def is_kept(server: Server, directory: Path) -> str:
 async def opens_commit(person: Person) -> None:
     await person.presses("M")
     await is_open(person, CommitDialog)
-    await person.comes(lambda: message(person).has_focus and message(person).text, "a proposed message")
+    await person.waits_for(lambda: message(person).has_focus and message(person).text, "a proposed message")
 
 
 def message(person: Person) -> PlainTextArea:

@@ -43,7 +43,7 @@ def texts(conversation: Conversation) -> list[str]:
 def test_records_are_shown_once_and_in_order(order: list[int]) -> None:
     conversation = joined()
     for seq in order:
-        conversation.take(text(seq))
+        conversation.apply(text(seq))
     there = set(order)
     end = next(seq for seq in range(1, 14) if seq not in there)
     assert texts(conversation) == [f"words {seq}" for seq in range(1, end)]
@@ -57,7 +57,7 @@ def test_pages_and_live_records_never_leave_a_gap(steps: list[str]) -> None:
     for step in steps:
         if step == "live":
             newest += 1
-            conversation.take(text(newest))
+            conversation.apply(text(newest))
         elif step == "older":
             first = conversation.first
             conversation.prepend([text(seq) for seq in range(max(1, first - 120), first)])
@@ -74,8 +74,8 @@ def test_a_request_withdrawn_before_a_snapshot_is_not_reopened() -> None:
     conversation = Conversation("p")
     conversation.join(SNAPSHOT, restart=True)
     conversation.joined = False
-    conversation.take(event(1, "permission_request", **asked))
-    conversation.take(event(2, "permission_withdrawn", approval_id="a", reason="the server was restarted"))
+    conversation.apply(event(1, "permission_request", **asked))
+    conversation.apply(event(2, "permission_withdrawn", approval_id="a", reason="the server was restarted"))
     conversation.join(SNAPSHOT | {"last_seq": 2}, restart=False)
     assert conversation.open == {}
     (question,) = conversation.items
@@ -85,9 +85,9 @@ def test_a_request_withdrawn_before_a_snapshot_is_not_reopened() -> None:
 def test_a_question_is_open_until_it_is_resolved() -> None:
     conversation = joined()
     asked = {"approval_id": "a", "tool_name": "Bash", "input": {}, "created_at": ""}
-    conversation.take(event(1, "permission_request", **asked))
+    conversation.apply(event(1, "permission_request", **asked))
     assert list(conversation.open) == ["a"]
-    conversation.take(event(2, "permission_resolved", approval_id="a", by="Bob", decision="deny"))
+    conversation.apply(event(2, "permission_resolved", approval_id="a", by="Bob", decision="deny"))
     assert conversation.open == {}
     assert conversation.answers["a"]["by"] == "Bob"
     assert conversation.items[0].version == 1
@@ -95,7 +95,7 @@ def test_a_question_is_open_until_it_is_resolved() -> None:
 
 def test_a_result_is_shown_with_its_call_on_an_earlier_page() -> None:
     conversation = joined(2)
-    conversation.take(said(3, {"type": "tool_result", "tool_use_id": "t", "content": "late"}, type="user"))
+    conversation.apply(said(3, {"type": "tool_result", "tool_use_id": "t", "content": "late"}, type="user"))
     conversation.prepend([text(1), said(2, {"type": "tool_use", "id": "t", "name": "Bash", "input": {}})])
     (tool,) = (item for item in conversation.items if item.kind == "tool")
     assert tool.data["result"].text == "late"
@@ -103,25 +103,25 @@ def test_a_result_is_shown_with_its_call_on_an_earlier_page() -> None:
 
 def test_partial_text_grows_until_its_record_replaces_it() -> None:
     conversation = joined()
-    conversation.take_partial(
+    conversation.apply_partial(
         {"type": "stream_event", "event": {"type": "content_block_start", "content_block": {"type": "text"}}}
     )
     for word in ("Hel", "lo"):
         delta = {"type": "content_block_delta", "delta": {"type": "text_delta", "text": word}}
-        conversation.take_partial({"type": "stream_event", "event": delta})
+        conversation.apply_partial({"type": "stream_event", "event": delta})
     assert conversation.live == "Hello"
-    conversation.take(text(1, "Hello"))
+    conversation.apply(text(1, "Hello"))
     assert (conversation.live, texts(conversation)) == ("", ["Hello"])
 
 
-def test_a_run_leaves_the_queue_and_its_cost_is_known_at_the_end() -> None:
+def test_a_run_leaves_the_queue_and_reports_its_cost() -> None:
     conversation = joined(queue=[{"run_id": "r", "position": 1, "prompt": "x"}])
-    conversation.take(event(1, "run_started", run_id="r"))
+    conversation.apply(event(1, "run_started", run_id="r"))
     began = conversation.run
     assert began is not None
     assert began["run_id"] == "r"
     assert conversation.queue == []
-    conversation.take(event(2, "run_finished", run_id="r", outcome="completed", cost_usd=0.25))
+    conversation.apply(event(2, "run_finished", run_id="r", outcome="completed", cost_usd=0.25))
     assert (conversation.run is None, conversation.cost) == (True, 0.25)
 
 
@@ -158,10 +158,10 @@ def waiting(conversation: Conversation) -> list[str]:
 def test_a_queued_prompt_is_shown_where_its_run_begins() -> None:
     conversation = joined()
     for record in TWO_RUNS[:5]:
-        conversation.take(record)
+        conversation.apply(record)
     assert (read(conversation), waiting(conversation)) == (["a", "to a", "end of a"], ["b"])
     for record in TWO_RUNS[5:]:
-        conversation.take(record)
+        conversation.apply(record)
     assert (read(conversation), waiting(conversation)) == (IN_ORDER, [])
 
 
@@ -188,7 +188,7 @@ def test_a_client_that_joins_sees_a_waiting_prompt_once() -> None:
     assert (read(conversation), waiting(conversation)) == (["a", "to a"], ["b"])
     conversation.queue = []
     for record in TWO_RUNS[4:]:
-        conversation.take(record)
+        conversation.apply(record)
     assert read(conversation) == IN_ORDER
 
 
@@ -196,7 +196,7 @@ def test_a_prompt_removed_from_the_queue_is_shown_as_removed() -> None:
     conversation = joined()
     removed = event(4, "run_finished", run_id="b", outcome="interrupted", removed_by="Ben")
     for record in [*TWO_RUNS[:3], removed]:
-        conversation.take(record)
+        conversation.apply(record)
     assert read(conversation) == ["a", "end of b"]
     assert conversation.items[1].data["prompt"] == "b"
     assert waiting(conversation) == []
@@ -212,11 +212,11 @@ def test_a_prompt_that_was_edited_is_shown_as_it_was_sent(cut: int) -> None:
     assert read(conversation) == ["a", "end of a", "better"]
 
 
-def test_a_prompt_that_does_not_wait_is_shown_at_once() -> None:
+def test_a_prompt_that_does_not_wait_is_shown_immediately() -> None:
     """A prompt that does not wait is sent into the current run, or has no run."""
     conversation = joined()
     for record in [*TWO_RUNS[:2], prompt(3, "a", "and quickly", steer=True), prompt(4, None, "hello")]:
-        conversation.take(record)
+        conversation.apply(record)
     assert read(conversation) == ["a", "and quickly", "hello"]
 
 
@@ -227,14 +227,14 @@ def test_every_recorded_conversation_of_the_real_agent_is_shown(transcript: Path
         if line["from"] != "claude":
             continue
         message = line["line"]
-        told = {"type": "agent_message", "data": {"messages": [message], "direction": "claude"}}
+        agent_message = {"type": "agent_message", "data": {"messages": [message], "direction": "claude"}}
         if message["type"] == "stream_event":
-            conversation.take_partial(message)
+            conversation.apply_partial(message)
             continue
         seq += 1
-        record = record_of(told | {"seq": seq})
+        record = record_of(agent_message | {"seq": seq})
         assert record is not None
-        conversation.take(record)
+        conversation.apply(record)
         if message["type"] == "assistant":
             blocks = message["message"]["content"]
             spoken += [block["text"] for block in blocks if block["type"] == "text" and block["text"]]
@@ -274,7 +274,7 @@ JSON = st.recursive(
 def test_unexpected_lines_of_an_agent_do_no_harm(lines: list[Any]) -> None:
     conversation = joined()
     for seq, line in enumerate(lines, 1):
-        conversation.take(Record(seq, "", "claude", line))
+        conversation.apply(Record(seq, "", "claude", line))
     assert conversation.cursor == len(lines)
 
 
@@ -296,7 +296,7 @@ def project(id: str, path: str, last_active: str = "1", approvals: tuple[str, ..
 
 def known(*projects: dict[str, Any]) -> Projects:
     found = Projects()
-    found.take({"type": "project_list", "data": {"projects": list(projects)}})
+    found.apply({"type": "project_list", "data": {"projects": list(projects)}})
     return found
 
 
@@ -310,23 +310,23 @@ def test_a_waiting_request_is_counted_once_until_it_is_resolved() -> None:
     found = known(project("a", "/a"))
     asked = {"approval_id": "x", "tool_name": "Edit", "created_at": ""}
     for _ in range(2):
-        found.take({"type": "permission_request", "project_id": "a", "seq": 4, "data": asked})
+        found.apply({"type": "permission_request", "project_id": "a", "seq": 4, "data": asked})
     assert found.waiting == 1
     assert found.all["a"]["last_seq"] == 4
     settled = {"update_type": "permission_resolved", "data": {"approval_id": "x"}}
-    found.take({"type": "update", "project_id": "a", "data": settled})
+    found.apply({"type": "update", "project_id": "a", "data": settled})
     assert found.waiting == 0
 
 
 def test_a_new_project_state_replaces_the_previous_one() -> None:
     """A deleted project is removed from the list."""
     found = known(project("a", "/a", desk={"state": "working"}))
-    found.take(
+    found.apply(
         {"type": "update", "project_id": "a", "data": {"update_type": "project_state", "data": project("a", "/a")}}
     )
     assert "desk" not in found.all["a"]
     gone = {"update_type": "project_deleted", "data": {"project_id": "a"}}
-    found.take({"type": "update", "project_id": "a", "data": gone})
+    found.apply({"type": "update", "project_id": "a", "data": gone})
     assert found.all == {}
 
 
@@ -341,10 +341,10 @@ def test_a_project_is_found_by_id_path_or_end_of_its_path() -> None:
 
 def test_a_second_line_with_the_same_call_id_completes_the_call() -> None:
     conversation = joined()
-    conversation.take(said(1, {"type": "tool_use", "id": "1", "name": "Terminal", "input": {}}))
-    conversation.take(said(2, {"type": "tool_use", "id": "1", "name": "Bash", "input": {"command": "ls"}}))
-    conversation.take(said(3, {"type": "tool_result", "tool_use_id": "1", "content": "a"}, type="user"))
-    conversation.take(said(4, {"type": "tool_use", "id": "1", "name": "Bash", "input": {}}))
+    conversation.apply(said(1, {"type": "tool_use", "id": "1", "name": "Terminal", "input": {}}))
+    conversation.apply(said(2, {"type": "tool_use", "id": "1", "name": "Bash", "input": {"command": "ls"}}))
+    conversation.apply(said(3, {"type": "tool_result", "tool_use_id": "1", "content": "a"}, type="user"))
+    conversation.apply(said(4, {"type": "tool_use", "id": "1", "name": "Bash", "input": {}}))
     assert [(item.data["name"], item.data["input"]) for item in conversation.items] == [
         ("Bash", {"command": "ls"}),
         ("Bash", {}),
@@ -355,21 +355,23 @@ def test_a_second_line_with_the_same_call_id_completes_the_call() -> None:
 def test_a_rejected_acp_call_is_recognized_by_its_id(call: str, is_rejected: bool) -> None:
     conversation = joined()
     request = {"approval_id": "p", "tool_name": "execute", "form": "acp", "input": {"toolCallId": "1"}}
-    conversation.take(event(1, "permission_request", **request))
-    conversation.take(event(2, "permission_resolved", approval_id="p", decision="deny", by="ada"))
-    conversation.take(said(3, {"type": "tool_use", "id": call, "name": "Bash", "input": {"command": "ls"}}))
+    conversation.apply(event(1, "permission_request", **request))
+    conversation.apply(event(2, "permission_resolved", approval_id="p", decision="deny", by="ada"))
+    conversation.apply(said(3, {"type": "tool_use", "id": call, "name": "Bash", "input": {"command": "ls"}}))
     failed = {"type": "tool_result", "tool_use_id": call, "content": "no", "is_error": True}
-    conversation.take(said(4, failed, type="user"))
+    conversation.apply(said(4, failed, type="user"))
     [tool] = [item for item in conversation.items if item.kind == "tool"]
     assert tool.data["rejected"] is is_rejected
 
 
-def test_what_has_become_of_an_interrupted_decision_is_shown() -> None:
+def test_the_outcome_of_an_interrupted_decision_is_shown() -> None:
     conversation = joined()
     about = {"by": "Ada", "decision": "undo", "files": 1, "hunks": 2}
-    conversation.take(event(1, "review_decided", **about, left=0, interrupted=True))
-    conversation.take(event(2, "review_interrupted", **about, result="not_done"))
+    conversation.apply(event(1, "review_decided", **about, left=0, interrupted=True))
+    conversation.apply(event(2, "review_interrupted", **about, result="not_done"))
+    conversation.apply(event(3, "review_interrupted", **about | {"decision": "revert"}, result="not_done"))
     assert [(item.kind, item.data["by"], item.data["text"]) for item in conversation.items] == [
-        ("notice", "Ada", "undid 2 changes in 1 file (the server was restarted meanwhile)"),
+        ("notice", "Ada", "undid 2 changes in 1 file (the server was restarted in the meantime)"),
         ("notice", "Ada", "wanted to undo 2 changes in 1 file, but the server was restarted. Nothing was changed."),
+        ("notice", "Ada", "wanted to undo the changes to 1 file, but the server was restarted. Nothing was changed."),
     ]

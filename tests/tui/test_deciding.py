@@ -23,7 +23,7 @@ async def test_a_user_accepts_a_change(server: Server, directory: Path) -> None:
         assert "Needs you" in person.screen
         assert "rains" not in (directory / "notes.md").read_text()
         await person.presses("a")
-        await person.hears("Done: notes.md has the new line.", "✓ Accepted by you  notes.md", "Finished")
+        await person.reads("Done: notes.md has the new line.", "✓ Accepted by you  notes.md", "Finished")
         assert person.card is None
     assert (directory / "notes.md").read_text().endswith("> You said: Say that it rains\n")
 
@@ -42,12 +42,12 @@ async def test_an_edited_proposal_is_shown_and_written_as_edited(server: Server,
         await person.presses("e")
         assert area.text == wanted
         await person.presses("ctrl+s")
-        await person.hears("Done: notes.md has your version of it.")
+        await person.reads("Done: notes.md has your version of it.")
     assert (directory / "notes.md").read_text() == wanted
 
 
 @pytest.mark.thorough
-async def test_a_rejection_tells_the_agent_why_and_changes_nothing(server: Server, directory: Path) -> None:
+async def test_a_rejection_sends_its_reason_and_changes_nothing(server: Server, directory: Path) -> None:
     before = (directory / "notes.md").read_bytes()
     async with attached(server, directory) as person:
         await person.prompts("Something")
@@ -55,7 +55,7 @@ async def test_a_rejection_tells_the_agent_why_and_changes_nothing(server: Serve
         await person.presses("r")
         await person.types("not in this file")
         await person.presses("enter")
-        await person.hears("You wrote: “not in this file”", "✗ Rejected by you: “not in this file”", "✗ rejected")
+        await person.reads("You wrote: “not in this file”", "✗ Rejected by you: “not in this file”", "✗ rejected")
         assert "failed" not in person.history
     assert (directory / "notes.md").read_bytes() == before
 
@@ -66,9 +66,9 @@ async def test_after_always_the_user_is_not_asked_again(server: Server, director
         await person.prompts("one")
         await person.is_asked("w Accept all edits for this session")
         await person.presses("w")
-        await person.hears("Finished")
+        await person.reads("Finished")
         await person.prompts("two")
-        await person.hears_times(2, "Finished")
+        await person.reads_times(2, "Finished")
         assert person.card is None
     assert (directory / "notes.md").read_text().endswith("> You said: one\n> You said: two\n")
 
@@ -81,7 +81,7 @@ async def test_a_question_with_choices_is_answered(server: Server, directory: Pa
         await person.presses("ctrl+s")
         await person.sees("Pick an option or type an answer for")
         await person.presses("down", "enter", "ctrl+s")
-        await person.hears("Oak it is.")
+        await person.reads("Oak it is.")
 
 
 @pytest.mark.thorough
@@ -92,7 +92,7 @@ async def test_a_question_is_answered_with_free_text(server: Server, directory: 
         card.query_one(".own", Input).focus()
         await person.types("tar")
         await person.presses("enter")
-        await person.hears("tar it is.")
+        await person.reads("tar it is.")
 
 
 @pytest.mark.thorough
@@ -104,11 +104,11 @@ async def test_the_second_user_keeps_their_text_and_sees_who_was_first(server: S
         await bob.presses("e", *"Bobs ")
         await ada.presses("a")
         await bob.sees("Ada accepted this first.", "Bobs")
-        await bob.hears("✓ Accepted by Ada")
+        await bob.reads("✓ Accepted by Ada")
         assert "Bobs" in card.query_one(PlainTextArea).text
         await bob.presses("escape")
         await bob.loses("Bobs")
-        await ada.hears("Finished")
+        await ada.reads("Finished")
     assert (directory / "notes.md").read_text().endswith("> You said: Something\n")
     assert "Bobs" not in (directory / "notes.md").read_text()
 
@@ -122,7 +122,7 @@ async def test_another_client_with_the_same_name_is_distinguished(server: Server
         await second.presses("e", *"Mine ")
         await first.presses("a")
         await second.sees("Another client (Ada) accepted this first.", "Another client (Ada) accepted it.")
-        await first.hears("Finished")
+        await first.reads("Finished")
         assert "Another client" not in first.screen
 
 
@@ -138,8 +138,8 @@ async def test_only_one_of_two_simultaneous_answers_counts(server: Server, direc
         ada_card = ada.card
         assert ada_card is not None
         ada_card.accept()
-        await ada.hears("Finished")
-        await bob.hears("Finished")
+        await ada.reads("Finished")
+        await bob.reads("Finished")
         accepted = "✓ Accepted by Ada" in bob.history
         assert accepted != ("✗ Rejected by you" in bob.history)
         if accepted:
@@ -155,7 +155,7 @@ async def test_a_key_meant_for_something_else_is_not_an_answer(
     async with attached(server, directory) as person:
         await person.types("are")
         await person.app.client.execute("Something")
-        await person.comes(lambda: person.card is not None, "the question")
+        await person.waits_for(lambda: person.card is not None, "the question")
         await person.types(" we ")
         assert person.prompt.text == "are we "
         assert person.prompt.has_focus, "nobody took the keyboard from under their hands"
@@ -173,7 +173,7 @@ async def test_a_view_only_device_is_offered_no_answers(server: Server, director
         token = tmp_path / "token"
         token.write_text(await device_token(server, "view"))
         async with attached(server, directory, token_file=str(token)) as person:
-            await person.comes(lambda: person.card is not None and "wants to edit" in person.screen, "the question")
+            await person.waits_for(lambda: person.card is not None and "wants to edit" in person.screen, "the question")
             await person.presses("escape", "a", "s")
             assert "Accept" not in person.screen
             assert not person.prompt.display

@@ -99,7 +99,7 @@ async def test_the_only_server_is_found_in_any_data_directory(tmp_path: Path) ->
                 await connects(Finder(elsewhere=True), "blog")
             assert one.url in str(error.value)
             assert two.url in str(error.value)
-            await connects(finder, "blog")  # the finder keeps using the server that it has found
+            await connects(finder, "blog")  # the finder keeps using the server that it found
     with pytest.raises(NoServer, match="No server answers"):
         await connects(finder, "blog")
 
@@ -126,8 +126,8 @@ async def test_the_address_of_the_web_ui_can_be_used_to_connect(secured: Server)
 
 @contextlib.asynccontextmanager
 async def impostor(server: Server) -> AsyncIterator[tuple[str, list[str | bytes]]]:
-    """A WebSocket server with ``server``'s certificate, whatever a client expects. Yields its address and the messages
-    that it has received."""
+    """Runs another WebSocket server with the certificate of ``server``. Yields its address and the messages that it
+    received."""
     received: list[str | bytes] = []
 
     async def listen(client: ServerConnection) -> None:
@@ -142,7 +142,7 @@ async def impostor(server: Server) -> AsyncIterator[tuple[str, list[str | bytes]
 
 
 async def test_a_server_that_cannot_be_verified_gets_no_token(secured: Server, tmp_path: Path) -> None:
-    """Neither with another fingerprint nor with a certificate that another one has signed."""
+    """The server has another fingerprint, or its certificate was not signed by the given CA."""
     token = str(secured.data / "token")
     fingerprint = str(secured.ready["fingerprint"])
     async with serving(tmp_path / "other") as other:

@@ -22,7 +22,7 @@ async def test_an_empty_list_shows_its_keys(lasting: Server, directory: Path) ->
         await person.presses("question_mark")
         await person.sees("Keys (outside text fields)")
         await person.presses("escape", "q")
-        await person.comes(lambda: not person.app.is_running, "the end")
+        await person.waits_for(lambda: not person.app.is_running, "the end")
 
 
 async def test_an_empty_list_shows_the_scope_that_the_device_lacks(lasting: Server, tmp_path: Path) -> None:
@@ -38,7 +38,7 @@ async def test_a_project_is_added_in_the_list(lasting: Server, directory: Path) 
     async with attached(lasting, None) as person:
         await person.sees("Press n to add one")
         await person.presses("n")
-        await person.comes(lambda: isinstance(person.app.screen, ProjectDialog), "the dialog")
+        await person.waits_for(lambda: isinstance(person.app.screen, ProjectDialog), "the dialog")
         person.app.screen.query_one(Input).value = str(directory / "missing")
         await person.presses("enter")
         await person.sees("The directory was not", "Add a project")
@@ -46,12 +46,12 @@ async def test_a_project_is_added_in_the_list(lasting: Server, directory: Path) 
         assert field.value == str(directory / "missing"), "what was typed is kept"
         field.value = str(directory)
         await person.presses("tab", "end", "enter")
-        await person.comes(lambda: person.in_project, "the project")
+        await person.waits_for(lambda: person.in_project, "the project")
         await person.sees(directory.name, "demo", "Ready")
     await forget(lasting)
 
 
-async def test_agents_that_are_not_installed_come_last_and_cannot_be_chosen(lasting: Server, directory: Path) -> None:
+async def test_agents_that_are_not_installed_cannot_be_chosen(lasting: Server, directory: Path) -> None:
     listed = [
         {"name": "gemini", "title": "Gemini CLI", "installed": False, "hint": "Install Gemini CLI."},
         {"name": "pelican", "title": "Pelican", "installed": False},
@@ -75,8 +75,8 @@ async def test_agents_that_are_not_installed_come_last_and_cannot_be_chosen(last
         assert person.screen.index("The demo agent") < person.screen.index("Gemini CLI")
         dialog = person.app.screen
         await person.presses("tab", "end", "enter")  # the last one that can be chosen
-        await person.comes(lambda: person.app.screen is not dialog, "the end of the dialog")
-        await person.comes(lambda: person.in_project or isinstance(person.app.screen, ProjectDialog), "the answer")
+        await person.waits_for(lambda: person.app.screen is not dialog, "the end of the dialog")
+        await person.waits_for(lambda: person.in_project or isinstance(person.app.screen, ProjectDialog), "the answer")
         listed[2]["installed"] = listed[3]["installed"] = False
         await person.presses("escape", "n")
         await person.sees("Codex  Not installed on the server.")
@@ -97,7 +97,7 @@ async def test_attach_offers_to_add_the_directory(lasting: Server, directory: Pa
 async def test_only_modes_that_the_server_accepts_are_offered(server: Server, directory: Path) -> None:
     async with attached(server, directory) as person:
         await person.presses("escape", "m")
-        await person.comes(lambda: isinstance(person.app.screen, ModeDialog), "the dialog")
+        await person.waits_for(lambda: isinstance(person.app.screen, ModeDialog), "the dialog")
         await person.sees("Ask first", "Plan")
         assert "Bypass permissions" not in person.screen
 
@@ -122,9 +122,9 @@ async def test_a_hidden_prompt_box_gets_no_keys(server: Server, directory: Path)
         await person.types("abc")
         assert person.prompt.text == ""
         await person.presses("question_mark")
-        await person.comes(lambda: isinstance(person.app.screen, HelpDialog), "the keys")
+        await person.waits_for(lambda: isinstance(person.app.screen, HelpDialog), "the keys")
         await person.presses("escape", "p")
-        await person.comes(lambda: not person.in_project, "the list")
+        await person.waits_for(lambda: not person.in_project, "the list")
         await person.sees("The demo agent · in a terminal")
 
 
@@ -134,26 +134,26 @@ async def test_a_question_gets_the_keys_in_a_terminal_session(server: Server, di
         await person.loses("Tell the agent what to do")
         await owner.send("execute", {"prompt": "Something"}, id)
         await person.is_asked("wants to edit notes.md")
-        await person.comes(lambda: person.card is not None and person.card.has_focus_within, "the focus")
+        await person.waits_for(lambda: person.card is not None and person.card.has_focus_within, "the focus")
         await person.presses("a")
-        await person.hears("Accepted by you")
+        await person.reads("Accepted by you")
         assert not person.prompt.has_focus
 
 
-async def test_the_status_line_has_the_words_of_the_list(server: Server, directory: Path) -> None:
+async def test_the_status_line_has_the_same_words_as_the_list(server: Server, directory: Path) -> None:
     """A terminal session's status line has the same words as the list of projects."""
     async with attached(server, directory) as person:
-        desk: dict[str, Any] = {"state": "waiting", "in_terminal": True}
-        await in_a_terminal(person, directory, desk)
+        session: dict[str, Any] = {"state": "waiting", "in_terminal": True}
+        await in_a_terminal(person, directory, session)
         await person.sees("● Waiting in terminal")
-        for told, words in (
+        for fields, words in (
             ({"state": "working"}, "● Working in terminal  "),
             ({"state": "working", "background_tasks": {"agent": 1}}, "● Working in the background · in a terminal"),
             ({"state": "ended", "continued_in": "desk_2"}, "● Continued in the background · in a terminal"),
             ({"state": "ended"}, "● Ended · in a terminal"),
         ):
-            desk.clear()
-            desk.update(told)
+            session.clear()
+            session.update(fields)
             person.app.client.on_change()
             await person.sees(words)
 
@@ -166,21 +166,21 @@ async def test_the_status_line_shows_a_problem_of_the_project(server: Server, di
         await person.sees("● The directory of this project does not exist.")
 
 
-async def in_a_terminal(person: Person, directory: Path, told: dict[str, Any] | None = None) -> str:
-    """Makes the client treat the project as a terminal session. ``told``: the session's fields. Returns the project's
-    id."""
+async def in_a_terminal(person: Person, directory: Path, fields: dict[str, Any] | None = None) -> str:
+    """Makes the client treat the project as a terminal session. ``fields`` are the session's fields. Returns the
+    project's id."""
     projects = person.app.client.projects
     project = projects.named(str(directory), "")[0]
-    desk = {"state": "finished", "prompts": False, "permission_mode": "default"} if told is None else told
-    take = projects.take
+    session = {"state": "finished", "prompts": False, "permission_mode": "default"} if fields is None else fields
+    apply = projects.apply
 
-    def take_as_desk(message: Any) -> None:
-        take(message)
+    def apply_as_desk(message: Any) -> None:
+        apply(message)
         if project["id"] in projects.all:
-            projects.all[project["id"]]["desk"] = desk
+            projects.all[project["id"]]["desk"] = session
 
-    projects.take = take_as_desk  # type: ignore[method-assign]
-    take_as_desk({"type": "nothing", "data": {}})
+    projects.apply = apply_as_desk  # type: ignore[method-assign]
+    apply_as_desk({"type": "nothing", "data": {}})
     person.app.client.on_change()
     return str(project["id"])
 

@@ -50,7 +50,7 @@ def is_harmless(line: str) -> bool:
 
 @pytest.mark.parametrize(("kind", "data"), SHAPES)
 @pytest.mark.parametrize("width", [100, 12])
-def test_nothing_that_is_drawn_drives_the_terminal(kind: Kind, data: dict[str, Any], width: int) -> None:
+def test_no_drawn_text_controls_the_terminal(kind: Kind, data: dict[str, Any], width: int) -> None:
     item = Item(1, 1, "2026-11-21T09:00:00Z", kind, data)
     painter = Painter(DARK)
     for folded in (True, False):
@@ -59,7 +59,7 @@ def test_nothing_that_is_drawn_drives_the_terminal(kind: Kind, data: dict[str, A
         assert [strip.text for strip in strips if not is_harmless(strip.text)] == []
 
 
-def test_markup_is_shown_as_it_is() -> None:
+def test_markup_is_shown_literally() -> None:
     strips = Painter(LIGHT).item(Item(1, 1, "", "text", {"text": "[red]a[/red] [/] $ink"}), 60, folded=True, whole=None)
     assert strips[0].text.rstrip() == "[red]a[/red] [/] $ink"
 
@@ -78,7 +78,7 @@ def questions() -> Iterator[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("request_", list(questions()), ids=lambda one: one["tool_name"][:5])
-async def test_a_question_of_any_words_is_shown_as_text(request_: dict[str, Any]) -> None:
+async def test_the_words_of_a_question_are_shown_as_text(request_: dict[str, Any]) -> None:
     app = Alone(request_, EVIL)
     async with app.run_test(size=(120, 40)) as pilot:
         app.view.fit(40)
@@ -94,7 +94,7 @@ async def test_a_question_of_any_words_is_shown_as_text(request_: dict[str, Any]
 
 
 @pytest.mark.thorough
-async def test_a_whole_conversation_of_such_words(server: Server, directory: Path) -> None:
+async def test_a_hostile_conversation_is_harmless(server: Server, directory: Path) -> None:
     async with server.client() as owner, attached(server, directory, name=EVIL.replace("\x00", "")) as person:
         project = person.app.client.projects.named(str(directory), "")[0]["id"]
         await owner.send("execute", {"prompt": EVIL, "options": {"partial_messages": True}}, project)
@@ -104,11 +104,11 @@ async def test_a_whole_conversation_of_such_words(server: Server, directory: Pat
         await person.presses("e")
         await person.sees("The text contains characters that a terminal can't show")
         await person.presses("a")
-        await person.hears("✓ Accepted by")
+        await person.reads("✓ Accepted by")
         assert [line for line in person.screen.splitlines() if not is_harmless(line)] == []
 
 
-async def test_a_project_in_a_directory_of_such_a_name(server: Server, directory: Path) -> None:
+async def test_a_hostile_directory_name_is_harmless(server: Server, directory: Path) -> None:
     evil = make_directory(directory.parent / f"{directory.name} [red]x[/red] $ink")
     await make_project(server, evil)
     async with attached(server, None) as person:

@@ -84,7 +84,7 @@ async def test_a_failed_push_shows_the_reason_and_can_be_repeated(pushing: tuple
         person.app.screen.query_one(Input).value = "My own title"
         await person.presses("ctrl+s")
         await is_noted(person, "The push failed")
-        await person.comes(lambda: "not on [red]Mondays[/red]" in str(output(person)), "the output of the hook")
+        await person.waits_for(lambda: "not on [red]Mondays[/red]" in str(output(person)), "the output of the hook")
         assert tip(remote) == ""
         hook.unlink()
         await person.presses("ctrl+s")

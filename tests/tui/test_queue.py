@@ -44,7 +44,9 @@ def listed(person: Person) -> list[str]:
 
 async def opens(person: Person, count: int) -> None:
     await person.presses("escape", "t")
-    await person.comes(lambda: isinstance(person.app.screen, QueueDialog) and len(listed(person)) == count, "the queue")
+    await person.waits_for(
+        lambda: isinstance(person.app.screen, QueueDialog) and len(listed(person)) == count, "the queue"
+    )
 
 
 async def test_a_prompt_that_another_client_sends_is_in_the_queue(server: Server, directory: Path) -> None:
@@ -58,14 +60,16 @@ async def test_prompts_are_moved_and_removed(server: Server, directory: Path) ->
         await opens(person, 3)
         assert "one" in listed(person)[0]
         await person.presses("J")
-        await person.comes(lambda: ["two" in listed(person)[0], "one" in listed(person)[1]] == [True, True], "the move")
+        await person.waits_for(
+            lambda: ["two" in listed(person)[0], "one" in listed(person)[1]] == [True, True], "the move"
+        )
         await person.presses("K")
-        await person.comes(lambda: "one" in listed(person)[0], "the move back")
+        await person.waits_for(lambda: "one" in listed(person)[0], "the move back")
         await person.presses("d")
-        await person.comes(lambda: len(listed(person)) == 2, "the removal")
+        await person.waits_for(lambda: len(listed(person)) == 2, "the removal")
         assert "two" in listed(person)[0]
         await person.presses("escape")
-        await person.hears("Removed from the queue by")
+        await person.reads("Removed from the queue by")
 
 
 async def test_a_waiting_prompt_is_edited(server: Server, directory: Path) -> None:
@@ -73,10 +77,10 @@ async def test_a_waiting_prompt_is_edited(server: Server, directory: Path) -> No
         await opens(person, 1)
         await person.presses("enter")
         area = person.app.screen.query_one(PlainTextArea)
-        await person.comes(lambda: area.display and area.text == "x" * 600, "the whole prompt")
+        await person.waits_for(lambda: area.display and area.text == "x" * 600, "the whole prompt")
         area.load_text("shorter\nprompt")
         await person.presses("ctrl+s")
-        await person.comes(lambda: "shorter" in listed(person)[0], "the new text")
+        await person.waits_for(lambda: "shorter" in listed(person)[0], "the new text")
         edited = await owner.receive("update", "prompt_edited")
         assert edited["data"]["data"]["prompt"] == "shorter\nprompt"
         await person.presses("escape")
@@ -86,16 +90,16 @@ async def test_a_prompt_is_sent_now(server: Server, directory: Path) -> None:
     async with queued(server, directory, "/quick", "/slow 601") as (person, _, _):
         await opens(person, 2)
         await person.presses("down", "n")
-        await person.comes(lambda: len(listed(person)) == 1, "the start of the second one")
+        await person.waits_for(lambda: len(listed(person)) == 1, "the start of the second one")
         assert "/quick" in listed(person)[0]
         await person.presses("escape")
-        await person.hears("Stopped")
+        await person.reads("Stopped")
 
 
 async def test_stop_all_removes_the_queued_prompts(server: Server, directory: Path) -> None:
     async with queued(server, directory, "/quick", "/quick") as (person, _, _):
         await person.presses("escape", "S")
-        await person.hears("Stopped")
+        await person.reads("Stopped")
         await person.loses("queued")
         assert "Done." not in person.history
 
@@ -111,10 +115,10 @@ async def test_the_agents_state_is_shown_in_the_status_line(server: Server, dire
     retry = {"attempt": 3, "attempts": 10, "reason": "authentication_failed", "status": 401}
     async with queued(server, directory, "/quick") as (person, _, project):
         state = {"context_tokens": 50_000, "context_window": 200_000, "retry": retry}
-        told = {"type": "update", "project_id": project, "data": {"update_type": "agent_state", "data": state}}
+        update = {"type": "update", "project_id": project, "data": {"update_type": "agent_state", "data": state}}
         await person.sees("I keep talking")  # the agent's first reports have arrived by then
-        person.app.client._received(told)
-        await person.sees("Retrying 3 of 10: 401 authentication failed", "25% context")
+        person.app.client._received(update)
+        await person.sees("Retrying 3 of 10: 401 authentication", "25% context")
 
 
 async def test_a_waiting_prompt_is_on_the_screen_once(server: Server, directory: Path) -> None:
@@ -122,13 +126,13 @@ async def test_a_waiting_prompt_is_on_the_screen_once(server: Server, directory:
     async with queued(server, directory, "/quick from here") as (person, owner, project):
         await owner.ask("execute", {"prompt": "/quick from the phone"}, project)
         for words in ("/quick from here", "/quick from the phone"):
-            await person.hears_times(1, words)
+            await person.reads_times(1, words)
             assert f"Queued  {words}" in person.history
         await person.presses("escape", "s")
         await person.loses("Queued")
-        await person.hears_times(2, "Done.")
-        said = person.history
-        assert [said.count(words) for words in ("/quick from here", "/quick from the phone")] == [1, 1]
-        assert said.index("Stopped") < said.index("/quick from here") < said.index("Done.")
-        assert said.index("Done.") < said.index("/quick from the phone")
-        assert said.count("/slow 600") == 1
+        await person.reads_times(2, "Done.")
+        history = person.history
+        assert [history.count(words) for words in ("/quick from here", "/quick from the phone")] == [1, 1]
+        assert history.index("Stopped") < history.index("/quick from here") < history.index("Done.")
+        assert history.index("Done.") < history.index("/quick from the phone")
+        assert history.count("/slow 600") == 1

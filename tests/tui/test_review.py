@@ -13,7 +13,7 @@ from textual.app import App, ComposeResult
 from drawbridge.core.terminal_text import harmless
 from drawbridge.server.reviews.change_set import Version, changed
 from drawbridge.server.reviews.messages import reply
-from drawbridge.server.reviews.reviews import Open
+from drawbridge.server.reviews.reviews import OpenReview
 from drawbridge.text import review_words
 from drawbridge.tui import review_parts
 from drawbridge.tui.colors import DARK
@@ -39,9 +39,9 @@ def file(*hunks: dict[str, Any], **fields: Any) -> dict[str, Any]:
 
 
 def as_sent(old: str | None, new: str | None) -> dict[str, Any]:
-    """A file with these texts as the server sends it in a review. None: the file does not exist."""
+    """A file with these texts as the server sends it in a review. None means that the file does not exist."""
     before, after = (None if text is None else Version("100644", str(hash(text)), text) for text in (old, new))
-    data, _ = reply("project", Open((changed("a.py", before, after),)))
+    data, _ = reply("project", OpenReview((changed("a.py", before, after),)))
     [found] = msgspec.to_builtins(data)["files"]
     return dict(found)
 
@@ -104,7 +104,7 @@ def test_a_line_end_is_shown_only_if_it_changes() -> None:
         ({"kind": "mode"}, "File mode"),
     ],
 )
-def test_a_hunk_is_named_by_its_place(fields: dict[str, Any], title: str) -> None:
+def test_a_hunk_is_named_by_its_position(fields: dict[str, Any], title: str) -> None:
     assert review_words.title(hunk(**fields)) == title
 
 
@@ -155,7 +155,7 @@ def test_who_was_first_is_reported() -> None:
     assert words("PROCESS_ACTIVE") == "The server's words."
 
 
-def test_all_at_once_says_how_many_were_not_shown() -> None:
+def test_deciding_on_all_reports_how_many_were_not_shown() -> None:
     assert review_words.question("keep", 3, 0, "a.py") == ("Keep 3 changes in a.py?", "")
     assert review_words.question("undo", 3, 1, "2 files") == (
         "Undo 3 changes in 2 files?",
@@ -165,7 +165,7 @@ def test_all_at_once_says_how_many_were_not_shown() -> None:
     assert review_words.question("keep", 1, 1, "a.py") == ("Keep 1 change in a.py?", "You have not seen all of it.")
 
 
-def test_what_was_not_sent_is_not_decided_with_the_rest() -> None:
+def test_changes_that_are_not_shown_prevent_deciding_on_all() -> None:
     part = Part("h", file(hunk()), hunk())
     assert review_parts.why_not_all([part], 0, ()) == ""
     assert "not shown here" in review_parts.why_not_all([part], 1, ())
@@ -173,7 +173,7 @@ def test_what_was_not_sent_is_not_decided_with_the_rest() -> None:
     assert "your edit" in review_parts.why_not_all([part], 0, {"h"})
 
 
-def test_the_next_change_takes_the_place_of_one_that_is_gone() -> None:
+def test_the_next_change_becomes_current_when_one_is_removed() -> None:
     assert review_parts.follow(["a", "b", "c"], ["a", "b", "c"], "b") == "b"
     assert review_parts.follow(["a", "b", "c"], ["a", "c"], "b") == "c"
     assert review_parts.follow(["a", "b", "c"], ["a"], "b") == "a"
@@ -197,15 +197,15 @@ def test_the_numbers_of_a_review_are_those_of_the_last_message() -> None:
     assert not reviews.expect("p")
     assert reviews.open("p") is None
     sent = {"state": "open", "version": "v", "files": [file(hunk())], "more": 2}
-    reviews.take({"type": "review", "project_id": "p", "data": sent})
+    reviews.apply({"type": "review", "project_id": "p", "data": sent})
     found = reviews.open("p")
     assert found is not None
     assert found.words == "3 files +1 −1"
-    told = {"state": "decided", "files": 0, "hunks": 0, "added": 0, "removed": 0}
-    message = {"type": "update", "project_id": "p", "data": {"update_type": "review_changed", "data": told}}
-    reviews.take(message)
+    decided = {"state": "decided", "files": 0, "hunks": 0, "added": 0, "removed": 0}
+    message = {"type": "update", "project_id": "p", "data": {"update_type": "review_changed", "data": decided}}
+    reviews.apply(message)
     assert reviews.open("p") is None
-    assert reviews.changes("p") == [told]
+    assert reviews.changes("p") == [decided]
     assert reviews.changes("p") == []
     reviews.begin()
     assert reviews.expect("p"), "what happened before a new connection was not reported"
@@ -216,14 +216,14 @@ def shows(app: App[None], words: str) -> bool:
 
 
 class Watched(ReviewView):
-    looked_at: int | None = None
+    recorded_at: int | None = None
     """The scroll position at which lines were last recorded; None before that. Tests wait for it before they scroll on:
     a page that is scrolled past immediately is never drawn."""
 
-    def look(self) -> None:
-        super().look()
+    def record_visible(self) -> None:
+        super().record_visible()
         if not self.app.animator.is_being_animated(self, "scroll_y"):
-            self.looked_at = self.scroll_offset.y
+            self.recorded_at = self.scroll_offset.y
 
 
 class Alone(App[None]):
@@ -234,7 +234,7 @@ class Alone(App[None]):
 
 
 @pytest.mark.parametrize("width", [100, 40, 16])
-async def test_nothing_in_a_review_drives_the_terminal(width: int) -> None:
+async def test_nothing_in_a_review_controls_the_terminal(width: int) -> None:
     evil = EVIL.replace("\n", " ")
     lines = hunk(removed=f"{evil}\n\t{evil}\n", added=f"{evil}{evil}")
     files = [
@@ -264,12 +264,12 @@ async def test_a_jump_over_lines_does_not_show_them(animate: bool) -> None:
         await pilot.pause()
         view.scroll_end(animate=animate)
         await until(lambda: shows(app, "line 99"))
-        await until(lambda: view.looked_at == view.max_scroll_y, "a look after the animation")
+        await until(lambda: view.recorded_at == view.max_scroll_y, "a record after the animation")
         assert view.is_in_view
         assert not view.is_seen("h")
         while (place := view.scroll_offset.y) > 0:
             view.scroll_page_up(animate=False)
-            await until(lambda place=place: view.looked_at == view.scroll_offset.y < place)  # type: ignore[misc]
+            await until(lambda place=place: view.recorded_at == view.scroll_offset.y < place)  # type: ignore[misc]
         await until(lambda: view.is_seen("h"), "all of it, in any order")
         await pilot.resize_terminal(30, 10)
         await until(lambda: view.size.width <= 30)
@@ -289,10 +289,10 @@ async def test_a_change_that_is_scrolled_away_is_not_the_current_one() -> None:
         await until(lambda: view.is_in_view and int(view.current or 0) > 20, "another current change")
 
 
-def test_a_list_says_how_much_there_is_to_review() -> None:
+def test_a_list_shows_how_much_there_is_to_review() -> None:
     projects = Projects()
     idle = {"id": "p", "state": "IDLE", "approvals": [], "last_seq": 1}
-    projects.take({"type": "project_list", "data": {"projects": [{**idle, "review": {"files": 7}}]}})
+    projects.apply({"type": "project_list", "data": {"projects": [{**idle, "review": {"files": 7}}]}})
 
     def words(**fields: Any) -> str:
         return listed_state({**projects.all["p"], **fields})
@@ -307,7 +307,7 @@ def test_a_list_says_how_much_there_is_to_review() -> None:
     assert words(scheduled_until="2040-03-04T12:30:00Z").startswith("7 files to review · scheduled until 4 Mar ")
     assert words(scheduled_until="2040-03-04T12:30:00Z", state="EXECUTING") == "Working"
     changed = {"update_type": "review_changed", "data": {"files": 1}}
-    projects.take({"type": "update", "project_id": "p", "data": changed})
+    projects.apply({"type": "update", "project_id": "p", "data": changed})
     assert words() == "1 file to review"
-    projects.take({"type": "review", "project_id": "p", "data": {"files": [], "more": 0}})
+    projects.apply({"type": "review", "project_id": "p", "data": {"files": [], "more": 0}})
     assert words() == "Ready"

@@ -84,7 +84,7 @@ def view(person: Person) -> ReviewView:
 
 
 def current(person: Person) -> str:
-    """The path and the first new line of the change that keys decide on; empty if there is no such change."""
+    """The path and the first new line of the change that keys decide on. Both are empty if keys decide on none."""
     part = view(person).part
     if part is None:
         return ""
@@ -98,23 +98,23 @@ def row_of(person: Person, words: str) -> int:
 
 
 async def is_at(person: Person, words: str) -> None:
-    await person.comes(lambda: current(person) == words and view(person).is_seen(str(view(person).current)), words)
+    await person.waits_for(lambda: current(person) == words and view(person).is_seen(str(view(person).current)), words)
 
 
 def about(person: Person) -> str:
-    """The notice below the review, before wrapping; empty if it is not shown."""
+    """The notice below the review, before wrapping, or "" if it is not shown."""
     line = person.app.screen.query_one("#about", Static)
     return str(line.content) if line.display else ""
 
 
 async def is_told(person: Person, words: str) -> None:
-    await person.comes(lambda: words in about(person), words)
+    await person.waits_for(lambda: words in about(person), words)
 
 
 async def opens(person: Person) -> None:
     await person.sees("Review: ")
     await person.presses("escape", "v")
-    await person.comes(lambda: isinstance(person.app.screen, ReviewScreen) and current(person), "the review")
+    await person.waits_for(lambda: isinstance(person.app.screen, ReviewScreen) and current(person), "the review")
 
 
 @contextlib.asynccontextmanager
@@ -163,7 +163,7 @@ async def test_a_run_is_decided_hunk_by_hunk(server: Server, repository: Path) -
         await person.sees("Nothing to review")
         await person.presses("escape")
         await person.loses("Review: ")
-        await person.hears(
+        await person.reads(
             "You undid 1 change in 1 file", "You edited 1 change in 1 file", "You kept 1 change in 1 file"
         )
     assert (repository / "poem.txt").read_text() == poem(line_5="LINE 5")
@@ -177,9 +177,9 @@ async def test_a_decision_in_a_review_is_shown_in_the_conversation(server: Serve
         await person.presses("a")
         await is_at(person, "poem.txt: LINE 5")
         await person.presses("escape")
-        await person.hears("You kept 1 change in 1 file")
+        await person.reads("You kept 1 change in 1 file")
         await person.prompts("/lines 3")
-        await person.hears("Line 3")
+        await person.reads("Line 3")
 
 
 @pytest.mark.thorough
@@ -221,7 +221,7 @@ async def test_the_second_of_two_users_sees_who_decided_first(server: Server, re
         await is_told(bob, "Ada already undid this change.")
         await is_at(bob, "poem.txt: LINE 5")
         await bob.presses("j")
-        await bob.comes(lambda: not about(bob), "nothing more about it")
+        await bob.waits_for(lambda: not about(bob), "nothing more about it")
     assert (repository / "old.txt").read_text() == "old\n"
 
 
@@ -256,7 +256,7 @@ async def test_only_a_fully_shown_change_can_be_decided(server: Server, reposito
         while not view(person).is_seen(str(view(person).current)):
             place = view(person).scroll_offset.y
             await person.presses("space")
-            await person.comes(lambda place=place: view(person).scroll_offset.y > place, "the next page")  # type: ignore[misc]
+            await person.waits_for(lambda place=place: view(person).scroll_offset.y > place, "the next page")  # type: ignore[misc]
             await person.pilot.pause()
         await person.presses("a")
         await person.sees("Nothing to review")
@@ -266,7 +266,7 @@ async def test_only_a_fully_shown_change_can_be_decided(server: Server, reposito
 async def test_a_change_behind_a_notice_cannot_be_decided(server: Server, repository: Path) -> None:
     async with reviewing(server, repository, {"new.txt": "".join(f"verse {n}\n" for n in range(6))}) as (person, _):
         person.app.notify("word " * 200, timeout=3600)
-        await person.comes(lambda: any(one.region.height for one in person.app.screen.query("Toast")), "the notice")
+        await person.waits_for(lambda: any(one.region.height for one in person.app.screen.query("Toast")), "the notice")
         view(person)._seen.clear()
         view(person).show(view(person)._parts)
         await person.pilot.pause()
@@ -274,13 +274,13 @@ async def test_a_change_behind_a_notice_cannot_be_decided(server: Server, reposi
         await person.presses("a")
         assert "?? new.txt" in git(repository, "status", "--porcelain")
         person.app.clear_notifications()
-        await person.comes(lambda: view(person).is_seen(str(view(person).current)), "the lines behind the notice")
+        await person.waits_for(lambda: view(person).is_seen(str(view(person).current)), "the lines behind the notice")
         await person.presses("a")
         await person.sees("Nothing to review")
 
 
 @pytest.mark.thorough
-async def test_all_changes_of_a_file_are_decided_at_once(server: Server, repository: Path) -> None:
+async def test_all_changes_of_a_file_are_decided_together(server: Server, repository: Path) -> None:
     async with reviewing(server, repository) as (person, _):
         await person.presses("j", "U")
         await person.sees("Undo 2 changes in poem.txt?", "Other changes to the same files stay.", "y Undo · Esc Cancel")
@@ -300,7 +300,7 @@ async def test_all_changes_of_a_file_are_decided_at_once(server: Server, reposit
 
 
 @pytest.mark.thorough
-async def test_deciding_on_all_at_once_requires_the_shown_version(server: Server, repository: Path) -> None:
+async def test_deciding_on_all_requires_the_shown_version(server: Server, repository: Path) -> None:
     async with reviewing(server, repository, size=(100, 12)) as (person, project):
         await person.presses("X")
         await person.sees("Undo 4 changes in 3 files?", "You have not fully seen")
@@ -308,7 +308,7 @@ async def test_deciding_on_all_at_once_requires_the_shown_version(server: Server
         (repository / "poem.txt").write_text(poem(line_5="Another 5", line_30="LINE 30"))
         await person.presses("y")
         await is_told(person, "The review has changed since you saw it, so your decision was not applied.")
-        await person.comes(lambda: current(person) and not person.app.screen.query(ConfirmDialog), "the review")
+        await person.waits_for(lambda: current(person) and not person.app.screen.query(ConfirmDialog), "the review")
         assert not (repository / "old.txt").exists()
         assert len(await hunks(server, project)) == 3
 
@@ -346,7 +346,7 @@ async def test_while_the_agent_works_changes_can_only_be_kept(server: Server, re
         await person.presses("a")
         await is_at(person, "poem.txt: LINE 5")
         await owner.ask("agent_interrupt", {"all": True}, project)
-        await person.comes(lambda: not about(person), "the end of the run")
+        await person.waits_for(lambda: not about(person), "the end of the run")
         await person.presses("u")
         await is_at(person, "poem.txt: LINE 30")
     assert not (repository / "old.txt").exists()
@@ -357,7 +357,7 @@ async def test_an_edit_is_kept_as_a_draft_until_it_is_decided(server: Server, re
     async with reviewing(server, repository) as (person, _):
         await person.presses("j", "e")
         field = person.app.screen.query_one(PlainTextArea)
-        await person.comes(lambda: field.has_focus, "the field")
+        await person.waits_for(lambda: field.has_focus, "the field")
         await person.presses("ctrl+s")
         await is_told(person, "You have changed nothing yet.")
         await person.types("My ")
@@ -374,7 +374,7 @@ async def test_an_edit_is_kept_as_a_draft_until_it_is_decided(server: Server, re
         field = person.app.screen.query_one(PlainTextArea)
         assert field.text == "My LINE 5"
         await person.presses("escape", "d")
-        await person.comes(lambda: not about(person), "the draft going")
+        await person.waits_for(lambda: not about(person), "the draft going")
         await person.presses("e")
         assert field.text == "LINE 5"
         await person.types("Mine: ")
@@ -388,7 +388,7 @@ async def test_an_edit_is_kept_when_another_user_decides(server: Server, reposit
     async with reviewing(server, repository) as (person, project):
         await person.presses("j", "e")
         field = person.app.screen.query_one(PlainTextArea)
-        await person.comes(lambda: field.has_focus, "the field")
+        await person.waits_for(lambda: field.has_focus, "the field")
         await person.types("My ")
         ids = await hunks(server, project)
         await decides(server, project, hunks=ids["poem.txt"][:1], decision="undo")
@@ -430,7 +430,7 @@ async def test_an_approval_behind_a_review_is_not_seen(server: Server, repositor
         await owner.ask("execute", {"prompt": "Something"}, project)
         await person.sees("Needs you (Esc)")
         behind = next(screen for screen in person.app.screen_stack if isinstance(screen, ConversationScreen))
-        await person.comes(lambda: behind.card is not None and behind.card.query(LinesView), "the approval")
+        await person.waits_for(lambda: behind.card is not None and behind.card.query(LinesView), "the approval")
         await person.pilot.pause()
         assert behind.card is not None
         assert behind.card.query_one(LinesView)._seen == 0
@@ -440,7 +440,7 @@ async def test_an_approval_behind_a_review_is_not_seen(server: Server, repositor
         await person.presses("escape")
         await person.is_asked("Something")
         await person.presses("a")
-        await person.hears("Accepted by")
+        await person.reads("Accepted by")
 
 
 EVIL = "[red]x[/] $ink \x1b[2J \x1b]52;c;AAAA\x07 \u202egnp.\u202c \u200b \r漢字"
@@ -480,7 +480,7 @@ async def test_a_small_screen_shows_everything_and_can_be_resized(server: Server
             assert current(person).startswith("poem.txt"), "the change stays the current one"
             assert view(person).is_seen(str(view(person).current)), "what was shown whole stays so"
         await person.presses("a")
-        await person.comes(lambda: current(person).endswith("name.txt: x"), "the other file")
+        await person.waits_for(lambda: current(person).endswith("name.txt: x"), "the other file")
 
 
 @pytest.mark.thorough
@@ -494,7 +494,7 @@ async def test_a_binary_file_is_described_in_words(server: Server, repository: P
 
 
 @pytest.mark.thorough
-async def test_a_directory_without_git_has_a_review_too(server: Server, directory: Path) -> None:
+async def test_a_directory_without_git_has_a_review(server: Server, directory: Path) -> None:
     before = (directory / "notes.md").read_text()
     async with reviewing(server, directory, {"notes.md": f"{before}More.\n"}) as (person, _):
         await is_at(person, "notes.md: More.")
@@ -508,7 +508,7 @@ async def test_the_reason_for_a_missing_review_is_shown(server: Server, reposito
     async with attached(server, repository) as person:
         repository.rename(repository.with_name(f"{repository.name} elsewhere"))
         await person.presses("escape", "v")
-        await person.comes(lambda: isinstance(person.app.screen, ReviewScreen), "the review")
+        await person.waits_for(lambda: isinstance(person.app.screen, ReviewScreen), "the review")
         await is_told(person, "The directory of this project does not exist.")
         await person.presses("escape")
         await person.sees("● The directory of this project does not exist.")
@@ -521,13 +521,13 @@ async def test_the_review_of_a_missing_directory_closes_with_a_reason(server: Se
     async with reviewing(server, repository) as (person, _):
         await person.presses("j", "e")
         field = person.app.screen.query_one(PlainTextArea)
-        await person.comes(lambda: field.has_focus, "the field")
+        await person.waits_for(lambda: field.has_focus, "the field")
         await person.types("My ")
         await person.presses("escape", "k")
         await is_at(person, "old.txt: ")
         away = repository.rename(repository.with_name("elsewhere"))
         await person.presses("a")
-        await person.comes(lambda: current(person) == "poem.txt: ", "only the draft")
+        await person.waits_for(lambda: current(person) == "poem.txt: ", "only the draft")
         await is_told(person, "The directory of this project does not exist.")
         await person.loses("3 files", "new.py")
         away.rename(repository)
@@ -565,7 +565,7 @@ async def test_a_decision_made_offline_is_applied_once(tmp_path: Path) -> None:
                     "src/new.py": 1,
                 }
                 await person.presses("escape")
-                await person.hears_times(1, "You undid 1 change in 1 file")
+                await person.reads_times(1, "You undid 1 change in 1 file")
     assert (directory / "old.txt").read_text() == "old\n"
 
 

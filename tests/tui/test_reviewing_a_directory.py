@@ -70,7 +70,7 @@ async def in_a_terminal(act: Callable[[Pane], None], directory: Path, *arguments
 
 
 def asks(pane: Pane) -> None:
-    """Presses ``X`` until the question appears: the review ignores keys at first, and a key that is pressed too early
+    """Presses ``X`` until the question appears. The review ignores keys at first, and a key that is pressed too early
     may extend that time."""
     pressed: float | None = None
 

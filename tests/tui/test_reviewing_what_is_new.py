@@ -73,13 +73,13 @@ async def test_once_the_new_changes_are_decided_the_others_are_shown(server: Ser
         await person.presses("a")
         await person.sees("LINE 5", "4 changes")
         await person.presses("K")
-        await person.comes(lambda: isinstance(person.app.screen, ConfirmDialog), "the question")
+        await person.waits_for(lambda: isinstance(person.app.screen, ConfirmDialog), "the question")
         await person.sees("Keep 4 changes in 3 files?")
         assert "You have not" not in person.screen, "what was hidden was seen before"
 
 
 @pytest.mark.thorough
-async def test_what_was_seen_is_remembered_after_quitting(server: Server, repository: Path) -> None:
+async def test_seen_changes_are_remembered_after_quitting(server: Server, repository: Path) -> None:
     await runs(server, repository, WORK)
     async with attached(server, repository, size=(120, 60)) as person:
         await opens(person)

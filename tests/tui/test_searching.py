@@ -18,24 +18,24 @@ from .rig import attached
 pytestmark = pytest.mark.thorough
 
 
-async def test_a_search_leads_to_the_record(server: Server, directory: Path) -> None:
+async def test_a_search_result_opens_its_record(server: Server, directory: Path) -> None:
     async with attached(server, directory, size=(80, 24)) as person:
         await person.prompts("/quick the heron")
-        await person.hears("Finished")
+        await person.reads("Finished")
         for number in range(8):
             await person.prompts(f"/quick {number}")
-            await person.hears_times(number + 2, "Finished")
+            await person.reads_times(number + 2, "Finished")
         await person.loses("the heron")
         await person.presses("escape", "f")
-        await person.comes(lambda: isinstance(person.app.screen, SearchDialog), "the window")
+        await person.waits_for(lambda: isinstance(person.app.screen, SearchDialog), "the window")
         await person.types("heron")
         await person.presses("enter")
         options = person.app.screen.query_one(OptionList)
-        await person.comes(lambda: options.option_count >= 1, "a result")
+        await person.waits_for(lambda: options.option_count >= 1, "a result")
         await person.sees("heron")
         options.highlighted = options.option_count - 1
         await person.presses("enter")
-        await person.comes(lambda: person.in_project and "/quick the heron" in person.screen, "the record")
+        await person.waits_for(lambda: person.in_project and "/quick the heron" in person.screen, "the record")
         history = person.app.screen.query_one(History)
         assert history.current is not None
         assert not history.follows
@@ -46,9 +46,9 @@ async def test_a_search_without_results_is_reported(server: Server, directory: P
         await person.presses("escape", "f")
         await person.types("nothing of this kind")
         await person.presses("enter")
-        await person.sees("Nothing found.")
+        await person.sees("No results.")
         await person.presses("escape")
-        await person.comes(lambda: person.in_project, "the project")
+        await person.waits_for(lambda: person.in_project, "the project")
 
 
 def record(seq: int) -> Record:
@@ -67,5 +67,5 @@ def test_a_jump_keeps_the_history_without_a_gap(last: int) -> None:
     assert (conversation.first, conversation.last, conversation.at_end) == (1, last, last == 100)
     conversation.append(record(seq) for seq in range(last + 1, 101))
     assert [item.seq for item in conversation.items] == list(range(1, 101))
-    conversation.take(record(101))
+    conversation.apply(record(101))
     assert conversation.items[-1].seq == 101

@@ -1,5 +1,5 @@
-"""Random requests, keys and clicks: a request, a user's version of it, or an answer to questions is accepted only after
-all of it was on the screen.
+"""With random requests, keys and clicks, a request, a user's version of it, or an answer to questions is accepted only
+after all of it was on the screen.
 
 Each word in a request, and each word that the user types, occurs only once. The test records the lines of each frame
 that is drawn while nothing is animated, and the lines on the screen after each action.
@@ -126,13 +126,13 @@ def request(random: Random, words: Words, manner: Manner) -> dict[str, Any]:
 def of_acp(words: Words) -> dict[str, Any]:
     """The input of an Agent Client Protocol call, or of a tool call whose input looks like one."""
     diff = {"type": "diff", "path": f"/ws/{words.word()}", "oldText": words.lines(4), "newText": words.lines(20)}
-    said = {"type": "content", "content": {"type": "text", "text": words.lines(9)}}
+    block = {"type": "content", "content": {"type": "text", "text": words.lines(9)}}
     return {
         "toolCallId": words.word(),
         "title": words.some(),
         "kind": "execute",
         "rawInput": {"command": words.some(20), "path": words.word(), words.word(): words.some()},
-        "content": [said, diff],
+        "content": [block, diff],
     }
 
 
@@ -198,7 +198,7 @@ class Seen:
     def __init__(self) -> None:
         self._lines: set[str] = set()
 
-    def look(self, app: Alone) -> None:
+    def record(self, app: Alone) -> None:
         self._lines |= {re.sub("[│┃▁-█]", "", line).strip(" +-") for line in app.text.splitlines()}
 
     def has(self, word: str) -> bool:
@@ -266,7 +266,7 @@ async def drawn(app: Alone) -> None:
 
 
 def ways(app: Alone, manner: Manner) -> list[str]:
-    """The keys and buttons that make sense now."""
+    """Returns the keys and buttons that have an effect now."""
     if manner == "answers":
         return ANSWERING
     editor = app.view.query_one(PlainTextArea)
@@ -276,8 +276,8 @@ def ways(app: Alone, manner: Manner) -> list[str]:
 
 
 async def plays(random: Random, story: list[Any], manner: Manner) -> Literal["", "as it is", "edited", "answered"]:
-    """Performs random actions on a random request. Returns how it was accepted; "" if it was not. ``story``: receives
-    the request and the actions, for the failure message."""
+    """Performs random actions on a random request. Returns how it was accepted; "" if it was not. Appends the request
+    and the actions to ``story``, for the failure message."""
     words = Words(random)
     asked = request(random, words, manner)
     width, height = random.choice(SIZES)
@@ -287,9 +287,9 @@ async def plays(random: Random, story: list[Any], manner: Manner) -> Literal["",
     seen = Seen()
     # The first frames are drawn before the pilot returns. On a busy machine, it may also return before the screen has been
     # drawn after a key, and the next key may follow.
-    app.drawn = lambda: seen.look(app)
+    app.drawn = lambda: seen.record(app)
     async with alone(app, width, height) as pilot:
-        seen.look(app)
+        seen.record(app)
         for _ in range(40):
             story.append(await acts(random, app, pilot, words, manner))
             for answer in app.given:
@@ -303,7 +303,7 @@ async def plays(random: Random, story: list[Any], manner: Manner) -> Literal["",
                     return "as it is"
                 assert text == app.view.query_one(PlainTextArea).text
                 return "edited"
-            seen.look(app)
+            seen.record(app)
     return ""
 
 
@@ -317,7 +317,7 @@ async def plays(random: Random, story: list[Any], manner: Manner) -> Literal["",
 async def test_nothing_unseen_is_accepted(monkeypatch: pytest.MonkeyPatch, rounds: int) -> None:
     """A failure shows its ``DRAWBRIDGE_TEST_SEED``. With the same value, the requests and the keys are the same."""
     seed = int(os.environ.get("DRAWBRIDGE_TEST_SEED", SystemRandom().randrange(2**32)))
-    monkeypatch.setattr(approval_view, "READING_SECONDS", 0.0)  # clicks answer at once, too
+    monkeypatch.setattr(approval_view, "READING_SECONDS", 0.0)  # clicks answer immediately, too
     random, accepted = Random(seed), Counter[str]()
     manners: list[Manner] = ["reads", "edits", "answers"]
     for number in range(rounds):

@@ -104,7 +104,7 @@ def test_an_answer_in_the_terminal_is_not_shown_as_withdrawn(reason: str, words:
 
 @pytest.mark.parametrize("first", ["call", "result"])
 @pytest.mark.parametrize(
-    ("told", "words"),
+    ("metadata", "words"),
     [
         ([{"id": "t1", "non_execution_kind": "user-rejected"}], "✗ rejected"),
         ([{"id": "t1", "non_execution_kind": "automode-blocked"}], "✗ rejected"),
@@ -112,21 +112,21 @@ def test_an_answer_in_the_terminal_is_not_shown_as_withdrawn(reason: str, words:
         ("odd", "✗ failed"),
     ],
 )
-def test_what_was_rejected_in_the_terminal_has_not_failed(told: Any, words: str, first: str) -> None:
+def test_a_call_rejected_in_the_terminal_has_not_failed(metadata: Any, words: str, first: str) -> None:
     block = {"type": "tool_result", "tool_use_id": "t1", "content": "No.", "is_error": True}
-    result = {"type": "user", "message": {"content": [block]}, "tool_result_meta": told}
+    result = {"type": "user", "message": {"content": [block]}, "tool_result_meta": metadata}
     called = {"type": "tool_use", "id": "t1", "name": "Bash", "input": {}}
     call = {"type": "assistant", "message": {"content": [called]}}
     conversation = Conversation("p")
     conversation.join({"last_seq": 0, "run": None, "queue": [], "open_approvals": []}, restart=True)
     for seq, message in enumerate((call, result) if first == "call" else (result, call), start=1):
-        conversation.take(Record(seq, "", "claude", message))
+        conversation.apply(Record(seq, "", "claude", message))
     (item,) = conversation.items
     (line,) = Painter(DARK).item(item, 80, folded=True, whole=None)
     assert line.text.rstrip().endswith(words)
 
 
-def test_a_run_in_another_directory_says_where_its_agent_worked() -> None:
+def test_a_run_in_another_directory_shows_where_it_worked() -> None:
     def drawn(**more: str) -> str:
         item = Item(1, 1, "", "finished", {"outcome": "completed", **more})
         return "\n".join(strip.text.rstrip() for strip in Painter(DARK).item(item, 80, folded=True, whole=None))

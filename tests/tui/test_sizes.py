@@ -35,7 +35,7 @@ async def test_an_approval_request_fits_the_screen(server: Server, directory: Pa
                 await person.presses("space")
         await person.loses("more line")
         await person.presses("a")
-        await person.hears("Accepted by", "Finished")
+        await person.reads("Accepted by", "Finished")
 
 
 @pytest.mark.thorough

@@ -28,10 +28,10 @@ async def test_projects_that_need_the_user_come_first_in_the_list(server: Server
         await person.sees(f"{directory.name}  ● Needs you", "1 waiting")
         assert person.screen.index(directory.name) < person.screen.index("garden")
         await person.presses("home", "enter")
-        await person.comes(lambda: person.in_project, "the project")
+        await person.waits_for(lambda: person.in_project, "the project")
         await person.is_asked("notes.md")
         await person.presses("p")
-        await person.comes(lambda: not person.in_project, "the list again")
+        await person.waits_for(lambda: not person.in_project, "the list again")
         await person.sees("garden")
 
 
@@ -39,11 +39,11 @@ async def test_projects_that_need_the_user_come_first_in_the_list(server: Server
 async def test_partial_text_is_shown_and_the_run_can_be_stopped(server: Server, directory: Path) -> None:
     async with attached(server, directory) as person:
         await person.prompts("/slow 600")
-        await person.hears("I keep talking until")
+        await person.reads("I keep talking until")
         assert "Finished" not in person.history
         await person.sees("Working")
         await person.presses("escape", "s")
-        await person.hears("Stopped")
+        await person.reads("Stopped")
         await person.sees("Ready")
 
 
@@ -53,7 +53,7 @@ async def test_the_automatic_resume_after_a_limit_can_be_canceled(server: Server
     lifted = datetime.now() + timedelta(hours=2)
     async with attached(server, directory) as person:
         await person.prompts(f"/limit {lifted.timestamp()}")
-        await person.hears("Limit resets", f"{lifted:%H:%M}.")
+        await person.reads("Limit resets", f"{lifted:%H:%M}.")
         await person.sees(f"Resumes at {lifted:%H:%M} (s: cancel)")
         await person.presses("escape", "s")
         await person.sees("Last run failed")
@@ -70,19 +70,19 @@ async def test_a_scheduled_alarm_is_shown_and_can_be_canceled(server: Server, di
     async with attached(server, directory) as person:
         await person.prompts(f"/emit {json.dumps(wake_up(alarm.timestamp()))}")
         await person.sees("Scheduled until", f"{alarm:%H:%M} (s: cancel)")
-        await person.comes(lambda: may_cancel(person), "that a key is not meant for the run")
+        await person.waits_for(lambda: may_cancel(person), "that a key is not meant for the run")
         await person.presses("escape", "s")
         await person.sees("Ready")
         await person.loses("Scheduled until")
 
 
 @pytest.mark.thorough
-async def test_canceling_a_schedule_mentions_tasks_beside_its_key(server: Server, directory: Path) -> None:
+async def test_canceling_a_schedule_mentions_tasks_next_to_its_key(server: Server, directory: Path) -> None:
     alarm = datetime.now() + timedelta(minutes=30)
     async with attached(server, directory) as person:
         await person.prompts(f"/emit {json.dumps([*wake_up(alarm.timestamp()), TASK])}")
         await person.sees("Scheduled until", f"{alarm:%H:%M} (s: cancel schedule and tasks)")
-        await person.comes(lambda: may_cancel(person), "that a key is not meant for the run")
+        await person.waits_for(lambda: may_cancel(person), "that a key is not meant for the run")
         await person.presses("escape", "s")
         await person.sees("Ready")
 
@@ -115,7 +115,7 @@ async def test_a_queued_prompt_is_shown_and_runs_in_its_turn(server: Server, dir
         await person.prompts("/quick")
         await person.sees("Queued  /quick", "1 queued")
         await person.presses("escape", "s")
-        await person.hears("Stopped", "Done.", "Finished")
+        await person.reads("Stopped", "Done.", "Finished")
         await person.loses("Queued")
 
 
@@ -128,7 +128,7 @@ async def test_the_permission_mode_can_be_chosen(server: Server, directory: Path
         await person.presses("down", "enter")
         await person.sees("● Ready  Auto-accept edits")
         await person.prompts("Something")
-        await person.hears("Finished")
+        await person.reads("Finished")
         assert "Something" in (directory / "notes.md").read_text()
 
 
@@ -137,7 +137,7 @@ async def test_the_prompt_box_has_several_lines_and_a_history(server: Server, di
     async with attached(server, directory) as person:
         await person.types("/quick one")
         await person.presses("enter")
-        await person.hears("/quick one", "Finished")
+        await person.reads("/quick one", "Finished")
         await person.types("a draft")
         await person.presses("ctrl+j")
         await person.types("of two lines")
@@ -154,12 +154,12 @@ async def test_tool_calls_are_folded_until_the_user_opens_them(server: Server, d
         await person.prompts("Something")
         await person.is_asked("Something")
         await person.presses("a")
-        await person.hears("▸ Edit notes.md  ✓ done", "Finished")
+        await person.reads("▸ Edit notes.md  ✓ done", "Finished")
         assert "has been updated" not in person.history
         await person.presses("escape", "k", "k", "k", "k", "enter")
-        await person.hears("▾ Edit notes.md  ✓ done", "+ > You said: Something", "has been updated")
+        await person.reads("▾ Edit notes.md  ✓ done", "+ > You said: Something", "has been updated")
         await person.presses("enter")
-        await person.comes(lambda: "has been updated" not in person.history, "folded again")
+        await person.waits_for(lambda: "has been updated" not in person.history, "folded again")
 
 
 @pytest.mark.thorough
@@ -196,7 +196,7 @@ async def test_the_scroll_position_stays_while_more_arrives(server: Server, dire
         before = person.screen
         top = next(line for line in before.splitlines() if "Line" in line)
         await person.app.client.execute("/lines 20")
-        await person.hears_times(2, "Finished")
+        await person.reads_times(2, "Finished")
         assert top in person.screen
         assert "G: latest" in person.screen
 

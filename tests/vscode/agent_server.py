@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import uuid
@@ -27,14 +28,15 @@ class AgentServer:
         self._allowed = vscode.directory
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self) -> None:
+    def start(self, **variables: str) -> None:
+        """Starts the server, with these environment variables."""
         flags = ["--json", "--port", "0", "--no-tls", "--data-dir", str(self._data), "--allow", str(self._allowed)]
         self._process = subprocess.Popen(
             [sys.executable, "-m", "drawbridge", "serve", *flags],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env=self._environment,
+            env=self._environment | variables,
         )
         assert self._process.stdout is not None
         assert self._process.stdout.readline(), "drawbridge serve has ended"
@@ -46,6 +48,19 @@ class AgentServer:
             assert self._process.stdout is not None
             self._process.stdout.close()
             self._process = None
+
+    def stop(self) -> None:
+        """Stops the process of the server. Its socket still accepts connections and requests."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def kill(self) -> None:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        self._process.kill()
+        self._process.wait(PATIENCE)
+        self._process.stdout.close()
+        self._process = None
 
     def connects(self) -> Lines:
         (address,) = self._sockets.glob("*.sock")
@@ -77,6 +92,23 @@ class AgentServer:
             found = self._asks(lines, type="review_get", folder=str(directory))
             about = {"project": found["project"], "version": found["review"]["version"], "all": True}
             self._asks(lines, type="review_decide", **about, **decision)
+
+    @contextmanager
+    def deciding_elsewhere(self, directory: Path, **decision: Any) -> Iterator[None]:
+        """In the context, another editor waits for the answer to a decision on all changes in this directory."""
+        with self.connects() as lines:
+            lines.ask(type="bridge", editor="Neovim", folders=[], reviews=True)
+            found = self._asks(lines, type="review_get", folder=str(directory))
+            about = {"project": found["project"], "version": found["review"]["version"], "all": True}
+            lines.send(json.dumps({"type": "review_decide", "id": "2", **about, **decision}).encode() + b"\n")
+            yield
+
+    def hunks(self, directory: Path) -> list[str]:
+        """The ids of all changes in the review of this directory."""
+        with self.connects() as lines:
+            lines.ask(type="bridge", editor="Neovim", folders=[], reviews=True)
+            found = self._asks(lines, type="review_get", folder=str(directory))
+        return [hunk["id"] for file in found["review"]["files"] for hunk in file["hunks"]]
 
     def _asks(self, lines: Lines, **message: Any) -> dict[str, Any]:
         """Sends a request and returns its answer, skipping other messages from the server. Fails if the server refuses

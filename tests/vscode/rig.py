@@ -49,10 +49,10 @@ SETTINGS = {
 }
 
 
-def wait_until(look: Callable[[], T | None], what: str, *, timeout: float = PATIENCE) -> T:
-    """Calls ``look`` until it returns something truthy, and returns that. ``timeout`` is in seconds."""
+def wait_until(condition: Callable[[], T | None], what: str, *, timeout: float = PATIENCE) -> T:
+    """Calls ``condition`` until it returns a truthy value, and returns that value. ``timeout`` is in seconds."""
     end = time.monotonic() + timeout
-    while not (found := look()):
+    while not (found := condition()):
         assert time.monotonic() < end, f"{what} did not appear within {timeout:g} s"
         time.sleep(0.01)
     return found
@@ -97,7 +97,7 @@ class Lines:
 
 
 class Window:
-    """One window: a page in the browser, its extension host, and our extension's sockets."""
+    """One window, with its page in the browser, its extension host, and our extension's sockets."""
 
     def __init__(self, browser: BrowserProcess, name: str, probe: Lines, pid: int, sockets: Path) -> None:
         self.browser = browser
@@ -186,8 +186,8 @@ class VSCode:
     def _start(self) -> str:
         log = self.directory / "server.log"
         flags = ["--auth", "none", "--bind-addr", "127.0.0.1:0", "--disable-telemetry", "--disable-update-check"]
-        # On a busy machine, the message that a window is closing may be lost. Then the server ends the window's connection
-        # after this many seconds; the default is three hours.
+        # On a busy machine, the message that a window is closing may be lost. Then the server ends the window's
+        # connection after this many seconds. The default is three hours.
         flags += ["--disable-getting-started-override", "--reconnection-grace-time", "15"]
         with log.open("wb") as out:
             process = subprocess.Popen(

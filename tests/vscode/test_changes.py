@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from drawbridge.core.review_memory import ReviewMemory
+from tests.chaos.rig import StoppingGit
 from tests.server.reviews.rig import POEM, make_repository
 
 from .agent_server import AgentServer, agent_server
@@ -21,6 +23,9 @@ PICTURES = os.environ.get("DRAWBRIDGE_TEST_PICTURES")
 
 LIST = ".pane:has(> [aria-label^='Drawbridge: Changes'])"
 ROWS = f"{LIST} .monaco-list-row"
+MEMORY = Path("state", "drawbridge", "reviews.json")
+"""The file with what the user has seen, in the rig's directory."""
+
 NOTICES = ".notifications-toasts .notification-list-item-message"
 MOVED = "the list has just changed. Select the change again"
 CHANGED = POEM.replace("line 3\n", "LINE 3\n").replace("line 17\n", "LINE 17\nand more\n")
@@ -55,6 +60,10 @@ class Changes:
 
     def rows(self) -> list[str]:
         return self.rig.window.sees(ROWS)
+
+    def marked(self) -> list[bool]:
+        """For each line of the list, whether it is marked as new."""
+        return ["●" in row for row in self.rows()]
 
     def shows(self, *beginnings: str) -> None:
         """Waits until the list consists of lines with exactly these beginnings."""
@@ -94,6 +103,27 @@ class Changes:
             return found is not None and found[:2] == [before, after] and row in (None, found[2])
 
         wait_until(is_shown, "the diff")
+
+    def header(self) -> str:
+        return text_of(self, f"{LIST} .pane-header")
+
+    def switches(self, label: str) -> None:
+        """Clicks a button at the top of the list."""
+        self.rig.window.browser.send(page=self.rig.window.name, hover=f"{LIST} .pane-header")
+        self.rig.window.clicks(f"{LIST} .pane-header .action-label[aria-label='{label}']")
+
+    @property
+    def _memory(self) -> ReviewMemory:
+        return ReviewMemory(str(self.rig.vscode.directory / MEMORY))
+
+    def remembered(self) -> tuple[str, ...]:
+        """The ids of the changes that the user has seen."""
+        return self._memory.of(str(self.directory)).seen
+
+    def opened_elsewhere(self) -> None:
+        """Records that the user has seen all changes in the terminal client."""
+        hunks = self.server.hunks(self.directory)
+        self._memory.saw(str(self.directory), hunks, hunks)
 
     def warns(self, text: str) -> None:
         wait_until(lambda: any(text in notice for notice in self.rig.notices()), text)
@@ -206,6 +236,85 @@ def test_everything_is_kept_after_one_question(changes: Changes) -> None:
     changes.shows()
     assert changes.poem.read_text() == CHANGED
     assert not changes.old.exists()
+
+
+def test_only_new_changes_are_listed(changes: Changes) -> None:
+    """A change that has been in view in the diff, here or in a terminal, is not new on the next visit."""
+    changes.opens("Line 3")
+    changes.compares(POEM, CHANGED, 2)
+    wait_until(lambda: len(changes.remembered()) == 2, "the changes to the poem to be remembered")
+    new = changes.directory / "new.txt"
+    changes.server.run(changes.directory, lambda: new.write_text("new\n"))
+    changes.shows("new.txt", *ALL)
+    wait_until(lambda: changes.marked() == [True, True, False, False, False], "marks at the new changes")
+    wait_until(lambda: "3 files +4 −3 · 2 since your last visit" in changes.header(), "the number of new changes")
+    changes.picture("new-changes")
+    changes.switches("Show Only Changes Since Your Last Visit")
+    changes.shows("new.txt", "old.txt")
+    wait_until(lambda: "2 of 4 changes · only since your last visit" in text_of(changes, LIST), "what is listed")
+    assert "2 files +1 −1" in changes.header()
+    changes.picture("only-new-changes")
+    changes.rig.does("drawbridge.keepAllChanges")
+    changes.warns("To decide on all at once, show the other changes, too.")
+    changes.rig.does("notifications.clearAll")
+    changes.does("Keep Changes in File", "new.txt")
+    changes.shows("old.txt")
+    changes.switches("Show All Changes")
+    changes.shows(*ALL)
+    wait_until(lambda: changes.marked() == [True, False, False, False], "a mark at the new change")
+    changes.rig.does("workbench.view.explorer")
+    changes.opened_elsewhere()
+    changes.rig.does("drawbridge.showChanges")
+    wait_until(lambda: changes.marked() == [False] * len(ALL), "that nothing is new")
+    changes.rig.does("drawbridge.showOnlyNewChanges")
+    wait_until(lambda: "Nothing is new since your last visit." in text_of(changes, LIST), "why all are listed")
+    assert len(changes.rows()) == len(ALL)
+    changes.rig.does("drawbridge.showAllChanges")
+
+
+def test_the_notice_about_missing_git_is_shown_once(rig: Workstation, server: AgentServer) -> None:
+    directory = rig.folder / "plain"
+    directory.mkdir()
+    (directory / "poem.txt").write_text(POEM)
+    server.run(directory, lambda: (directory / "poem.txt").write_text(CHANGED))
+    wait_until(lambda: "2" in rig.window.sees(".activitybar .badge"), "the number of changes at the icon")
+    assert rig.notices() == []
+    rig.does("drawbridge.showChanges")
+    wait_until(lambda: any("plain: This directory is not in a git repo" in one for one in rig.notices()), "the notice")
+    rig.does("notifications.clearAll")
+    rig.does("workbench.view.explorer")
+    rig.does("drawbridge.showChanges")
+    wait_until(lambda: len(rig.window.sees(ROWS)) == 3, "the list")
+    assert rig.notices() == []
+    assert ReviewMemory(str(rig.vscode.directory / MEMORY)).of(str(directory)).notice
+    rig.does("workbench.view.explorer")
+
+
+def test_a_decision_is_carried_out_after_the_server_was_killed(changes: Changes) -> None:
+    changes.server.stop()
+    changes.rig.window.browser.send(page=changes.rig.window.name, hover=f"{ROWS}:has-text('Line 3')")
+    changes.rig.window.clicks(f"{ROWS}:has-text('Line 3') .action-label[aria-label='Undo Change']")
+    wait_until(lambda: changes.rig.window.sees(".monaco-progress-container.active"), "the progress of the decision")
+    changes.server.kill()
+    changes.server.start()
+    wait_until(lambda: "Undone: 1 change in poem.txt. 2 changes left." in status_bar(changes), "what was done")
+    changes.shows("old.txt", "poem.txt", "Lines 17–18")
+    assert changes.poem.read_text() == CHANGED.replace("LINE 3\n", "line 3\n")
+    assert changes.rig.notices() == []
+
+
+def test_somebody_elses_interrupted_decision_is_shown(changes: Changes, tmp_path: Path) -> None:
+    git = StoppingGit(tmp_path, "apply", "sleep 600")
+    changes.server.end()
+    changes.server.start(PATH=git.path)
+    git.armed.touch()
+    with changes.server.deciding_elsewhere(changes.directory, decision="undo"):
+        wait_until(git.reached.exists, "git")
+        changes.server.kill()
+    changes.server.start()
+    changes.warns("Neovim wanted to undo 3 changes in 2 files, but the server was restarted. Nothing was changed.")
+    changes.shows(*ALL)
+    assert changes.poem.read_text() == CHANGED
 
 
 def test_the_list_reconnects_to_a_restarted_server(changes: Changes) -> None:

@@ -1,4 +1,5 @@
-"""``diagnostics``: new problems after an edit, as a language server (here: the probe) reports them to a real VS Code."""
+"""``diagnostics`` returns new problems after an edit, as a language server (here the probe) reports them to a real VS
+Code."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def test_the_same_folder_gives_the_same_bytes(extension: Path, tmp_path: Path) -
     assert (tmp_path / "first").read_bytes() == (tmp_path / "second").read_bytes()
 
 
-def test_hidden_files_stay_out(extension: Path, tmp_path: Path) -> None:
+def test_hidden_files_are_not_packed(extension: Path, tmp_path: Path) -> None:
     (extension / ".git").mkdir()
     (extension / ".git" / "config").write_text("secret")
     (extension / ".env").write_text("secret")
@@ -104,7 +104,7 @@ def test_a_folder_without_a_valid_extension_is_refused(
     assert target.read_text() == "the last one"
 
 
-def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_an_output_path_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(NotWritable, match="can't be written"):
         vsix.pack(EXTENSION, tmp_path / "file" / "it.vsix")

@@ -1,4 +1,4 @@
-"""``refresh_buffer``: how a real VS Code shows an open file that an agent has written."""
+"""``refresh_buffer``: how a real VS Code shows an open file that an agent wrote."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_one_undo_restores_the_previous_text(rig: Workstation) -> None:
 
 def test_the_cursor_and_the_view_stay(rig: Workstation) -> None:
     path = rig.opens(rig.file("a.py", "".join(f"line {number}\n" for number in range(300))))
-    look = """
+    view = """
     const { selection, visibleRanges } = vscode.window.activeTextEditor;
     return [selection.active.line, selection.active.character, visibleRanges[0].start.line];
     """
@@ -104,12 +104,12 @@ def test_the_cursor_and_the_view_stay(rig: Workstation) -> None:
     editor.revealRange(editor.selection, vscode.TextEditorRevealType.InCenter);
     """
     rig.window.run(goes)
-    wait_until(lambda: 100 < rig.window.run(look)[2] < 150, "the view")
-    before = rig.window.run(look)
+    wait_until(lambda: 100 < rig.window.run(view)[2] < 150, "the view")
+    before = rig.window.run(view)
     path.write_text(path.read_text().replace("line 299", "the last line"))
     rig.ask("refresh_buffer", file_path=str(path))
     assert "the last line" in rig.text(path)
-    assert rig.window.run(look) == before
+    assert rig.window.run(view) == before
 
 
 def test_unsaved_changes_are_kept_and_reported(rig: Workstation, backups: Path) -> None:
@@ -167,7 +167,7 @@ def test_a_touched_file_with_unsaved_changes_is_not_reported(rig: Workstation) -
     assert rig.ask("refresh_buffer") == NOTHING
 
 
-def test_a_deleted_file_is_left_as_it_is(rig: Workstation) -> None:
+def test_a_deleted_file_is_unchanged(rig: Workstation) -> None:
     clean, modified = rig.opens(rig.file("clean.py")), rig.opens(rig.file("modified.py"))
     rig.types("mine ")
     clean.unlink()
@@ -186,7 +186,7 @@ def test_a_file_outside_the_folders_is_reloaded(rig: Workstation, vscode: VSCode
     assert rig.text(path) == "theirs\n"
 
 
-def test_a_file_that_vs_code_does_not_watch_is_waited_for_once(rig: Workstation) -> None:
+def test_the_wait_for_an_unwatched_file_happens_once(rig: Workstation) -> None:
     path = rig.opens(rig.file(".git/objects/a.py"))
     rig.opens(rig.file("front.py"))
     path.write_text("theirs\n")

@@ -191,7 +191,7 @@ def test_merging_into_a_hidden_file_does_not_show_it(rig: Workstation) -> None:
     assert rig.state(front)["current"]
 
 
-def test_a_text_that_has_changed_meanwhile_is_not_merged(rig: Workstation) -> None:
+def test_a_text_that_has_changed_since_is_not_merged(rig: Workstation) -> None:
     path = rig.opens(rig.file("a.py"))
     rig.types("mine ")
     version = text_and_version(rig, path)[1]

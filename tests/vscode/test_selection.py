@@ -46,20 +46,22 @@ def path(rig: Workstation) -> Path:
     ],
     ids=["a word", "across lines", "backwards", "whole lines", "a line's end"],
 )
-def test_the_selection(rig: Workstation, path: Path, positions: Any, lines: tuple[int, int], content: str) -> None:
+def test_a_selection_is_reported_with_its_lines(
+    rig: Workstation, path: Path, positions: Any, lines: tuple[int, int], content: str
+) -> None:
     selects(rig, *positions)
     expected = {"file_path": str(path), "start_line": lines[0], "end_line": lines[1], "content": content}
     assert rig.ask("get_visual_selection") == expected
     assert given(rig) == expected | {"language": "python"}
 
 
-def test_a_selection_of_unsaved_text(rig: Workstation, path: Path) -> None:
+def test_a_selection_contains_unsaved_text(rig: Workstation, path: Path) -> None:
     rig.types("mine ")
     selects(rig, 0, 0, 0, 8)
     assert rig.ask("get_visual_selection")["content"] == "mine one"
 
 
-def test_nothing_is_selected(rig: Workstation, path: Path) -> None:
+def test_without_a_selection_nothing_is_reported(rig: Workstation, path: Path) -> None:
     assert rig.ask("get_visual_selection") is None
     assert given(rig) is None
     rig.does("workbench.action.closeActiveEditor")

@@ -19,7 +19,7 @@ PNG = bytes.fromhex(
 )
 
 
-def told(modified: bool, current: bool, visible: bool) -> dict[str, bool]:
+def flags(modified: bool, current: bool, visible: bool) -> dict[str, bool]:
     return {"modified": modified, "current": current, "visible": visible}
 
 
@@ -36,10 +36,10 @@ def compare(rig: Workstation, left: Path, right: Path) -> None:
 
 def test_an_edited_file_is_current_and_modified_until_saved(rig: Workstation) -> None:
     path = rig.opens(rig.file("a.py"))
-    assert rig.state(path) == {"name": str(path), "lines": 3} | told(False, True, True)
+    assert rig.state(path) == {"name": str(path), "lines": 3} | flags(False, True, True)
     assert rig.ask("buffer_status", file_path=str(path)) == {"is_current": True, "has_unsaved_changes": False}
     rig.types("mine ")
-    assert rig.state(path) == {"name": str(path), "lines": 3} | told(True, True, True)
+    assert rig.state(path) == {"name": str(path), "lines": 3} | flags(True, True, True)
     assert rig.ask("buffer_status", file_path=str(path)) == {"is_current": True, "has_unsaved_changes": True}
     rig.window.presses("Control+s")
     wait_until(lambda: not rig.state(path)["modified"], "the save")
@@ -64,14 +64,14 @@ def test_visible_and_hidden_modified_files_are_distinguished(rig: Workstation) -
         rig.inserts(path, "mine ")
     found = rig.snapshot(behind, beside, front, want=["unsaved"])
     assert [states(file) for file in found["files"]] == [
-        told(True, False, False),
-        told(True, False, True),
-        told(False, True, True),
+        flags(True, False, False),
+        flags(True, False, True),
+        flags(False, True, True),
     ]
     assert {file["name"] for file in found["unsaved"]} == {str(behind), str(beside)}
 
 
-def test_what_is_open_is_listed_with_the_folders_of_the_window(rig: Workstation, vscode: VSCode) -> None:
+def test_open_files_are_listed_with_the_folders_of_the_window(rig: Workstation, vscode: VSCode) -> None:
     paths = [rig.opens(rig.file(name)) for name in ("a.py", "b.py")]
     found = rig.snapshot(want=["open", "connected"])
     assert sorted(found["open"]) == sorted(map(str, paths))
@@ -100,7 +100,7 @@ def test_an_open_file_is_found_by_any_of_its_names(rig: Workstation) -> None:
     names = ["real/a.py", "link/a.py", "other.py", "hard.py", "real/../link/./a.py"]
     for name in names:
         state = rig.state(f"{rig.folder}/{name}")
-        assert state == {"name": str(path), "lines": 3} | told(True, True, True), name
+        assert state == {"name": str(path), "lines": 3} | flags(True, True, True), name
 
 
 def test_a_deleted_file_with_unsaved_changes_is_found_by_name(rig: Workstation) -> None:
@@ -108,7 +108,7 @@ def test_a_deleted_file_with_unsaved_changes_is_found_by_name(rig: Workstation) 
     path = rig.opens(rig.file("a.py"))
     rig.types("mine ")
     path.unlink()
-    assert states(rig.state(rig.folder / "link" / "a.py")) == told(True, True, True)
+    assert states(rig.state(rig.folder / "link" / "a.py")) == flags(True, True, True)
 
 
 def test_both_files_of_a_diff_are_current(rig: Workstation) -> None:
@@ -116,8 +116,8 @@ def test_both_files_of_a_diff_are_current(rig: Workstation) -> None:
     compare(rig, left, right)
     rig.types("mine ")
     assert [states(file) for file in rig.snapshot(left, right)["files"]] == [
-        told(False, True, True),
-        told(True, True, True),
+        flags(False, True, True),
+        flags(True, True, True),
     ]
 
 
@@ -127,7 +127,7 @@ def test_a_file_open_as_text_and_in_a_diff_is_one_file(rig: Workstation) -> None
     rig.opens(right, column=2)
     rig.types("mine ")
     found = rig.snapshot(right, want=["unsaved", "open"])
-    assert states(found["files"][0]) == told(True, True, True)
+    assert states(found["files"][0]) == flags(True, True, True)
     assert [file["name"] for file in found["unsaved"]] == [str(right)]
     assert sorted(found["open"]) == [str(left), str(right)]
 
@@ -135,9 +135,9 @@ def test_a_file_open_as_text_and_in_a_diff_is_one_file(rig: Workstation) -> None
 def test_a_notebook_is_reported_and_saved(rig: Workstation) -> None:
     path = rig.file("a.ipynb", NOTEBOOK)
     rig.opens_notebook(path)
-    assert states(rig.state(path)) == told(False, True, True)
+    assert states(rig.state(path)) == flags(False, True, True)
     rig.edits_notebook(path)
-    assert rig.snapshot(want=["unsaved"])["unsaved"] == [{"name": str(path)} | told(True, True, True)]
+    assert rig.snapshot(want=["unsaved"])["unsaved"] == [{"name": str(path)} | flags(True, True, True)]
     assert rig.ask("save_buffer", file_path=str(path)) == {"saved": True}
     assert "mineone" in path.read_text()
     assert not rig.state(path)["modified"]
@@ -147,8 +147,8 @@ def test_a_custom_editor_is_reported_and_saved(rig: Workstation) -> None:
     picture, canvas = rig.file("a.png", PNG), rig.file("a.canvas")
     for path in (picture, canvas):
         rig.opens_by_kind(path)
-    assert states(rig.state(picture)) == told(False, False, False)
-    assert states(rig.state(canvas)) == told(False, True, True)
+    assert states(rig.state(picture)) == flags(False, False, False)
+    assert states(rig.state(canvas)) == flags(False, True, True)
     rig.draws(canvas)
     assert rig.ask("buffer_status", file_path=str(canvas)) == {"is_current": True, "has_unsaved_changes": True}
     assert rig.ask("save_buffer", file_path=str(canvas)) == {"saved": True}
@@ -160,8 +160,8 @@ def test_a_modified_file_behind_a_webview_is_still_current(rig: Workstation) -> 
     rig.types("mine ")
     rig.window.run("kept.panel = vscode.window.createWebviewPanel('agent', 'Agent', vscode.ViewColumn.Active)")
     wait_until(lambda: not rig.state(path)["visible"], "the page in front")
-    assert states(rig.state(path)) == told(True, True, False)
-    assert states(rig.state(other)) == told(False, False, False)
+    assert states(rig.state(path)) == flags(True, True, False)
+    assert states(rig.state(other)) == flags(False, False, False)
     rig.window.run("kept.panel.dispose()")
 
 
@@ -174,7 +174,7 @@ def test_the_sockets_of_both_folders_report_the_whole_window(rig: Workstation) -
         rig.socket = socket
         answers.append(rig.snapshot(path, want=["unsaved", "open"]))
     assert answers[0] == answers[1]
-    assert states(answers[0]["files"][0]) == told(True, True, True)
+    assert states(answers[0]["files"][0]) == flags(True, True, True)
 
 
 def test_many_simultaneous_requests_are_all_answered(rig: Workstation) -> None:
@@ -197,4 +197,4 @@ def test_many_simultaneous_requests_are_all_answered(rig: Workstation) -> None:
 def test_a_file_outside_the_folders_is_reported(rig: Workstation, vscode: VSCode) -> None:
     path = rig.opens(rig.file(str(vscode.directory / "outside" / "a.py")))
     rig.types("mine ")
-    assert states(rig.state(path)) == told(True, True, True)
+    assert states(rig.state(path)) == flags(True, True, True)

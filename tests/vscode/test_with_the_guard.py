@@ -81,13 +81,13 @@ def test_after_an_edit_the_file_shows_it_and_a_copy_is_kept(rig: Workstation, ho
     assert [file.read_text() for file in copies] == ["one\ntwo\nthree\n"]
 
 
-def test_unsaved_work_and_an_edit_are_merged(rig: Workstation) -> None:
+def test_unsaved_changes_and_an_edit_are_merged(rig: Workstation) -> None:
     path = rig.opens(rig.file("a.py"))
     rig.types("mine ")
     assert edits(rig, "PreToolUse", path, "--answer", "merge") == {}
     path.write_text("one\ntwo\n3\n")
-    told = context(edits(rig, "PostToolUse", path, "--answer", "merge"))
-    assert "This change was merged into them there" in told
+    added = context(edits(rig, "PostToolUse", path, "--answer", "merge"))
+    assert "This change was merged into them there" in added
     assert rig.document(path) == {"text": "mine one\ntwo\n3\n", "dirty": True}
     rig.window.presses("Control+s")
     wait_until(lambda: path.read_text() == "mine one\ntwo\n3\n", "the save")
@@ -98,8 +98,8 @@ def test_changes_by_a_command_are_noticed(rig: Workstation) -> None:
     rig.types("mine ")
     clean.write_text("theirs\n")
     modified.write_text("theirs\n")
-    told = context(hook(rig, "PostToolUse", "Bash", command="make"))
-    assert told.count(f"{modified} has changed on disk, but has unsaved changes in VS Code") == 1
+    added = context(hook(rig, "PostToolUse", "Bash", command="make"))
+    assert added.count(f"{modified} has changed on disk, but has unsaved changes in VS Code") == 1
     assert rig.text(clean) == "theirs\n"
     assert rig.document(modified) == {"text": "mine one\ntwo\nthree\n", "dirty": True}
 
@@ -108,6 +108,6 @@ def test_a_prompt_carries_the_selection_once(rig: Workstation) -> None:
     rig.opens(rig.file("a.py"))
     rig.does("editor.action.selectAll")
     wait_until(lambda: rig.ask("get_visual_selection"), "the selection")
-    told = context(hook(rig, "UserPromptSubmit", ""))
-    assert told.count("one\ntwo\nthree") == 1
+    added = context(hook(rig, "UserPromptSubmit", ""))
+    assert added.count("one\ntwo\nthree") == 1
     assert hook(rig, "UserPromptSubmit", "") == {}

@@ -107,7 +107,7 @@ class Workstation:
         wait_until(lambda: self.document(path)["dirty"], "the modification")
 
     def document(self, path: Path) -> Any:
-        """Returns ``{"text", "dirty"}`` for a document in VS Code; None if it is not open as text."""
+        """Returns ``{"text", "dirty"}`` for a document in VS Code, or None if it is not open as text."""
         return self.window.run(DOCUMENT, str(path))
 
     def text(self, path: Path) -> str:
@@ -137,7 +137,7 @@ class Workstation:
         return self.ask("snapshot", paths=[str(path) for path in paths], **more)
 
     def state(self, path: Path | str) -> Any:
-        """Returns what ``snapshot`` returns for one file; None if it is not open."""
+        """Returns what ``snapshot`` returns for one file, or None if it is not open."""
         return self.snapshot(path)["files"][0]
 
     def notices(self) -> Sequence[str]:
@@ -148,5 +148,5 @@ class Workstation:
     def clear(self) -> None:
         assert self.window.run(CLEAR) == []
         self.socket = self.window.sockets()[0]
-        with contextlib.suppress(AssertionError):  # it may time out: the next test waits for its own files
+        with contextlib.suppress(AssertionError):  # it may time out, but the next test waits for its own files
             wait_until(lambda: self.snapshot(want=["open"])["open"] == [], "all closed", timeout=1)

@@ -1,7 +1,7 @@
 // Preloads the scripts that render a session while the first view is loading, instead of when a session is opened. The
 // build makes this a separate script. A file that can't be loaded here is fetched again when it is needed.
 
-/** The file names of those scripts; the build inserts them. */
+/** The file names of those scripts, which the build inserts. */
 declare const PARTS: string[];
 
 for (const name of PARTS) {

@@ -33,7 +33,7 @@ const socketUrl = () => `${location.protocol === 'https:' ? 'wss' : 'ws'}://${lo
 const client = new Client(() => new WebSocket(socketUrl()));
 const app = document.getElementById('app') as HTMLElement;
 
-/** The module that renders sessions. It loads while the web UI connects; the frame is shown first. */
+/** The module that renders sessions. It loads while the web UI connects, but the frame is shown first. */
 const drawing = { part: undefined as typeof import('./conversation/view.tsx') | undefined };
 
 /** The view of the session that is shown. */
@@ -45,7 +45,7 @@ view.subscribe((now) => {
   last = now;
 });
 
-/** Why the server has refused the token or code; empty if the token is not valid, undefined if nothing was refused. */
+/** Why the server has refused the token or code. Empty if the token is not valid, undefined if nothing was refused. */
 const refused = signal<string | undefined>(undefined);
 
 /** The code with which this device is being paired, and the server's fingerprint if a link contained it. */
@@ -63,7 +63,7 @@ let offered: string | undefined;
 /** What a pairing link contains, until it is known whether this device's own token is still valid. */
 let held: Invitation | undefined;
 
-/** Whether the token was typed: the form then stays until the server has accepted it. */
+/** Whether the token was typed. If so, the form stays until the server has accepted it. */
 let isTyped = false;
 
 const world: World = {
@@ -108,14 +108,15 @@ function takeSecrets() {
       tryToken(given);
       return true;
     }
-    // Any website can link here with a token: this device's own token is replaced only if the user agrees.
+    // Any website can link here with a token, so this device's own token is replaced only if the user agrees.
     if (given !== kept.token())
       replaceAccess('contains an access token', 'Use the link’s token', () => tryToken(given));
   }
   const local = codeIn(asked.get('sign-in') ?? '');
   if (local) {
     history.replaceState(null, '', `${location.pathname}#/`);
-    // The server has printed the link for a browser on its own machine: there is nothing to compare or to ask.
+    // The server has printed the link for a browser on its own machine, so the user does not have to compare or confirm
+    // anything.
     if (!kept.token()) {
       pair(local, kept.clientName());
       return true;
@@ -159,7 +160,7 @@ function route() {
   world.drawer.value = false;
   const id = place.view === 'project' ? place.project : undefined;
   const session = place.view === 'project' ? place.session : undefined;
-  // A review is about a conversation, too: whether comments can be added to its current run.
+  // A review also needs the conversation, to know whether comments can be added to its current run.
   client.choose(place.view === 'review' ? place.project : id, session);
   if (view.value?.id !== id || view.value?.session !== session) {
     view.value = id === undefined ? undefined : viewOf(id, session);
@@ -256,7 +257,10 @@ function replaceAccess(what: string, yes: string, act: () => void) {
   ));
 }
 
-/** Once the server has accepted this device's token: asks whether to use a sign-in link's code, if it allows more. */
+/**
+ * Asks whether to use a sign-in link's code, if it allows more. Called once the server has accepted this device's
+ * token.
+ */
 function takeOffered() {
   const code = offered;
   offered = undefined;
@@ -264,8 +268,10 @@ function takeOffered() {
   replaceAccess('gives full access', 'Use the link', () => pair(code, kept.clientName()));
 }
 
-/** Once the server has accepted this device's token: asks whether to use a pairing link's code, which may be meant for
- * another device. */
+/**
+ * Asks whether to use a pairing link's code, which may be meant for another device. Called once the server has accepted
+ * this device's token.
+ */
 function takeHeld() {
   const link = held;
   held = undefined;
@@ -333,7 +339,10 @@ function draw() {
   });
 }
 
-/** Updates the title, without waiting for a frame: a background page gets none, but needs the number in its title. */
+/**
+ * Updates the title, without waiting for a frame, because a background page gets none, but needs the number in its
+ * title.
+ */
 function entitle() {
   const project = shownProject();
   title(client.projects.waiting, project && baseName(project.path));
@@ -395,7 +404,7 @@ client.addEventListener('refused', (event) => {
   failed(error);
 });
 
-/** Checks whether the server can be reached; a socket does not notice that the device was asleep. */
+/** Checks whether the server can be reached, because a socket does not notice that the device was asleep. */
 function look() {
   client.connection.hurry();
   client.connection.check();
@@ -434,7 +443,7 @@ app.replaceChildren();
 render(<Page />, app);
 
 if ('serviceWorker' in navigator) {
-  // The only script address that is not in a tag: the content security policy requires a Trusted Types policy for it.
+  // The only script address that is not in a tag. The content security policy requires a Trusted Types policy for it.
   const policy = (window as any).trustedTypes?.createPolicy('drawbridge', { createScriptURL: () => 'sw.js' });
   void navigator.serviceWorker.register(policy ? policy.createScriptURL('') : 'sw.js').catch(() => {});
 }

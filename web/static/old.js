@@ -16,7 +16,9 @@ function explain() {
   }
   var runsModules = 'noModule' in document.createElement('script');
   var hasColors = 'CSS' in window ? CSS.supports('color', 'light-dark(red, red)') : false;
-  if (!runsModules || !window.WebSocket || !window.HTMLDialogElement || !Object.hasOwn || !hasColors) tell();
+  var hasSelectors = 'CSS' in window ? CSS.supports('selector(:has(a))') : false;
+  var hasObjects = window.WebSocket && window.HTMLDialogElement && Object.hasOwn;
+  if (!runsModules || !hasObjects || !hasColors || !hasSelectors) tell();
   // If the browser can't parse a module, this error event is the only sign of it.
   function look(event) {
     if (/app\.js/.test(event.filename || '')) tell();

@@ -1,12 +1,12 @@
 // The service worker: caches the web UI's own files, so that it opens offline, and shows notifications. It never caches
-// anything that an agent has written.
+// anything that an agent wrote.
 
 import { reviewAddress } from '../src/review/address.ts';
 import { deviceName } from '../src/state/device-name.ts';
 
 declare const self: ServiceWorkerGlobalScope;
 
-/** The addresses of this version's files; `VERSION`: its name. The build inserts both. */
+/** The addresses of this version's files. `VERSION`: its name. The build inserts both. */
 declare const FILES: string[];
 declare const VERSION: string;
 
@@ -18,7 +18,7 @@ const NEVER = ['/health', '/ca.crt'];
 self.addEventListener('install', (event) => event.waitUntil(fill()));
 self.addEventListener('activate', (event) => event.waitUntil(take()));
 
-/** Caches all files of this version, or none: if that fails, the files of the previous version stay. */
+/** Caches all files of this version, or none. If that fails, the files of the previous version stay. */
 async function fill(): Promise<void> {
   const cache = await caches.open(CACHE);
   await cache.addAll(FILES.map((file) => new Request(file, { cache: 'no-cache' })));
@@ -44,7 +44,7 @@ self.addEventListener('fetch', (event) => {
  */
 async function answer(request: Request): Promise<Response> {
   const cache = await caches.open(CACHE);
-  // A cached part is never outdated: its name changes with its content.
+  // A cached part is never outdated, because its name changes with its content.
   const isPart = new URL(request.url).pathname.startsWith('/part-');
   const known = await cache.match(request, { ignoreSearch: true });
   if (isPart && known) return known;
@@ -75,7 +75,7 @@ type Push = {
 /** The data of a notification. `answer`: the request that its buttons decide on. */
 type Carried = { address: string; answer?: { project: string; approval: string; token: string } };
 
-// Browsers require a notification for each push; while the web UI is visible, it is closed immediately.
+// Browsers require a notification for each push. While the web UI is visible, it is closed immediately.
 self.addEventListener('push', (event) => {
   const { title, body, project, ...rest } = (event.data?.json() ?? {}) as Push;
   event.waitUntil(notify({ title: String(title), body: String(body), project: String(project), ...rest }));

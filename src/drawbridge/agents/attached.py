@@ -10,8 +10,8 @@ from drawbridge.agents.output import valid
 from drawbridge.text.counts import size
 
 LONGEST_TEXT: Final = 1_000_000
-"""The maximum size of a text file inside a prompt, in bytes. A larger one would fill an agent's context; the agent's
-tools can read part of a file."""
+"""The maximum size of a text file inside a prompt, in bytes. A larger one would fill an agent's context, and the
+agent's tools can read a file in parts."""
 
 LARGEST: Final = 10_000_000
 """The maximum size of any other file inside a prompt, in bytes."""

@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Final, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Raw, Struct, field
 
 LEAVING_PLAN: Final = "ExitPlanMode"
-"""The name under which every driver reports the tool by which its agent asks to leave plan mode: that of Claude Code's
-tool."""
+"""The name under which every driver reports the tool with which its agent asks to leave plan mode: the name of Claude
+Code's tool.
+"""
 
 
 class Options(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The options of a run. For an option that is not set or empty, the agent's default applies. Without
+    """The options of a run. The agent's default applies to an option that is not set or is empty. Without
     ``permission_mode`` and ``dangerously_skip_permissions``, the agent runs in its equivalent of the "default" mode, if
     it has one."""
 
@@ -70,9 +71,9 @@ class Confinement(Struct, frozen=True):
 
 
 class Launch(Struct, frozen=True):
-    """How a process is started. With ``resume``, it continues the conversation ``session_id``. Otherwise, it begins a
-    new conversation: with ``fork_from``, a copy of the conversation with that id. The new conversation has the id
-    ``session_id`` if the agent lets its caller choose the id.
+    """The parameters with which a process is started. With ``resume``, it continues the conversation ``session_id``.
+    Otherwise, it begins a new conversation: with ``fork_from``, a copy of the conversation with that id. The new
+    conversation has the id ``session_id`` if the agent lets its caller choose the id.
 
     ``state``: what earlier processes have reported about a conversation that is resumed, if known. ``mark``: an id that
     no other agent process has; it is in the environment of this process and of everything that it starts.
@@ -96,8 +97,9 @@ MODEL_NAME: Final = re.compile(r"(?!-)[!-~]{1,200}")
 
 
 class Attachment(Struct, frozen=True):
-    """A file attached to a prompt, as read from a blob. ``path``: where it is stored, if it may not be possible to send
-    it as part of the prompt."""
+    """A file attached to a prompt, as read from a blob. ``path``: where the file is stored, if it might not be possible
+    to send it as part of the prompt.
+    """
 
     media_type: str
     data: bytes
@@ -106,12 +108,13 @@ class Attachment(Struct, frozen=True):
 
 
 class Decision(Struct, frozen=True):
-    """A person's answer to a question. ``message``: the person's text to the agent. ``updated_input``: the input to run
-    the tool with; None for the agent's own. ``remember``: whether to apply the agent's suggestions."""
+    """A person's answer to a question. ``message``: what the person writes to the agent. ``updated_input``: the input
+    to run the tool with, which can be encoded as JSON and must not be changed; None for the agent's own. ``remember``:
+    whether to apply the agent's suggestions."""
 
     allow: bool
     message: str | None = None
-    updated_input: Raw | None = None
+    updated_input: Mapping[str, Any] | None = None
     remember: bool = False
 
 
@@ -183,8 +186,9 @@ class AskedBy(Struct, frozen=True, omit_defaults=True):
 
 
 Form: TypeAlias = Literal["fields", "acp"]
-"""What the ``input`` of a question is: the fields of a tool, or a tool call as the Agent Client Protocol describes it.
-The agent's driver sets this: the form can't be recognized from the input, whose fields a model may have chosen."""
+"""The form of a question's ``input``: the fields of a tool, or a tool call as the Agent Client Protocol describes it.
+This is set by the agent's driver, because the form can't be recognized from the input. A model may have chosen its
+fields."""
 
 
 class Question(Struct, frozen=True):
@@ -219,7 +223,7 @@ class TurnBegun(Struct, frozen=True):
 
 
 class Tokens(Struct, frozen=True):
-    """The numbers of tokens that models have read (including tokens from a cache) and written."""
+    """The numbers of tokens that models read (including tokens from a cache) and wrote."""
 
     input: int = 0
     output: int = 0
@@ -350,7 +354,9 @@ class ScheduleChanged(Struct, frozen=True):
 
 
 class DirectoryChanged(Struct, frozen=True):
-    """The agent works in this directory from now on. An agent that does not report it works in ``Launch.directory``."""
+    """The agent works in this directory from now on. An agent that does not report its directory works in
+    ``Launch.directory``.
+    """
 
     directory: str
 
@@ -380,14 +386,14 @@ Event: TypeAlias = (
 
 
 class Replied(Struct, frozen=True):
-    """The agent's answer to a command. ``error``: why the agent refused the command; None if it did not."""
+    """The agent's answer to a command. ``error``: why the agent refused the command; None if it accepted it."""
 
     request_id: str
     error: str | None = None
 
 
 class Broken(Struct, frozen=True):
-    """This process has to be ended, usually because it is unusable. ``fault``: the human-readable reason."""
+    """The process has to be ended, usually because it is unusable. ``fault``: the human-readable reason."""
 
     fault: str
 
@@ -467,8 +473,7 @@ class AgentProcess(Protocol):
         ...
 
     def answer(self, question_id: str, decision: Decision) -> None:
-        """Answers a question. Raises ``BadArgument`` without sending anything if ``updated_input`` is not a JSON
-        object; the question stays open."""
+        """Answers a question; does nothing if the question is no longer open."""
         ...
 
     def interrupt(self) -> None:
@@ -484,8 +489,9 @@ class AgentProcess(Protocol):
         ...
 
     async def set_effort(self, effort: str) -> bool:
-        """Sets the effort level, and returns whether the agent could do so: an agent that can't change it while it runs
-        needs a new process. Raises ``AgentRefused`` if it refuses or does not answer."""
+        """Sets the effort level, and returns whether that was possible: an agent that can't change it while it runs
+        needs a new process. Raises ``AgentRefused`` if it refuses or does not answer.
+        """
         ...
 
     def steer(self, text: str, attachments: tuple[Attachment, ...], record: Callable[[], None]) -> None:
@@ -506,7 +512,7 @@ class AgentProcess(Protocol):
         ...
 
 
-class Remembered(Struct, frozen=True):
+class StoredConversation(Struct, frozen=True):
     """A conversation that an agent stores. ``last_active``: seconds since 1970; ``title``: the agent's own title for
     it, or its first prompt; None if neither is known."""
 
@@ -526,23 +532,23 @@ class EarlierMessage(Struct, frozen=True):
     line: bytes = b""
 
 
-class Earlier(Struct, frozen=True):
-    """A page of earlier messages, in order. ``before``: the position where the previous page ends; None if there is no
-    previous page."""
+class EarlierMessages(Struct, frozen=True):
+    """A page of earlier messages, in order. ``before``: the position where the previous page ends; None for the
+    first page."""
 
     messages: tuple[EarlierMessage, ...]
     before: int | None
 
 
 class StoredConversations(Protocol):
-    """The conversations that an agent has stored for a project's directory, read from its own files. Blocking."""
+    """The conversations that an agent stored for a project's directory, read from its own files. Blocking."""
 
     def directories(self, limit: int) -> list[tuple[Path, float]]:
         """The directories with the most recently active conversations, at most ``limit``, each with the time of its
         last activity (seconds since 1970)."""
         ...
 
-    def listed(self, path: Path, limit: int) -> list[Remembered]:
+    def listed(self, path: Path, limit: int) -> list[StoredConversation]:
         """The conversations for this directory, at most ``limit``, newest first."""
         ...
 
@@ -554,18 +560,19 @@ class StoredConversations(Protocol):
 
     def messages(
         self, path: Path, session_id: str, *, after: datetime, before: datetime, end: int | None, limit: int, size: int
-    ) -> Earlier:
+    ) -> EarlierMessages:
         """The last ``limit`` messages, of at most ``size`` bytes in total (or one larger message), that were written
-        between ``after`` and ``before`` and are stored before the position ``end`` (from ``Earlier.before``; None for
-        the end). Empty if the directory has no such conversation or its file can't be read."""
+        between ``after`` and ``before`` and are stored before the position ``end`` (from ``EarlierMessages.before``;
+        None for the end). Empty if the directory has no such conversation or its file can't be read."""
         ...
 
     def messages_from(
         self, path: Path, session_id: str, *, after: datetime, before: datetime, start: int
     ) -> Iterator[tuple[int, EarlierMessage]]:
-        """The messages that were written between ``after`` and ``before`` and are stored from the position ``start`` on
-        (0 for the beginning), in order, each with the position that follows it. Yields nothing if the directory has no
-        such conversation or its file can't be read."""
+        """The messages that were written between ``after`` and ``before`` and are stored at or after the position
+        ``start`` (0 for the beginning), in order, each with the position that follows it. Yields nothing if the
+        directory does not have the conversation or its file can't be read.
+        """
         ...
 
     def used_by(self, session_id: str) -> list[int]:
@@ -584,6 +591,8 @@ class Agent(Protocol):
     """Whether it may have permission modes that only this agent has."""
     sees: bool
     """Whether a prompt may contain images."""
+    forks: bool
+    """Whether a copy of a conversation can be continued, as far as that is known before the agent runs."""
 
     def embeds(self, attachment: Attachment) -> bool:
         """Whether the file can certainly be sent as part of the prompt. Any other file needs a ``path``."""
@@ -603,10 +612,10 @@ class Agent(Protocol):
 
 
 @runtime_checkable
-class Remembers(Protocol):
+class ListsConversations(Protocol):
     """An agent that can be asked to list its conversations."""
 
-    async def remembered(self, path: Path, limit: int) -> list[Remembered]:
+    async def list_conversations(self, path: Path, limit: int) -> list[StoredConversation]:
         """The conversations for this directory, at most ``limit``, newest first; empty if this agent can't list them.
         Raises ``AgentUnusable`` if the agent can't be started."""
         ...
@@ -614,7 +623,7 @@ class Remembers(Protocol):
 
 @runtime_checkable
 class Reconstructs(Protocol):
-    """An agent whose lines in the history contain what it reported about itself."""
+    """An agent with history lines that contain what it reported about itself."""
 
     def last_state(self, lines: Sequence[bytes], session_id: str) -> AgentState:
         """The part of the agent's state that outlives the process that wrote ``lines`` (oldest first). ``session_id``:

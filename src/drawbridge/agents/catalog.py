@@ -11,7 +11,7 @@ To add an agent, add a row here and a folder ``agents/NAME`` with
 * with ``asks``, ``terminal`` or ``proposes``: ``tools.py``: ``TOOLS`` is the ``agents.tool_calls.Tools`` that describes
   the calls that it asks about.
 
-Pure, and without imports: the guard, which has to start in milliseconds, reads it too.
+Pure, and without imports, because the guard also reads it and has to start in milliseconds.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ class Row:
         "asks",
         "bridge",
         "environment",
+        "forks",
         "hooks",
         "label",
         "login",
@@ -59,6 +60,7 @@ class Row:
         asks: bool = True,
         own_modes: bool = False,
         sees: bool = True,
+        forks: bool = True,
         hooks: bool = False,
         terminal: bool = False,
         ask_mode: bool = False,
@@ -77,24 +79,28 @@ class Row:
         self.label = label
         """The name at the beginning of a sentence for users: "Claude wants to change …"."""
         self.program = program
-        """The name of its program on PATH. Empty: it does not need a program, so ``--agent-path`` can't set it."""
+        """The name of its program on PATH. Empty if it does not need a program, so that ``--agent-path`` can't set
+        it."""
         self.places = places
-        """Where its installers put the program; "~" is the home directory. These places are searched after PATH,
-        because a server that was started by a service manager often has a short PATH."""
+        """The paths at which its installers put the program; "~" is the home directory. These places are searched after
+        PATH, because a server that was started by a service manager often has a short PATH."""
         self.asks = asks
         """Whether it can ask for decisions in the server's runs. If not, it does whatever its mode allows."""
         self.own_modes = own_modes
         """Whether it may have permission modes that the client protocol does not define."""
         self.sees = sees
         """Whether a prompt may contain images."""
+        self.forks = forks
+        """Whether a copy of one of its conversations can be continued."""
         self.hooks = hooks
         """Whether it calls hooks, so that the guard can be set up for it."""
         self.terminal = terminal
         """Whether its hooks report its sessions in terminals to the server."""
         self.ask_mode = ask_mode
-        """Whether it can start in a mode in which it writes without asking; setup can then make it ask."""
+        """Whether it can start in a mode in which it writes without asking. If so, setup can make it ask."""
         self.bridge = bridge
-        """How it connects to an editor's bridge: ``WEBSOCKET`` or ``HTTP``. Empty: it does not connect to one."""
+        """The protocol with which it connects to an editor's bridge: ``WEBSOCKET`` or ``HTTP``. Empty if it does not
+        connect to one."""
         self.proposes = proposes
         """Whether the approval requests of its terminal sessions reach the server only as proposals from a bridge,
         since it has no hook for them."""
@@ -105,11 +111,12 @@ class Row:
         self.environment = environment or {}
         """Variables for this agent. The server sets them for every agent, since one agent may start another."""
         self.oldest = oldest
-        """The oldest version that works with Drawbridge. Empty: not known."""
+        """The oldest version that works with Drawbridge; empty if it is not known."""
         self.tested = tested
-        """The newest version that the tests have run with; docs/agents.md names it too."""
+        """The newest version that was tested. docs/agents.md lists it, too."""
         self.login = login
-        """How a person logs in to it on the server's machine: the command, and what to do next. None: not known."""
+        """The command with which a user logs in to it on the server's machine, and what to do next; None if that is not
+        known."""
 
 
 ROWS: Final = (
@@ -149,7 +156,9 @@ ROWS: Final = (
         "Gemini",
         program="gemini",
         own_modes=True,
+        forks=False,
         hooks=True,
+        terminal=True,
         bridge=HTTP,
         proposes=True,
         own_variables=("GEMINI_CLI", "GEMINI_CLI_IDE_*"),
@@ -182,7 +191,7 @@ def label(name: str) -> str:
 
 
 def login(name: str) -> tuple[str, str]:
-    """How a person logs in to the agent on the server's machine: the command, and what to do next. If that is not
+    """The command with which a user logs in to the agent on the server's machine, and what to do next. If that is not
     known, returns the agent's name and a reference to its documentation."""
     row = AGENTS.get(name)
     return (row and row.login) or (name, "Log in there, as its documentation describes.")

@@ -1,4 +1,4 @@
-"""The types with which each agent's folder describes its hooks: the settings files, and the form of a hook in them."""
+"""The types that each agent's folder uses to describe its hooks: the settings files, and the form of a hook in them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ SECONDS = 5
 settings."""
 
 PERSON_SECONDS = 24 * 60 * 60
-"""The maximum number of seconds that a hook waits for a person on another surface. Meanwhile, the agent's own dialog
-usually stays usable. A hook whose dialog appears only after it has ended waits far less
+"""The maximum number of seconds that a hook waits for a person on another surface. During this time, the agent's own
+dialog usually stays usable. If the dialog appears only after the hook has ended, the hook waits for a much shorter time
 (``guard.report.HIDDEN_SECONDS``)."""
 
 Scope: TypeAlias = Literal["user", "project", "managed"]
@@ -38,8 +38,8 @@ class AskMode(NamedTuple):
     """The settings that make an agent ask before it writes, if it can start in a mode without questions.
 
     ``mode`` with the value ``asking`` selects a mode in which it asks. ``lasting`` with the value ``disabled`` stops
-    the agent from offering to switch to another mode; the agent also reads that setting at ``also_lasting``.
-    ``unasked``, ``not_kept``: what happens without the first and without the second setting, in words for the user.
+    the agent from offering to switch to another mode. The agent also reads that setting at ``also_lasting``.
+    ``unasked``, ``not_kept``: the consequences without the first and without the second setting, in words for the user.
     """
 
     mode: Keys
@@ -57,7 +57,7 @@ class AskMode(NamedTuple):
 
 class AgentHooks(NamedTuple):
     """The hooks of one agent. ``home``: the environment variable that names its directory, and the default directory.
-    ``events``: event → matcher, or None for a hook without one; the first event precedes a tool call, such as an
+    ``events``: event → matcher, or None for a hook without one. The first event precedes a tool call, such as an
     edit."""
 
     name: str
@@ -72,7 +72,7 @@ class AgentHooks(NamedTuple):
     """Returns a hook for the settings, given the words of its command, its timeout in the agent's unit, and whether the
     agent must not continue if the command can't be run."""
     switches: Callable[[Path, Any], Iterator[Switch]]
-    """Yields the switches in a settings file, given its path and its content."""
+    """Yields the switches that are set in a settings file, given its path and its content."""
     takes_effect: str
     or_else: str = ""
     """Shell code that may follow the words of a command."""
@@ -80,14 +80,14 @@ class AgentHooks(NamedTuple):
     """The project's settings file that is under version control, if ``project_file`` is the user's own."""
     managed: tuple[str, str] | None = None
     """The paths of the administrator's settings file: on every system except macOS, and on macOS. None if the agent
-    has no such file."""
+    does not have one."""
     comments: bool = False
     byte_order_mark: bool = False
     milliseconds: bool = False
     asks_person: tuple[str, ...] = ()
-    """Events whose hook waits for a person."""
+    """The events with hooks that wait for a person."""
     blocks_since: tuple[int, ...] = ()
-    """The agent's first version that supports ``onFailure``. Empty: no version does."""
+    """The agent's first version that supports ``onFailure``; empty if no version does."""
     ask_mode: AskMode | None = None
 
     @property

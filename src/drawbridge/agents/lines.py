@@ -1,4 +1,5 @@
-"""Creates history lines for agents whose output does not have Claude Code's form: text, tool calls and results. Pure.
+"""Creates history lines for agents with output that does not have Claude Code's form: text, tool calls and results.
+Pure.
 
 The lines have the form of Claude Code's stream (``stream-json``), which clients, search and export read. An agent's
 driver converts the lines of its own protocol, so nothing else has to know that protocol.

@@ -1,9 +1,9 @@
 """Watches the memory of each agent and everything that it started, and ends an agent that exceeds the limit.
 
 Resident memory is counted. A limit on the address space would be cheaper but wrong: Node 22 reserves 750 MB of address
-space when it starts, although it uses only 43 MB of memory, and with a limit below ten gigabytes it can't create even
-the smallest WebAssembly memory. Between two measurements an agent can exceed the limit: only the service manager can
-set a hard limit (``MemoryMax``). If that is exceeded, the kernel kills an agent before it kills the server.
+space when it starts, although it uses only 43 MB of memory. With a limit below 10 GB, it can't create even the smallest
+WebAssembly memory. Between two measurements an agent can exceed the limit, because only the service manager can set a
+hard limit (``MemoryMax``). If that is exceeded, the kernel kills an agent before it kills the server.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from drawbridge.agents.base import Agent, AgentProcess, Event, Exited, Launch, T
 from drawbridge.core.tasks import BackgroundTasks
 
 EVERY_SECONDS: Final = 1.0
-"""Seconds between measurements. A measurement occupies a thread for 4 ms if 100 processes run on the machine, however
-many of them are agents."""
+"""Seconds between measurements. If 100 processes run on the machine, a measurement occupies a thread for 4 ms, no
+matter how many of them are agents.
+"""
 
 MB: Final = 1024 * 1024
 
@@ -86,8 +87,9 @@ class MemoryWatch:
 
 
 class _Watched:
-    """One watched process. Its events pass through here, so that a turn that ends because of the limit reports this
-    reason."""
+    """One watched process. Its events pass through here, so that a turn that is ended by the limit reports this
+    reason.
+    """
 
     pid = 0
     has_exited = False
@@ -109,8 +111,8 @@ class _Watched:
         self._report(event)
 
     def stop(self, used: int, limit: int) -> None:
-        """Kills the agent immediately, as the kernel would: during an orderly shutdown it could use even more memory.
-        ``used`` and ``limit`` are in bytes."""
+        """Kills the agent immediately, as the kernel would, because during an orderly shutdown it could use even more
+        memory. ``used`` and ``limit`` are in bytes."""
         if self._why is None:
             self._why = (
                 f"The agent and its processes used {used // MB:,} MB of memory ({limit // MB:,} MB allowed) and were stopped. "

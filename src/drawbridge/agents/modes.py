@@ -43,7 +43,7 @@ OFFERS: Final = (
 """The modes of the client protocol that clients list."""
 
 _CARELESS: Final = re.compile(r"yolo|bypass|full[-_ ]?access|unrestricted|danger|skip[-_ ]?permission", re.IGNORECASE)
-"""Matches names that agents give to a mode that never asks. It is safer to match too many than too few."""
+"""Matches names that agents give to a mode that never asks. Matching too many names is safer than matching too few."""
 
 
 def word(name: str) -> str:

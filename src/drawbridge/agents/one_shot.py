@@ -1,4 +1,4 @@
-"""Runs agents that handle one prompt per process: they read it from stdin until end of file, and the turn ends with the
+"""Runs agents that handle one prompt per process. They read it from stdin until end of file, and the turn ends with the
 process."""
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from drawbridge.agents.base import (
 )
 from drawbridge.agents.output import JUNK_LIMIT, Tail, parsed, readable, session_id_of, valid
 from drawbridge.agents.process import Process
-from drawbridge.agents.results import FAILED, Failure, exit_words
+from drawbridge.agents.results import EXITED, FAILED, Failure, exit_words
 
 STDIN = 0
 LONGEST_TEXT = 2_000
@@ -37,7 +37,7 @@ _object: Final = msgspec.json.Decoder(_Object)
 
 
 class OneShot(Process):
-    """A process whose stdin is closed after the prompt, and which SIGINT interrupts."""
+    """A process that SIGINT interrupts. Its stdin is closed after the prompt."""
 
     def _flush(self) -> None:
         super()._flush()
@@ -86,13 +86,14 @@ class Turn:
         return []
 
     def failed(self, code: int, words: str) -> Failure | None:
-        """Why the turn failed; None if it did not. ``words``: the process's stderr or, if that is empty, the output
-        that ``text`` has collected."""
+        """The failure of the turn; None if it did not fail. ``words``: the process's stderr or, if that is empty, the
+        output that ``text`` has collected."""
         if code == 0:
             return None
         words = "\n".join(words.splitlines()[-5:])
         how = exit_words(code)
-        return Failure(FAILED, f"{self.name} {how}{f': {words}' if words else ', without a message.'}"[:LONGEST_TEXT])
+        text = f"{self.name} {how}{f': {words}' if words else ', without a message.'}"[:LONGEST_TEXT]
+        return Failure(EXITED if code < 0 else FAILED, text)
 
     def outgoing(self) -> bytes:
         data, self._out = self._out, b""
@@ -116,11 +117,11 @@ class Turn:
         return [SessionIdentified(session_id)]
 
     def ended(self, code: int, stderr: str, fault: str | None) -> list[Output]:
-        said = self.rest()
+        outputs = self.rest()
         if self.turn_open:
             failure = Failure(FAILED, fault) if fault else self.failed(code, stderr.strip() or readable(self.junk.text))
             self.turn_open = False
-            said.append(
+            outputs.append(
                 TurnEnded(
                     ok=failure is None,
                     session_id=self.session_id,
@@ -129,10 +130,10 @@ class Turn:
                     interrupted=failure is not None and self._interrupted and fault is None,
                 )
             )
-        return [*said, Exited(code, stderr)]
+        return [*outputs, Exited(code, stderr)]
 
     def prompt(self, text: str, attachments: tuple[Attachment, ...] = ()) -> list[Output]:
-        """Begins the turn. Text files are sent before the prompt. Other attachments are referred to by their paths; if
+        """Begins the turn. Text files are sent before the prompt. Other attachments are referred to by their paths. If
         one of them is not stored, the turn fails immediately (VALIDATION_FAILED)."""
         parts, stored = [], []
         for one in attachments:
@@ -150,7 +151,7 @@ class Turn:
         return []
 
     def answer(self, question_id: str, decision: Decision) -> None:
-        """Has no effect: these agents never ask."""
+        """Has no effect, because these agents never ask."""
 
     def interrupt(self) -> None:
         self._interrupted = self.turn_open

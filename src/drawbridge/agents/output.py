@@ -13,8 +13,8 @@ from msgspec import Raw
 Kind = TypeVar("Kind")
 
 LINE_LIMIT: Final = 32 * 1024 * 1024
-"""The maximum size of one line, in bytes. Lines of several MB are normal: they contain files and images that the agent
-has read."""
+"""The maximum size of one line, in bytes. Lines of several MB are normal, because they contain files and images that
+the agent has read."""
 
 STDERR_LIMIT: Final = 64 * 1024
 JUNK_LIMIT: Final = 4 * 1024
@@ -76,7 +76,7 @@ def parsed(line: bytes, decoder: msgspec.json.Decoder[Kind]) -> tuple[Kind, byte
 
 
 def _repaired(line: bytes) -> bytes | None:
-    """The line as Python's ``json`` reads it: invalid bytes and unpaired surrogates become U+FFFD; NaN, Infinity and
+    """The line as Python's ``json`` reads it: invalid bytes and unpaired surrogates become U+FFFD. NaN, Infinity and
     numbers that are too large become null. None if it is not JSON."""
     try:
         value = json.loads(line.decode("utf-8", "replace"), strict=False, parse_constant=_null, parse_float=_finite)

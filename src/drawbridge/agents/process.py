@@ -34,7 +34,7 @@ from drawbridge.agents.supervisor_pipe import SupervisorPipe
 from drawbridge.core.tasks import BackgroundTasks
 
 STDIN_LIMIT: Final = 64 * 1024 * 1024
-"""The maximum number of bytes that may wait for an agent to read its input; the files in a prompt are smaller."""
+"""The maximum number of bytes that may wait until an agent reads its input. The files in a prompt are smaller."""
 
 STDOUT, STDERR = 1, 2
 
@@ -51,18 +51,20 @@ class Times(Struct, frozen=True):
     """The time that ``stop`` gives an idle process to exit after its input was closed."""
     sigint: float = 2.0
     sigterm: float = 3.0
-    """``claude`` needs one second to end a command that it runs (2.1.329)."""
+    """The time that the process has to exit after SIGTERM. ``claude`` needs one second to end a command that it runs
+    (2.1.329)."""
     sigkill: float = 5.0
-    """The time that the supervisor has to end everything; after that the server ends the processes itself."""
+    """The time that the supervisor has to end everything. After that, the server ends the processes itself."""
     pipes: float = 2.0
-    """The longest time between the end of stdin or stdout and the end of the process, and between the end of the
-    process and the end of its pipes."""
+    """The maximum time between the end of stdin or stdout and the end of the process, and between the end of the
+    process and the end of its pipes.
+    """
     reply: float = 5.0
-    """The time that the agent has to answer a command; not a step of ending the process."""
+    """The time that the agent has to answer a command. This is not a step of ending the process."""
 
 
 class Process(asyncio.SubprocessProtocol):
-    """Implements ``AgentProcess``. ``times``: how long the steps of ending it, and its replies, may take."""
+    """Implements ``AgentProcess``. ``times``: the time limits for the steps of ending it, and for its replies."""
 
     pid = 0
 
@@ -181,9 +183,9 @@ class Process(asyncio.SubprocessProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._closed.set()
 
-    def _handle(self, said: Sequence[Output]) -> None:
+    def _handle(self, outputs: Sequence[Output]) -> None:
         self._tell_supervisor()  # first, so that a question is reported before any client can answer it
-        for item in said:
+        for item in outputs:
             if isinstance(item, Replied):
                 reply = self._replies.get(item.request_id)
                 if reply is not None and not reply.done():
@@ -233,7 +235,9 @@ class Process(asyncio.SubprocessProtocol):
         await self._kill_by_signals(signal.SIGINT, signal.SIGTERM)
 
     def _wake(self) -> None:
-        """Continues the process if SIGSTOP has stopped it: it would otherwise react only to the final SIGKILL."""
+        """Continues the process if SIGSTOP has stopped it, because it would otherwise react only to the final
+        SIGKILL.
+        """
         self._pipe.signal(signal.SIGCONT)
 
     async def _kill_by_signals(self, *numbers: signal.Signals) -> None:
@@ -249,8 +253,9 @@ class Process(asyncio.SubprocessProtocol):
         await self._ended.wait()
 
     async def _is_gone_within(self, seconds: float) -> bool:
-        """Whether the process ends within that time. After its exit this also waits for the rest of its process
-        tree."""
+        """Whether the process ends within that time. After its exit, this also waits for the rest of its process
+        tree.
+        """
         try:
             async with asyncio.timeout(seconds):
                 await self._exited.wait()
@@ -297,7 +302,7 @@ class Process(asyncio.SubprocessProtocol):
                 await self._closed.wait()
 
     async def _shielded(self, work: Coroutine[Any, Any, None]) -> None:
-        """Runs ``work`` in a task and waits for it; the task continues if the caller is canceled."""
+        """Runs ``work`` in a task and waits for it. The task continues if the caller is canceled."""
         await asyncio.shield(self._tasks.start(work, f"{self._name}: ending the agent"))
 
 
@@ -313,7 +318,7 @@ async def start(
 ) -> Process:
     """Runs ``command`` in ``directory``, in its own session, under a supervisor.
 
-    ``environment`` must contain the mark. Raises ``AgentUnusable`` if the supervisor can't be started; if the command
+    ``environment`` must contain the mark. Raises ``AgentUnusable`` if the supervisor can't be started. If the command
     can't be run, the process ends with the exit code ``supervisor.NOT_STARTED``.
     """
     pipe = SupervisorPipe()
@@ -349,7 +354,7 @@ def _not_started(name: str, directory: str, error: OSError) -> AgentUnusable:
 
 async def program(name: str, path: str, environment: Mapping[str, str], install: str = "") -> str:
     """The absolute path of an agent's program. ``path``: its name or path. ``install``: what to install if it is
-    missing, for an agent whose program ``--agent-path`` can set.
+    missing, for an agent with a program that ``--agent-path`` can set.
 
     Raises ``AgentUnusable`` (AGENT_NOT_FOUND).
     """

@@ -17,7 +17,7 @@ from typing import Final
 import psutil
 
 END_SECONDS: Final = 3.0
-"""The maximum number of seconds to wait for killed processes; only a process that hangs in the kernel, or that belongs
+"""The maximum number of seconds to wait for killed processes. Only a process that hangs in the kernel, or that belongs
 to another user, takes longer."""
 
 SWEEP_SECONDS: Final = 0.01
@@ -44,14 +44,15 @@ def with_descendants(found: list[psutil.Process]) -> list[psutil.Process]:
 
 
 def end(leader: int, mark: str) -> list[int]:
-    """Kills all processes of the tree, and returns the ids of any that are left (usually none). Never calls ``wait``:
-    the event loop collects the leader's exit code."""
+    """Kills all processes of the tree, and returns the ids of any that are left (usually none). Never calls ``wait``,
+    because the event loop collects the leader's exit code."""
     return end_all(lambda: members(leader, mark))
 
 
 def end_all(find: Callable[[], list[psutil.Process]]) -> list[int]:
-    """Kills everything that ``find`` returns, including processes that start meanwhile: all are stopped first, so that
-    none can start another between the search and the kill. Returns the ids of any that are left."""
+    """Kills everything that ``find`` returns, including processes that are started in the meantime. All are stopped
+    first, so that none can start another one between the search and the kill. Returns the ids of any that are left.
+    """
     deadline = time.monotonic() + END_SECONDS
     while (alive := find()) and time.monotonic() < deadline:
         for number in (signal.SIGSTOP, signal.SIGKILL):

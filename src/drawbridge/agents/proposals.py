@@ -1,4 +1,4 @@
-"""Reads the file that a question is about, and describes changes that an agent proposes only to an editor. Pure, except
+"""Reads the file that a question is about, and describes changes that an agent proposes to an editor only. Pure, except
 for ``read_file``.
 """
 
@@ -19,20 +19,21 @@ TEXT_LIMIT: Final = 2 * 1024 * 1024
 proposal."""
 
 Reader: TypeAlias = Callable[[str], str | None]
-"""Returns a file's whole text; None if the file does not exist. Raises ``UnusableFile``."""
+"""The type of a function that returns a file's whole text, or None if the file does not exist. Raises
+``UnusableFile``."""
 
 _TOOL, _PATH, _TEXT = "Write", "file_path", "content"
 
 
 def read_file(path: str) -> str | None:
-    """The ``Reader`` for a file that a question is about; a file larger than ``TEXT_LIMIT`` is unusable. Blocking, but
+    """The ``Reader`` for a file that a question is about. A file larger than ``TEXT_LIMIT`` is unusable. Blocking, but
     brief."""
     return files.read_text(path, TEXT_LIMIT)
 
 
 def in_editor(question_id: str, proposal: Proposal) -> Question:
-    """The question whether an agent may write what it has proposed to an editor. The editor receives only the text, so
-    clients see a call that writes the whole file; ``WholeFiles`` describes it."""
+    """The question of whether an agent may write what it proposed to an editor. The editor receives only the text, so
+    clients see a call that writes the whole file. ``WholeFiles`` describes that call."""
     given = msgspec.json.encode({_PATH: proposal.path, _TEXT: proposal.new_text})
     return Question(question_id, _TOOL, Raw(given), Raw(b"[]"), proposal)
 

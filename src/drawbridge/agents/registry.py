@@ -25,7 +25,8 @@ from drawbridge.agents.tool_calls import Tools, UnknownTools
 VERSION: Final = re.compile(r"\d{1,6}\.\d{1,6}\.\d{1,6}([-+.][0-9A-Za-z.+-]{1,40})?")
 
 PACKAGE_DEPTH: Final = 4
-"""How many directories are searched for a program's package.json, beginning with the one that contains the program."""
+"""The number of directories that are searched for a program's package.json, beginning with the one that contains the
+program."""
 
 PACKAGE_BYTES: Final = 1_000_000
 
@@ -40,7 +41,7 @@ _TOOLS: Final[Mapping[str, Tools]] = {
 _UNKNOWN: Final = UnknownTools()
 
 
-class Named(Struct, frozen=True):
+class AgentPrograms(Struct, frozen=True):
     """Values of the form ``NAME=…``: programs of built-in agents, and commands of additional agents."""
 
     paths: Sequence[str] = ()
@@ -48,7 +49,7 @@ class Named(Struct, frozen=True):
     commands: Sequence[str] = ()
 
 
-def agents(named: Named) -> dict[str, Agent]:
+def agents(named: AgentPrograms) -> dict[str, Agent]:
     """Name → agent, for all agents; the default agent is the first. ``named`` must have passed ``problems``."""
     paths = dict(_parts(given) for given in named.paths)
     found: list[Agent] = [built_in(row.name, paths.get(row.name)) for row in catalog.ROWS if row.program]
@@ -59,14 +60,14 @@ def agents(named: Named) -> dict[str, Agent]:
 
 
 def built_in(name: str, path: str | None) -> Agent:
-    """The agent whose row in ``catalog`` has this ``name``. ``path``: its program; None for the usual one."""
+    """The agent with this ``name`` in ``catalog``. ``path``: its program; None for the usual one."""
     driver = importlib.import_module(f"drawbridge.agents.{name}.driver")
     agent: Agent = driver.agent(path)
     return agent
 
 
 def terminal_agents() -> dict[str, TerminalAgent]:
-    """Name → agent, for the agents whose hooks report their sessions in terminals."""
+    """Name → agent, for the agents with hooks that report their sessions in terminals."""
     names = [row.name for row in catalog.ROWS if row.terminal]
     return {name: importlib.import_module(f"drawbridge.agents.{name}.terminal").agent() for name in names}
 
@@ -77,24 +78,29 @@ def tools(name: str) -> Tools:
 
 
 def with_image_input(known: Mapping[str, Agent]) -> list[str]:
-    """The names of the agents that accept images in a prompt, as far as this is known before they are started."""
+    """The names of the agents that are known to accept images in a prompt before they are started."""
     return [name for name, agent in known.items() if agent.sees]
 
 
-def missing(named: Named) -> dict[str, str]:
+def with_forks(known: Mapping[str, Agent]) -> list[str]:
+    """The names of the agents whose conversations can be forked, as far as that is known before they are started."""
+    return [name for name, agent in known.items() if agent.forks]
+
+
+def missing(named: AgentPrograms) -> dict[str, str]:
     """Agent → the name or path of its program, for agents whose program is not installed. The result may change
     while the server runs, since programs can be installed at any time."""
     return {name: program for name, program in _programs(named).items() if _place(name, program) is None}
 
 
 class Program(Struct, frozen=True):
-    """An agent's program. ``path``: where it is, None if it is not installed. ``version``: None if it is not known."""
+    """An agent's program. ``path``: its path, None if it is not installed. ``version``: None if it is not known."""
 
     path: str | None
     version: str | None = None
 
 
-def programs(named: Named) -> dict[str, Program]:
+def programs(named: AgentPrograms) -> dict[str, Program]:
     """Agent → its program, for all agents that have one. Blocking, but it starts none of the programs."""
     found = {}
     for name, program in _programs(named).items():
@@ -123,7 +129,7 @@ class _Package(Struct):
     version: str
 
 
-def _programs(named: Named) -> dict[str, str]:
+def _programs(named: AgentPrograms) -> dict[str, str]:
     """Agent → the name or path of its program."""
     paths = dict(_parts(given) for given in named.paths)
     found = {row.name: paths.get(row.name, row.program) for row in catalog.ROWS if row.program}
@@ -139,7 +145,7 @@ def _place(name: str, program: str) -> str | None:
     return shutil.which(program) or next(installed, None)
 
 
-def problems(named: Named) -> list[str]:
+def problems(named: AgentPrograms) -> list[str]:
     """The problems with the settings, as messages for the user, without a period at the end."""
     found = []
     with_a_program = [row.name for row in catalog.ROWS if row.program]

@@ -1,4 +1,4 @@
-"""Reads what agents report about themselves. Fields may be of any type; what is read is limited in number and length.
+"""Reads what agents report about themselves. Fields may be of any type. What is read is limited in number and length.
 Pure."""
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def text_of(given: object, longest: int = LONGEST_TEXT) -> str | None:
 
 
 def count_of(given: object) -> int | None:
-    """``given``, rounded down, if it is a number that is at least 0 and less than 2**53; None for anything else."""
+    """``given``, rounded down, if it is a number from 0 to less than 2**53; None for anything else."""
     if isinstance(given, float) and 0 <= given < 2**53:
         given = int(given)
     return given if isinstance(given, int) and not isinstance(given, bool) and 0 <= given < 2**53 else None

@@ -1,4 +1,4 @@
-"""How a turn went and what it cost, in the same terms for every agent. Pure."""
+"""The result and the cost of a turn, in the same terms for every agent. Pure."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ from msgspec import Struct
 
 FAILED, NOT_LOGGED_IN, NO_SESSION = "EXECUTION_FAILED", "AGENT_NOT_LOGGED_IN", "SESSION_NOT_FOUND"
 RATE_LIMITED: Final = "AGENT_RATE_LIMITED"
+UNAVAILABLE, TOO_LONG, EXITED = "MODEL_UNAVAILABLE", "CONTEXT_TOO_LONG", "AGENT_EXITED"
 """Error codes of the client protocol."""
+
+MOST_USD: Final = 1_000_000.0
+"""The largest plausible cost of a turn, in US dollars. A history's records can't contain more."""
 
 
 class Failure(Struct, frozen=True):
-    """Why a turn failed. ``text``: a message for the user; ``retry_at``: when to try again, in seconds since 1970, if
-    that is known."""
+    """The failure of a turn. ``text``: a message for the user; ``retry_at``: the time to try again, in seconds since
+    1970, if that is known."""
 
     code: str
     text: str
@@ -22,14 +26,14 @@ class Failure(Struct, frozen=True):
 
 
 def exit_words(code: int) -> str:
-    """How a process ended, in words that follow its name. ``code``: as in ``Popen.returncode``, so negative for a
+    """The end of a process, in words that follow its name. ``code``: as in ``Popen.returncode``, so negative for a
     signal."""
     return f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
 
 
-def not_logged_in(name: str, said: str) -> Failure:
+def not_logged_in(name: str, reason: str) -> Failure:
     remedy = "Log in there, in a terminal, or set its API key for the server."
-    return Failure(NOT_LOGGED_IN, f"{name} has no valid login on the server's machine: {said} {remedy}")
+    return Failure(NOT_LOGGED_IN, f"{name} has no valid login on the server's machine: {reason} {remedy}")
 
 
 class Costs:
@@ -49,10 +53,11 @@ class Costs:
             self._total = total
 
     def since_last_call(self) -> float | None:
-        """The cost since the last call; None if it is unknown."""
+        """The cost since the last call; None if it is unknown or not plausible."""
         costs, self._turn = self._turn, []
         known = [cost for cost in costs if cost is not None]
-        return round(sum(known), 9) if known and len(known) == len(costs) else None
+        cost = round(sum(known), 9) if known and len(known) == len(costs) else None
+        return cost if cost is not None and cost <= MOST_USD else None
 
     def _difference(self, total: float | None, since: float | None) -> float | None:
         if total is None or self._total is None:

@@ -1,17 +1,17 @@
 """The parent of one agent: ``supervisor.py CONTROL OPEN_FILES NICE CONFINED PROGRAM ARGUMENT…``.
 
 It starts the agent in its own session, passes signals on to it, and exits when the agent does, with the same status.
-Nothing that the agent has started outlives it: on Linux the supervisor becomes the parent of every descendant that
-loses its parent (``PR_SET_CHILD_SUBREAPER``). So the supervisor finds even a process that has changed its group, its
-session and its environment, and knows which agent it belongs to. The kernel reports when no child is left. On other
-systems the agent's process group is ended by the supervisor, and the rest by the server.
+Nothing that the agent started outlives it. On Linux, the supervisor becomes the parent of every descendant that loses
+its parent (``PR_SET_CHILD_SUBREAPER``). So the supervisor finds even a process that has changed its group, its session
+and its environment, and knows which agent it belongs to. The kernel reports when no child is left. On other systems the
+agent's process group is ended by the supervisor, and the rest by the server.
 
 CONTROL is the file descriptor of a socket to the server, the supervisor pipe. The supervisor writes the agent's process
 id to it and, at the end on Linux, "gone" if nothing is left. Each byte that it reads is a signal for the agent's group
-(SIGKILL is for everything), or reports whether the agent waits for a person's decision. End of file means that the
-server has died: the supervisor asks the agent to exit (``claude`` ends its own tools then), and a moment later ends
-everything. An agent that waits for a decision is killed at once: ``claude`` treats the end of its input as a denial,
-and would continue (2.1.329).
+(SIGKILL is for everything), or reports whether the agent is waiting for a person's decision. End of file means that the
+server has died. The supervisor then asks the agent to exit (``claude`` ends its own tools in that case), and a moment
+later ends everything. An agent that is waiting for a decision is killed immediately, because ``claude`` treats the end
+of its input as a denial, and would continue (2.1.329).
 
 The supervisor is a separate script that imports nothing from the package, so it takes only 4.8 MB and 15 ms for each
 agent.
@@ -35,13 +35,15 @@ NOT_STARTED = 127
 """The exit code if the program could not be run, the same as a shell's."""
 
 WAITS, WAITS_NO_MORE = 254, 255
-"""The two bytes on the pipe that are not signals: a question from the agent is open, or no question is open."""
+"""The two bytes on the pipe that are not signals. They report that a question from the agent is open, or that no
+question is open.
+"""
 
 LEAVE_SECONDS = 3.0
 """Seconds between SIGTERM and the end of everything, after the server has died."""
 
 END_SECONDS = 3.0
-"""The maximum number of seconds to wait for killed processes; only a process that hangs in the kernel, or that belongs
+"""The maximum number of seconds to wait for killed processes. Only a process that hangs in the kernel, or that belongs
 to another user, takes longer."""
 
 SWEEP_SECONDS = 0.01
@@ -124,7 +126,7 @@ def supervise(control: int, child_pipe: int, agent: int) -> int | None:
         if control in ready:
             signals = receive(control)
             if not signals and waits:
-                signal_group(agent, signal.SIGKILL)  # at once, since the search for everything else takes a moment
+                signal_group(agent, signal.SIGKILL)  # immediately, since the search for everything else takes a moment
                 return None
             for number in signals or [signal.SIGTERM, signal.SIGCONT]:  # SIGCONT wakes a stopped process
                 if number == signal.SIGKILL:
@@ -149,9 +151,10 @@ def signal_group(agent: int, number: int) -> None:
 
 
 def kill_all(child_pipe: int, agent: int, status: int | None) -> tuple[int | None, bool]:
-    """Kills all descendants, including those that start meanwhile: all are stopped first, so that none can start
-    another between the search and the kill. (On systems other than Linux, only the agent's process group is killed.)
-    Returns the agent's wait status (None if it is not known), and whether no child is left."""
+    """Kills all descendants, including those that are started in the meantime. All are stopped first, so that none can
+    start another one between the search and the kill. (On systems other than Linux, only the agent's process group is
+    killed.) Returns the agent's wait status (None if it is not known), and whether no child is left.
+    """
     deadline = time.monotonic() + END_SECONDS
     while True:
         now, empty = reap(child_pipe, agent)
@@ -207,7 +210,7 @@ def reap(child_pipe: int, agent: int) -> tuple[int | None, bool]:
 
 
 def exit_like(status: int | None) -> None:
-    """Exits with the agent's code, or by the same signal; with ``NOT_STARTED`` if its status is not known."""
+    """Exits with the agent's code, or by the same signal, or with ``NOT_STARTED`` if its status is not known."""
     if status is None:
         os._exit(NOT_STARTED)
     if os.WIFSIGNALED(status):

@@ -15,8 +15,9 @@ from drawbridge.agents import supervisor
 from drawbridge.agents.base import Confinement
 
 START_SECONDS: Final = 10.0
-"""The maximum number of seconds to wait for a supervisor, which starts in 15 ms, or in a few hundred milliseconds from
-a slow disk."""
+"""The maximum number of seconds to wait for a supervisor to start, which takes 15 ms, or a few hundred milliseconds
+from a slow disk.
+"""
 
 
 class SupervisorPipe:
@@ -33,7 +34,7 @@ class SupervisorPipe:
 
     @property
     def descriptor(self) -> int:
-        """The file descriptor of the supervisor's end; the supervisor inherits it with the same number."""
+        """The file descriptor of the supervisor's end. The supervisor inherits it with the same number."""
         return self._remote.fileno()
 
     async def agent_pid(self) -> int | None:
@@ -50,12 +51,12 @@ class SupervisorPipe:
         return int(pid) if pid.isdigit() else None
 
     def signal(self, number: int) -> None:
-        """Sends a signal to the agent's process group; SIGKILL is sent to the agent and everything that it started. Has
+        """Sends a signal to the agent's process group. SIGKILL is sent to the agent and everything that it started. Has
         no effect after the supervisor has ended."""
         self._send(number)
 
     def waits(self, *, for_decision: bool) -> None:
-        """Reports whether a question from the agent is open: if the server dies while one is open, the agent is killed
+        """Reports whether a question from the agent is open. If the server dies while one is open, the agent is killed
         before it can continue."""
         self._send(supervisor.WAITS if for_decision else supervisor.WAITS_NO_MORE)
 

@@ -1,8 +1,8 @@
-"""What the server has to know about an agent that a person has started in a terminal: what its hooks report, what its
-transcript contains, and how its questions are answered. Pure.
+"""The server's interface to an agent that a person started in a terminal: what its hooks report, what its transcript
+contains, and how its questions are answered. Pure.
 
-An agent whose terminal sessions are shown has a module ``agents/NAME/terminal.py``, which implements ``TerminalAgent``.
-The names of events are those of Claude Code's hooks, which other agents use, too.
+An agent with terminal sessions that are shown has a module ``agents/NAME/terminal.py``, which implements
+``TerminalAgent``. The names of events are those of Claude Code's hooks, which other agents use, too.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ _KINDS: Final = {SUBAGENT: "local_agent", "shell": "local_bash"}
 
 
 class NotItsFile(Exception):
-    """A path can't be the path of the session's transcript."""
+    """Raised for a path that can't be the path of the session's transcript."""
 
 
 class Task(Struct, frozen=True):
-    """Something that an agent has left running in the background. The fields that default to ``None`` are only shown to
-    people, and may have any type."""
+    """Something that an agent left running in the background. The fields that default to ``None`` are only
+    displayed, and may have any type.
+    """
 
     id: str
     type: str = ""
@@ -49,7 +50,7 @@ class Task(Struct, frozen=True):
 
     @property
     def stored(self) -> Task:
-        """The task as it is stored: each text that is shown to people is shortened to one line of limited length."""
+        """The task as it is stored, with each text that is shown to people shortened to one line of limited length."""
         words, command = text_of(self.description), text_of(self.command)
         return Task(self.id, self.type, self.status, words, command, name_of(self.agent_type))
 
@@ -79,12 +80,12 @@ class HookEvent(Struct, frozen=True):
 
     ``name``: "SessionStart", "UserPromptSubmit", "PreToolUse", "PermissionRequest", "PostToolUse",
     "PostToolUseFailure", "Notification", "SubagentStart", "SubagentStop", "Stop", "StopFailure", "Interrupt" or
-    "SessionEnd"; an event with another name only shows that the agent is running. ``cwd``: an absolute path; empty if
+    "SessionEnd". An event with another name only shows that the agent is running. ``cwd``: an absolute path; empty if
     the event does not contain the session's own directory. ``transcript``: the path of the session's transcript; empty
-    if the event does not contain it. ``source``: what has started the session; empty if the agent reports its start only
+    if the event does not contain it. ``source``: what started the session; empty if the agent reports its start only
     together with the first prompt. ``agent_id``: the subagent that the event is about; None for the main agent.
 
-    The agent does not give a question an id: the question's tool and input identify it.
+    Questions have no id, so the tool and the input identify a question.
     """
 
     name: str
@@ -96,7 +97,7 @@ class HookEvent(Struct, frozen=True):
     """The id of the turn that the event belongs to."""
     prompt: str = ""
     continues: bool = False
-    """Whether the agent's program, not a user, has sent ``prompt``: it continues the current turn."""
+    """Whether ``prompt`` was sent by the agent's program, not by a user. If so, it continues the current turn."""
     source: str = ""
     last_message: str = ""
     """The agent's last message, or the error, when the agent has stopped."""
@@ -112,7 +113,7 @@ class HookEvent(Struct, frozen=True):
     agent_id: str | None = None
     agent_type: str | None = None
     reason: str | None = None
-    """Why the agent asks."""
+    """The reason why the agent asks."""
     blocked_path: str | None = None
     asks_in_terminal: bool = False
     """Whether a dialog is open in the terminal (only for "Notification")."""
@@ -125,8 +126,7 @@ class HookEvent(Struct, frozen=True):
 
 
 Fate: TypeAlias = Literal["ran", "rejected", "denied"]
-"""What happened to a call: it ran, the user at the terminal rejected it, or something else (a hook, a rule) denied
-it."""
+"""The result of a call: it ran, the user at the terminal rejected it, or something else (a hook, a rule) denied it."""
 
 
 class Call(Struct, frozen=True):
@@ -146,7 +146,7 @@ class Result(Struct, frozen=True):
 
 class Prompt(Struct, frozen=True):
     """A prompt from the user. ``turn`` is empty for a prompt that was typed while the agent worked, since it does not
-    begin a turn.
+    begin a turn, and if the transcript does not name turns.
 
     ``foreign``: whether it was written by another process that continues the same conversation (``claude -p --resume``
     or the server).
@@ -170,7 +170,7 @@ class Message(Struct, frozen=True):
     text: str = ""
     """The agent's text in the message."""
     foreign: bool = False
-    """As in ``Prompt``."""
+    """Whether another process wrote it, as in ``Prompt``."""
     ends_turn: bool = False
     """Whether it is the main agent's last message in its turn."""
     failed: bool = False
@@ -186,7 +186,7 @@ class Mode(Struct, frozen=True):
 
 
 class Context(Struct, frozen=True):
-    """What a hook has passed to the model. ``event``: the hook's event."""
+    """A text that a hook has passed to the model. ``event``: the hook's event."""
 
     uuid: str
     event: str
@@ -194,8 +194,9 @@ class Context(Struct, frozen=True):
 
 
 class TurnOver(Struct, frozen=True):
-    """A turn is over. ``error``: why it failed, for people. ``code``: the client protocol's code for the failure, if it
-    has one."""
+    """A turn is over. ``turn`` is empty if the transcript does not name turns. In that case, the current one is over,
+    unless its prompt has not been read yet. ``error``: the reason for its failure, for people. ``code``: the client
+    protocol's code for the failure, if it has one."""
 
     turn: str
     outcome: Literal["completed", "failed", "interrupted"]
@@ -207,17 +208,17 @@ Entry: TypeAlias = Prompt | Message | Mode | Context | TurnOver
 
 
 class ProcessState(Struct, frozen=True):
-    """What no hook reports about a process that has a conversation open."""
+    """Facts that no hook reports about a process with an open conversation."""
 
     moved_to: str | None = None
-    """The beginning of the id of the session in which the user has continued the conversation in the background."""
+    """The beginning of the id of the session in which the user continued the conversation in the background."""
     idle_since: float | None = None
-    """When the agent began to wait for a prompt (seconds since 1970); None if it is not waiting, or if that is not
-    known."""
+    """The time at which the agent began to wait for a prompt (seconds since 1970); None if it is not waiting, or if
+    that is not known."""
 
 
 class TerminalReports(Protocol):
-    """What an agent reports about itself in its transcript."""
+    """Reads what an agent reports about itself in its transcript."""
 
     @property
     def state(self) -> AgentState: ...
@@ -228,8 +229,9 @@ class TerminalReports(Protocol):
 
 
 class AskingAgent(Protocol):
-    """An agent that a person has started, as far as its questions and the prompts for it are concerned. The methods are
-    pure."""
+    """An agent that a person started: how its questions are answered, and how prompts are sent to it. The methods are
+    pure.
+    """
 
     accepts_changed_input: bool
     """Whether an answer to a hook may change the input of the call."""
@@ -239,6 +241,13 @@ class AskingAgent(Protocol):
 
     reports_tasks: bool
     """Whether its hooks report what is left running in the background when it stops."""
+
+    names_turns: bool
+    """Whether its transcript names the turn that a prompt begins. If not, the hook that reports the prompt runs before
+    the prompt is in the transcript, and begins the turn."""
+
+    reports_mode: bool
+    """Whether its hooks or its transcript report its permission mode."""
 
     def hides_dialog(self, asked_by: AskedBy | None) -> bool:
         """Whether the dialog about a question of the subagent ``asked_by`` (None for the main agent) appears only after
@@ -253,7 +262,7 @@ class AskingAgent(Protocol):
     def is_same_call(self, tool: str, before: Mapping[str, Any], after: Mapping[str, Any], *, as_run: bool) -> bool:
         """Whether a call of ``tool`` with the input ``after`` is the call that the agent asked about with the input
         ``before``. ``as_run``: whether ``after`` is what the call ran with. It may then contain additional fields
-        (answers), or differ because a person has edited the text; the file is still the same."""
+        (answers), or differ because a person edited the text, but the file is still the same."""
         ...
 
     def reports_input(self, tool: str) -> bool:
@@ -261,7 +270,7 @@ class AskingAgent(Protocol):
         ...
 
     def is_command(self, prompt: str) -> bool:
-        """Whether the agent's program would take ``prompt`` as a command."""
+        """Whether the agent's program would treat ``prompt`` as a command."""
         ...
 
     def words(self, prompt: str) -> str:
@@ -270,12 +279,14 @@ class AskingAgent(Protocol):
 
 
 class TerminalAgent(AskingAgent, Protocol):
-    """An agent in a terminal, whose hooks report its sessions. The methods are pure unless they are said to block."""
+    """An agent in a terminal, with hooks that report its sessions. The methods are pure unless their docstrings state
+    that they block.
+    """
 
     # Hooks.
 
     def event(self, payload: Raw) -> HookEvent:
-        """Reads what a hook has sent. Raises ``ValueError`` if it is not valid."""
+        """Reads what a hook sent. Raises ``ValueError`` if it is not valid."""
         ...
 
     def is_spare(self, event: HookEvent) -> bool:
@@ -283,8 +294,8 @@ class TerminalAgent(AskingAgent, Protocol):
         ...
 
     def answer(self, decision: Decision, tool_name: str, given: Raw, suggestions: Raw) -> Mapping[str, Any]:
-        """The answer to a hook that asks about a tool call with the input ``given``. Raises ``BadArgument`` if the
-        changed input is not valid."""
+        """The answer to a hook that asks about a tool call with the input ``given``. Raises ``BadArgument`` for an
+        edited input, unless the agent ``accepts_changed_input``."""
         ...
 
     def proposal(self, tool: str, given: Mapping[str, Any], read: Reader) -> base.Proposal | None:
@@ -295,18 +306,19 @@ class TerminalAgent(AskingAgent, Protocol):
     # The transcript.
 
     def checked(self, path: str, session_id: str, config: str) -> str:
-        """Returns ``path`` if it can be the path of the session's transcript; otherwise raises ``NotItsFile``.
+        """Returns ``path`` if it can be the path of the session's transcript. Otherwise raises ``NotItsFile``.
         ``config``: the program's own directory, as set in the agent's environment; empty if it is not set there.
         Blocking."""
         ...
 
-    def entry(self, line: bytes, session_id: str) -> Entry | None:
-        """The entry in a line of the transcript of the conversation ``session_id``; None if the line contains none."""
+    def entries(self, line: bytes, session_id: str) -> Sequence[Entry]:
+        """The entries in a line of the transcript of the conversation ``session_id``, in order; empty if the line
+        contains none."""
         ...
 
     def end_of(self, uuid: str, data: bytes) -> int | None:
-        """Where the line with the entry ``uuid`` ends in ``data``, which is part of a transcript; None if ``data`` does
-        not contain it."""
+        """The position in ``data``, which is part of a transcript, at which the line with the entry ``uuid`` ends; None
+        if ``data`` does not contain it."""
         ...
 
     def title(self, transcript: Path) -> str | None:
@@ -314,7 +326,7 @@ class TerminalAgent(AskingAgent, Protocol):
         ...
 
     def reports(self, state: AgentState) -> TerminalReports:
-        """``state``: what is already known."""
+        """Returns an object that reads the agent's reports about itself. ``state``: what is already known."""
         ...
 
     def last_state(self, lines: Sequence[bytes], session_id: str) -> AgentState:
@@ -329,16 +341,16 @@ class TerminalAgent(AskingAgent, Protocol):
         ...
 
     def process(self, transcript: str, pid: int, session_id: str) -> ProcessState:
-        """What the program's own files contain about the process ``pid`` and the session. ``transcript``: its checked
-        path. Blocking."""
+        """The state of the process ``pid`` and the session according to the program's own files. ``transcript``: its
+        checked path. Blocking."""
         ...
 
 
 class _OnlyInEditor(AskingAgent):
     """An agent that is known only from the proposals that it sends to an editor: without hooks and a transcript."""
 
-    accepts_changed_input = reports_tasks = True
-    accepts_typing = False
+    accepts_changed_input = reports_tasks = names_turns = True
+    accepts_typing = reports_mode = False
 
     def hides_dialog(self, asked_by: AskedBy | None) -> bool:
         return False

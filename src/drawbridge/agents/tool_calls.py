@@ -1,7 +1,7 @@
-"""What a tool call means, in terms that all agents share. Pure.
+"""Describes the meaning of tool calls, in terms that all agents share. Pure.
 
-An agent that asks for decisions has a module ``agents/NAME/tools.py``, whose ``TOOLS`` implements ``Tools``. The server
-chooses its words, marks risks, and applies scopes and the owner's limits by the values of ``ToolCall`` alone.
+An agent that asks for decisions has a module ``agents/NAME/tools.py``, in which ``TOOLS`` implements ``Tools``. The
+server words requests, marks risks, and applies scopes and the owner's limits based only on the values of ``ToolCall``.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ Kind: TypeAlias = Literal[
     "move",
     "tool",
 ]
-"""What an approval request is about; "tool": anything else."""
+"""The subject of an approval request; "tool" for anything else."""
 
 
 class Rule(Struct, frozen=True):
-    """A rule that an agent suggests to remember. ``text``: the rule in the form of ``Options.allowed_tools``.
+    """A rule that an agent suggests remembering. ``text``: the rule in the form of ``Options.allowed_tools``.
 
     ``kind`` and ``value``: what it covers: the "call" that ``value`` describes, commands with a "prefix", all
     "commands", pages from a "site", or a whole "tool".
@@ -48,8 +48,9 @@ class Rule(Struct, frozen=True):
 class _Grant(Struct, frozen=True, kw_only=True, tag=True):
     """A change that a decision with ``remember`` would make. ``suggestion``: the index of the suggestion that it comes
     from. ``where``: what it applies to: "session", "project", "shared" (the project, for everyone who works in it),
-    "everywhere", or the agent's own word for something else; empty if the agent does not specify it. ``saved_in``: the
-    file in which the agent saves it; empty if it is not saved, or the file is not known."""
+    "everywhere", or the agent's own word for something else, in quotation marks, so that it can't be mistaken for one
+    of these; empty if the agent does not specify it. ``saved_in``: the file in which the agent saves it; empty if it is
+    not saved, or the file is not known."""
 
     suggestion: int
     where: str = "session"
@@ -57,28 +58,29 @@ class _Grant(Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Rules(_Grant, frozen=True, kw_only=True, tag=True):
-    """Adds ``rules`` (at least one), which allow or deny calls, or make the agent ask about them."""
+    """A grant that adds ``rules`` (at least one), which allow or deny calls, or make the agent ask about them."""
 
     effect: Literal["allow", "deny", "ask"]
     rules: tuple[Rule, ...]
 
 
 class Directories(_Grant, frozen=True, kw_only=True, tag=True):
-    """Lets the agent use more directories. ``are_valid``: false if one of ``paths`` only describes something that is
-    not a path."""
+    """A grant that lets the agent use more directories. ``are_valid``: false if one of ``paths`` is not a path, but
+    describes what the agent sent in its place.
+    """
 
     paths: tuple[str, ...]
     are_valid: bool = True
 
 
 class Mode(_Grant, frozen=True, kw_only=True, tag=True):
-    """Switches to another permission mode."""
+    """A grant that switches to another permission mode."""
 
     mode: str
 
 
 class Option(_Grant, frozen=True, kw_only=True, tag=True):
-    """One of the answers that the agent offers; it does not report what they would change. ``name``: empty if the agent
+    """One of the answers that the agent offers, without reporting what it would change. ``name``: empty if the agent
     gives none. ``lasts``: whether the answer allows more than this call."""
 
     name: str = ""
@@ -94,12 +96,14 @@ class Other(_Grant, frozen=True, kw_only=True, tag=True):
 
 
 Grant: TypeAlias = Rules | Directories | Mode | Option | Other
-"""A change that a decision with ``remember`` would make; the fields that all have in common are those of ``_Grant``."""
+"""A change that a decision with ``remember`` would make. The fields that all have in common are those of ``_Grant``."""
 
 
 class ToolCall(Struct, frozen=True, kw_only=True):
-    """What a question is about. The default of each field is the value that grants least, for a call about which
-    nothing else is known. Fields are named by their place in the question's input, with a dot before a nested name."""
+    """The tool call that a question is about. The default of each field is the value that grants the least, for a call
+    about which nothing else is known. Fields are named by their place in the question's input, with a dot before a
+    nested name.
+    """
 
     kind: Kind = "tool"
     name: str = ""
@@ -109,16 +113,16 @@ class ToolCall(Struct, frozen=True, kw_only=True):
     arguments: str = ""
     """The field that contains the tool's arguments; empty if the input consists of them."""
     command: str = ""
-    """The field that contains the command that the call runs: a text or a list of arguments; empty if there is none."""
+    """The field that contains the command that the call runs: a text or a list of arguments; empty if it runs none."""
     directory: str = ""
     """The absolute path of the directory in which the command starts; empty for the session's directory."""
     is_only_command: bool = False
     """Whether the call only runs this command, and nothing else in the input changes what it does."""
     searches_web: bool = False
     questions: int = 1
-    """How many questions the agent asks the user (for the kind "question")."""
+    """The number of questions that the agent asks the user (for the kind "question")."""
     answers: str = ""
-    """The field of the decision's input that contains the user's answers; empty if there are none."""
+    """The field of the decision's input that contains the user's answers; empty if it contains none."""
     texts: tuple[str, ...] = ()
     """The fields that contain the text that the call writes to a file, but not which file."""
     editable: tuple[str, ...] = ()
@@ -128,12 +132,12 @@ class ToolCall(Struct, frozen=True, kw_only=True):
 
 
 class Tools(Protocol):
-    """What the tool calls of one agent mean. The methods are pure. An agent that does not accept an edited input needs
+    """The meaning of one agent's tool calls. The methods are pure. An agent that does not accept an edited input needs
     only ``call``."""
 
     def call(self, name: str, given: Mapping[str, Any], suggestions: Raw, form: Form) -> ToolCall:
-        """What a call of the tool ``name`` with the input ``given`` is about. The parameters are as in
-        ``base.Question``; ``given`` is empty if the input is not an object, or can't be decoded."""
+        """Describes a call of the tool ``name`` with the input ``given``. The parameters are as in ``base.Question``;
+        ``given`` is empty if the input is not an object, or can't be decoded."""
         ...
 
     def changed_text(self, name: str, given: Mapping[str, Any], old_text: str) -> str | None:
@@ -183,7 +187,7 @@ def decoded(suggestions: Raw) -> list[dict[str, Any]]:
 
 
 def unknown(suggestions: Raw) -> tuple[Other, ...]:
-    """The grants for suggestions whose meaning is not known."""
+    """The grants for suggestions with an unknown meaning."""
     return tuple(other(number, one) for number, one in enumerate(decoded(suggestions)))
 
 

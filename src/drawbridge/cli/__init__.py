@@ -44,16 +44,16 @@ ALIASES: Final = {"neovim": "nvim"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command. Returns the exit code. Unless the command defines it differently: 0 for success, 1 for an
-    internal error, 2 for wrong usage or no editor, 3 for a problem outside Drawbridge, 130 after Ctrl-C, 141 if nobody
-    reads the output anymore. Raises ``SystemExit`` after ``--help`` or ``--version``, and for arguments that can't be
-    parsed."""
+    """Runs one command. Returns the exit code: unless the command defines it differently, 0 for success, 1 for an
+    internal error, 2 for wrong usage or no editor, 3 for a problem outside Drawbridge, 130 after Ctrl-C, 141 if the
+    reader of the output has ended. Raises ``SystemExit`` after ``--help`` or ``--version``, and for arguments that
+    can't be parsed."""
     try:
         try:
             return _main(list(sys.argv[1:] if arguments is None else arguments))
         finally:
             sys.stdout.flush()
-    except BrokenPipeError:  # `drawbridge … | head`: the reader has closed its end
+    except BrokenPipeError:  # `drawbridge … | head`: the reader closed its end
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
 
@@ -62,7 +62,7 @@ def _main(given: list[str]) -> int:
     name = ALIASES.get(given[0], given[0]) if given else ""
     if name not in COMMANDS:
         everything = parser()
-        everything.parse_args(given)  # exits after --help, --version or an error; returns if there are no arguments
+        everything.parse_args(given)  # exits after --help, --version or an error, and returns without arguments
         everything.print_help(sys.stderr)
         return 2
     command = module(name)
@@ -79,7 +79,7 @@ def _main(given: list[str]) -> int:
     try:
         return int(command.run(chosen))
     except DrawbridgeError as error:
-        # Nobody has to look up a wrong argument in the documentation.
+        # A wrong argument does not have to be looked up in the documentation, so no code is printed.
         code = "" if isinstance(error, CallerError) else f" [{error.code}]"
         print(f"drawbridge {given[0]}: {error}{code}", file=sys.stderr)
         return error.exit_code
@@ -89,7 +89,7 @@ def _main(given: list[str]) -> int:
 
 
 def module(name: str) -> ModuleType:
-    """The module of a command."""
+    """Imports and returns the module of a command."""
     import importlib
 
     return importlib.import_module(f"drawbridge.cli.{name}")

@@ -33,7 +33,8 @@ _drawbridge() {
 }
 complete -o default -F _drawbridge drawbridge
 """
-"""If no word matches (for a flag's file or number, or the arguments of ``nvim``), the shell completes file names."""
+"""The script for bash. If no word matches (for a flag's file or number, or the arguments of ``nvim``), the shell
+completes file names."""
 
 ZSH: Final = """\
 autoload -Uz bashcompinit && bashcompinit

@@ -37,7 +37,7 @@ def is_open(now: datetime) -> bool:
     return OPENS <= now.time() <= CLOSES
 ''',
 }
-"""The sample project."""
+"""The names and the contents of the sample project's files."""
 
 PROMPT: Final = "Add a welcome to README.md"
 
@@ -75,8 +75,8 @@ def _stop(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def _begin(url: str, token: str, directory: Path, agent: str) -> str:
-    """Creates the project and sends the scripted agent its first prompt; returns the project's ID. Raises
-    ``NoProgram`` if the server refuses that."""
+    """Creates the project and sends the scripted agent its first prompt. Returns the project's ID. Raises ``NoProgram``
+    if the server refuses that."""
     headers = {"Authorization": f"Bearer {token}"}
     with connect(url, additional_headers=headers, proxy=None, open_timeout=ANSWER_SECONDS) as socket:
 
@@ -90,15 +90,15 @@ def _begin(url: str, token: str, directory: Path, agent: str) -> str:
                     raise NoProgram(f"The demo did not start: {answer['data']['message']}")
                 return answer
 
-        ask("hello", client="drawbridge demo")  # the name beside the first prompt
+        ask("hello", client="drawbridge demo")  # the name next to the first prompt
         project: str = ask("project_create", path=str(directory), agent=agent)["project_id"]
-        if not catalog.AGENTS[agent].program:  # a real agent costs money: the user sends its first prompt
+        if not catalog.AGENTS[agent].program:  # a real agent costs money, so the user sends its first prompt
             ask("execute", project_id=project, prompt=PROMPT, options={"partial_messages": True})
         return project
 
 
 def _browse(address: str, place: Path) -> None:
-    """Opens the browser through a private file: every user of the machine could read a token in the browser's
+    """Opens the browser through a private file, because every user of the machine could read a token in the browser's
     arguments."""
     leads = place / "open.html"
     leads.write_text(f'<!doctype html><meta http-equiv="refresh" content="0; url={html.escape(address)}">')

@@ -26,8 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Prints the findings, and fixes what the user agrees to. Returns the exit code: 2 if --fix could not ask, 3 if
-    there is a warning or a problem, otherwise 0."""
+    """Prints the findings, and fixes what the user agrees to. Returns the exit code: 2 if --fix could not ask, 3 after
+    a warning or a problem, otherwise 0."""
     from drawbridge.core.errors import BadSetting
     from drawbridge.core.terminal_text import Terminal
     from drawbridge.doctor import screen
@@ -63,8 +63,8 @@ def run(chosen: argparse.Namespace) -> int:
         import json
         from dataclasses import asdict
 
-        said = [{"title": fix.title, "changes": fix.lines, "done": done} for fix in planned]
-        terminal.write(json.dumps({"findings": list(map(asdict, found)), "fixes": said}, indent=2) + "\n")
+        listed = [{"title": fix.title, "changes": fix.lines, "done": done} for fix in planned]
+        terminal.write(json.dumps({"findings": list(map(asdict, found)), "fixes": listed}, indent=2) + "\n")
     if planned and not done and not can_ask:
         return 2
     return 3 if any(one.severity in ("warning", "problem") for one in found) else 0

@@ -14,7 +14,9 @@ Start Neovim with the plugin, where the guard can find it. All arguments are pas
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds no arguments: ``run`` receives everything after the command unparsed, as ``arguments``, for Neovim."""
+    """Adds no arguments: ``run`` receives everything after the command unparsed, as ``arguments``, and passes it to
+    Neovim.
+    """
 
 
 def run(chosen: argparse.Namespace) -> int:

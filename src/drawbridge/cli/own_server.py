@@ -26,8 +26,7 @@ class OwnServer(NamedTuple):
 @contextlib.contextmanager
 def own_server(*arguments: str, failure: str, quiet: bool = False) -> Iterator[OwnServer]:
     """Runs ``drawbridge serve`` with ``arguments`` on a free port. Stops it, with its agents, at the end of the block.
-
-    ``quiet``: its output is not printed, because the command draws on the terminal. Raises ``NoProgram``, with a text
+    ``quiet``: does not print its output, because the command draws on the terminal. Raises ``NoProgram``, with a text
     that begins with ``failure``, if the server does not start.
     """
     given = ["--json", "--port", "0", "--log-level", "warning", *arguments]

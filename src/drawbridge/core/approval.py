@@ -1,9 +1,9 @@
-"""The approval request: a question from an agent that waits for a person. Does no I/O; the bridge and the agent server
+"""The approval request: a question from an agent that waits for a person. Does no I/O. The bridge and the agent server
 use it.
 
 A request is offered on every available surface (an editor, the web UI, a terminal). The first valid decision wins, the
 request is closed on the other surfaces, and the agent receives the decision once. What the agent then does may confirm
-or overrule the decision: ``TABLE`` contains every state and every step, and ``picture`` draws them.
+or overrule the decision. ``TABLE`` contains every state and every step, and ``picture`` draws them.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ TABLE: Final = (
     Transition(State.DECIDED, Step.CONFIRM, State.CONFIRMED, "the agent does what was decided"),
     Transition(State.DECIDED, Step.OVERRULE, State.OVERRULED, "the agent's own dialog or rules decide otherwise"),
 )
-"""Every possible step; any other changes nothing."""
+"""Every possible step. Any other step changes nothing."""
 
 TRANSITIONS: Final = {(row.before, row.step): row.after for row in TABLE}
 
@@ -65,7 +65,7 @@ class Approval(Generic[Decision]):
         self.decision: Decision | None = None
         self.decided_by: str | None = None
         self.reason: str | None = None
-        """Why the request was withdrawn; None if it was not."""
+        """The reason for the withdrawal; None if the request was not withdrawn."""
 
     def decide(self, by: str, decision: Decision) -> bool:
         """Records the decision. ``by``: the person or the surface that decided."""

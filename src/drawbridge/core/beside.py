@@ -14,8 +14,8 @@ Result = TypeVar("Result")
 
 def each(function: Callable[[Item], Result], items: Sequence[Item], seconds: float) -> list[Result | None]:
     """Calls ``function`` for each item in a separate thread. Returns the results in the order of the items; None for a
-    call that takes longer than ``seconds``. The thread of such a call is left running and does not keep the process
-    from exiting; with a ``ThreadPoolExecutor`` it would. Raises the first exception that a call raises in this time."""
+    call that takes longer than ``seconds``. The thread of such a call keeps running, but does not keep the process from
+    exiting. With a ``ThreadPoolExecutor``, it would. Raises the first exception that a call raises in this time."""
     done: SimpleQueue[tuple[int, Result | None, Exception | None]] = SimpleQueue()
 
     def call(number: int, item: Item) -> None:

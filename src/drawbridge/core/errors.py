@@ -24,7 +24,7 @@
         ├── DataTooNew           a server's data was written by a newer Drawbridge; it was not touched
         └── ServerRunning        another agent server uses the same data
 
-``code`` is stable and documented in ``docs/errors.md``; the text is for the user: what failed, the reason, what to do.
+``code`` is stable and documented in ``docs/errors.md``. The text tells the user what failed, why, and what to do.
 ``exit_code``: the exit code of a command that fails with the error.
 """
 
@@ -112,7 +112,7 @@ class ProgramFailed(WorldError):
 
 
 class HistoryNotWritten(WorldError):
-    """``disk_full``: whether the disk or the user's quota is full."""
+    """A history could not be changed. ``disk_full``: whether the disk or the user's quota is full."""
 
     code = "HISTORY_NOT_WRITTEN"
 

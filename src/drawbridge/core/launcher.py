@@ -1,8 +1,8 @@
 """``drawbridge nvim``: starts Neovim with the plugin, on a socket that is named after the current directory.
 
 The socket is ``<blake3(directory)>-<pid>.sock`` in ``/tmp`` or in ``$DRAWBRIDGE_SOCKET_DIR``
-(docs/internals/protocols/guard.md). This process becomes Neovim: the pid in the name, the exit code, signals and the
-terminal are Neovim's own. The user's arguments reach Neovim unchanged, after the two options that are added; if
+(docs/internals/protocols/guard.md). This process becomes Neovim, so the pid in the name, the exit code, signals and the
+terminal are Neovim's own. The user's arguments reach Neovim unchanged, after the two options that are added. If
 ``--listen`` is given twice, Neovim uses the last one (0.7.2 to 0.12.4).
 """
 
@@ -28,24 +28,26 @@ PROGRAM: Final = "DRAWBRIDGE_NVIM_PROGRAM"
 DIRECTORY: Final = "DRAWBRIDGE_SOCKET_DIR"
 
 PROBE: Final = "DRAWBRIDGE_NVIM_PROBE"
-"""Set while a program is asked for its version: a script called ``nvim`` may start ``drawbridge nvim``."""
+"""The environment variable that is set while a program is asked for its version, because a script called ``nvim`` may
+start ``drawbridge nvim``."""
 
 OURSELVES: Final = "Drawbridge"
-"""What ``drawbridge nvim`` prints instead of starting Neovim if ``PROBE`` is set."""
+"""The text that ``drawbridge nvim`` prints instead of starting Neovim if ``PROBE`` is set."""
 
 OLDEST: Final = (0, 7, 2)
 PROBE_SECONDS: Final = 5.0
 CONNECT_SECONDS: Final = 1.0
 
 LONGEST_PATH: Final = 107 if sys.platform == "linux" else 103
-"""Maximum length of a socket's path in bytes: ``sun_path`` without its terminating zero."""
+"""The maximum length of a socket's path in bytes: ``sun_path`` without its terminating zero."""
 
 UNQUOTED: Final = re.compile(rb"[^A-Za-z0-9/._ -]")
 
 
 def launch(arguments: Sequence[str]) -> int:
-    """Replaces this process with Neovim. Returns 0 if another ``drawbridge`` command asks for the version, otherwise
-    does not return. Raises ``BadSetting``, ``NoProgram``, ``NotPrivate`` or ``Refused`` if Neovim can't be started."""
+    """Replaces this process with Neovim. Returns 0 if another ``drawbridge`` command asks for the version. Otherwise,
+    does not return. Raises ``BadSetting``, ``NoProgram``, ``NotPrivate`` or ``Refused`` if Neovim can't be started.
+    """
     if os.environ.get(PROBE):
         sys.stdout.write(f"{OURSELVES}\n")
         return 0
@@ -53,7 +55,7 @@ def launch(arguments: Sequence[str]) -> int:
     path = socket_path(_here(), os.getpid())
     make_way(path)
     command = [program, "--listen", path, "--cmd", _first_command(path), *arguments]
-    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them; Neovim's children would inherit that
+    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and Neovim's children would inherit that
         signal.signal(ignored, signal.SIG_DFL)
     try:
         os.execv(program, command)
@@ -69,7 +71,7 @@ def socket_prefix(directory: str, environ: Mapping[str, str] = os.environ) -> st
     """The beginning of the socket paths of the editors in ``directory``; ``<pid>.sock`` or ``vscode-<pid>.sock``
     follows.
 
-    Symbolic links in ``directory`` are resolved; bytes of its name that are not UTF-8 are replaced by U+FFFD.
+    Symbolic links in ``directory`` are resolved. Bytes of its name that are not UTF-8 are replaced by U+FFFD.
     """
     canonical = os.fsencode(os.path.realpath(directory)).decode(errors="replace").encode()
     return os.path.join(socket_directory(environ), f"{blake3(canonical).hexdigest()}-")
@@ -117,12 +119,12 @@ def find_neovim(environ: Mapping[str, str] = os.environ) -> str:
     named = environ.get(PROGRAM)
     passed_over = []
     for candidate in [named] if named else _on_path("nvim", environ):
-        said = _version(os.path.expanduser(candidate), environ)
-        if isinstance(said, str):
-            passed_over.append(f"{candidate} {said}")
-        elif said < OLDEST:
+        version = _version(os.path.expanduser(candidate), environ)
+        if isinstance(version, str):
+            passed_over.append(f"{candidate} {version}")
+        elif version < OLDEST:
             raise NoProgram(
-                f"{candidate} can't be used: it is Neovim {'.'.join(map(str, said))}, and 0.7.2 or newer is required. "
+                f"{candidate} can't be used: it is Neovim {'.'.join(map(str, version))}, and 0.7.2 or newer is required. "
                 f"Install a newer version, or set {PROGRAM} to one."
             )
         else:
@@ -145,7 +147,7 @@ def _here() -> str:
 
 
 def _first_command(path: str) -> str:
-    """The command that Neovim runs before it reads the user's configuration: it loads lua/drawbridge/launched.lua."""
+    """The command that Neovim runs before it reads the user's configuration. It loads lua/drawbridge/launched.lua."""
     runtime = plugin.directory()
     script = runtime / "lua" / "drawbridge" / "launched.lua"
     words = ", ".join(_lua_text(word) for word in (path, str(runtime), sys.executable))
@@ -193,10 +195,10 @@ def _version(program: str, environ: Mapping[str, str]) -> tuple[int, ...] | str:
         return f"did not print its version within {PROBE_SECONDS:g} seconds"
     except (OSError, ValueError) as error:
         return f"can't be run: {_why(error)}"
-    said = re.match(rb"NVIM v(\d+)\.(\d+)\.(\d+)", answer)
-    if said is None:
+    found = re.match(rb"NVIM v(\d+)\.(\d+)\.(\d+)", answer)
+    if found is None:
         return "starts Drawbridge" if answer.startswith(OURSELVES.encode()) else "is not Neovim"
-    return tuple(map(int, said.groups()))
+    return tuple(map(int, found.groups()))
 
 
 def _why(error: Exception) -> str:

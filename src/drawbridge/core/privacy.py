@@ -1,5 +1,5 @@
-"""What is hidden from agents and clients: files that match the patterns (by default, names that are typical of
-secrets), or all files. Does no I/O.
+"""Decides which files are hidden from agents and clients: those that match the patterns (by default, names that are
+typical of secrets), or all files. Does no I/O.
 
 For agents, this applies to what Drawbridge sends automatically (selection, open files, diagnostics), not to what an
 agent reads from disk on its own, or what the user sends on purpose.
@@ -57,7 +57,8 @@ class Privacy:
 
     @functools.cached_property
     def _compiled(self) -> tuple[re.Pattern[str], re.Pattern[str]]:
-        """One expression for names and one for paths: the server checks a hundred thousand paths at once."""
+        """One expression for names and one for paths, because the server may check a hundred thousand paths in one
+        request."""
         names = [fnmatch.translate(pattern) for pattern in self._patterns if "/" not in pattern]
         paths = [fnmatch.translate(pattern) for pattern in self._patterns if "/" in pattern]
         return re.compile("|".join(names) or "(?!)"), re.compile("|".join(paths) or "(?!)")

@@ -21,8 +21,8 @@ PRIVATE_FILE = 0o600
 
 
 def state_directory(environ: Mapping[str, str] = os.environ) -> str:
-    """Where Drawbridge's programs keep what only they need, such as sockets: in ``$XDG_STATE_HOME``, or in
-    ``~/.local/state`` if that is not an absolute path. The directory may not exist yet."""
+    """The directory in which Drawbridge's programs store their internal files, such as sockets: in ``$XDG_STATE_HOME``,
+    or in ``~/.local/state`` if that is not an absolute path. The directory may not exist yet."""
     state = environ.get("XDG_STATE_HOME", "")
     if not state.startswith("/"):
         state = os.path.join(os.path.expanduser("~"), ".local", "state")
@@ -60,9 +60,9 @@ def _make_missing(path: str) -> None:
 
 
 def write_private(path: str, data: bytes, *, synced: bool = False) -> None:
-    """Writes ``data`` to ``path``, 0600, atomically: a reader sees the old file or the new one, never a part.
-    ``synced``: the data is flushed to the disk before it replaces the old file. Raises ``NotPrivate`` if the file can't
-    be written.
+    """Writes ``data`` to ``path``, 0600, atomically: a reader sees either the old file or the new one, never a partial
+    one. ``synced``: the data is flushed to the disk before it replaces the old file. Raises ``NotPrivate`` if the file
+    can't be written.
 
     The temporary name ends in ``.tmp``, so that programs that search for ``*.lock`` or ``*.json`` do not find it.
     """
@@ -83,7 +83,7 @@ def write_private(path: str, data: bytes, *, synced: bool = False) -> None:
             f"{path} can't be written: {_why(error)}. You need write permission for its directory."
         ) from None
     finally:
-        remove_quietly(temporary)  # after the rename it no longer exists; a signal may arrive before that
+        remove_quietly(temporary)  # after the rename it no longer exists, but a signal may arrive before that
 
 
 def remove_quietly(path: str) -> None:
@@ -98,7 +98,7 @@ EXITING: Final = 0x4
 def process_alive(pid: int) -> bool:
     """Whether the process ``pid`` is running, whichever user it belongs to.
 
-    On Linux, a process of this user that is exiting, or is a zombie, does not count; elsewhere it does.
+    On Linux, a process of this user that is exiting, or is a zombie, does not count. Elsewhere it does.
     """
     if pid <= 0:
         return False
@@ -112,15 +112,9 @@ def process_alive(pid: int) -> bool:
         return False
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
+            # The fields after the last ")", since the name before it may contain anything.
             fields = file.read().rpartition(b")")[2].split()
-            return (
-                fields[0]
-                not in (
-                    b"Z",
-                    b"X",
-                )
-                and not int(fields[6]) & EXITING
-            )  # fields after the last ")", since the name before it may contain anything
+            return fields[0] not in (b"Z", b"X") and not int(fields[6]) & EXITING
     except (OSError, IndexError):
         return True
 

@@ -1,36 +1,44 @@
-"""What this user has seen of reviews in programs on this machine: in terminals.
+"""Remembers which changes of reviews this user has seen in terminals and editors on this machine.
 
 ::
 
-    $XDG_STATE_HOME/drawbridge/reviews.json    0600 (or in ~/.local/state/…)
+    $XDG_STATE_HOME/drawbridge/
+        reviews.json       0600 (or in ~/.local/state/…)
+        reviews.json.lock  0600; locked while reviews.json is changed
 
-The programs share the file, so a change that was seen in one of them is not new in the others. If it can't be read or
-written, nothing else fails: everything counts as not seen.
+The programs share the file (for VS Code, the agent server writes it), so a change that was seen in one of them is not
+new in the others. If the file can't be read or written, nothing else fails, but every change counts as unseen.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import logging
 import os
-from collections.abc import Collection, Iterable
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Final
 
 import msgspec
 
 from drawbridge.core.errors import NotPrivate
-from drawbridge.core.private_files import make_private_directory, state_directory, write_private
+from drawbridge.core.private_files import PRIVATE_FILE, make_private_directory, state_directory, write_private
 
 MOST_HUNKS: Final = 5_000
-"""The maximum number of hunks that are remembered for a directory, the latest ones."""
+"""The maximum number of hunks that are remembered for a directory. The latest ones are kept."""
 
 MOST_DIRECTORIES: Final = 200
-"""The maximum number of directories that are remembered, the ones that were used last."""
+"""The maximum number of directories that are remembered. The most recently used ones are kept."""
+
+LOCK_SECONDS: Final = 1.0
+"""Seconds to wait while another program or thread changes the file, which takes milliseconds."""
 
 logger = logging.getLogger("drawbridge.review_memory")
 
 
-class Remembered(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the user has seen of the reviews of one directory. ``seen``: the ids of hunks. ``notice``: whether the user
+class SeenReviews(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the user has seen in the reviews of one directory. ``seen``: the ids of hunks. ``notice``: whether the user
     has seen the notice about the private repository of the directory."""
 
     seen: tuple[str, ...] = ()
@@ -38,45 +46,82 @@ class Remembered(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ReviewMemory:
-    """The methods block, and never raise an error about the file. ``path``: another file, for tests."""
+    """Reads and writes the file. The methods block, and never raise an error about the file. ``path``: another file,
+    for tests."""
 
     def __init__(self, path: str | None = None) -> None:
         self._path = path or os.path.join(state_directory(), "reviews.json")
 
-    def of(self, directory: str) -> Remembered:
-        return self._read().get(directory, Remembered())
+    def of(self, directory: str) -> SeenReviews:
+        return self._read().get(directory, SeenReviews())
 
     def saw(self, directory: str, seen: Iterable[str], review: Collection[str]) -> None:
-        """Adds hunks that the user has seen. ``review``: the ids of all hunks that are in the review now; the others
+        """Adds hunks that the user has seen. ``review``: the ids of all hunks that are in the review now. The others
         are forgotten."""
-        now = set(review)
-        known = self.of(directory)
-        both = tuple(id for id in dict.fromkeys((*known.seen, *seen)) if id in now)[-MOST_HUNKS:]
-        if both != known.seen:
-            self._keep(directory, Remembered(both, known.notice))
+        now, new = set(review), tuple(seen)
+
+        def with_new(known: SeenReviews) -> SeenReviews:
+            both = tuple(id for id in dict.fromkeys((*known.seen, *new)) if id in now)[-MOST_HUNKS:]
+            return msgspec.structs.replace(known, seen=both)
+
+        self._change(directory, with_new)
 
     def saw_notice(self, directory: str) -> bool:
-        """Notes that the user sees the notice about the private repository. Returns whether this is the first time."""
+        """Records that the user is shown the notice about the private repository. Returns whether this is the first
+        time.
+        """
+        return not self._change(directory, lambda known: msgspec.structs.replace(known, notice=True)).notice
+
+    def _change(self, directory: str, change: Callable[[SeenReviews], SeenReviews]) -> SeenReviews:
+        """Stores what ``change`` returns. Returns what was stored before."""
         known = self.of(directory)
-        if not known.notice:
-            self._keep(directory, Remembered(known.seen, notice=True))
-        return not known.notice
-
-    def _read(self) -> dict[str, Remembered]:
-        try:
-            with open(self._path, "rb") as file:
-                return msgspec.json.decode(file.read(), type=dict[str, Remembered])
-        except FileNotFoundError:
-            return {}
-        except (OSError, msgspec.DecodeError) as error:
-            logger.info("what was seen of reviews is not known: %s", error)
-            return {}
-
-    def _keep(self, directory: str, remembered: Remembered) -> None:
-        others = [(name, one) for name, one in self._read().items() if name != directory]
-        all = dict([*others, (directory, remembered)][-MOST_DIRECTORIES:])
+        if change(known) == known:
+            return known
         try:
             make_private_directory(os.path.dirname(self._path))
-            write_private(self._path, msgspec.json.encode(all))
-        except NotPrivate as error:
-            logger.info("what was seen of a review is not remembered: %s", error)
+            with self._locked():
+                known = self.of(directory)  # another program may have changed it in the meantime
+                self._store(directory, change(known))
+        except (NotPrivate, OSError) as error:
+            logger.info("could not store what was seen in a review: %s", error)
+        return known
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Prevents others from changing the file. Continues without the lock if somebody else keeps it for
+        ``LOCK_SECONDS``, or if the file system has no locks. Raises OSError."""
+        lock = os.open(f"{self._path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, PRIVATE_FILE)
+        try:
+            end = time.monotonic() + LOCK_SECONDS
+            while not _lock(lock) and time.monotonic() < end:
+                time.sleep(0.01)
+            yield
+        finally:
+            os.close(lock)
+
+    def _read(self) -> dict[str, SeenReviews]:
+        try:
+            with open(self._path, "rb") as file:
+                return msgspec.json.decode(file.read(), type=dict[str, SeenReviews])
+        except FileNotFoundError:
+            return {}
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+            logger.info("could not read what was seen in reviews: %s", error)
+            return {}
+
+    def _store(self, directory: str, remembered: SeenReviews) -> None:
+        """Raises ``NotPrivate`` if the file can't be written."""
+        others = [(name, one) for name, one in self._read().items() if name != directory]
+        all = dict([*others, (directory, remembered)][-MOST_DIRECTORIES:])
+        write_private(self._path, msgspec.json.encode(all))
+
+
+def _lock(file: int) -> bool:
+    """Returns False if another program or thread has locked the file."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        logger.info("could not lock what was seen in reviews: %s", error)
+    return True

@@ -15,7 +15,7 @@ from typing import NamedTuple
 PIECE_BYTES = 65_536
 
 REST_SECONDS = 1.0
-"""The maximum time for which the remaining output is read after a program was killed, in seconds."""
+"""The maximum number of seconds for which the remaining output is read after a program was killed."""
 
 
 class Finished(NamedTuple):
@@ -73,7 +73,7 @@ async def run(
     """Runs ``command`` until it and its output end, for at most ``seconds``, then kills what is left of its process
     group. Raises ``OSError``.
 
-    ``limit``: bytes of output that are kept. A program that writes more is killed; with ``drain`` the rest is read and
+    ``limit``: bytes of output that are kept. A program that writes more is killed. With ``drain`` the rest is read and
     dropped instead.
     """
     process = await asyncio.create_subprocess_exec(
@@ -106,7 +106,7 @@ async def run(
     except TimeoutError:
         pass
     finally:
-        # This is needed even if the program has ended: processes that it started may still run in its group.
+        # This is needed even if the program has ended, because processes that it started may still run in its group.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         # asyncio waits for the end of the output too, which it does not see while unread output fills its buffer.

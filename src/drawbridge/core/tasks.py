@@ -1,8 +1,8 @@
 """Background tasks with an owner: no running task is lost, errors are logged, and all tasks end with their owner.
 
-There is one policy for errors. An expected error (``DrawbridgeError``) is logged as a warning. An unexpected one is
-logged with its traceback, and ``failed`` lets the owner answer whoever waits for the task: a connection, a session, a
-person. In a task that repeats, an error ends only one round.
+Errors are handled in one way. An expected error (``DrawbridgeError``) is logged as a warning. An unexpected one is
+logged with its traceback, and ``failed`` lets the owner respond to whatever is waiting for the task: a connection, a
+session or a person. In a task that repeats, an error ends only one round.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ class BackgroundTasks:
     def start(
         self, work: Coroutine[Any, Any, None], what: str, failed: Callable[[Exception], None] | None = None
     ) -> asyncio.Task[None]:
-        """Runs ``work`` in the background; after ``cancel()`` or ``close()`` it never begins.
+        """Runs ``work`` in the background. After ``cancel()`` or ``close()`` it never begins.
 
         ``what`` names it in the log. ``failed`` is called with an unexpected error after it has been logged.
         """
         task = asyncio.get_running_loop().create_task(self._run(work, what, failed), name=what)
-        # The event loop itself keeps weak references only.
+        # The event loop itself keeps only weak references.
         self._tasks.add(task)
 
         def ended(_: asyncio.Task[None]) -> None:
@@ -59,14 +59,14 @@ class BackgroundTasks:
         """Runs ``work()`` every ``seconds`` in the background, counted from the end of the previous round, until the
         task is canceled. ``at_once``: the first round does not wait.
 
-        An error ends its round, and the next round follows. An error that repeats is logged only once: some tasks
-        repeat more than once a second, and would fill the disk with tracebacks. ``failed`` is called with an unexpected
-        error after it has been logged.
+        An error ends its round, and the next round follows. An error that repeats is logged only once, because some
+        tasks repeat more than once a second, and would fill the disk with tracebacks. ``failed`` is called with an
+        unexpected error after it has been logged.
         """
         return self.start(self._repeat(work, seconds, what, failed, at_once), what)
 
     def cancel(self) -> None:
-        """Cancels all tasks without waiting for their end; ``close()`` waits."""
+        """Cancels all tasks without waiting for their end, for which ``close()`` waits."""
         self._closed = True
         for task in self._tasks:
             task.cancel()

@@ -1,4 +1,4 @@
-"""Output for a terminal: text from any source is shown as harmless text, in color if the terminal has colors."""
+"""Writes to a terminal. Text from any source is shown as harmless text, in color if the terminal has colors."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _ANY_MARK: Final = "\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\
 _MARK: Final = _ANY_MARK + "\u0591-\u05bd\u0610-\u061a\u064b-\u065f\u0e31\u0e34-\u0e3a\u0e47-\u0e4e"
 
 # Characters that are invisible, or that would control a terminal or reorder the text. Whether some of them are escaped
-# depends on their neighbors, because emoji, French punctuation, accents and several scripts need them; joiners,
+# depends on their neighbors, because emoji, French punctuation, accents and several scripts need them. Joiners,
 # variation selectors and marks are kept at the beginning of the text. The web UI has the same rules
-# (web/src/text/harmless.ts); a test checks that both agree. These are escaped everywhere: controls, direction marks,
+# (web/src/text/harmless.ts). A test checks that both agree. These are escaped everywhere: controls, direction marks,
 # invisible format characters, overlays, most kinds of blanks, lone surrogates and tags. Joiners and variation selectors
 # after them are escaped too, since they have nothing to act on.
 _HIDDEN: Final = (
@@ -51,7 +51,7 @@ _STRANGE: Final = re.compile(
             # No-break spaces, except in numbers and in French punctuation; the wide space after a narrow letter.
             "[\xa0\u202f](?![!?:;\xbb%\u20ac])(?<!\xab.)(?!(?<=[0-9].)[0-9])",
             "(?<=[!-\u058f])\u3000",
-            # Joiners and variation selectors where there is nothing to join or to vary.
+            # Joiners and variation selectors that have nothing to join or to vary.
             f"(?<=[\x00-\u058f{_JOINERS}{_HIDDEN_OR_BLANK}])[{_JOINERS}]",
             f"(?<=[{_NOT_VARIED}][{_SELECTORS}])[{_JOINERS}]",
             f"(?<=[{_NOT_VARIED}])(?!\ufe0f\u20e3)[{_SELECTORS}]",
@@ -71,7 +71,7 @@ class Terminal:
         self._stream = stream
         try:
             self.is_terminal = stream.isatty()
-        except ValueError:  # closed
+        except ValueError:  # the stream is closed
             self.is_terminal = False
         self.colour = self.is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         self._encoding = getattr(stream, "encoding", None) or "utf-8"
@@ -88,14 +88,14 @@ class Terminal:
 
     def keep_order(self, keeps: bool) -> None:
         """Makes a terminal that reorders right-to-left text draw each line from left to right instead, character by
-        character, so that what is approved is read in the order in which it will be run (ECMA-48, 7.2.1: BDSM); False
+        character, so that a command is read in the order in which it will be run (ECMA-48, 7.2.1: BDSM); False
         lets the terminal reorder text again. Other terminals ignore the control sequence."""
         if self.is_terminal and os.environ.get("TERM") != "dumb":
             self.write("\x1b[8l" if keeps else "\x1b[8h")
 
     def line_start(self) -> str:
-        """What to write before a line while a question is open: on a terminal the line replaces the question, elsewhere
-        it starts on a new line."""
+        """The text to write before a line while a question is open. On a terminal the line replaces the question,
+        elsewhere it starts on a new line."""
         return "\r\x1b[K" if self.is_terminal else "\n"
 
     def width(self) -> int:
@@ -118,8 +118,9 @@ class Terminal:
 
 
 def harmless(text: str) -> str:
-    """Returns untrusted ``text`` as ``Terminal.plain`` shows it, but without color, so that it can be cut or
-    measured."""
+    """Returns untrusted ``text`` as ``Terminal.plain`` shows it, but without color, so that it can be truncated or
+    measured.
+    """
     return _STRANGE.sub(lambda found: _escaped(found[0]), text)
 
 

@@ -1,4 +1,4 @@
-"""Agents: whether they are installed, have a version that is known to work, and ask before they write."""
+"""Checks of the agents: whether they are installed, have a version that is known to work, and ask before they write."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from drawbridge.info import guards
 from drawbridge.setup.agents import AGENTS
 
 SECONDS: Final = 6.0
-"""The maximum number of seconds to wait for a version; Gemini CLI takes 2 s."""
+"""The maximum number of seconds to wait for a version. Gemini CLI takes 2 s."""
 
 VERSION: Final = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 
 
 def checks(directory: str) -> list[Check]:
     """A check for each installed agent, one for all agents that are not installed, and one for the agents' modes."""
-    found = {name: program.path for name, program in registry.programs(registry.Named()).items()}
+    found = {name: program.path for name, program in registry.programs(registry.AgentPrograms()).items()}
     installed = {name: path for name, path in found.items() if path is not None}
     missing = [name for name in found if name not in installed]
     versions = [
@@ -92,7 +92,7 @@ def _modes(names: list[str], directory: str) -> Iterator[Finding]:
 
 
 def _version(path: str) -> tuple[str, tuple[int, ...]]:
-    """The problem and the version, one of which is empty."""
+    """The problem and the version. One of them is always empty."""
     try:
         ended = run_blocking([path, "--version"], seconds=SECONDS)
     except OSError as error:

@@ -55,8 +55,8 @@ neither sends the notification that usually follows nor opens an event stream.""
 
 
 class Reached(NamedTuple):
-    """A bridge that an agent could use, and the names of the agents whose connection works. Connections to another
-    program's bridge are not tested, and count as working."""
+    """A bridge that an agent could use, and the names of the agents with a connection that works. Connections to
+    another program's bridge are not tested, and count as working."""
 
     bridge: Bridge
     agents: list[str]
@@ -83,7 +83,7 @@ def check(directory: str) -> list[Finding]:
 
 
 def elsewhere() -> list[Finding]:
-    """Findings about bridges whose files are not in the directories that the environment of this process selects."""
+    """Findings about bridges with files outside the directories that the environment of this process selects."""
     mine = {path for bridge in bridges.inspect() for path in bridge.files.values()}
     found: dict[str, Finding] = {}
     for environ in _environments_of_bridges():
@@ -119,7 +119,7 @@ def _of_bridge(bridge: Bridge) -> tuple[Reached | None, list[Finding]]:
         return None, [finding("bridge-foreign-dead", f"{files} belongs to a process that has ended.", why, todo)]
     name = _name(bridge)
     ended = [pid for pid in (bridge.drawbridge_pid, bridge.pid) if pid and not process_alive(pid)]
-    if ended:  # another program may listen on its port: the token is not sent
+    if ended:  # another program may listen on its port, so the token is not sent
         why = "Agents that find the file may offer an editor that no longer runs."
         removed = bridge.drawbridge_pid in ended and not port_open(bridge.port)
         command = f"{own_command()} doctor --fix" if removed else shlex.join(["rm", *bridge.files.values()])
@@ -141,8 +141,9 @@ def _of_bridge(bridge: Bridge) -> tuple[Reached | None, list[Finding]]:
 
 
 def _late(bridge: Bridge) -> tuple[None, list[Finding]]:
-    """The finding for a program that sends a byte now and then: no single step takes too long, but all of them together
-    do."""
+    """The finding for a program that sends a byte now and then, so that no single step takes too long, but all steps
+    together do.
+    """
     agent, path = next(iter(bridge.files.items()))
     return None, [_failed("silent", _name(bridge), catalog.title(agent), path)]
 
@@ -195,7 +196,7 @@ def _other_place(bridge: Bridge, agent: str, path: str) -> Finding:
 
 
 def _environments_of_bridges() -> Iterator[dict[str, str]]:
-    """The environments of this user's ``drawbridge ide`` processes whose ``HOME`` is the same as this process's."""
+    """The environments of this user's ``drawbridge ide`` processes with the same ``HOME`` as this process."""
     me, home = os.geteuid(), os.environ.get("HOME")
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):

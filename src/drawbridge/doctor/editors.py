@@ -1,5 +1,5 @@
-"""Checks of the editors: whether each one answers the guard within the guard's deadline, and whether there are any that
-the guard does not find."""
+"""Checks of the editors: whether each one answers the guard within the guard's deadline, and whether the guard finds
+all of them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What the doctor can find. Each id is stable and always has the same severity; the table in docs/cli.md is generated
-from ``CAUSES``."""
+"""The possible findings of the doctor. Each id is stable and always has the same severity. The table in docs/cli.md is
+generated from ``CAUSES``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Severity: TypeAlias = Literal["ok", "note", "warning", "problem"]
 
 
 class Cause(NamedTuple):
-    """``text``: what was found, for the documentation."""
+    """A kind of finding. ``text``: what was found, for the documentation."""
 
     severity: Severity
     text: str
@@ -77,8 +77,8 @@ CAUSES: Final = {
 
 @dataclass(frozen=True)
 class Finding:
-    """``title``: what was found. ``why``: why it matters. ``todo``: what to do, with each command in backticks. ``why``
-    and ``todo`` are empty if nothing is wrong."""
+    """A finding. ``title``: what was found. ``why``: why it matters. ``todo``: what to do, with each command in
+    backticks. ``why`` and ``todo`` are empty if nothing is wrong."""
 
     id: str
     severity: Severity
@@ -88,7 +88,7 @@ class Finding:
 
 
 class Check(NamedTuple):
-    """``name``: what it tests, as shown to the user. ``run`` blocks, and is called in its own thread."""
+    """A check. ``name``: what it tests, as shown to the user. ``run`` blocks, and is called in its own thread."""
 
     name: str
     run: Callable[[], list[Finding]]

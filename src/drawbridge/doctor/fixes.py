@@ -1,5 +1,5 @@
-"""What ``drawbridge doctor --fix`` may change: files that ended bridges have left behind, and hooks whose program is
-gone."""
+"""The fixes of ``drawbridge doctor --fix``, for files that ended bridges have left behind, and for hooks with a missing
+program."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from drawbridge.setup.plan import Plan
 
 
 class Fix(NamedTuple):
-    """``title``: what it does. ``lines``: one for each change, such as "delete" and the path of the file."""
+    """A fix. ``title``: what it does. ``lines``: one for each change, such as "delete" and the path of the file."""
 
     title: str
     lines: list[str]
@@ -28,7 +28,7 @@ class Fix(NamedTuple):
 
 
 def fixes() -> list[Fix]:
-    """What can be fixed for the current directory. Nothing is changed yet."""
+    """The possible fixes for the current directory. Nothing is changed yet."""
     directory = os.path.realpath(os.curdir)
     found = [fix for agent in AGENTS.values() for fix in _hooks(agent, directory)]
     if left := bridges.left_behind():
@@ -39,8 +39,8 @@ def fixes() -> list[Fix]:
 
 
 def _hooks(agent: AgentHooks, directory: str) -> Iterator[Fix]:
-    """For each settings file that setup writes and whose hook command needs a file that is missing or can't be used: a
-    fix that runs setup again."""
+    """A fix that runs setup again, for each settings file that setup writes if its hook command needs a file that is
+    missing or can't be used."""
     for found in guards.of_agent(agent, directory, call=False):
         project = Path(directory) if found.scope == "project" else None
         if found.state == "broken" and Path(found.file) == agent.settings_file(project):

@@ -19,8 +19,8 @@ from drawbridge.settings.hook import HookSettings
 from drawbridge.setup.agents import AGENTS
 
 SLOW_MILLISECONDS: Final = 1000
-"""A hook that takes longer than this is slow; usually it takes less than 100 ms. An agent waits for it before each
-edit."""
+"""The number of milliseconds above which a hook is slow. Usually it takes less than 100 ms. An agent waits for it
+before each edit."""
 
 UNPROTECTED: Final = "Your unsaved changes are not protected, and questions in a terminal do not reach the server."
 
@@ -57,7 +57,7 @@ def _of_guard(agent: AgentHooks, guard: Guard) -> Iterator[Finding]:
     scope = " --scope project" if guard.scope == "project" else ""
     again = f"Run `{own_command()} setup {agent.name}{scope}`"
     if guard.state == "absent":
-        if registry.programs(registry.Named())[agent.name].path is not None:
+        if registry.programs(registry.AgentPrograms())[agent.name].path is not None:
             yield finding("hook-absent", f"{agent.title} does not call the guard.", UNPROTECTED, f"{again}.")
     elif guard.state == "unreadable":
         title = f"{guard.file} can't be read: {guard.problem}."

@@ -1,4 +1,5 @@
-"""The machine: Python, git, free disk space, Drawbridge's settings, and whether `drawbridge` on PATH is this one."""
+"""Checks of the machine: Python, git, free disk space, Drawbridge's settings, and whether `drawbridge` on PATH is this
+one."""
 
 from __future__ import annotations
 

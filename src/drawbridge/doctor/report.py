@@ -44,7 +44,7 @@ def _safely(check: Check) -> list[Finding]:
         return check.run()
     except BadSetting:
         return []  # the check of the settings reports it
-    except Exception as error:  # the other checks are worth more than a traceback
+    except Exception as error:  # the results of the other checks are more useful than a traceback
         why = "Something may be wrong there, but doctor can't tell what."
         title = f"Could not check {check.name}: {type(error).__name__}."
         return [finding("check-failed", title, why, "Report this, with the output of `drawbridge info`.")]

@@ -1,4 +1,5 @@
-"""The findings as text: the most severe first, with what to do; what works at the end, one line each."""
+"""The findings as text: the most severe first, each with a way to fix it, and at the end one line for each thing that
+works."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ MARKS: Final[dict[Severity, tuple[str, str, str]]] = {
 
 COMMAND: Final = re.compile(r"`[^`]+`")
 KEPT_SPACE: Final = "\ue000"
-"""Stands for a space inside a command while text is wrapped: a wrapped command can't be copied."""
+"""The character that replaces a space inside a command while text is wrapped, because a wrapped command can't be
+copied."""
 
 
 def draw(findings: Sequence[Finding], terminal: Terminal) -> str:

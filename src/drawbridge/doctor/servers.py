@@ -1,8 +1,6 @@
-"""Servers: tests each running server at each address that it has announced, as a phone would reach it (certificate,
-host name, answer), and also with the owner's token and through its private socket. Looks for a wrong clock and a full
-disk, too.
-
-Over TLS, the token is sent only if the certificate is the one that the server has announced; its issuer and its host
+"""Servers: tests each running server at each address that it announced, as a phone would reach it (certificate, host
+name, answer), and also with the owner's token and through its private socket. Also checks for a wrong clock and a full
+disk. Over TLS, the token is sent only if the certificate is the one that the server announced. Its issuer and its host
 name are not checked. Without TLS, the token is sent to a loopback address only.
 """
 
@@ -37,7 +35,7 @@ SECONDS: Final = 3.0
 """The time limit for each step of a connection, in seconds."""
 
 CLOCK_SECONDS: Final = 300.0
-"""A file whose time is at least this many seconds in the future shows that the clock is or was wrong."""
+"""The clock is or was wrong if the time of a file is at least this many seconds in the future."""
 
 LARGEST: Final = 1_000_000
 
@@ -128,7 +126,7 @@ def _any_certificate() -> ssl.SSLContext:
 
 
 def _is_of(server: Running, connection: socket.socket) -> bool:
-    """Whether the certificate of the connection is the one that the server has announced."""
+    """Whether the certificate of the connection is the one that the server announced."""
     shown = connection.getpeercert(binary_form=True) if isinstance(connection, ssl.SSLSocket) else None
     return shown is not None and hashlib.sha256(shown).digest().hex(":").upper() == server.fingerprint
 
@@ -217,7 +215,7 @@ def _certificate(page: str, error: ssl.SSLCertVerificationError) -> Finding:
         why = "Browsers and phones refuse the connection or show a warning."
         return finding("server-certificate-expired", f"The certificate at {page} has expired.", why, own)
     if error.verify_code == EARLY:
-        why = "The clock of this machine is wrong, or was when the certificate was made."
+        why = "The clock of this machine is wrong, or was wrong when the certificate was created."
         todo = "Compare the output of `date` with a phone, then restart the server."
         return finding("server-certificate-early", f"The certificate at {page} is not valid yet.", why, todo)
     if error.verify_code in (OTHER_NAME, OTHER_ADDRESS):

@@ -1,4 +1,4 @@
-"""Files and their names: reads a file as text, exactly or not at all; converts paths and ``file:`` URIs."""
+"""Files and their names: reads a file as text, either exactly or not at all, and converts paths and ``file:`` URIs."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from urllib.parse import quote_from_bytes, unquote_to_bytes
 from drawbridge.core.errors import UnusableFile
 
 FILE_LIMIT: Final = 16 * 1024 * 1024
-"""The maximum size of text that is read or shown, in bytes; agents and editors become slow long before that."""
+"""The maximum size of text that is read or shown, in bytes. Agents and editors become slow long before that."""
 
 HEAD: Final = 8192
-"""The number of bytes at the start of a file in which ``check_text_file`` looks for a NUL byte; ``git`` looks in the
+"""The number of bytes at the start of a file in which ``check_text_file`` looks for a NUL byte. ``git`` looks in the
 first 8,000."""
 
 _KINDS = {
@@ -28,11 +28,11 @@ _KINDS = {
 
 
 def read_text(path: str, limit: int = FILE_LIMIT) -> str | None:
-    """The whole file, exactly: line endings are not converted, a byte-order mark is U+FEFF. None if the file does not
-    exist.
+    """The whole file, exactly. Line endings are not converted, and a byte-order mark is U+FEFF. None if the file does
+    not exist.
 
-    Raises ``UnusableFile`` if it is not a regular file (then it is not opened, since a pipe could block), can't be
-    read, is binary (contains a NUL byte), is not UTF-8 or has more than ``limit`` bytes.
+    Raises ``UnusableFile`` if it is not a regular file (in which case it is not opened, since a pipe could block),
+    can't be read, is binary (contains a NUL byte), is not UTF-8 or has more than ``limit`` bytes.
     """
     content = _read(path, limit, limit)
     if content is None:
@@ -55,7 +55,7 @@ def check_text_file(path: str, limit: int = FILE_LIMIT) -> None:
 
 
 def absolute(path: str, folder: str) -> str:
-    """``path`` resolved against ``folder``, without "." and ".."; "~" is an ordinary name. Raises ``UnusableFile`` if
+    """``path`` resolved against ``folder``, without "." and "..". "~" is an ordinary name. Raises ``UnusableFile`` if
     ``path`` is empty.
     """
     if not path:
@@ -70,7 +70,7 @@ def to_uri(path: str) -> str:
 
 
 def from_uri(uri_or_path: str) -> str:
-    """The path in a ``file:`` URI; text that is not a URI is returned unchanged. Raises ``UnusableFile`` for another
+    """The path in a ``file:`` URI. Text that is not a URI is returned unchanged. Raises ``UnusableFile`` for another
     scheme or host.
 
     "?" and "#" are part of the path: the real ``claude`` 2.1.329 puts "file://" in front of a path and encodes nothing.
@@ -94,7 +94,7 @@ def from_uri(uri_or_path: str) -> str:
 
 def _scheme(text: str) -> tuple[str | None, str]:
     """The scheme in lower case (None if ``text`` has none), and the rest. A scheme is followed by "://", ``file`` also
-    by ":/" alone; "notes: a.txt" is a path.
+    by ":/" alone. "notes: a.txt" is a path.
     """
     match = re.match(r"([A-Za-z][A-Za-z0-9+.-]*):(?=//)|(file):(?=/)", text, re.IGNORECASE)
     return (match[0][:-1].lower(), text[match.end() :]) if match else (None, text)
@@ -105,12 +105,12 @@ def _read(path: str, limit: int, size: int) -> bytes | None:
     Raises ``UnusableFile`` for any other file."""
     try:
         _refuse_special(path, os.stat(path))
-        # Between the check and the open the file may become a pipe, whose other end must not be waited for.
+        # Between the check and the open the file may become a pipe, and its other end must not be waited for.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
         with os.fdopen(descriptor, "rb") as file:
             status = os.fstat(descriptor)
             _refuse_special(path, status)
-            # Files in /proc report size 0, and a log may grow meanwhile: the bytes that were read count, too.
+            # Files in /proc report size 0, and a log may grow in the meantime, so the bytes that were read count, too.
             expected = min(status.st_size, size) + 1  # Python allocates this much memory before it reads
             content = file.read(expected)
             if len(content) == expected <= size:
@@ -148,7 +148,7 @@ def _refuse_binary(path: str, content: bytes) -> None:
 
 
 def _shown(path: str) -> str:
-    """The name as valid Unicode, for a message: bytes that are not UTF-8 are escaped."""
+    """The name as valid Unicode, for a message. Bytes that are not UTF-8 are escaped."""
     return path.encode("utf-8", "backslashreplace").decode()
 
 
@@ -178,6 +178,6 @@ _LANGUAGES: Final = {
 
 def language(path: str) -> str:
     """The Language Server Protocol's identifier for a file's language, judged by the suffix alone. A suffix that is not
-    in the table is returned in lower case; without a suffix, "plaintext" is returned."""
+    in the table is returned in lower case. Without a suffix, "plaintext" is returned."""
     suffix = os.path.splitext(path)[1][1:].lower()
     return _LANGUAGES.get(suffix, suffix or "plaintext")

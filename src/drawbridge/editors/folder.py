@@ -1,10 +1,10 @@
-"""What a bridge uses in place of an editor: a directory, and a terminal in which the user reads proposals and decides
-on them.
+"""The folder editor, which a bridge uses instead of a real editor: a directory, and a terminal in which the user reads
+proposals and decides on them.
 
-Proposals are drawn as diffs, one after another. The user answers each with y, n or e; "e" opens the proposed text in
+Proposals are drawn as diffs, one after another. The user answers each with y, n or e. "e" opens the proposed text in
 the user's own $VISUAL or $EDITOR, and the question is asked again for the edited text. A proposal that is longer than
 the terminal is drawn page by page, and "y" accepts it only after the last page. The question appears half a second
-after the page; keys that were typed before the question never count as an answer.
+after the page. Keys that were typed before the question never count as an answer.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ from drawbridge.text import hunks
 from drawbridge.text.counts import counted
 
 READING_SECONDS: Final = 0.5
-"""Seconds for which a page is visible before it can be answered: a key may have been meant for what was there before."""
+"""Seconds for which a page is visible before it can be answered, because a key may have been meant for what was shown
+before.
+"""
 
 UNATTENDED_LINES: Final = 1_000
 """The maximum number of lines of one proposal that are drawn if nobody is asked."""
@@ -77,7 +79,7 @@ class Folder:
         input: TextIO | None = None,
         output: TextIO | None = None,
     ) -> None:
-        """``decide``: the answer to every proposal, so that nobody is asked; if None, the user is asked. ``input`` and
+        """``decide``: the answer to every proposal, so that nobody is asked. If None, the user is asked. ``input`` and
         ``output``: by default stdin and stderr.
         """
         self._directory = str(Path(directory).absolute())
@@ -183,20 +185,20 @@ class Folder:
         return None
 
     async def reload(self, directory: str) -> None:
-        """Does nothing: this editor has no open files."""
+        """Does nothing, because this editor has no open files."""
 
     async def type_prompt(self, terminal: int, text: str) -> None:
         raise Refused("No agent is running in a terminal here.")
 
     async def show_review(self, review: Review | None, *, is_wanted: bool) -> None:
-        """Does nothing: this editor never asks for a review."""
+        """Does nothing, because this editor never asks for a review."""
 
     async def notify(self, message: str, level: Level = "info") -> None:
         for line in message.split("\n"):
             self._say(line, level)
 
     def _failed(self, error: Exception) -> None:
-        """Ends the bridge, since no proposal can be answered without the task that asks."""
+        """Ends the bridge, because no proposal can be answered without the task that asks the user."""
         self._say("Drawbridge failed and can no longer ask here. Its log has the reason.", "warn")
         if self._listener is not None:
             self._listener(Gone())
@@ -252,7 +254,7 @@ class Folder:
         return Accepted(accepted.new_text)
 
     async def _ask(self, question: str) -> str:
-        """The user's answer in lower case; "n", with a notice, if the input has ended. Raises ``_Withdrawn``."""
+        """The user's answer, in lower case; "n", with a notice, if the input has ended. Raises ``_Withdrawn``."""
         self._lines.discard()
         self._prompt = self._canvas.paint(question, "question")
         self._canvas.write(self._prompt)
@@ -292,8 +294,9 @@ class Folder:
 
     async def _draw_page(self, proposal: Proposal, start: Place = START) -> Page:
         """Draws what fits on the terminal, and waits until the page can be answered. If the input is not a terminal, a
-        script answers, which needs no time to read: the whole rest of the proposal is drawn, without waiting. Raises
-        ``_Withdrawn``."""
+        script answers, which needs no time to read, so the rest of the proposal is drawn without waiting. Raises
+        ``_Withdrawn``.
+        """
         if not self._lines.echoes:
             return await self._draw(proposal, start)
         page = await self._draw(proposal, start, self._canvas.page_lines() if self._canvas.is_terminal else None)
@@ -333,8 +336,8 @@ class Folder:
         self._prompt = ""
 
     def _say(self, line: str, style: str = "info") -> None:
-        """Prints one line, above an open question; delayed while the user's editor occupies the screen, and for
-        ``READING_SECONDS`` after a page has been drawn."""
+        """Prints one line, above an open question. The line is delayed while the user's editor occupies the screen, and
+        for ``READING_SECONDS`` after a page has been drawn."""
         drawn = self._canvas.plain(line, style) + "\n"
         if self._held is not None:
             self._held.append(drawn)

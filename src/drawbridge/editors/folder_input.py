@@ -14,7 +14,7 @@ LINE_LIMIT: Final = 4096
 
 class Lines:
     def __init__(self, stream: TextIO | None) -> None:
-        """``stream``: may be None or closed, as ``sys.stdin`` may be; in that case there are no lines."""
+        """``stream``: may be None or closed, as ``sys.stdin`` may be, in which case it has no lines."""
         self._stream = stream
         self._unread = b""
 
@@ -22,7 +22,7 @@ class Lines:
     def descriptor(self) -> int | None:
         try:
             return self._stream.fileno() if self._stream is not None else None
-        except (OSError, ValueError):  # not a real file, or a closed one
+        except (OSError, ValueError):  # it is not a real file, or it is closed
             return None
 
     @property
@@ -42,7 +42,7 @@ class Lines:
     async def read(self) -> str | None:
         """The next line without its end; None at the end of the input. A canceled call loses nothing.
 
-        At a terminal the end (Ctrl-D) is not final: the next call continues to read.
+        At a terminal, the end (Ctrl-D) is not final. The next call continues to read.
         """
         while b"\n" not in self._unread and len(self._unread) < LINE_LIMIT:
             if not await self._read_more():
@@ -73,7 +73,7 @@ async def _readable(descriptor: int) -> None:
     ready = asyncio.Event()
     try:
         loop.add_reader(descriptor, ready.set)
-    except PermissionError:  # a regular file, or /dev/null: never waits
+    except PermissionError:  # a regular file or /dev/null, which never waits
         return
     try:
         await ready.wait()

@@ -1,4 +1,4 @@
-"""How the folder editor draws proposals on a terminal: as a diff with line numbers, in pages that fit it."""
+"""Draws the folder editor's proposals on a terminal, as diffs with line numbers, in pages that fit it."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ SIGNS: Final = {"added": "+", "removed": "-", "context": " "}
 
 _DEFAULT_SIZE: Final = os.terminal_size((80, 24))
 
-# A long row is read this many characters at a time, with some neighbors: they decide whether a character is escaped.
+# A long row is read this many characters at a time, with some neighbors, because these determine whether a character is
+# escaped.
 _CHUNK: Final = 1_000
 _NEIGHBORS: Final = 8
 
 
 class Place(NamedTuple):
-    """Where a page begins: a row of the drawn proposal, and a character of its text."""
+    """The beginning of a page: a row of the drawn proposal, and a character of its text."""
 
     row: int = 0
     character: int = 0
@@ -39,8 +40,8 @@ START: Final = Place()
 
 
 class Page(NamedTuple):
-    """``next``: where the next page begins; None after the last one. ``left``: the number of the proposal's lines that
-    have not been drawn completely yet."""
+    """A drawn page. ``next``: the beginning of the next page; None after the last one. ``left``: the number of the
+    proposal's lines that have not been drawn completely yet."""
 
     text: str
     next: Place | None
@@ -48,8 +49,8 @@ class Page(NamedTuple):
 
 
 class _Row(NamedTuple):
-    """A row before it is folded. ``texts``: each with its style. ``gutter``: what is drawn to the left of them.
-    ``is_line``: whether the row counts as a line of the proposal."""
+    """A row before it is folded. ``texts``: each with its style. ``gutter``: the text to the left of them. ``is_line``:
+    whether the row counts as a line of the proposal."""
 
     texts: tuple[tuple[str, str], ...]
     gutter: str = ""

@@ -1,8 +1,8 @@
-"""The Neovim editor. Its other half is ``lua/drawbridge/``: Lua does what needs Neovim itself, such as opening windows
-and reading buffers; diffs and positions are computed in Python.
+"""The Neovim editor. Its other half is ``lua/drawbridge/``: Lua does what requires Neovim itself, such as opening
+windows and reading buffers, while diffs and positions are computed in Python.
 
-Except at the start and for transfers of text, each call is one ``require('drawbridge.link').handle(method, params)``
-in Neovim, which answers ``{ok, value}`` or ``{ok, code, message}``; Lua reports with ``rpcnotify(channel, 'drawbridge',
+Except at startup and for transfers of text, each call is one ``require('drawbridge.link').handle(method, params)`` in
+Neovim, which answers ``{ok, value}`` or ``{ok, code, message}``. Lua reports with ``rpcnotify(channel, 'drawbridge',
 event, payload)``. A column is sent as a number if the line is ASCII up to it, otherwise as the bytes before it, from
 which the column in UTF-16 code units is computed here.
 """
@@ -65,11 +65,11 @@ if not vim.g.loaded_drawbridge then
 end
 return require('drawbridge.link').REVISION
 """
-"""Loads the plugin and returns its revision. It looks for the file first: ``require`` alone would run a
-``drawbridge/link.lua`` in the current directory."""
+"""The Lua code that loads the plugin and returns its revision. It looks for the file first, because ``require`` alone
+would run a ``drawbridge/link.lua`` in the current directory."""
 
 REVISION: Final = 5
-"""The version of the messages between the two halves; ``link.lua`` has the same number."""
+"""The version of the messages between the two halves. ``link.lua`` has the same number."""
 
 NOT_SHOWN: Final = (
     "The agent's terminal did not show the prompt as it was sent: someone may have typed there. "
@@ -77,10 +77,10 @@ NOT_SHOWN: Final = (
 )
 
 CLOSE_SECONDS: Final = 1.0
-"""Seconds to wait for a busy Neovim when the bridge ends; Neovim notices the closed connection in any case."""
+"""Seconds to wait for a busy Neovim when the bridge ends. Neovim notices the closed connection in any case."""
 
 PASTE_SECONDS: Final = 2.0
-"""Seconds that an agent in a terminal has to show pasted text; measured on an idle machine: 0.1 to 0.3 s."""
+"""Seconds that an agent in a terminal has to show pasted text. On an idle machine, it took 0.1 to 0.3 s."""
 
 PASTE_LOOK_SECONDS: Final = 0.03
 
@@ -92,7 +92,7 @@ logger = logging.getLogger("drawbridge.neovim")
 
 
 class Neovim:
-    """A running Neovim (0.7.2 and newer), created by ``connect`` or ``stdio``; call ``start`` next."""
+    """A running Neovim (0.7.2 and newer), created by ``connect`` or ``stdio``. Call ``start`` next."""
 
     name = "Neovim"
 
@@ -286,7 +286,9 @@ class Neovim:
 
 
 def _soon() -> float:
-    """The latest time (in seconds since 1970) to execute a call that is made now: one second before its timeout."""
+    """The latest time (in seconds since 1970) at which a call that is made now may be executed: one second before its
+    timeout.
+    """
     return time.time() + neovim_rpc.CALL_SECONDS - 1
 
 

@@ -15,22 +15,22 @@ DIFF_LINES: Final = 10_000
 DIFF_HUNKS: Final = 200
 DIFF_CHANGED_LINES: Final = 2_000
 DIFF_CHANGED_CHARACTERS: Final = 100_000
-"""Up to these limits, Neovim's own diff mode may be used. It blocks while it computes, for a time that grows with lines
-times hunks and, in 0.12 and newer, with the length of changed lines; measured on 0.7, 0.10 and 0.12, it stays below
-50 ms at all these limits. Above them, the inline view shows the hunks that the bridge computed."""
+"""The limits up to which Neovim's own diff mode may be used. It blocks while it computes, for a time that grows with
+lines times hunks and, in 0.12 and newer, with the length of changed lines. Measured on 0.7, 0.10 and 0.12, it stays
+below 50 ms at all these limits. Above any of them, the inline view shows the hunks that the bridge computed."""
 
 MARKS_CHUNK: Final = 2_000
-"""A call is complete when the marks in it and their lines together reach this number; the next call continues. Also the
+"""The number of marks and their lines together at which a call is complete. The next call continues. This is also the
 maximum number of added lines of one mark."""
 
 FIRST_MARKS: Final = 200
-"""Like ``MARKS_CHUNK``, for the first call, which the view waits for: more than fits on a screen."""
+"""Like ``MARKS_CHUNK``, but for the first call, which the view waits for. It is more than fits on a screen."""
 
 REMOVED_LINES: Final = 200
 """The maximum number of removed lines of one hunk that the inline view shows."""
 
 PAIRED_LINES: Final = 50
-"""The maximum number of removed or added lines of a hunk whose lines are compared with each other."""
+"""The maximum number of removed or added lines of a hunk. In a larger one, lines are not compared with each other."""
 
 
 def fits_diff_mode(proposal: Proposal, old_lines: Sequence[str], new_lines: Sequence[str]) -> bool:
@@ -51,7 +51,8 @@ def fits_diff_mode(proposal: Proposal, old_lines: Sequence[str], new_lines: Sequ
 def portions(
     found: Sequence[Hunk], old_lines: Sequence[str], new_lines: Sequence[str]
 ) -> Iterator[list[dict[str, Any]]]:
-    """The marks of the inline view, grouped by call; at least one group, since the first call clears the old marks."""
+    """The marks of the inline view, grouped by call. At least one group is yielded, because the first call clears the
+    old marks."""
     marks: list[dict[str, Any]] = []
     size, largest = 0, FIRST_MARKS
     for hunk in found:
@@ -65,8 +66,8 @@ def portions(
 
 
 def hunk_at(found: Sequence[Hunk], line: int, side: str) -> Hunk | None:
-    """The hunk at a line of one side ("old" or "new"), or None. A hunk without lines on that side is at the lines
-    before and after its gap."""
+    """The hunk at a line of one side ("old" or "new"); None if no hunk is there. A hunk without lines on that side is
+    at the lines before and after its gap."""
     for hunk in found:
         start, end = (hunk.old_start, hunk.old_end) if side == "old" else (hunk.new_start, hunk.new_end)
         if start <= line < end or (start == end and line in (start - 1, start)):
@@ -75,7 +76,7 @@ def hunk_at(found: Sequence[Hunk], line: int, side: str) -> Hunk | None:
 
 
 def _marks(hunk: Hunk, old_lines: Sequence[str], new_lines: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """The mark of a hunk, or several if it adds many lines: the removed lines are shown above the first one."""
+    """The mark of a hunk, or several if it adds many lines. The removed lines are shown above the first one."""
     shown = min(hunk.old_count, REMOVED_LINES)
     removed = old_lines[hunk.old_start : hunk.old_start + shown]
     words = list(_words(hunk, old_lines, new_lines))
@@ -108,7 +109,8 @@ def _words(hunk: Hunk, old_lines: Sequence[str], new_lines: Sequence[str]) -> It
             old = old_lines[hunk.old_start + old_offset]
             start = common_prefix(old, new)
             common_end = common_prefix(old[start:][::-1], new[start:][::-1])
-            # Lines that share little were replaced as a whole: that both begin with "if" means nothing.
+            # Lines that share little were replaced as a whole. If both begin with "if", for example, that means
+            # nothing.
             if 2 * (start + common_end) < max(len(old), len(new), 1):
                 continue
             yield (

@@ -22,13 +22,13 @@ from drawbridge.text.hunks import Hunk
 CHUNK_LINES: Final = 10_000
 CHUNK_CHARACTERS: Final = 512 * 1024
 """The maximum number of lines that one call sends or requests, and of characters that one call sends (unless one line
-is longer). A call takes Neovim a few milliseconds; between two calls, it reads keys."""
+is longer). A call takes Neovim a few milliseconds. Between two calls, it reads keys."""
 
 logger = logging.getLogger("drawbridge.neovim")
 
 
 class _Shown(Struct, eq=False):
-    """A proposal whose view is open or being opened."""
+    """A proposal with a view that is open or being opened."""
 
     proposal: Proposal
     buffer: Any = None
@@ -38,7 +38,7 @@ class _Shown(Struct, eq=False):
 
     def difference(self, lines: list[str]) -> tuple[list[str], tuple[Hunk, ...]]:
         """The lines of the proposal's ``old_text``, and the hunks that turn them into ``lines``. Blocking. They are not
-        stored: most proposals are decided without an edit."""
+        stored, because most proposals are decided without an edit."""
         old_lines = text.split(self.proposal.old_text).lines
         return old_lines, hunks.diff(old_lines, lines)
 
@@ -62,7 +62,7 @@ class NeovimReviews:
             withdrawn = self._shown.pop(proposal.id, None) is None
             if withdrawn and isinstance(error, NeovimError):
                 return
-            # A Neovim that was too busy to answer executes the call later; this closes the view right after that.
+            # A Neovim that was too busy to answer executes the call later. This closes the view right after that.
             self._session.notify_lua("withdraw", {"id": proposal.id})
             raise
 
@@ -127,7 +127,7 @@ class NeovimReviews:
         if "old" in view:
             await self._fill(view["old"], old.lines)
         portions = neovim_marks.portions(proposal.hunks, old.lines, new.lines) if shown.inline else iter(())
-        # The first marks are set before the view opens; the others follow.
+        # The first marks are set before the view opens. The others follow.
         await self._mark(shown, itertools.islice(portions, 1), clear=True)
         await self._ask("ready", id=proposal.id)
         await self._mark(shown, portions, clear=False)
@@ -192,7 +192,7 @@ class NeovimReviews:
             if error is not None:
                 raise NeovimError(str(error))
             if first_tick not in (None, tick):
-                # The user typed in the meantime: start again.
+                # The user has typed in the meantime, so start again.
                 lines, first_tick = [], None
                 continue
             lines, first_tick = lines + chunk, tick
@@ -201,8 +201,8 @@ class NeovimReviews:
 
 
 def _changed(found: Sequence[Hunk]) -> dict[str, Any]:
-    """How many lines are added and removed, and which: for each hunk, the first and last (exclusive) line of the new
-    text, then of the old text, all in one flat list because Neovim reads many small lists slowly."""
+    """The numbers of added and removed lines, and their places: for each hunk, the first and last (exclusive) line of
+    the new text, then of the old text, all in one flat list because Neovim reads many small lists slowly."""
     return {
         "added": sum(hunk.new_count for hunk in found),
         "removed": sum(hunk.old_count for hunk in found),

@@ -33,8 +33,8 @@ class NeovimError(DrawbridgeError):
 
 
 class Session(asyncio.Protocol):
-    """One connection. ``on_notification`` and ``on_gone`` are called from the event loop; ``on_gone`` is called once,
-    when the connection has ended."""
+    """One connection. ``on_notification`` and ``on_gone`` are called from the event loop, ``on_gone`` only once, when
+    the connection has ended."""
 
     def __init__(self) -> None:
         self._wire = Connection()
@@ -54,7 +54,7 @@ class Session(asyncio.Protocol):
     async def call(self, method: str, *params: Any) -> Any:
         """Calls an API function and returns its result. Raises ``NeovimError``, ``EditorHung`` or ``EditorGone``.
 
-        An answer that arrives after ``EditorHung`` is dropped; the call may still be executed.
+        An answer that arrives after ``EditorHung`` is dropped, but the call may still be executed.
         """
         if self._gone:
             raise EditorGone(GONE)
@@ -74,7 +74,7 @@ class Session(asyncio.Protocol):
         return await self.call("nvim_exec_lua", HANDLE, [method, params])
 
     def notify_lua(self, method: str, params: dict[str, Any]) -> None:
-        """Like ``lua``, but without an answer; executed after all earlier calls."""
+        """Like ``lua``, but without an answer. It is executed after all earlier calls."""
         self.notify("nvim_exec_lua", HANDLE, [method, params])
 
     def notify(self, method: str, *params: Any) -> None:
@@ -82,7 +82,7 @@ class Session(asyncio.Protocol):
             self._send(self._wire.notify(method, params))
 
     def close(self) -> None:
-        """Closes the connection; pending calls raise ``EditorGone``. Idempotent."""
+        """Closes the connection. Pending calls raise ``EditorGone``. Idempotent."""
         if self._reader is not None:
             self._reader.close()
         if self._writer is not None:
@@ -141,7 +141,7 @@ class Session(asyncio.Protocol):
 
 
 def _error_text(error: Any) -> str:
-    """The message of an error; Neovim's errors are ``[type, message]``."""
+    """The message of an error. Neovim's errors are ``[type, message]``."""
     match error:
         case [_, str(message)]:
             return message
@@ -161,7 +161,8 @@ async def connect(address: str) -> Session:
             else:
                 _, session = await loop.create_unix_connection(Session, address)
     except (OSError, ValueError) as error:
-        # TimeoutError is an OSError; a path that is too long for a socket raises OSError, one with NUL ValueError.
+        # TimeoutError is an OSError. A path that is too long for a socket raises OSError, and one with NUL raises
+        # ValueError.
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error) or "no answer"
         raise EditorGone(f"Can't connect to Neovim at {address}: {reason}.") from None
     return session

@@ -1,6 +1,6 @@
 """The interface of every editor, and its types. Pure: no I/O library is imported here.
 
-Positions are 0-based; columns count UTF-16 code units, as the agents' protocols do (LSP's convention). Each editor
+Positions are 0-based, and columns count UTF-16 code units, as the agents' protocols do (LSP's convention). Each editor
 converts from its own units (Neovim: bytes). Paths are absolute and in the editor's own spelling.
 
 Implementations: ``neovim.Neovim``, ``folder.Folder`` (no editor: a directory and a terminal), and ``MemoryEditor`` in the
@@ -41,9 +41,9 @@ class Range(Struct, frozen=True):
 
 
 class Selection(Struct, frozen=True):
-    """What the user has selected in a file; an empty ``range`` is the cursor alone.
+    """The user's selection in a file. An empty ``range`` is the cursor alone.
 
-    ``text`` is cut at ``SELECTION_LIMIT`` characters; ``range`` always covers the whole selection.
+    ``text`` is cut at ``SELECTION_LIMIT`` characters, but ``range`` always covers the whole selection.
     """
 
     path: str
@@ -82,12 +82,11 @@ class BufferStatus(Struct, frozen=True):
 
 
 class BridgeState(Struct, frozen=True):
-    """What the editor knows about the bridge: where it listens, and which agents are connected (``agents``: their
-    names).
+    """The state of the bridge, as its editor sees it. ``agents``: the names of the connected agents.
 
     ``token``: the editor passes it to a restarted bridge, so that agents reconnect automatically. ``pids``: the process
-    ids of the agents that report one; the guard asks for them, so that no agent receives the same context twice.
-    ``unasked``: the agents that have written a file without a proposal since their last proposal.
+    ids of the agents that report one. The guard asks for them, so that no agent receives the same context twice.
+    ``unasked``: the agents that wrote a file without a proposal after their last proposal.
     """
 
     port: int
@@ -98,10 +97,10 @@ class BridgeState(Struct, frozen=True):
 
 
 class OpenRequest(Struct, frozen=True):
-    """A request to show a file. With ``focus`` the user sees it; otherwise it is only loaded, and no window changes.
+    """A request to show a file. With ``focus``, the user sees it. Otherwise, it is only loaded, and no window changes.
 
     The selection goes from the first match of ``start_text`` to the next match of ``end_text`` after it, or is only the
-    first match if ``end_text`` is None, is empty or does not follow; ``to_end_of_line`` extends the selection to the
+    first match if ``end_text`` is None, is empty or does not follow. ``to_end_of_line`` extends the selection to the
     end of its last line.
     """
 
@@ -113,7 +112,7 @@ class OpenRequest(Struct, frozen=True):
 
 
 class OpenedFile(Struct, frozen=True):
-    """``found``: whether ``start_text`` was found; also True if none was given."""
+    """A file that the editor has opened. ``found``: whether ``start_text`` was found; also True if none was given."""
 
     path: str
     language: str
@@ -124,12 +123,12 @@ class OpenedFile(Struct, frozen=True):
 class Proposal(Struct, frozen=True):
     """A change that waits for the user's decision.
 
-    ``old_text`` is the user's current text (with unsaved work), ``new_text`` the text that would be written; both are
+    ``old_text`` is the user's current text (with unsaved work), ``new_text`` the text that would be written. Both are
     complete, with their own line endings, byte-order mark (as U+FEFF) and final newline. ``hunks`` is the diff, by
-    lines. ``title`` is the agent's name for the proposal; ``note`` is something that the user must know about it. With
-    ``kind`` "code", the proposal is not a change to a file but code that would be run, and ``old_text`` is empty.
+    lines. ``title`` is the agent's name for the proposal; ``note`` is something that the user has to know about it.
+    With ``kind`` "code", the proposal is not a change to a file but code that would be run, and ``old_text`` is empty.
     ``lines``: both texts as ``text.split`` returns them, so that ``Editor.show`` need not split them. An editor does
-    not keep them: the lines of a large text take more than twice the memory of the text itself.
+    not keep them, because the lines of a large text take more than twice the memory of the text itself.
     """
 
     id: str
@@ -153,8 +152,8 @@ class ReviewedHunk(Struct, frozen=True):
 
     ``row``: the first of its new lines in the file, from 0; without new lines, the line that follows the change.
     ``removed`` and ``added`` are texts with their line endings. ``words`` describes what is not in these lines; empty
-    if there is nothing to add. ``text``: the change in one short line. ``is_new``: whether it is new since the user's
-    last visit, while other changes are not.
+    if these lines contain everything. ``text``: the change in one short line. ``is_new``: whether it is new since the
+    user's last visit, while other changes are not.
     """
 
     id: str
@@ -207,7 +206,7 @@ class ReviewedComment(Struct, frozen=True):
 class Review(Struct, frozen=True):
     """The undecided changes of runs. ``version`` changes whenever anything in ``files`` does. ``title``: the numbers of
     files and lines as text, such as "2 files +3 −1". ``drafts`` changes whenever a draft comment changes. ``only_new``:
-    whether the editor hides the changes that are not new; the comments are shown in any case."""
+    whether the editor hides the changes that are not new. The comments are shown in any case."""
 
     version: str
     title: str
@@ -222,7 +221,7 @@ class Review(Struct, frozen=True):
 
     @property
     def count(self) -> int:
-        """The number of changes. A file without hunks is one change."""
+        """The number of changes. A file without hunks counts as one change."""
         return sum(len(file.hunks) or 1 for file in self.files)
 
 
@@ -237,14 +236,15 @@ class Rejected(Struct, frozen=True, tag=True):
 
 
 class Withdrawn(Struct, frozen=True, tag=True):
-    """The proposal was not decided in this editor: the agent withdrew it, it was decided on another surface, or the
-    connection ended."""
+    """The proposal was not decided in this editor, because the agent withdrew it, it was decided on another surface, or
+    the connection ended."""
 
     reason: str
 
 
 Overwritten: TypeAlias = Literal["reloaded", "unsaved"]
-"""What an editor did with a file that an agent wrote: reloaded it, or preserved the user's unsaved changes."""
+"""The way in which an editor handled a file that an agent wrote: it reloaded the file, or preserved the user's unsaved
+changes."""
 
 Decision: TypeAlias = Accepted | Rejected | Withdrawn
 
@@ -253,8 +253,8 @@ Decision: TypeAlias = Accepted | Rejected | Withdrawn
 
 
 class SelectionChanged(Struct, frozen=True):
-    """The selection or the cursor has moved. Debounced; never sent for special buffers (terminals, help, views of
-    proposals): while they have the focus, the last selection remains the current one."""
+    """The selection or the cursor has moved. This is debounced, and never sent for special buffers (terminals, help,
+    views of proposals). While they have the focus, the last selection remains the current one."""
 
     selection: Selection
 
@@ -279,9 +279,8 @@ class TerminalsChanged(Struct, frozen=True):
 
 
 class ReviewWanted(Struct, frozen=True):
-    """The user wants to see what runs have changed in a directory that contains the file ``path`` (empty if there is
-    no file) or, if nothing is found there, in the directory ``folder``. ``only_new``: only the changes since the last
-    visit."""
+    """The user wants to see what runs changed in a directory that contains the file ``path`` (empty without a file) or,
+    if nothing is found there, in the directory ``folder``. ``only_new``: only the changes since the last visit."""
 
     folder: str
     path: str
@@ -345,7 +344,7 @@ ReviewEvent: TypeAlias = (
 
 
 class Decided(Struct, frozen=True):
-    """The user has decided on a proposal in this editor. Sent at most once for each proposal; its view is then
+    """The user has decided on a proposal in this editor. This is sent at most once for each proposal. Its view is then
     closed."""
 
     proposal_id: str
@@ -353,15 +352,16 @@ class Decided(Struct, frozen=True):
 
 
 class Gone(Struct, frozen=True):
-    """The editor has ended, or its connection broke. No event follows."""
+    """The editor has ended, or its connection was lost. No event follows."""
 
 
 EditorEvent: TypeAlias = SelectionChanged | Mentioned | FoldersChanged | TerminalsChanged | Decided | ReviewEvent | Gone
 Listener: TypeAlias = Callable[[EditorEvent], None]
 
 SELECTION_LIMIT = 262_144
-"""The maximum number of characters of a selection's text that an editor reports. Agents use far less, and a selected
-file of 5 MB must not be sent with each cursor movement."""
+"""The maximum number of characters of a selection's text that an editor reports. Agents use far less, and a selection
+of 5 MB must not be sent with each cursor movement.
+"""
 
 
 class Editor(Protocol):
@@ -378,7 +378,7 @@ class Editor(Protocol):
 
     @property
     def pid(self) -> int:
-        """The editor's process id; the bridge's own if there is no editor."""
+        """The editor's process id; the bridge's own without an editor."""
         ...
 
     async def start(self, listener: Listener) -> None: ...
@@ -388,7 +388,7 @@ class Editor(Protocol):
         ...
 
     async def announce(self, state: BridgeState) -> None:
-        """Shows the state of the bridge, for example in a status line or a message; called after each change."""
+        """Shows the state of the bridge, for example in a status line or a message. Called after each change."""
         ...
 
     async def folders(self) -> tuple[str, ...]:
@@ -422,7 +422,7 @@ class Editor(Protocol):
     async def open_file(self, request: OpenRequest) -> OpenedFile: ...
 
     async def show(self, proposal: Proposal) -> None:
-        """Shows a proposal and returns; the decision follows as ``Decided``. The file itself is never changed."""
+        """Shows a proposal and returns. The decision follows as ``Decided``. The file itself is never changed."""
         ...
 
     async def proposed_text(self, proposal_id: str) -> str | None:
@@ -437,9 +437,9 @@ class Editor(Protocol):
         """Shows a file as it is on disk (``text``) after the agent has written it. ``proposal_id``: the proposal that
         was accepted with this text; "" if the agent has written something else.
 
-        An unmodified buffer is reloaded. A buffer with unsaved changes receives ``text`` only if there is such a
-        proposal and the buffer has not changed since ``show`` was called (the proposal's ``new_text`` contained those
-        changes); otherwise it is left unchanged.
+        An unmodified buffer is reloaded. A buffer with unsaved changes receives ``text`` only if a proposal was
+        accepted and the buffer has not changed since ``show`` was called (the proposal's ``new_text`` contained those
+        changes). Otherwise, it is left unchanged.
         """
         ...
 
@@ -457,8 +457,8 @@ class Editor(Protocol):
         ...
 
     async def type_prompt(self, terminal: int, text: str) -> None:
-        """Sends a prompt to the agent in the terminal with the process ``terminal``, as if the user had typed it; the
-        focus and the mode stay the same.
+        """Sends a prompt to the agent in the terminal with the process ``terminal``, as if the user had typed it. The
+        focus and the mode do not change.
 
         Control characters are removed, except line endings and tabs. Raises ``Refused`` if nothing was sent, for
         example because the terminal no longer exists, shows no prompt box, or the user has begun to type in it.
@@ -466,15 +466,16 @@ class Editor(Protocol):
         ...
 
     async def show_review(self, review: Review | None, *, is_wanted: bool) -> None:
-        """Shows the review instead of the previous one, and reloads the files of both from disk, except those with
-        unsaved changes. ``review``: None if no review is to be shown now; no files are reloaded in that case.
-        ``is_wanted``: whether the user has asked for the review."""
+        """Replaces the previous review with this one, and reloads the files of both from disk, except those with
+        unsaved changes. ``review``: None to show no review and reload no files. ``is_wanted``: whether the user asked
+        for the review.
+        """
         ...
 
     async def notify(self, message: str, level: Level = "info") -> None:
-        """Shows a notice that needs no answer; returns without waiting for the user."""
+        """Shows a notice that needs no answer. Returns without waiting for the user."""
         ...
 
 
 DIAGNOSTICS_LIMIT = 1_000
-"""The maximum number of diagnostics in one answer; thousands of them froze the agent's screen."""
+"""The maximum number of diagnostics in one answer. Thousands of them froze the agent's screen."""

@@ -1,5 +1,5 @@
-"""After a write: buffers without unsaved changes are reloaded; in the others, the change is merged or the text is left
-alone. The agent is informed."""
+"""Handles a write: reloads buffers without unsaved changes, merges the change into the others or leaves their text
+alone, and informs the agent."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from drawbridge.guard.settings import Settings
 
 REFRESH_TIMEOUT = 2_000
-"""The deadline for a busy editor, in milliseconds: the file is already written, so only the agent's next step waits for
+"""The deadline for a busy editor, in milliseconds. The file is already written, so only the agent's next step waits for
 this."""
 
 DIAGNOSTICS_SECONDS = 0.5
@@ -29,9 +29,9 @@ MOST_ANCESTORS = 6
 
 
 def answer(call: calls.Call, sockets: Sockets, settings: Settings, environ: Mapping[bytes, bytes]) -> bytes:
-    """Reloads, in the editors, the files that an edit has written or, after another call, every open file that has
-    changed on disk. A change that the agent was already informed of is reported to it again only after an edit of that
-    file. Returns the JSON text for the agent.
+    """Reloads, in the editors, the files that an edit wrote or, after another call, every open file that has
+    changed on disk. A change that was already reported to the agent is reported again only after an edit of that file.
+    Returns the JSON text for the agent.
     """
     copies = _copies(environ)
     common: dict[str, Any] = {"backups": copies} if copies else {}
@@ -44,7 +44,7 @@ def answer(call: calls.Call, sockets: Sockets, settings: Settings, environ: Mapp
         answers = ask.ask(sockets, "refresh_buffer", where | common, settings["deadline"], REFRESH_TIMEOUT)
         replaced = replaced or any(entries(found, "reloaded") for found in answers)
         left += [UnsavedFile(found, file) for found in answers for file in entries(found, "kept") if rule.is_file(file)]
-        # An editor that did not respond is not asked again: it has already used up its deadline.
+        # An editor that did not respond is not asked again, because it has already used up its deadline.
         sockets = [(found.path, found.kind) for found in answers if found.result is not None]
     texts = list(_about_unsaved(call, once(left), settings, environ))
     if settings["diagnostics"] and call.event == calls.AFTER and call.kind == calls.EDIT:
@@ -66,7 +66,7 @@ def _copies(environ: Mapping[bytes, bytes]) -> str:
 def _about_unsaved(
     call: calls.Call, left: list[UnsavedFile], settings: Settings, environ: Mapping[bytes, bytes]
 ) -> Iterator[str]:
-    """Handles the files whose buffers were not reloaded: merges an edit if the settings require that, notifies the
+    """Handles the files with buffers that were not reloaded: merges an edit if the settings require that, notifies the
     user, and yields what the agent should know."""
     if not left:
         return
@@ -94,9 +94,9 @@ def _about_unsaved(
             continue
         reason = f" The change could not be merged: {why}." if why else ""
         state.log(settings, environ, f"{call.event_name}: {one.name} changed on disk, unsaved in {one.editor}.{reason}")
-        said = f"{agent}'s change to {name} can't be merged" if why else f"{name} changed on disk{who}"
+        text = f"{agent}'s change to {name} can't be merged" if why else f"{name} changed on disk{who}"
         if edited or not one.file.get("notified"):
-            notify([one.socket], f"{said}; your text was not touched")
+            notify([one.socket], f"{text}; your text was not touched")
         if edited or not hidden.hides(one.name):
             yield (
                 f"{one.name} {'is on disk as written' if edited else 'has changed on disk'}, but has unsaved changes in "
@@ -110,7 +110,7 @@ def _about_unsaved(
 
 def _difference(one: UnsavedFile, settings: Settings, why: str) -> str:
     """A diff of the two texts, for the agent to merge by hand, if they could not be merged (``why``: the reason); "" if
-    no merge was attempted, or if there is no diff to show."""
+    no merge was attempted, or if no diff can be shown."""
     if not why:
         return ""
     from drawbridge.guard.refusal import shown_difference
@@ -146,7 +146,8 @@ def _line(path: str, problem: Mapping[str, Any]) -> str:
 
 
 def connected_to(answers: list[ask.Answer]) -> list[ask.Answer]:
-    """The answers of the editors whose bridge serves the agent that called this hook, an ancestor of this process."""
+    """The answers of the editors with a bridge that serves the agent that called this hook, an ancestor of this
+    process."""
     above = set(_ancestors())
     return [found for found in answers if any(pid in above for pid in _connected(found))]
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 BLOCKED_GRACE = 0.06
-"""Seconds to wait for a Neovim at a prompt: it answers during a pending operator or input(), but not at "Press ENTER"
+"""Seconds to wait for a Neovim at a prompt. It answers during a pending operator or input(), but not at "Press ENTER"
 (measured)."""
 
 PORTION = 262_144
@@ -65,7 +65,7 @@ def ask(
     named it and its process has ended.
 
     ``milliseconds``: the deadline for all editors together. ``busy_milliseconds``: the deadline for an editor that is
-    working on its answer; a Neovim must first report that it is not waiting at a prompt.
+    working on its answer. A Neovim must first report that it is not waiting at a prompt.
     """
     until = monotonic() + milliseconds / 1000
     latest = until + max(0, busy_milliseconds - milliseconds) / 1000
@@ -96,7 +96,7 @@ def ask(
 
 
 class _Request:
-    """One request as bytes, encoded once for each kind of editor; the Lua code is sent only to a Neovim that does not
+    """One request as bytes, encoded once for each kind of editor. The Lua code is sent only to a Neovim that does not
     have it."""
 
     __slots__ = ("_made", "_method", "_parts", "_text")

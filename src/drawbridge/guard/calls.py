@@ -1,6 +1,6 @@
 """A call from an agent to the hook: parsed from the agent's own format, and answered in it. Does no I/O.
 
-What differs from agent to agent is in ``agents/NAME/hook.py``, its *dialect*.
+The differences between agents are in ``agents/NAME/hook.py``, the agent's *dialect*.
 """
 
 import posix
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
         @property
         def NO_CONTEXT(self) -> tuple[str, ...]:  # noqa: N802
-            """The events whose answers cannot contain context for the model."""
+            """The events with answers that cannot contain context for the model."""
 
         @property
         def session(self) -> Callable[[Mapping[bytes, bytes], Ancestors], dict[str, Any] | None] | None:
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
         @property
         def continue_with(self) -> Callable[[str, str], dict[str, Any]] | None:
             """A function that returns, for an event and a text, the answer with which an agent that has stopped
-            continues with the text. None if the agent can't."""
+            continues with the text. None if the agent can't continue in this way."""
 
         @property
         def hides_dialog(self) -> Callable[[Mapping[str, Any]], bool] | None:
@@ -86,7 +86,7 @@ BEFORE, AFTER, FAILED, PROMPT, START, MOVED, CHANGED = (
 ASKS, NOTICE, STOP, END = "asks", "notice", "stop", "end"
 
 FOR_SERVER = (ASKS, NOTICE, STOP, END, START, PROMPT, AFTER, FAILED)
-"""The events that are reported to an agent server whatever the tool is; the guard itself ignores the first four."""
+"""The events that are reported to an agent server whatever the tool is. The guard itself ignores the first four."""
 
 # The kinds of tools.
 EDIT, READ, SHELL, OTHER = "edit", "read", "shell", "other"
@@ -97,7 +97,7 @@ WRITES = (EDIT, SHELL)
 
 
 class Unusable(Exception):
-    """The input is not what this agent sends; the text gives the reason."""
+    """The input is not what this agent sends. The text gives the reason."""
 
 
 class Call:
@@ -226,7 +226,7 @@ def _without_dots(path: str) -> str:
 
 
 def deny(call: "Call", reason: str) -> bytes:
-    """The answer that denies the call; the agent receives ``reason``. Only a call before a tool can be denied."""
+    """The answer that denies the call. The agent receives ``reason``. Only a call before a tool can be denied."""
     return _bytes(call.dialect.deny(call.event_name, _without_surrogates(reason)))
 
 
@@ -248,7 +248,7 @@ def _without_surrogates(text: str) -> str:
 
 
 def add_context(call: "Call", context: str = "", watch: "list[str] | None" = None) -> bytes:
-    """An answer without a decision: the text that was ``handed`` over and, if both fit, ``context`` for the model; and
+    """An answer without a decision: the text that was ``handed`` over and, if both fit, ``context`` for the model, and
     files for the agent to ``watch`` if it can. An agent that has stopped gets only the handed text, and continues with
     it."""
     if call.handed and call.event == STOP and call.dialect.continue_with:
@@ -267,7 +267,7 @@ def add_context(call: "Call", context: str = "", watch: "list[str] | None" = Non
 NO_OPINION = b"{}"
 
 LONGEST_CONTEXT = 9_900
-"""The maximum length of the text that was handed over and the guard's own context together, in characters: Claude Code
+"""The maximum length of the text that was handed over and the guard's own context together, in characters. Claude Code
 moves a context of more than 10,000 to a file, and the model reads only the beginning of that file."""
 
 

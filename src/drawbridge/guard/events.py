@@ -53,7 +53,7 @@ def _before_shell(
     if any(found.result is None for found in answers):
         from drawbridge.guard import protect
 
-        # The silent editor may have any file open, but people stop reading a dialog that appears for every command.
+        # The silent editor may have any file open, but users stop reading a dialog that appears for every command.
         protect.log_silent(call, answers, "commands are allowed", settings, environ)
     policy = rule.policy_for(call.tool, settings)
     unsaved = [(found, file) for found in answers for file in rule.unsaved_files(found) if rule.protects(file, policy)]

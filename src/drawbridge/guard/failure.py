@@ -1,6 +1,6 @@
 """The answer when the guard itself fails or its input is unusable: no decision, or a denial with ``fail = "closed"``.
 
-Each failure is one line in the log; an internal error is also shown in the user's editors.
+Each failure is logged in one line. An internal error is also shown in the user's editors.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def answer(
 
 
 def _notify_editors(settings: Settings, environ: Mapping[bytes, bytes]) -> None:
-    """Shows ``NOTICE`` in all editors. Errors are only logged: whatever failed may fail here too, and the agent still
-    needs its answer.
+    """Shows ``NOTICE`` in all editors. Errors are only logged, because the same failure may happen here, and the agent
+    still needs its answer.
     """
     try:
         from drawbridge.guard import find
@@ -57,8 +57,7 @@ def _notify_editors(settings: Settings, environ: Mapping[bytes, bytes]) -> None:
 
 
 def _may_deny(call: calls.Call | None, data: bytes) -> bool:
-    """Whether this is, or could be, a call before a tool; denying a prompt, for example, would have a different
-    effect."""
+    """Whether this is, or might be, a call before a tool. Denying a prompt, for example, would have a different effect."""
     if call is not None:
         return call.event == calls.BEFORE
     known = [calls.dialect(row.name).EVENTS for row in catalog.ROWS if row.hooks]

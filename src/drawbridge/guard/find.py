@@ -1,8 +1,8 @@
 """The sockets of this user's editors and agent servers.
 
-Sockets are searched for; their names are not computed. Every socket of this user that may belong to an editor receives
-the request, whatever directory the editor was started in, since only the file that an agent wants to change matters.
-Names, as seen on Linux (Neovim 0.7.2 to 0.12.4) and in docs/internals/protocols/guard.md::
+Sockets are found by a search, not by computing their names. Every socket of this user that may belong to an editor
+receives the request, whatever directory the editor was started in, since only the file that an agent wants to change
+matters. Names, as seen on Linux (Neovim 0.7.2 to 0.12.4) and in docs/internals/protocols/guard.md::
 
     /tmp/<64 hex>-<pid>.sock                     drawbridge nvim
     /tmp/<64 hex>-vscode-<pid>.sock              the VS Code extension
@@ -67,7 +67,7 @@ def servers(environ: "Mapping[bytes, bytes]") -> "list[str]":
 
 
 def is_own_socket(path: str, me: int) -> bool:
-    """Whether ``path`` is a socket that belongs to user ``me``: any user may put one into a shared directory."""
+    """Whether ``path`` is a socket that belongs to user ``me``. Any user may put one into a shared directory."""
     try:
         status = posix.lstat(path)
     except (OSError, ValueError):

@@ -1,9 +1,9 @@
 """``drawbridge hook``: reads one JSON text, writes one, and ends. Internal errors are caught here.
 
 Whatever happens, except for an interrupt, the agent receives JSON and exit code 0. After a failure, the JSON is ``{}``
-(no decision) or, with ``fail = "closed"``, a denial if the call can be denied; an edit to a file that is known to be
+(no decision) or, with ``fail = "closed"``, a denial if the call can be denied. An edit to a file that is known to be
 protected is denied in any case. Every tool call of an agent pays for the modules that are loaded before the answer, so
-all others are imported where they are needed. The modules that are loaded first quote their annotations: ``from
+all others are imported where they are needed. The modules that are loaded first quote their annotations, because ``from
 __future__ import annotations`` would load another module, which takes 0.2 ms of each call.
 """
 
@@ -34,11 +34,13 @@ BAD_PATH = (
 
 
 def run(settings: "Settings") -> "NoReturn":
-    """Answers the call on stdin and ends the process without the interpreter's shutdown, which would take a millisecond."""
+    """Answers the call on stdin and ends the process without the interpreter's shutdown, which would take a
+    millisecond.
+    """
     try:
         _write(answer(_read(), settings, posix.environ))
     except KeyboardInterrupt:
-        posix._exit(130)  # a shell's exit code for SIGINT; the agent was interrupted too, and needs no traceback
+        posix._exit(130)  # a shell's exit code for SIGINT: the agent was interrupted, too, and needs no traceback
 
 
 def refuse_settings(problem: str, settings: "Settings") -> "NoReturn":
@@ -58,8 +60,8 @@ def _write(data: bytes) -> "NoReturn":
 
 
 def _read() -> bytes:
-    """The input, cut a little above ``LARGEST_INPUT``. The rest is read and dropped: Claude Code ignores the answer of a
-    hook that stops reading.
+    """The input, cut a little above ``LARGEST_INPUT``. The rest is read and dropped, because Claude Code ignores the
+    answer of a hook that stops reading.
     """
     portions, size = [], 0
     try:
@@ -75,7 +77,7 @@ def _read() -> bytes:
 def answer(data: bytes, settings: "Settings", environ: "Mapping[bytes, bytes]") -> bytes:
     """The JSON text for the agent. Never raises."""
     call = None
-    if not data and settings["fail"] != "closed":  # no agent does this: a person or a script tries the hook
+    if not data and settings["fail"] != "closed":  # no agent does this, so a person or a script is trying out the hook
         return _not_called(settings, environ)
     try:
         if len(data) > LARGEST_INPUT:
@@ -90,8 +92,7 @@ def answer(data: bytes, settings: "Settings", environ: "Mapping[bytes, bytes]") 
         answered = _answer(call, settings, environ)
     except Exception as error:
         answered = _failed(data, call, error, settings, environ)
-    # The server counts the text that it has handed over as received: pass it on even if there is nothing else to
-    # answer.
+    # The server counts the text that it handed over as received, so it is passed on even without any other answer.
     return calls.add_context(call) if call is not None and call.handed and answered == calls.NO_OPINION else answered
 
 
@@ -126,7 +127,8 @@ def _answer(call: "calls.Call", settings: "Settings", environ: "Mapping[bytes, b
 
 def _can_be_a_name(path: str) -> bool:
     """Whether ``path`` can be the name of a file. It may contain bytes that are not UTF-8, but not half a surrogate
-    pair: no editor could be asked about it."""
+    pair, because no editor could be asked about it.
+    """
     try:
         path.encode(errors="surrogateescape")
     except UnicodeEncodeError:
@@ -155,7 +157,7 @@ def _before_edit(
         if not any(rule.protects(file, policy) for found in answers for file in rule.files(found)):
             raise
         _failed(b"", call, error, settings, environ)
-        return calls.deny(call, KEPT)  # known unsaved changes are protected, whatever else fails
+        return calls.deny(call, KEPT)  # a file that is known to be unsaved is protected, whatever else fails
 
 
 def _failed(

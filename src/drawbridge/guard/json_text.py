@@ -1,5 +1,5 @@
-"""JSON with only the C half of the standard library's module: ``import json`` takes as long as starting the interpreter
-(measured).
+"""JSON with only the C part of the standard library's module, because ``import json`` takes as long as starting the
+interpreter (measured).
 """
 
 from _json import encode_basestring_ascii, make_scanner

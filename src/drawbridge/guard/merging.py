@@ -1,5 +1,5 @@
-"""``answer = "merge"``: the agent writes the file, and its change is then merged into the unsaved text. Off the hot
-path.
+"""``answer = "merge"``: the agent writes the file, and its change is then merged into the unsaved text. This module is
+not on the hot path.
 
 It merges three texts: the file before the edit (the *base*, stored in a file, since the calls before and after an edit
 are two processes), the file now, and the buffer. If the user and the agent changed the same or adjacent lines in
@@ -28,15 +28,15 @@ MERGE_DEADLINE = 1_000
 """Milliseconds that an editor has to merge."""
 
 TRIES = 3
-"""The maximum number of attempts: the user may type between the request for the text and the merge."""
+"""The maximum number of attempts, because the user may type between the request for the text and the merge."""
 
 BASE_SECONDS = 24 * 60 * 60
 
 
 def begin(call: Call, protected: Sequence[UnsavedFile], environ: Mapping[bytes, bytes]) -> bool:
-    """Stores the files' current content as bases. Returns False if a file can't be merged later: it does not exist, is
-    empty, too large or not UTF-8, its editor sends no text (for a notebook, for example), or it can't be read or
-    stored.
+    """Stores the files' current content as bases. Returns False if a file can't be merged later, because it does not
+    exist, is empty, too large or not UTF-8, its editor sends no text (for a notebook, for example), or it can't be read
+    or stored.
     """
     if any(buffer_text(one) is None for one in protected):
         return False
@@ -55,8 +55,8 @@ def begin(call: Call, protected: Sequence[UnsavedFile], environ: Mapping[bytes, 
 
 
 def finish(call: Call, one: UnsavedFile, environ: Mapping[bytes, bytes]) -> str | None:
-    """Merges the change into one editor's buffer. Returns None, or the reason if it can't be merged; the buffer is then
-    unchanged, unless an editor that did not answer in time merges the change later.
+    """Merges the change into one editor's buffer. Returns None, or the reason if it can't be merged. In that case, the
+    buffer is unchanged, unless an editor that did not answer in time merges the change later.
     """
     try:
         base = disk_text(_base(call, one.name, environ))

@@ -1,7 +1,7 @@
 """One request to one Neovim, as bytes: the part of msgpack-RPC that the guard needs, with JSON inside. Does no I/O.
 
 ``nvim_get_mode`` goes first, since Neovim answers it even while it waits at a prompt; then ``nvim_exec_lua``, which it
-answers as soon as it can. The Lua is in ``lua/``; docs/internals/protocols/guard.md describes the methods.
+answers as soon as it can. The Lua is in ``lua/``. docs/internals/protocols/guard.md describes the methods.
 """
 
 from drawbridge.guard import json_text
@@ -19,7 +19,8 @@ MESSAGE = b"\x93\x94"
 
 DEEPEST = 32
 
-# Neovim compiles the Lua once: later requests of the same kind find it there. `...` is the key, the method and its params.
+# Neovim compiles the Lua once, and later requests of the same kind find it there. `...` is the key, the method and its
+# params.
 FIND = "local run = (_G.__drawbridge_code or {})[(...)] if run then return run(select(2, ...)) end"
 KEEP = """local key, code = (...), _G.__drawbridge_code
 if not code or vim.tbl_count(code) > 20 then code = {} end
@@ -31,15 +32,15 @@ return code[key](select(2, ...))"""
 
 
 def request(key: str, method: str, params: str) -> bytes:
-    """A request that calls the code that Neovim has stored as ``key``; ``params`` is JSON. If Neovim has no such
+    """A request that calls the code that Neovim stored as ``key``; ``params`` is JSON. If Neovim does not have the
     code, ``AnswerReader.lacks`` becomes true.
     """
     return GET_MODE + _lua(FIND, key, method, params)
 
 
 def full_request(code: str, key: str, method: str, params: str) -> bytes:
-    """The same request, but with the Lua, which Neovim then stores as ``key``; sent after ``request`` if Neovim lacks
-    the code."""
+    """The same request, but with the Lua, which Neovim then stores as ``key``. It is sent after ``request`` if Neovim
+    lacks the code."""
     return _lua(KEEP % code, key, method, params)
 
 
@@ -53,8 +54,9 @@ def _string(text: str) -> bytes:
 
 
 class AnswerReader:
-    """Reads the answer on one connection. ``answer`` is set once it is complete. ``blocked``: whether Neovim waits at a prompt,
-    None until Neovim has reported it. ``lacks``: Neovim does not have the Lua yet; send ``full_request``.
+    """Reads the answer on one connection. ``answer`` is set once it is complete. ``blocked``: whether Neovim waits at a
+    prompt, None until Neovim has reported it. ``lacks``: whether Neovim does not have the Lua yet, so that
+    ``full_request`` has to be sent.
     """
 
     __slots__ = ("_data", "answer", "blocked", "lacks")
@@ -137,7 +139,8 @@ def decode(data: bytes, at: int, depth: int = 0) -> "tuple[Any, int]":
 
 _CONSTANTS = {0xC0: None, 0xC2: False, 0xC3: True}
 
-# For each kind: how many bytes its number has, and what the number is. Floats and extension values are skipped.
+# For each kind, the size of its number in bytes, and the meaning of the number. Floats and extension values are
+# skipped.
 _SIZES = {
     0xC4: (1, "text"), 0xC5: (2, "text"), 0xC6: (4, "text"), 0xD9: (1, "text"), 0xDA: (2, "text"), 0xDB: (4, "text"),
     0xC7: (1, "skip"), 0xC8: (2, "skip"), 0xC9: (4, "skip"), 0xCA: (4, "skipped"), 0xCB: (8, "skipped"),

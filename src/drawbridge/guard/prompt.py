@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     Sockets = list[tuple[str, str]]
 
 LARGEST_SELECTION = 8_000
-"""The maximum length of a selection, in characters; Claude Code moves a context of more than 10,000 to a file."""
+"""The maximum length of a selection, in characters. Claude Code moves a context of more than 10,000 to a file."""
 
 MOST_FILES = 20
 MOST_WATCHED = 100
@@ -52,8 +52,8 @@ def _snapshots(call: calls.Call, sockets: Sockets, want: list[str], settings: Se
 
 
 def _project(call: calls.Call) -> str:
-    """The directory whose editors and files concern this session: its repository or, if it is not in one, its working
-    directory."""
+    """The directory with the editors and files that concern this session: its repository or, if it is not in one, its
+    working directory."""
     directory = os.path.realpath(call.cwd)
     above = directory
     while above != os.path.dirname(above):
@@ -89,13 +89,13 @@ def _unsaved(call: calls.Call, answers: list[ask.Answer], settings: Settings) ->
 
 
 def _selections(call: calls.Call, answers: list[ask.Answer], settings: Settings) -> Iterator[str]:
-    """The selections in this project's editors, and those in its files in other editors, except in editors whose bridge
-    already sends them to the agent, and except in files that are hidden from agents."""
+    """The selections in this project's editors, and those in its files in other editors, except in editors with a
+    bridge that already sends them to the agent, and except in files that are hidden from agents."""
     project, hidden = _project(call), privacy(settings)
     informed = connected_to(answers)
     if (
         not call.dialect.CALLED_BY_CLIENT
-    ):  # the process is unknown, so any connected agent of that name counts as this one
+    ):  # the process is unknown, so any connected agent with that name counts as this one
         informed = [found for found in answers if title(call.agent) in _names(found, "agents")]
     for found in answers:
         selection = found.result.get("selection")
@@ -119,5 +119,7 @@ def _fenced(name: str, selection: Mapping[str, Any]) -> str:
 
 
 def _one_line(name: str) -> str:
-    """Replaces unprintable characters: a file name may contain anything, but must not read like text from the user."""
+    """Replaces unprintable characters, because a file name may contain anything, but must not read like text from the
+    user.
+    """
     return "".join(letter if letter.isprintable() else "\ufffd" for letter in name)

@@ -1,5 +1,5 @@
 """The answer to an edit of a file with unsaved changes, or to any edit while an editor is silent: deny, ask, wait, save
-or merge. Off the hot path.
+or merge. This module is not on the hot path.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _protect(
 
         if merging.begin(call, protected, environ):
             return calls.NO_OPINION, True
-        # Without a merge, the usual policy applies again. So far, files that it does not cover were included too.
+        # Without a merge, the usual policy applies again. Until here, files that it does not cover were included too.
         protected = protected_in(answers, rule.policy_for(call.tool, settings))
         if not protected:
             return calls.NO_OPINION, True
@@ -61,7 +61,7 @@ def _protect(
 
         saved, why = saving.wait_or_save(call, protected, settings)
         if saved:
-            # Meanwhile the user may have typed more, there or in another editor.
+            # In the meantime, the user may have typed more, there or in another editor.
             answered = [(found.path, found.kind) for found in answers if found.result is not None]
             answers = rule.snapshot(answered, call.paths, settings)
             protected = protected_in(answers, rule.policy_for(call.tool, settings))

@@ -1,5 +1,5 @@
-"""The texts of a denial, for the agent and the editor: facts and a way out, never instructions. A model treats
-instructions from a hook as a prompt injection.
+"""The texts of a denial, for the agent and the editor: facts and a way out, never instructions. Models treat
+instructions from a hook as prompt injection.
 """
 
 from __future__ import annotations
@@ -19,16 +19,18 @@ if TYPE_CHECKING:
     from drawbridge.guard.unsaved import UnsavedFile
 
 LARGEST_DIFFERENCE = 4_000
-"""The maximum length of the diffs, in characters; Claude Code moves an answer of more than 10,000 to a file."""
+"""The maximum length of the diffs, in characters. Claude Code moves an answer of more than 10,000 to a file."""
 
 DIFFERENCE_SECONDS = 1.0
-"""Seconds after which no further file is compared: a denial that arrives too late has no effect."""
+"""Seconds after which no further file is compared, because a denial that arrives too late has no effect."""
 
 MOST_NAMED = 8
 
 
 def reason(call: Call, protected: Sequence[UnsavedFile], difference: str, why: str = "") -> str:
-    """The reason that the agent receives. If the agent asks in its own dialog, it shows the reason to the user."""
+    """The reason that the agent receives. If the agent asks in its own dialog, the dialog shows the reason to the
+    user.
+    """
     several = len({one.name for one in protected}) > 1
     lines = [f"{_where(one)}." for one in protected[:MOST_NAMED]]
     if len(protected) > MOST_NAMED:

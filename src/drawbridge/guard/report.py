@@ -3,7 +3,7 @@ approval requests.
 
 Nothing happens unless a server is running. An approval request waits for its decision. Before a tool that may write,
 the hook waits until the server has a checkpoint of the files, which usually exists already. While a request waits, the
-agent's own dialog usually stays usable, and the first decision counts; if the dialog appears only after the hook has
+agent's own dialog usually stays usable, and the first decision counts. If the dialog appears only after the hook has
 ended, the wait is bounded. If the server ends, the request is sent again to the next one, with the same id.
 ``protocols.local_ipc`` defines the format of the lines.
 """
@@ -23,50 +23,51 @@ if TYPE_CHECKING:
     from drawbridge.guard.settings import Settings
 
 MARK = b"DRAWBRIDGE_AGENT"
-"""Set in the environment of everything that a managed agent starts. Its hooks report nothing, since the server runs the
-agent itself."""
+"""The variable that is set in the environment of everything that a managed agent starts. Its hooks report nothing,
+since the server runs the agent itself."""
 
 SEND_TIMEOUT = 0.3
 """Seconds that a server has to accept a report."""
 
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 2.0
-"""The first and the longest pause between attempts to find another server after a server has ended, in seconds; each
+"""The first and the longest pause between attempts to find another server after a server has ended, in seconds. Each
 pause is twice the one before, up to the longest."""
 
 HIDDEN_SECONDS = 60.0
-"""The maximum number of seconds to wait for the decision on a request whose dialog appears only after the hook has
-ended. The server ends the wait earlier; this limit is for a server that hangs or has ended."""
+"""The maximum number of seconds to wait for the decision on a request if its dialog appears only after the hook has
+ended. The server ends the wait earlier. This limit is for a server that hangs or has ended."""
 
 HANDOVER_SECONDS = 1.0
-"""The maximum number of seconds to wait for the text that the server has stored for the agent. If the server hangs, the
+"""The maximum number of seconds to wait for the text that the server stored for the agent. If the server hangs, the
 text stays with the server."""
 
 HANDS_OVER = (calls.STOP, calls.PROMPT)
-"""The events whose answers can contain the text that the server has stored."""
+"""The events with answers that can contain the text that the server stored."""
 
 WAITING = ".waiting"
-"""The extension of a file beside the server's socket, named after the session that the server has stored text for.
-Hooks of other sessions do not wait for an answer."""
+"""The extension of a file next to the server's socket, which is named after a session that the server stored text
+for. Hooks of other sessions do not wait for an answer."""
 
 CHECKPOINT_SECONDS = 6.0
 """The maximum number of seconds to wait before a tool that may write. The server ends the wait as soon as it has a
 checkpoint of the files, and after 5 s in any case."""
 
 REPLY_SECONDS = 1.0
-"""Seconds in which the server has to report that it has no checkpoint yet, or to close the connection; if it does
-neither, it hangs, and the hook stops waiting."""
+"""Seconds within which the server has to report that it has no checkpoint yet, or to close the connection. If it does
+neither, it hangs, and the hook stops waiting.
+"""
 
 PORTION = 262_144
 LARGEST_ANSWER = 64 * 1024 * 1024
 
-OMITTED = ("tool_response", "session_crons")
+OMITTED = ("tool_response", "session_crons", "details")
 """Parts of a payload that the server does not need and that may be large."""
 
 STANDARD_OUTPUT = 1
 
 NEAREST = 3
-"""The maximum number of ancestors that are looked at: a shell that runs the hook's command may be one of them."""
+"""The maximum number of ancestors that are inspected. A shell that runs the hook's command may be one of them."""
 
 COMMAND_BYTES = 65_536
 """The number of bytes of an ancestor's command that are read."""
@@ -129,7 +130,7 @@ def _is_waiting(call: "calls.Call", servers: "list[str]") -> bool:
 
 
 def _receive_handover(connected: "socket", line: bytes) -> str:
-    """The text that the server hands over, or "". Confirms the receipt: otherwise the server keeps the text."""
+    """The text that the server hands over, or "". Confirms the receipt, because otherwise the server keeps the text."""
     try:
         connected.sendall(line)
         answered = _wait(connected, monotonic() + HANDOVER_SECONDS)
@@ -156,8 +157,8 @@ def _await_checkpoint(connected: "socket", line: bytes) -> None:
 
 
 def _exchange(connected: "socket", line: bytes, until: "float | None", *, waits: bool) -> "bytes | None":
-    """The server's answer; ``b""`` if the server has ended. None if there is no answer to wait for, the answer is
-    larger than ``LARGEST_ANSWER``, the agent has ended, or ``until`` has passed."""
+    """The server's answer; ``b""`` if the server has ended. None if no answer is awaited, the answer is larger than
+    ``LARGEST_ANSWER``, the agent has ended, or ``until`` has passed."""
     try:
         connected.sendall(line)
         return _wait(connected, until) if waits else None
@@ -191,7 +192,7 @@ def _wait(connected: "socket", until: "float | None") -> "bytes | None":
     """Reads one line, and waits at most until ``until`` if that is set. Returns the same values as ``_exchange``."""
     waiting, received = poll(), b""
     waiting.register(connected.fileno(), POLLIN)
-    waiting.register(STANDARD_OUTPUT, 0)  # reports only that the reader has closed its end
+    waiting.register(STANDARD_OUTPUT, 0)  # reports only that the reader closed its end
     while True:
         left = None if until is None else max(0, int((until - monotonic()) * 1000))
         ready = [number for number, _ in waiting.poll(left)]

@@ -1,6 +1,6 @@
 """``drawbridge hook --restore``: lists the copies of text that reloads and earlier restores replaced, or restores one.
 
-The user runs this; it is not a hook call.
+The user runs this. It is not a hook call.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ MOST_SHOWN = 30
 
 
 def run(which: str, settings: Settings) -> int:
-    """Lists the copies if ``which`` is ""; otherwise restores the one that ``which`` selects: by its number in the
-    list, or by the path of a file, whose newest copy is restored. Returns the exit code.
+    """Lists the copies if ``which`` is "". Otherwise, restores the one that ``which`` selects, by its number in the
+    list or, for the newest copy of a file, by the file's path. Returns the exit code.
 
-    Raises ``NotPrivate`` if the directory of the copies can't be used, ``UnusableFile`` if there is no such copy or the
-    file can't be written, and ``Refused`` if the file has unsaved changes in an editor.
+    Raises ``NotPrivate`` if the directory of the copies can't be used, ``UnusableFile`` if the copy does not exist or
+    the file can't be written, and ``Refused`` if the file has unsaved changes in an editor.
     """
     try:
         directory = state.directory(posix.environ, "guard", "copies")
@@ -82,7 +82,7 @@ def _restore(copy: copies.Copy, directory: str, settings: Settings) -> bool:
 
 
 def _copy(source: str, target: str) -> None:
-    """Writes in place, so that ``target`` keeps its mode, its owner and its links; a new file gets mode 0600."""
+    """Writes in place, so that ``target`` keeps its mode, its owner and its links. A new file gets mode 0600."""
     with open(source, "rb") as file:
         data = file.read()
     if not os.path.exists(target):

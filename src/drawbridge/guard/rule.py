@@ -19,7 +19,7 @@ LISTS = ("unsaved", "open", "folders", "connected", "agents")
 def snapshot(
     sockets: "Iterable[tuple[str, str]]", paths: "list[str]", settings: "Settings", **more: "Any"
 ) -> "list[ask.Answer]":
-    """Each editor's answer to ``snapshot``. An answer with an invalid shape counts as missing."""
+    """Each editor's answer to ``snapshot``. An answer with the wrong shape counts as missing."""
     answers = ask.ask(sockets, "snapshot", {"paths": paths, **more}, settings["deadline"])
     for found in answers:
         if not _is_snapshot(found.result, len(paths)):
@@ -29,8 +29,8 @@ def snapshot(
 
 
 def permission_mode(call: "calls.Call") -> "dict[str, Any]":
-    """Parameters for ``snapshot``: the permission mode that the agent reports, and the process that has called the
-    hook; empty if it reports no mode. An editor whose bridge serves that agent shows the mode.
+    """Parameters for ``snapshot``: the permission mode that the agent reports, and the process that called the hook;
+    empty if it reports no mode. An editor with a bridge that serves that agent shows the mode.
     """
     mode = call.input.get("permission_mode")
     return {"mode": mode[:40], "process": posix.getppid()} if isinstance(mode, str) and mode else {}
@@ -57,12 +57,12 @@ def files(found: "ask.Answer") -> "list[dict[str, Any]]":
 
 
 def unsaved_files(found: "ask.Answer") -> "list[dict[str, Any]]":
-    """Every file with unsaved changes in one editor, if they were requested; invalid entries are skipped."""
+    """Every file with unsaved changes in one editor, if they were requested. Invalid entries are skipped."""
     return [file for file in found.result.get("unsaved", ()) if is_file(file)] if found.result else []
 
 
 def policy_for(tool: str, settings: "Settings") -> str:
-    """ "current", "visible" or "any": the setting for this tool, or else the general one."""
+    """ "current", "visible" or "any": the setting for this tool or, without one, the general setting."""
     for entry in settings["policy_for"]:
         name, _, policy = entry.partition("=")
         if name == tool:
@@ -71,6 +71,7 @@ def policy_for(tool: str, settings: "Settings") -> str:
 
 
 def protects(file: "Mapping[str, Any]", policy: str) -> bool:
-    """Whether the file is protected: in one editor instance it has unsaved changes, *and* it is what the policy covers
-    (the current file, a visible file, or any file)."""
+    """Whether the file is protected, because in a single editor instance it has unsaved changes *and* is covered by the
+    policy (the current file, a visible file, or any file).
+    """
     return bool(file.get("modified") and (policy == "any" or file.get(policy)))

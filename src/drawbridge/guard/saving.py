@@ -1,5 +1,5 @@
-"""``answer = "wait"`` and ``"save"``: the unsaved changes are saved first, then the agent's call continues.
-Off the hot path."""
+"""``answer = "wait"`` and ``"save"``: the unsaved changes are saved first, then the agent's call continues. This module
+is not on the hot path."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ POLL_INTERVAL = 0.1
 """Seconds between two checks of whether the files have been saved."""
 
 SAVE_DEADLINE = 2_500
-"""Milliseconds for all files together; a save may format the file first."""
+"""Milliseconds for all files together. A save may format the file first."""
 
 
 def wait_or_save(call: Call, protected: list[UnsavedFile], settings: Settings) -> tuple[str, str]:
@@ -56,7 +56,7 @@ def _wait(call: Call, protected: list[UnsavedFile], settings: Settings) -> tuple
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         time.sleep(POLL_INTERVAL)
-        # The file must be saved: that it is no longer current or visible is not enough, whatever the policy is.
+        # The file has to be saved. It is not enough that it is no longer current or visible, whatever the policy is.
         answers = rule.snapshot(sockets, names, settings)
         if not protected_in(answers, "any") and all(found.result is not None for found in answers):
             there = {found.path for found in answers}

@@ -1,7 +1,7 @@
-"""The guard's settings, for type checkers only: at run time they are a plain dictionary, which needs no import.
+"""The guard's settings, for type checkers only. At run time, they are a plain dictionary, which needs no import.
 
 ``drawbridge setup`` writes these settings into the installed guard as a dictionary. ``settings.hook`` describes them
-and defines their defaults; a test compares the two.
+and defines their defaults. A test compares the two.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from typing import Literal, TypedDict
 
 
 class Settings(TypedDict):
-    """``wait`` is in seconds, ``deadline`` in milliseconds; paths are absolute in the installed guard."""
+    """The settings of one guard. ``wait`` is in seconds, ``deadline`` in milliseconds. Paths are absolute in the
+    installed guard."""
 
     agent: str
     policy: Literal["current", "visible", "any"]

@@ -1,10 +1,10 @@
-"""Finds out which of a few files a shell command names. What a command does can't be known, but the files that it names
-can. Looks up paths in the file system, but reads no file.
+"""Determines which of a few files a shell command names. What a command does can't be known, but the files that it
+names can be. Looks up paths in the file system, but reads no files.
 
 A word names a file if it leads there from the command's directory: literally, as a pattern, or through a link. If the
 words can't be resolved (a variable, a ``cd`` in the middle, a substitution), or if another word names the file's
-directory (``cp other/a.py .``), a word whose last part is the file's name is enough: a needless question, or a denial
-if the agent can't ask, is better than lost work.
+directory (``cp other/a.py .``), a word with the file's name as its last part is enough, because an unnecessary
+question, or a denial if the agent can't ask, is better than lost work.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ QUOTED = re.compile(r""""([^"]+)"|'([^']+)'""")
 OPTION = re.compile(r"-[A-Za-z](.+)")
 BRACES = re.compile(r"(?<!\$)\{[^{}]*\}")
 DEEPEST = 4
-"""The maximum depth of nested braces; real commands have two levels at most."""
+"""The maximum depth of nested braces. Real commands have two levels at most."""
 
 UNSURE = re.compile(
     r"[$`~]|\b(cd|chdir|pushd|popd|find|xargs|patch|apply|am|tar|unzip|npm|pnpm|yarn|bun)\b"
     r"|\s-C\b|--directory\b|:/(?!/)"
 )
-"""What can make a path start at a directory other than the command's: also programs that drop parts of paths, or that
-work at the root of a project, and git's paths from the root (``:/a.py``)."""
+"""Matches what can make a path start at a directory other than the command's, including programs that drop parts of
+paths or that work at the root of a project, and git's paths from the root (``:/a.py``).
+"""
 
 CD = re.compile(r"""\s*cd[ \t]+(?:"([^"$`\\]+)"|'([^']+)'|([\w./+@,-]+))[ \t]*(?:&&|;|\n)""")
 IN_BACKGROUND = re.compile(r"(?<![&<>])&(?![&>])")
@@ -38,7 +39,9 @@ IN_BACKGROUND = re.compile(r"(?<![&<>])&(?![&>])")
 
 def named(command: str, directory: str, names: Sequence[str]) -> list[str]:
     """The paths among ``names`` (absolute) that ``command`` names if it is run in ``directory``."""
-    command = command.replace("\0", " ").encode(errors="replace").decode()  # not allowed in a command or a path
+    command = (
+        command.replace("\0", " ").encode(errors="replace").decode()
+    )  # neither a command nor a path may contain NUL
     directory, command = _after_cd(directory, command)
     words = set(_words(command))
     places = {place for word in words for place in _places(os.path.join(directory, word))}
@@ -56,7 +59,8 @@ def named(command: str, directory: str, names: Sequence[str]) -> list[str]:
 
 def _after_cd(directory: str, command: str) -> tuple[str, str]:
     """The directory in which the rest of the command runs, and that rest, after each ``cd`` at the beginning that is
-    sure to succeed."""
+    certain to succeed.
+    """
     if IN_BACKGROUND.search(command):  # in `cd sub && make & rm a.py`, the file is not in sub
         return directory, command
     while found := CD.match(command):
@@ -76,7 +80,9 @@ def _after_cd(directory: str, command: str) -> tuple[str, str]:
 
 
 def _words(command: str) -> Iterator[str]:
-    """Each word of the command, split as by a shell, and its parts: a word may be a program in another language."""
+    """Each word of the command, split as by a shell, and its parts, because a word may be a program in another
+    language.
+    """
     try:
         words = shlex.shlex(command, posix=True, punctuation_chars=True)
         words.whitespace_split, words.commenters = True, ""
@@ -92,7 +98,7 @@ def _words(command: str) -> Iterator[str]:
 
 
 def _pattern(word: str) -> str:
-    """The word as a pattern for ``fnmatch``; braces become ``*``."""
+    """The word as a pattern for ``fnmatch``. Braces become ``*``."""
     for _ in range(DEEPEST):
         word = BRACES.sub("*", word)
     return word.replace("[^", "[!")
@@ -112,7 +118,7 @@ def _places(path: str) -> set[str | tuple[int, int]]:
 
 
 def _matches(name: str, pattern: str, directory: str) -> bool:
-    """Whether the shell may expand the pattern to ``name``; ``*`` does not cross directories, ``**`` does."""
+    """Whether the shell may expand the pattern to ``name``; ``*`` does not cross directories, but ``**`` does."""
     folder, last = os.path.split(os.path.join(directory, pattern))
     for place in (os.path.normpath(folder), os.path.realpath(folder)):
         whole = os.path.join(place, last).replace("**/", "*")

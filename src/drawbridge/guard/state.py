@@ -1,4 +1,4 @@
-"""The guard's files: its log, and the directories for copies and bases. Off the hot path.
+"""The guard's files: its log, and the directories for copies and bases. This module is not on the hot path.
 
 ``$XDG_STATE_HOME/drawbridge`` (default: ``~/.local/state/drawbridge``)::
 
@@ -22,8 +22,8 @@ LARGEST_LOG = 1024 * 1024
 
 
 def directory(environ: Mapping[bytes, bytes], *names: str) -> str:
-    """One of the guard's directories; created with mode 0700 if it is missing. Raises ``OSError`` if that fails, or if
-    Drawbridge's state directory belongs to another user."""
+    """One of the guard's directories. It is created with mode 0700 if it is missing. Raises ``OSError`` if that fails,
+    or if Drawbridge's state directory belongs to another user."""
     base = os.fsdecode(environ.get(b"XDG_STATE_HOME", b""))
     if not base.startswith("/"):
         base = os.path.join(os.fsdecode(environ.get(b"HOME", b"")) or os.path.expanduser("~"), ".local", "state")
@@ -37,7 +37,8 @@ def directory(environ: Mapping[bytes, bytes], *names: str) -> str:
 
 
 def make_directory(path: str) -> None:
-    """Makes the directory and missing parents, all with mode 0700: ``os.makedirs`` ignores its mode for the parents."""
+    """Makes the directory and missing parents, all with mode 0700, because ``os.makedirs`` ignores its mode for the
+    parents."""
     before = os.umask(0o077)  # this changes the whole process, which has one thread
     try:
         os.makedirs(path, 0o700, exist_ok=True)

@@ -1,4 +1,5 @@
-"""Unsaved changes that an agent's call would overwrite: the editor that has them, and both texts. Off the hot path."""
+"""Unsaved changes that an agent's call would overwrite: the editor that has them, and both texts. This module is not on
+the hot path."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ class UnsavedFile:
 
 
 def entries(found: ask.Answer, key: str) -> list[dict[str, Any]]:
-    """The objects in one list of an answer; other values are skipped."""
+    """The objects in one list of an answer. Other values are skipped."""
     listed = found.result.get(key) if isinstance(found.result, dict) else None
     return [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
 
@@ -79,7 +80,7 @@ def protected_in(answers: list[ask.Answer], policy: str) -> list[UnsavedFile]:
 
 
 def base_names(paths: Iterable[str]) -> str:
-    """ "a.py, b.py and c.py", each name once; a long list ends with "and 17 more"."""
+    """ "a.py, b.py and c.py", each name once. A long list ends with "and 17 more"."""
     names = list(dict.fromkeys(os.path.basename(path) for path in paths))
     if len(names) > MOST_NAMES:
         names[MOST_NAMES:] = [f"{len(names) - MOST_NAMES} more"]

@@ -14,7 +14,7 @@ def request(method: str, params: str) -> bytes:
 
 
 class AnswerReader:
-    """Reads the answer on one connection; ``answer`` is set once it is complete."""
+    """Reads the answer on one connection. ``answer`` is set once it is complete."""
 
     __slots__ = ("_data", "answer")
 

@@ -1,4 +1,4 @@
-"""One bridge: it connects an editor to agents, and writes the files by which agents find it."""
+"""A bridge, which connects an editor to agents and writes the files by which agents find it."""
 
 from __future__ import annotations
 
@@ -64,8 +64,9 @@ def run(launched: Launched, folders: list[str], folder: str | None) -> int:
 
 
 async def _serve(launched: Launched, folders: list[str], folder: str | None) -> int:
-    """Runs a bridge until its editor or a signal ends it. A signal that arrives before the bridge is open ends it at
-    once, so that a hung editor does not delay the exit."""
+    """Runs a bridge until its editor or a signal ends it. A signal that arrives before the bridge is open ends it
+    immediately, so that a hung editor does not delay the exit.
+    """
     stop, opening = asyncio.Event(), asyncio.current_task()
 
     def signalled() -> None:
@@ -94,7 +95,7 @@ async def _serve(launched: Launched, folders: list[str], folder: str | None) -> 
         if not stop.is_set():
             raise
     finally:
-        launched.remove_files()  # before the loop removes the handlers: another signal would now kill the program
+        launched.remove_files()  # before the loop removes the handlers, because then another signal would kill the program
     return 0
 
 
@@ -147,7 +148,7 @@ class Bridge:
             on_change=self._agents_changed,
         )
         self.app = BridgeApp(self.claude, self.gemini, tuple(settings.agent))
-        # An editor that decides on proposals without a person must not decide on other agents' proposals.
+        # An editor that decides on proposals automatically must not decide on other agents' proposals.
         folders_offered = settings.decide is None
         self._server_link = ServerLink(
             self.reviews,
@@ -162,7 +163,7 @@ class Bridge:
             editor.type_prompt,
         )
         self.reviews.arbiter = self._server_link
-        self._changes = Changes(editor, self._server_link, ReviewMemory())
+        self._changes = Changes(editor, self._server_link, ReviewMemory(), self.reviews.accepted)
         self._context = ContextWatch(self.workspace, self.gemini.update)
         self._tasks = BackgroundTasks(logger)
         self._unannounced: deque[BridgeState] = deque()
@@ -257,7 +258,8 @@ class Bridge:
             self.claude.pids,
             self.claude.unasked,
         )
-        # A newer state replaces a pending one, unless an agent connected or left in between: that must be reported.
+        # A newer state replaces a pending one, unless an agent connected or disconnected in between, because that must
+        # be reported.
         if self._unannounced and self._unannounced[-1].agents == state.agents:
             self._unannounced.pop()
         self._unannounced.append(state)

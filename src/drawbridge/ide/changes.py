@@ -1,8 +1,9 @@
-"""Reviews in the editor: shows what runs have changed in a directory, keeps the view up to date, and passes on
+"""Reviews in the editor: shows what runs changed in a directory, keeps the view up to date, and passes on
 decisions and comments.
 
-The server stores the review and carries out the decisions; the bridge converts the review for the editor. Only one
-request is under way at a time, so that an older answer never replaces a newer one.
+The server stores the review and carries out the decisions. The bridge converts the review for the editor. Where no
+server has a review, the bridge shows the proposals that were accepted in its editor (``accepted_review``). Only one
+request is pending at a time, so that an older answer never replaces a newer one.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ from drawbridge.editors.port import (
     ReviewSubmitted,
     ReviewWanted,
 )
-from drawbridge.ide.server_link import ReviewRefused, ServerLink
+from drawbridge.ide.accepted_files import AcceptedFiles
+from drawbridge.ide.accepted_review import AcceptedReview
+from drawbridge.ide.server_link import NoServer, ReviewRefused, ServerLink
 from drawbridge.ide.visiting import Visiting
 from drawbridge.protocols import local_ipc as wire
 from drawbridge.text import review_words
@@ -46,26 +49,40 @@ LONGEST_LINE: Final = 80
 """The maximum number of characters of a changed line in the list of changes."""
 
 NOT_A_FILE: Final = ("120000", "160000")
-"""git's modes of symbolic links and submodules: a buffer with such a path shows the link's target or a directory, not
+"""git's modes of symbolic links and submodules. A buffer with such a path shows the link's target or a directory, not
 the lines of the hunks."""
 
 PRIVATE: Final = "Not in git: dependencies, caches and large files are left out."
 """A notice about the review of a directory that is not in a git work tree. It fits on the last line of an editor."""
 
+NO_SESSION: Final = "PROJECT_NOT_FOUND"
+"""The server's error code for a directory in which it has no session."""
+
+ACCEPTED: Final = "{numbers} to review, of proposals accepted here."
+"""A notice about a review without a server. It fits on the last line of an editor."""
+
+VISITS_NEED_A_SERVER: Final = "What is new since your last visit is known only with the agent server."
+COMMENTS_NEED_A_SERVER: Final = "Comments need the agent server. Start it with: drawbridge serve"
+
 logger = logging.getLogger("drawbridge.changes")
 
 
 class Changes:
-    def __init__(self, editor: Editor, link: ServerLink, memory: ReviewMemory) -> None:
+    def __init__(self, editor: Editor, link: ServerLink, memory: ReviewMemory, accepted: AcceptedFiles) -> None:
         self._editor = editor
         self._link = link
         self._memory = memory
+        self._accepted = accepted
+        self._accepted_review = AcceptedReview(editor, accepted)
         self._tasks = BackgroundTasks(logger)
         self._turn = asyncio.Lock()
         self._project = ""
-        """The id of the project or terminal session whose review is shown; empty if no review is shown."""
+        """The id of the project or terminal session that the shown review belongs to; empty if no review of a server is
+        shown."""
+        self._without_server: ReviewWanted | None = None
+        """The user's request, while the review of accepted proposals is shown."""
         self._shown: Review | None = None
-        """That review, including the changes that the editor hides, and without marks."""
+        """The review that is shown, without marks and including the changes that the editor hides."""
         self._visiting: Visiting | None = None
         self._is_stale = False
         self._has_noted_private = False
@@ -73,7 +90,12 @@ class Changes:
         self._deciders = set[str]()
         """The names of the users who have made decisions since the review was read; contains "" if the review has
         changed in another way."""
+        self._notices = dict[str, str]()
+        """The server's latest notice about an interrupted decision, or "", by the review's directory. The server sends a
+        notice with each answer until another decision is made, so a later notice is new even if it has the same text.
+        """
         link.on_review_changed = self._changed
+        accepted.watch(self._accepted_changed)
 
     async def close(self) -> None:
         await self._tasks.close()
@@ -83,7 +105,7 @@ class Changes:
             case ReviewWanted():
                 self._start(lambda: self._wanted(event), "showing a review")
             case ReviewOutdated():
-                self._look()
+                self._reload()
             case ReviewSeen():
                 self._start(lambda: self._saw(event), "storing what was seen")
             case ReviewDecided():
@@ -100,11 +122,15 @@ class Changes:
         if change is not None and change.project == self._project:
             self._deciders.add(change.by)
         if change is None or change.project == self._project:
-            self._look()
+            self._reload()
 
-    def _look(self) -> None:
+    def _accepted_changed(self) -> None:
+        if self._without_server is not None:
+            self._reload()
+
+    def _reload(self) -> None:
         """Reads the review again. Several calls in a row cause only one request, after the one that is in progress."""
-        if self._project and not self._is_stale:
+        if (self._project or self._without_server) and not self._is_stale:
             self._is_stale = True
             self._start(self._follow, "following a review")
 
@@ -128,21 +154,47 @@ class Changes:
     async def _wanted(self, event: ReviewWanted) -> None:
         try:
             answer = await self._link.review(folder=event.folder, path=event.path)
-        except DrawbridgeError:
-            await self._show(None)
-            raise
+        except DrawbridgeError as error:
+            if not (_is_without_review(error) and await self._wanted_accepted(event)):
+                await self._show(None)
+                raise
+        else:
+            await self._show_served(answer, event, is_wanted=True)
+
+    async def _wanted_accepted(self, event: ReviewWanted) -> bool:
+        """Shows the review of accepted proposals. Returns False if nothing is left in it."""
+        review, _ = read(await self._accepted_review.read(event.folder))
+        if not review.files:
+            return False
+        self._project, self._visiting, self._without_server = "", None, event
+        await self._show(review, is_wanted=True)
+        more = VISITS_NEED_A_SERVER if event.only_new else ""
+        await self._editor.notify(" ".join(filter(None, (ACCEPTED.format(numbers=review.title), more))))
+        return True
+
+    async def _show_served(self, answer: wire.ReviewAnswer, event: ReviewWanted, *, is_wanted: bool) -> None:
         review, more = read(answer)
         await self._visit(answer.directory, only_new=event.only_new)
-        self._project, self._deciders = answer.project, set()
-        await self._show(review, is_wanted=True)
+        if answer.project != self._project:
+            self._shown = None
+        self._project, self._deciders, self._without_server = answer.project, set(), None
+        await self._show(review, is_wanted=is_wanted)
+        await self._show_notice(answer)
         await self._editor.notify(" ".join(filter(None, (self._summary(review, event), more))))
         if review.files and not self._has_noted_private and _is_private(answer):
             self._has_noted_private = True
             await self._editor.notify(PRIVATE)
 
+    async def _show_notice(self, answer: wire.ReviewAnswer) -> None:
+        before = self._notices.get(answer.directory)
+        self._notices[answer.directory] = answer.notice
+        if answer.notice and answer.notice != before:
+            await self._editor.notify(harmless(answer.notice), "warn")
+
     async def _visit(self, directory: str, *, only_new: bool) -> None:
-        """Begins a visit to the review of the directory, unless the user only hides the other changes or shows them
-        again."""
+        """Begins a visit to the review of the directory, unless the user is only hiding the other changes or showing
+        them again.
+        """
         if self._visiting is None or self._visiting.directory != directory:
             self._visiting = Visiting(self._memory, directory)
             await self._visiting.begin()
@@ -160,10 +212,14 @@ class Changes:
             await self._visiting.saw(event.hunks, self._shown)
 
     async def _follow(self) -> None:
-        """Shows the review as it is now, if it has changed; no review if the server refuses. If the server can't be
-        reached, the shown review stays."""
+        """Shows the current review if it has changed, and no review if the server refuses. If the server can't be
+        reached, the shown review stays.
+        """
         self._is_stale, deciders = False, self._deciders
         self._deciders = set()
+        if self._without_server is not None:
+            await self._follow_accepted(self._without_server)
+            return
         if not self._project:
             return
         try:
@@ -174,16 +230,30 @@ class Changes:
         except DrawbridgeError as error:
             logger.info("the review could not be updated and is shown as it was: %s", error)
             return
+        await self._show_notice(answer)
         before = self._shown
         review, _ = read(answer)
         if review == before:
             return
         hunks = before.hunk_ids if before is not None else frozenset[str]()
         if self._visiting is not None and "" in deciders and not review.hunk_ids <= hunks:
-            await self._visiting.begin()  # a run has probably ended: the server does not report that to bridges
+            await self._visiting.begin()  # a run has probably ended, which the server does not report to bridges
         await self._show(review)
         if not hunks <= review.hunk_ids:
             await self._editor.notify(_who(deciders))
+
+    async def _follow_accepted(self, event: ReviewWanted) -> None:
+        """Shows a server's review instead of the one of accepted proposals once the server has one. Until then, shows
+        the latter as it is now, if it has changed."""
+        try:
+            answer = await self._link.review(folder=event.folder, path=event.path)
+        except DrawbridgeError as error:
+            logger.info("the accepted proposals are still shown: %s", error)
+            review, _ = read(await self._accepted_review.read(event.folder))
+            if review != self._shown:
+                await self._show(review)
+        else:
+            await self._show_served(answer, event, is_wanted=False)
 
     async def _decided(self, event: ReviewDecided) -> None:
         if event.file is not None and self._hides_others:
@@ -201,6 +271,9 @@ class Changes:
         await self._change(decision, done, lambda review: f"{done} {_left(review)}")
 
     async def _commented(self, event: ReviewCommented | ReviewCommentRemoved) -> None:
+        if self._without_server is not None:
+            await self._editor.notify(COMMENTS_NEED_A_SERVER, "warn")
+            return
         line = wire.ReviewComment(id=uuid.uuid4().hex, project=self._project)
         if isinstance(event, ReviewCommented):
             line = msgspec.structs.replace(
@@ -212,6 +285,9 @@ class Changes:
         await self._change(line, done, lambda review: f"{done} {_waiting(review)}")
 
     async def _submitted(self, event: ReviewSubmitted) -> None:
+        if self._without_server is not None:
+            await self._editor.notify(COMMENTS_NEED_A_SERVER, "warn")
+            return
         sent = sum(comment.is_draft for comment in self._shown.comments) if self._shown else 0
         line = wire.ReviewSubmission(id=uuid.uuid4().hex, project=self._project, drafts=event.drafts, text=event.text)
         await self._change(line, f"Submitted: {counted(sent, 'comment')}.", lambda review: _sent(review, sent))
@@ -226,7 +302,7 @@ class Changes:
         notice if that review could not be read."""
         before = self._shown
         try:
-            answer = await self._link.change_review(line)
+            answer = await self._carry_out(line)
         except ReviewRefused as error:
             words = str(error)
             if isinstance(line, wire.ReviewDecision):
@@ -242,16 +318,28 @@ class Changes:
         else:
             if answer.done:
                 await self._editor.notify(done)
-                return self._look()  # reports the reason if the review still can't be read
+                return self._reload()  # reports the reason if the review still can't be read
             review, _ = read(answer)
             await self._show(review)
             await self._editor.notify(after(review))
+
+    async def _carry_out(
+        self, line: wire.ReviewDecision | wire.ReviewComment | wire.ReviewSubmission
+    ) -> wire.ReviewAnswer:
+        if self._without_server is not None and isinstance(line, wire.ReviewDecision):
+            return await self._accepted_review.decide(line, self._without_server.folder)
+        return await self._link.change_review(line)
+
+    async def _read_again(self) -> wire.ReviewAnswer:
+        if self._without_server is not None:
+            return await self._accepted_review.read(self._without_server.folder)
+        return await self._link.review(project=self._project)
 
     async def _show_again(self) -> None:
         """Reads and shows the review after a refusal, since what is shown may no longer exist. If it can't be read, no
         review is shown."""
         try:
-            review, _ = read(await self._link.review(project=self._project))
+            review, _ = read(await self._read_again())
         except DrawbridgeError as error:
             logger.info("the review is not shown: %s", error)
             await self._show(None)
@@ -259,12 +347,21 @@ class Changes:
             await self._show(review)
 
     async def _show(self, review: Review | None, *, is_wanted: bool = False) -> None:
+        if self._shown is not None and self._project and review is not None:
+            self._forget_decided(self._shown, review)
         self._shown = review
         if review is None:
-            self._project, self._visiting = "", None
+            self._project, self._visiting, self._without_server = "", None, None
         elif self._visiting is not None:
             review = self._visiting.marked(review)
         await self._editor.show_review(review, is_wanted=is_wanted)
+
+    def _forget_decided(self, before: Review, review: Review) -> None:
+        """Forgets the accepted proposals of files with changes that have left the server's review, so that what was
+        decided there is not shown again without the server."""
+        for file in before.files:
+            if not {hunk.id for hunk in file.hunks} <= review.hunk_ids:
+                self._accepted.forget(file.path)
 
     def _summary(self, review: Review, event: ReviewWanted) -> str:
         assert self._visiting is not None
@@ -287,12 +384,17 @@ def read(answer: wire.ReviewAnswer) -> tuple[Review, str]:
     return review, words if more else ""
 
 
+def _is_without_review(error: DrawbridgeError) -> bool:
+    """Whether the reason is that no server has a review of the directory, rather than that one failed."""
+    return isinstance(error, NoServer) or (isinstance(error, ReviewRefused) and error.reason == NO_SESSION)
+
+
 def _is_private(answer: wire.ReviewAnswer) -> bool:
     return msgspec.json.decode(answer.review, type=_Stored).repository == "private"
 
 
 class _Stored(msgspec.Struct, frozen=True):
-    """Where the server stores the versions of a review's files."""
+    """The field of a server's review that names the repository in which the versions of its files are stored."""
 
     repository: str = "project"
 

@@ -27,21 +27,23 @@ from drawbridge.transport.http_server import WebSocket
 
 TOKEN_HEADER: Final = "x-claude-code-ide-authorization"
 PROBE_HEADER: Final = "x-drawbridge-probe"
-"""A client that sends this header tests the connection (``drawbridge doctor``), and does not replace another client."""
+"""The header with which ``drawbridge doctor`` tests the connection. A client that sends it does not replace another
+client."""
 
 SUBPROTOCOL: Final = "mcp"
-"""Must be confirmed if the client offers it; otherwise the real CLI closes the socket (2.1.81)."""
+"""The subprotocol that must be confirmed if the client offers it. Otherwise, the real CLI closes the socket
+(2.1.81)."""
 
 LISTENS_AFTER_SECONDS: Final = 1.0
-"""Seconds after the handshake during which the CLI may silently drop notifications; measured on an idle machine: 0.05
-to 0.1 s (2.1.329).
+"""Seconds after the handshake during which the CLI may silently drop notifications. On an idle machine, it did so for
+0.05 to 0.1 s (2.1.329).
 """
 
 CALL_LIMIT: Final = 128
-"""The maximum number of calls from one client that may be unanswered at once."""
+"""The maximum number of calls from one client that may be unanswered at the same time."""
 
 MENTION_LIMIT: Final = 50
-"""The maximum number of mentions that are stored until a client reads notifications; the oldest are dropped first."""
+"""The maximum number of mentions that are stored until a client reads notifications. The oldest are dropped first."""
 
 logger = logging.getLogger("drawbridge.claude")
 
@@ -88,7 +90,9 @@ class ClaudeClients:
     def admit(self, head: Head) -> Refusal | None:
         refusal = self._gate.check(head)
         if refusal is BAD_TOKEN and self._late_rejection:
-            return None  # ``opened`` closes the socket with 1008, as AUTH-02 of the connection specification requires.
+            return (
+                None  # ``opened`` closes the socket with 1008, as required by AUTH-02 of the connection specification.
+            )
         return refusal
 
     def subprotocol(self, head: Head) -> str | None:
@@ -103,7 +107,7 @@ class ClaudeClients:
         if self._single_client and head.one(PROBE_HEADER) is None:
             for other in list(self._clients):
                 other.websocket.close(1000, "replaced by a newer connection")
-                other.closed(1000)  # at once, so that the editor's next event goes to the new client
+                other.closed(1000)  # immediately, so that the editor's next event goes to the new client
         client = ClaudeClient(self, websocket)
         self._clients.append(client)
         return client
@@ -127,7 +131,7 @@ class ClaudeClients:
             client.select(selection)
 
     def mention(self, mentioned: Mentioned) -> bool:
-        """Sends the mention to the most recently active client, or to all; while no client reads notifications, stores
+        """Sends the mention to the most recently active client, or to all. While no client reads notifications, stores
         it for the next one that does. Returns False if no client is connected.
         """
         listening = [client for client in self._clients if client.listens]
@@ -156,7 +160,7 @@ class ClaudeClients:
 
 
 class _Unauthorized:
-    """A peer whose WebSocket was accepted only to be closed with a reason."""
+    """A peer with a WebSocket that was accepted only so that it can be closed with a reason."""
 
     def received(self, text: str) -> None:
         pass
@@ -269,7 +273,7 @@ class ClaudeClient:
         if tool is None:
             self._fail(call, jsonrpc.INVALID_PARAMS, f"Unknown tool: {call.tool}")
         elif call.id in self._calls:
-            self._fail(call, jsonrpc.INVALID_REQUEST, "This id is still in use by an unanswered call.")
+            self._fail(call, jsonrpc.INVALID_REQUEST, "This ID is still in use by an unanswered call.")
         elif len(self._calls) >= CALL_LIMIT:
             self._fail(call, jsonrpc.INTERNAL_ERROR, f"This client already has {CALL_LIMIT} unanswered calls.")
         else:
@@ -278,7 +282,7 @@ class ClaudeClient:
             task = self._calls[call.id] = self._clients.tasks.start(
                 self._run(tool, call), tool.name, lambda _: self._fail(call, jsonrpc.INTERNAL_ERROR, message)
             )
-            # Not in ``_run``: it never runs if the task is canceled before it begins.
+            # This is not done in ``_run``, which never runs if the task is canceled before it begins.
             task.add_done_callback(lambda _: self._calls.pop(call.id))
 
     def _note_mode(self, call: mcp.Call) -> None:
@@ -287,7 +291,7 @@ class ClaudeClient:
         if call.tool == "openDiff":
             self._set_unasked(False)
         elif call.tool == "getDiagnostics" and isinstance(uri, str) and uri:
-            # A URI that is not a path names nothing that the agent could write.
+            # A URI that is not a path does not name a file that the agent could write.
             with contextlib.suppress(DrawbridgeError, ValueError):
                 path = self._clients.workspace.resolve(uri)
                 self._clients.unasked_writes.may_write(path, self.name, lambda: self._set_unasked(True))
@@ -302,7 +306,7 @@ class ClaudeClient:
 
     async def _run(self, tool: Tool, call: mcp.Call) -> None:
         """Runs a call and answers it. A ``BadArgument`` becomes a JSON-RPC error, any other ``DrawbridgeError`` an MCP
-        result. A canceled call is not answered: its client no longer waits."""
+        result. A canceled call is not answered, because its client no longer waits."""
         try:
             content = await tool.run(self._context, tool.parse(call.arguments))
             self.websocket.send(mcp.tool_result(call.id, [mcp.text_item(text) for text in content]))
@@ -317,7 +321,7 @@ class ClaudeClient:
 
 
 def selection_changed(selection: Selection) -> dict[str, Any]:
-    """The parameters of ``selection_changed``. Lines and columns are 0-based, columns in UTF-16 code units; the CLI
+    """The parameters of ``selection_changed``. Lines and columns are 0-based, columns in UTF-16 code units. The CLI
     shows them 1-based."""
     return {
         "text": selection.text,
@@ -328,7 +332,7 @@ def selection_changed(selection: Selection) -> dict[str, Any]:
 
 
 def at_mentioned(mentioned: Mentioned) -> dict[str, Any]:
-    """The parameters of ``at_mentioned``. Lines are 0-based and inclusive; they are left out for a whole file (the CLI
+    """The parameters of ``at_mentioned``. Lines are 0-based and inclusive. They are left out for a whole file (the CLI
     does not accept null)."""
     params: dict[str, Any] = {"filePath": mentioned.path}
     if mentioned.lines is not None:

@@ -1,4 +1,4 @@
-"""The context that Gemini CLI receives: the files that the user has looked at, latest first. Does no I/O."""
+"""The context that Gemini CLI receives: the files that the user looked at, latest first. Does no I/O."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from drawbridge.editors.port import Selection
 from drawbridge.ide.gemini_notices import FILES_LIMIT, ContextUpdate, Cursor, OpenFile, WorkspaceState, cut
 
 MEMORY: Final = 1_000
-"""The maximum number of files whose last use is remembered, open or not."""
+"""The maximum number of files for which the last use is remembered, open or not."""
 
 
 class Context(Struct, frozen=True):
-    """``files``: (path, when the user last switched to it, in milliseconds since 1970), latest first.
-    ``selection``: the selection in the first file, or None.
+    """The context at one moment. ``files``: pairs of a path and the time at which the user last switched to it (in
+    milliseconds since 1970), latest first. ``selection``: the selection in the first file, if any.
     """
 
     files: tuple[tuple[str, int], ...] = ()
@@ -35,17 +35,17 @@ class Context(Struct, frozen=True):
 
 
 class Recent:
-    """Remembers which files the user has looked at, and in which order."""
+    """Remembers which files the user looked at, and in which order."""
 
     def __init__(self) -> None:
         self._seen: dict[str, int] = {}
         self._last = 0
 
     def saw(self, path: str, now_ms: int) -> None:
-        """Records that the user looks at ``path``. Times always increase: the CLI sorts by them, and the order of equal
-        times would be arbitrary.
+        """Records that the user looks at ``path``. Times always increase, because the CLI sorts by them, and the order
+        of equal times would be arbitrary.
 
-        A file that stays the current one does not get a new time, so that an unchanged context is not sent again.
+        A file that remains the current one does not get a new time, so that an unchanged context is not sent again.
         """
         if next(reversed(self._seen), None) == path:
             return
@@ -56,8 +56,9 @@ class Recent:
             del self._seen[next(iter(self._seen))]
 
     def context(self, selection: Selection | None, open_paths: Iterable[str]) -> Context:
-        """The context: the files that the user has looked at and that are still open, at most ``FILES_LIMIT``, and the
-        selection if it is in the latest one."""
+        """The context: the files that the user looked at and that are still open, at most ``FILES_LIMIT``, and the
+        selection if it is in the latest one.
+        """
         still_open = set(open_paths)
         newest = [(path, at) for path, at in reversed(self._seen.items()) if path in still_open][:FILES_LIMIT]
         active = selection if selection is not None and newest and newest[0][0] == selection.path else None

@@ -52,5 +52,5 @@ class ContextWatch:
 
 
 def _files_among(paths: list[str]) -> list[str]:
-    """The paths of files on disk: an agent cannot read a new file that was never saved."""
+    """The paths of files on disk, because an agent cannot read a new file that was never saved."""
     return [path for path in paths if os.path.isfile(path)]

@@ -1,5 +1,5 @@
-"""The files by which agents find the bridge, one for each agent. This module loads fast: it runs before asyncio is
-loaded.
+"""The files by which agents find the bridge, one for each agent. This module has to load quickly, because it runs
+before asyncio is loaded.
 
 Claude Code: ``<config>/ide/<port>.lock``, where ``<config>`` is ``$CLAUDE_CONFIG_DIR`` or ``~/.claude``. Gemini CLI:
 ``<tmpdir>/gemini/ide/gemini-ide-server-<pid>-<port>.json``. The pid is the editor's; ``drawbridgePid`` in the file is
@@ -33,14 +33,14 @@ def lock_directory(environ: Mapping[str, str] = os.environ) -> str:
 
 
 def gemini_directory(environ: Mapping[str, str] = os.environ) -> str:
-    """A subdirectory of the temporary directory that Node.js uses; as in Node.js, there is no check that it is
+    """A subdirectory of the temporary directory that Node.js uses. As in Node.js, it is not checked whether it is
     writable."""
     root = environ.get("TMPDIR") or environ.get("TMP") or environ.get("TEMP") or "/tmp"  # noqa: S108 - as in Node.js
     return os.path.join(root[:-1] if len(root) > 1 and root.endswith("/") else root, "gemini", "ide")
 
 
 def folders_with_separator(folders: Sequence[str]) -> list[str]:
-    """The folders whose paths contain ``os.pathsep``: Gemini CLI splits its list of folders there, and has no way to
+    """The folders with ``os.pathsep`` in their paths. Gemini CLI splits its list of folders there, and has no way to
     escape it."""
     return [folder for folder in folders if os.pathsep in folder]
 
@@ -51,7 +51,7 @@ class DiscoveryFile(Protocol):
     path: str
 
     def write(self, editor_pid: int, ide_name: str, folders: Sequence[str]) -> None:
-        """Writes the file, or updates it when the folders change; the port and the token stay the same. Does nothing
+        """Writes the file, or updates it when the folders change. The port and the token stay the same. Does nothing
         after ``remove``.
 
         Raises ``NotPrivate`` with the path that can't be used and the reason.
@@ -105,7 +105,7 @@ class GeminiFile:
         self._removed = False
 
     def write(self, editor_pid: int, ide_name: str, folders: Sequence[str]) -> None:
-        """Writes the file, whose name contains the editor's pid; a file with an earlier pid is removed."""
+        """Writes the file. Its name contains the editor's pid, and a file with an earlier pid is removed."""
         if self._removed:
             return
         make_private_directory(self._directory)
@@ -131,8 +131,8 @@ class GeminiFile:
         remove_quietly(self.path)
 
     def _point_at_it(self, folder: str, data: bytes) -> None:
-        """Points the link at the file: the latest bridge of a folder owns the link. A file in its place that no bridge
-        has written is left alone.
+        """Points the link at the file. The latest bridge of a folder owns the link. A file in its place that was not
+        written by a bridge is left alone.
         """
         from hashlib import sha256
 
@@ -151,7 +151,7 @@ class GeminiFile:
             write_private(link, data)  # the file system has no links
 
     def _unlink(self) -> None:
-        """Removes this bridge's link, but not one that a later bridge of the same folder has put in its place."""
+        """Removes this bridge's link, but not one that a later bridge of the same folder created in its place."""
         registration = _registration_in(self._link) if self._link and not os.path.islink(self._link) else None
         if _target(self._link).endswith(f"-{self._port}.json") or (
             registration is not None and registration.port == self._port
@@ -161,7 +161,7 @@ class GeminiFile:
 
 
 def sweep(directory: str) -> list[str]:
-    """Removes the files of bridges whose process has ended *and* whose port is closed. Returns their paths."""
+    """Removes the files of each bridge if its process has ended *and* its port is closed. Returns their paths."""
     swept = left_behind(directory)
     for path in swept:
         remove_quietly(path)
@@ -169,7 +169,7 @@ def sweep(directory: str) -> list[str]:
 
 
 def left_behind(directory: str) -> list[str]:
-    """The files that ``sweep`` removes; a link comes after the file that it points to."""
+    """The files that ``sweep`` removes. A link comes after the file that it points to."""
     found: list[str] = []
     try:
         names = sorted(os.listdir(directory))
@@ -240,5 +240,5 @@ def _target(link: str) -> str:
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    """Opens a file without blocking: a named pipe at that path must not delay the start."""
+    """Opens a file without blocking, because a named pipe at that path must not delay startup."""
     return os.open(path, flags | os.O_NONBLOCK)

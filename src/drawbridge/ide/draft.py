@@ -1,5 +1,6 @@
-"""The change that a person decides on: a proposal merged with the user's unsaved changes, or with changes to the file
-since the agent proposed it. Does no I/O."""
+"""The change that a person decides on: a proposal, merged with the user's unsaved changes or with changes that were
+made to the file after the agent proposed it. Does no I/O.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from drawbridge.text import hunks
 
 class Draft(Struct, frozen=True):
     """The user's text, the text that would be written, and the diff. ``note``: a note for the user, such as that the
-    text contains other changes; or None. ``lines``: both texts, split into lines."""
+    text contains other changes; None for no note. ``lines``: both texts, split into lines."""
 
     old_text: str
     new_text: str
@@ -76,8 +77,8 @@ def _merge(base: str, ours: str, theirs: str, *, unsaved: bool) -> str:
 
 
 def check_text(new_text: str) -> None:
-    """Raises ``UnusableFile`` for proposed text that can't be shown: it contains a NUL, is not valid Unicode, or is too
-    large."""
+    """Raises ``UnusableFile`` for proposed text that can't be shown, because it contains a NUL, is not valid Unicode,
+    or is too large."""
     if "\0" in new_text:
         raise UnusableFile("The proposed text contains NUL characters: it is binary and can't be shown.")
     try:

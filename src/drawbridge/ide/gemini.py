@@ -24,7 +24,7 @@ from drawbridge.transport.http_server import Exchange
 AGENT: Final = "Gemini CLI"
 
 GRACE_SECONDS: Final = 5.0
-"""Seconds that a session remains after its stream has ended or after its last request, whichever is later; the real CLI
+"""Seconds that a session remains after its stream has ended or after its last request, whichever is later. The real CLI
 reconnects after 1 s and, if that fails, 1.5 s later."""
 
 SILENT_SECONDS: Final = 600.0
@@ -76,7 +76,7 @@ class GeminiSession:
         self.stream.open(exchange, last_id)
 
     def is_gone(self, now: float) -> bool:
-        """Whether the session's CLI must have ended; a CLI may end without announcing it."""
+        """Whether the session's CLI must have ended, which it may do without announcing it."""
         if self.stream.has_reader:
             return False
         if self._ever_listened:
@@ -121,7 +121,7 @@ class GeminiSession:
             logger.warning("%s", error)
             text = None  # the CLI writes its own text, as without an editor
         if text is None and task is not None:
-            task.cancel()  # not shown yet, or the editor does not answer
+            task.cancel()  # it is not shown yet, or the editor does not answer
         return text
 
     async def decide(self, file_path: str, *, accept: bool) -> bool:
@@ -150,7 +150,7 @@ class GeminiSession:
         if not isinstance(decision, Accepted):
             self._decided(DiffRejected(file_path))
         elif new_content and not decision.text:
-            # The CLI treats empty text as "not edited" and would write its own.
+            # The CLI treats empty text as "not edited", and would write its own text.
             self._notify(
                 f"{AGENT} can't write an empty file, so its change was rejected. Empty or delete the file yourself.",
                 "warn",
@@ -162,7 +162,7 @@ class GeminiSession:
     # calls
 
     async def call(self, call: mcp.Call) -> bytes:
-        """The answer to a call: a JSON-RPC error for an unknown tool or invalid arguments; any other error becomes an
+        """The answer to a call: a JSON-RPC error for an unknown tool or invalid arguments. Any other error becomes an
         MCP result."""
         tool = _TOOLS.get(call.tool)
         if tool is None:

@@ -37,7 +37,7 @@ DELETED_LIMIT: Final = 1_000
 """The maximum number of sessions that are remembered as deleted by their client."""
 
 KEEP_ALIVE_SECONDS: Final = 20.0
-"""Seconds between the comments that keep a silent stream open; the real CLI closes one after 300 s, proxies after 60 s
+"""Seconds between the comments that keep a silent stream open. The real CLI closes one after 300 s, proxies after 60 s
 or less."""
 
 HOUSEKEEPING_SECONDS: Final = 1.0
@@ -51,8 +51,8 @@ logger = logging.getLogger("drawbridge.gemini")
 class SessionIds:
     """Session ids, signed with the bridge's token.
 
-    A bridge that is restarted with the same token accepts them again: the real CLI reconnects with its old id, 3 s
-    after the stream has ended (``sse.RETRY_LATER``), and, if it is refused, does not try again until the user types
+    A bridge that is restarted with the same token accepts them again, because the real CLI reconnects with its old id,
+    3 s after the stream has ended (``sse.RETRY_LATER``), and, if it is refused, does not try again until the user types
     ``/ide enable`` (0.61.0).
     """
 
@@ -148,7 +148,7 @@ class GeminiSessions:
         exchange.answer(200, b'{"status":"ok"}', [JSON])
 
     def _watch(self, head: Head, body: bytes, exchange: Exchange) -> None:
-        """The specification's event stream of all notifications, which is not part of any session."""
+        """The event stream of all notifications that the specification defines. It is not part of any session."""
         watcher = EventStream(self._state)
         self._watchers.add(watcher)
         watcher.open(exchange, 0)
@@ -177,7 +177,7 @@ class GeminiSessions:
                 self._call(session, output, exchange), output.tool, lambda _: exchange.answer(200, problem, [JSON])
             )
         else:
-            exchange.answer(202)  # exactly this, or the real CLI never opens its stream
+            exchange.answer(202)  # exactly this status, because otherwise the real CLI never opens its stream
         return None
 
     def _initialize(self, head: Head, message: jsonrpc.Request, exchange: Exchange) -> None:
@@ -221,8 +221,8 @@ class GeminiSessions:
         return None
 
     def _begin(self, id: str, exchange: Exchange) -> GeminiSession | None:
-        """Starts a session: a new one, or one from before a restart of the bridge. Returns None if there are too many
-        sessions; the request has then been answered.
+        """Starts a session, either a new one or one from before a restart of the bridge. Returns None if there are too
+        many sessions. In that case, the request has been answered.
         """
         if len(self._sessions) >= SESSION_LIMIT:
             silent = [session for session in self._sessions.values() if not session.stream.has_reader]
@@ -261,7 +261,7 @@ class GeminiSessions:
             self._housekeeping = self._tasks.repeat(self._tidy, HOUSEKEEPING_SECONDS, what)
 
     async def _tidy(self) -> None:
-        """One round of housekeeping. The rounds end when there are no more sessions or watchers."""
+        """One round of housekeeping. The rounds end when no sessions or watchers are left."""
         now = time.monotonic()
         for session in list(self._sessions.values()):
             if session.is_gone(now):

@@ -15,8 +15,8 @@ from drawbridge.protocols import jsonrpc
 
 FILES_LIMIT: Final = 10
 SELECTION_LIMIT: Final = 16_384
-"""The maximum length of the selected text, in UTF-16 code units; the real CLI cuts there too, even inside a
-character."""
+"""The maximum length of the selected text, in UTF-16 code units. The real CLI also cuts there, even inside a character.
+"""
 
 
 class _Notice(Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
@@ -31,7 +31,7 @@ class Cursor(_Notice, frozen=True):
 
 
 class OpenFile(_Notice, frozen=True):
-    """``timestamp``: when the user last switched to the file, in milliseconds since 1970."""
+    """An open file. ``timestamp``: the time at which the user last switched to it, in milliseconds since 1970."""
 
     path: Annotated[str, Meta(min_length=1)]
     timestamp: Annotated[int, Meta(ge=0)]
@@ -41,7 +41,8 @@ class OpenFile(_Notice, frozen=True):
 
 
 class WorkspaceState(_Notice, frozen=True):
-    """The open files, latest first. ``isTrusted`` is left out: it would override the user's choice in the CLI."""
+    """The open files, latest first. ``isTrusted`` is left out, because it would override the user's choice in the
+    CLI."""
 
     open_files: Annotated[tuple[OpenFile, ...], Meta(max_length=FILES_LIMIT)]
 
@@ -51,7 +52,9 @@ class ContextUpdate(_Notice, frozen=True):
 
 
 class DiffAccepted(_Notice, frozen=True):
-    """``file_path``, here and in ``DiffRejected``, is spelled exactly as in openDiff, since the CLI looks it up."""
+    """The user accepted a proposal. ``file_path``, here and in ``DiffRejected``, is spelled exactly as in openDiff,
+    because the CLI uses it as a key.
+    """
 
     file_path: str
     content: str

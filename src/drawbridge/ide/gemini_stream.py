@@ -14,14 +14,14 @@ HEADERS: Final = [("Content-Type", sse.CONTENT_TYPE), ("Cache-Control", "no-stor
 BACKLOG_LIMIT: Final = 100
 BACKLOG_BYTES: Final = 32 * 1024 * 1024
 """The maximum number, and total size in bytes, of the decisions that are kept for a stream that is interrupted or not
-read; the real CLI opens one proposal at a time."""
+read. The real CLI opens one proposal at a time."""
 
 
 class EventStream:
-    """A stream with at most one reader, which receives every decision in order, and the latest state of the workspace.
+    """A stream with at most one reader, which receives every decision, in order, and the latest state of the workspace.
 
     ``state`` and decisions are complete, checked messages. A slow reader is sent nothing more until it has read what
-    was sent before, so that it costs no more memory than the backlog.
+    was sent before, so that it takes up no more memory than the backlog.
     """
 
     def __init__(self, state: bytes, on_change: Callable[[], None] = lambda: None) -> None:
@@ -29,7 +29,7 @@ class EventStream:
         disconnects."""
         self._on_change = on_change
         self._reader: Exchange | None = None
-        # Ids increase across restarts of the bridge: a CLI may reconnect with an id from before a restart.
+        # Ids increase across restarts of the bridge, because a CLI may reconnect with an id from before a restart.
         self._backlog = sse.Backlog(BACKLOG_LIMIT, BACKLOG_BYTES, last_id=time.time_ns() // 1_000_000)
         self._sent_id = 0
         self._state = state
@@ -54,7 +54,7 @@ class EventStream:
         self._send()
 
     def update(self, state: bytes) -> None:
-        """Sends the state unless it is unchanged; a slow reader receives the latest one once it has caught up."""
+        """Sends the state unless it is unchanged. A slow reader receives the latest one once it has caught up."""
         self._state = state
         self._send()
 
@@ -63,8 +63,9 @@ class EventStream:
         self._send()
 
     def forget(self, file_path: str) -> None:
-        """Drops an earlier decision on a file that the CLI proposes again: the CLI would take it for the answer to the
-        new proposal."""
+        """Drops an earlier decision on a file that the CLI proposes again, because the CLI would mistake it for the
+        answer to the new proposal.
+        """
         self._backlog.forget(file_path)
 
     def keep_alive(self) -> None:

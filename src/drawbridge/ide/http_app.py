@@ -13,8 +13,8 @@ NOT_SERVED = Refusal(404, "This agent is not served here.")
 
 
 class BridgeApp:
-    """``served``: the names of the agents that may connect. A transport (WebSocket or HTTP) that none of them uses is
-    refused, even with the right token."""
+    """The HTTP application of one bridge. ``served``: the names of the agents that may connect. A transport (WebSocket
+    or HTTP) that none of them uses is refused, even with the right token."""
 
     def __init__(self, claude: ClaudeClients, gemini: GeminiSessions, served: Iterable[str]) -> None:
         self._claude = claude
@@ -25,7 +25,7 @@ class BridgeApp:
         self.requested = gemini.requested
 
     def compresses(self, head: Head) -> bool:
-        """Returns False: agents run on this machine, where compression gains nothing."""
+        """Returns False, because agents run on this machine, where compression is of no benefit."""
         return False
 
     def admit(self, head: Head, upgrade: bool) -> Refusal | None:

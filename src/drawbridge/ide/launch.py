@@ -18,13 +18,14 @@ from drawbridge.settings.ide import IdeSettings
 
 def launch(settings: IdeSettings) -> int:
     """Runs a bridge until its editor or a signal ends it. Returns the exit code."""
-    _on_signal(lambda: os._exit(0))  # nothing has to be removed yet
+    _on_signal(lambda: os._exit(0))  # there is nothing to remove yet
     folder = _folder(settings)
     address = settings.nvim
     if address and address != "stdio":
         _check_address(address)
     launched = Launched(settings)
-    # The handler must not raise: during an import, Python ignores exceptions in places, and the bridge would go on.
+    # The handler must not raise, because during an import, Python ignores exceptions in some places, and the bridge
+    # would continue.
     _on_signal(launched.end)
     try:
         sweep(lock_directory())
@@ -74,7 +75,7 @@ def _check_address(address: str) -> None:
             with socket.socket(socket.AF_UNIX) as probe:
                 probe.settimeout(5)
                 probe.connect(address)
-    except (OSError, ValueError, OverflowError) as error:  # the last two: the host or the port is not valid
+    except (OSError, ValueError, OverflowError) as error:  # the last two: an invalid host or port
         reason = (getattr(error, "strerror", None) or str(error)).lower()
         raise EditorGone(
             f"Can't connect to Neovim at {address}: {reason}. Start it with nvim --listen {address}."

@@ -46,7 +46,7 @@ class Launched:
         self.listener = listen(settings.port)
         self.port: int = self.listener.getsockname()[1]
         self.is_ending = False
-        """Whether a signal has arrived that nothing has acted on yet."""
+        """Whether a signal has arrived that has not been acted on yet."""
         self.files: dict[str, DiscoveryFile] = {}
         ways = {catalog.AGENTS[name].bridge for name in settings.agent}
         if catalog.WEBSOCKET in ways:
@@ -55,7 +55,7 @@ class Launched:
             self.files["discovery_file"] = GeminiFile(gemini_directory(), self.port, self.token)
 
     def write_files(self, editor_pid: int, ide_name: str, folders: Sequence[str]) -> list[str]:
-        """Writes every agent's discovery file; returns the problems that the user should know about.
+        """Writes every agent's discovery file, and returns the problems that the user should know about.
 
         Gemini's file is in a directory that all users of a machine share and another user may own, which must not
         prevent Claude from connecting. Raises ``NotPrivate`` if Claude's file, or all of them, could not be written.
@@ -72,7 +72,7 @@ class Launched:
         return [*problems.values(), *(SEPARATOR_IN_FOLDER.format(folder) for folder in unusable)]
 
     def end(self) -> None:
-        """Ends the bridge at the next step of its launch. Called by the handler of a signal."""
+        """Ends the bridge at the next step of its launch. Called by a signal handler."""
         self.is_ending = True
 
     def remove_files(self) -> None:
@@ -99,7 +99,8 @@ def listen(wanted: int | None) -> socket.socket:
         listener = socket.socket()
         try:
             if os.name == "posix":
-                # A restarted bridge can reuse its port while old connections are closing; a port in use is still refused.
+                # A restarted bridge can reuse its port while old connections are closing. A port in use is still
+                # refused.
                 listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(("127.0.0.1", port))
             listener.listen(128)

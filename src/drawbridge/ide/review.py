@@ -1,5 +1,6 @@
-"""Handles a proposal from start to end: reads the file, merges the proposal with unsaved work, shows the result, waits
-for the decision, and follows the agent's write."""
+"""Handles a proposal from start to finish: reads the file, merges the proposal with unsaved work, shows the result,
+waits for the decision, and waits for the agent's write.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +22,15 @@ from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.core.terminal_text import harmless
 from drawbridge.editors import files
 from drawbridge.editors.port import Accepted, Decided, Decision, Editor, Proposal, Rejected, Withdrawn
+from drawbridge.ide.accepted_files import AcceptedFiles, after_write
 from drawbridge.ide.draft import Draft, check_text, draft, drafted
 
 FOLLOW_SECONDS: Final = 30.0
-"""The maximum number of seconds to wait until the agent has written the file; the real CLI takes well under one
+"""The maximum number of seconds to wait until the agent has written the file. The real CLI takes well under one
 second."""
 
 FOLLOW_STEPS: Final = (0.02, 0.02, 0.05, 0.1, 0.25)
-"""Seconds between checks of the file; the last one repeats."""
+"""Seconds between checks of the file. The last interval is repeated."""
 
 WRITE_SECONDS: Final = 2.0
 """The maximum number of seconds that a second proposal for a file waits for the first one's text to be written."""
@@ -40,12 +42,12 @@ wrote."""
 UNSHOWABLE: Final = "{agent}'s change to {file} can't be shown. Answer in its terminal."
 
 TARGET_LIMIT: Final = 300
-"""The maximum number of characters of a link's target in a note, which is drawn above the change or over it."""
+"""The maximum number of characters of a link's target in a note, which is drawn above the change or on top of it."""
 
 IN_ITS_DIALOG: Final = "decided in the agent's own dialog"
 
 OPEN_LIMIT: Final = 50
-"""The maximum number of proposals that one agent may have open at once; the real CLI opens one at a time."""
+"""The maximum number of proposals that one agent may have open at the same time. The real CLI opens one at a time."""
 
 Kind: TypeAlias = Literal["change", "code"]
 
@@ -65,9 +67,10 @@ class Arbiter(Protocol):
 
 
 class _Review(Struct, eq=False):
-    """``shown``: whether the proposal was sent to the editor. ``before``: the file's signature when the proposal was
-    decided or withdrawn. ``written``: done once the agent has written the file or is no longer expected to; None if no
-    write is expected.
+    """A proposal and what is known about it. ``shown``: whether the proposal was sent to the editor. ``old_text``: the
+    user's text that it was made for. ``before``: the file's signature when the proposal was decided or withdrawn.
+    ``written``: a future that is done once the agent has written the file, or the bridge has stopped waiting for that;
+    None if it does not wait.
     """
 
     approval: Approval[Decision]
@@ -75,6 +78,7 @@ class _Review(Struct, eq=False):
     decision: asyncio.Future[Decision]
     written: asyncio.Future[None] | None = None
     shown: bool = False
+    old_text: str = ""
     before: tuple[int, ...] | None = None
 
 
@@ -90,10 +94,13 @@ class Reviews:
         self._tasks = BackgroundTasks(logger)
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self.arbiter: Arbiter | None = None
+        self.accepted = AcceptedFiles()
         self._asked: set[str] = set()
 
     def was_asked(self, path: str) -> bool:
-        """Returns whether the next write of ``path`` was proposed, and forgets it: one proposal covers one write."""
+        """Returns whether the next write of ``path`` was proposed, and forgets this, because one proposal covers one
+        write.
+        """
         asked = path in self._asked
         self._asked.discard(path)
         return asked
@@ -138,12 +145,13 @@ class Reviews:
         change = await asyncio.to_thread(draft, seen, now, unsaved, new_text)
         if linked := await asyncio.to_thread(_link_note, review.path):
             change = replace(change, note=f"{linked} {change.note}" if change.note else linked)
+        review.old_text = change.old_text
         await self._show(review, agent, title, change)
         if self.arbiter is not None and not review.decision.done():
             self.arbiter.proposed(review.approval.id, owner, agent, review.path, change, new_text)
 
     async def review_code(self, owner: Hashable, agent: str, code: str) -> Accepted | None:
-        """Asks whether ``code`` may be run; the user may edit it first. Returns None if it may not be run. Raises
+        """Asks whether ``code`` may be run. The user may edit it first. Returns None if it may not be run. Raises
         ``UnusableFile`` or ``Refused`` before anything is shown, and the editor's errors if it can't be shown."""
         check_text(code)
         with self._opened((owner, object()), "") as review:
@@ -178,15 +186,15 @@ class Reviews:
 
     def _answer(self, id: str, by: str, decision: Accepted | Rejected) -> _Review | None:
         review = self._by_id.get(id)
-        # Canceled: the agent has left, and nothing could be passed to it.
+        # The call was canceled because the agent has disconnected, so nothing could be passed to it.
         if review is None or review.decision.cancelled() or not review.approval.decide(by, decision):
             return None
         self._resolve(review, decision, follow=isinstance(decision, Accepted))
         return review
 
     async def answer_as_shown(self, owner: Hashable, title: str, *, accept: bool) -> bool:
-        """Decides on a proposal for the user, as the agent requests, with the text in the view. Returns False if
-        nothing is shown or it was too late.
+        """Decides on a proposal for the user, as the agent requests, with the text in the view. Returns False if no
+        proposal is shown, or if it was too late.
         """
         review = self._open.get((owner, title))
         made = await self._editor.proposed_text(review.approval.id) if review is not None and review.shown else None
@@ -197,7 +205,7 @@ class Reviews:
     # Open → withdrawn.
 
     def withdraw(self, owner: Hashable, key: Hashable, reason: str, *, written: bool = True) -> None:
-        """Withdraws a proposal whose answer is no longer needed; an unknown ``key`` has no effect. ``written``: whether
+        """Withdraws a proposal that no longer needs an answer. An unknown ``key`` has no effect. ``written``: whether
         the agent may write the file now.
         """
         review = self._open.pop((owner, key), None)
@@ -210,7 +218,7 @@ class Reviews:
         if review is None:
             return None
         made = await self._editor.proposed_text(review.approval.id) if review.shown else None
-        if self._open.get((owner, title)) is review:  # not a newer proposal with the same key
+        if self._open.get((owner, title)) is review:  # but not a newer proposal with the same key
             self.withdraw(owner, title, IN_ITS_DIALOG)
         return made
 
@@ -238,9 +246,9 @@ class Reviews:
 
     @contextlib.asynccontextmanager
     async def _turn(self, review: _Review) -> AsyncIterator[None]:
-        """Waits until no other proposal for the file is shown, whichever agent it comes from, or until this one is
-        withdrawn. The next one is shown once this one is decided and the agent has written the file or is no longer
-        waited for, so that nobody decides on text that is about to change.
+        """Waits until no other proposal for the file is shown, regardless of the agent, or until this one is withdrawn.
+        The next one is shown once this one is decided and the agent has written the file or is no longer waited for, so
+        that nobody decides on text that is about to change.
         """
         turn = self._turns.setdefault(review.path, asyncio.Lock())
         coming: asyncio.Task[Any] | None = None
@@ -253,7 +261,7 @@ class Reviews:
             yield
         finally:
             if coming is None or coming.cancelled():
-                pass  # withdrawn before its turn came
+                pass  # it was withdrawn before its turn came
             elif review.written is None:
                 turn.release()
             else:
@@ -267,7 +275,7 @@ class Reviews:
 
     @contextlib.contextmanager
     def _opened(self, key: tuple[Hashable, Hashable], path: str) -> Iterator[_Review]:
-        """Registers a proposal for as long as it is open; it replaces an open one with the same key. This happens
+        """Registers a proposal for as long as it is open. It replaces an open one with the same key. Registers it
         before the first wait, so that the agent can already withdraw it. Raises ``Refused`` if the agent has too many
         open proposals.
         """
@@ -283,7 +291,7 @@ class Reviews:
         try:
             yield review
         except BaseException:
-            # Canceled (the agent disconnected, or no longer wants the answer) or never shown.
+            # It was canceled (the agent disconnected, or no longer wants the answer) or never shown.
             self._withdraw(review, "the agent has disconnected")
             raise
         finally:
@@ -297,7 +305,7 @@ class Reviews:
 
     async def _show(self, review: _Review, agent: str, title: str, change: Draft, *, kind: Kind = "change") -> None:
         if review.decision.done():
-            return  # withdrawn while it was being prepared
+            return  # it was withdrawn while it was being prepared
         review.shown = True
         await self._editor.show(
             Proposal(
@@ -326,7 +334,7 @@ class Reviews:
             self._answered_for(review)
 
     def _answered_for(self, review: _Review) -> None:
-        """Records that the agent will no longer write this proposal: a later write of its file counts as not proposed,
+        """Records that the agent will no longer write this proposal. A later write of its file counts as not proposed,
         unless another proposal for the file is open."""
         if not any(other.path == review.path for other in self._open.values() if other is not review):
             self._asked.discard(review.path)
@@ -346,12 +354,27 @@ class Reviews:
         self._answered_for(review)
         if written is None:
             return
-        if accepted is not None and _same_lines(written, accepted):
-            review.approval.confirm()
-            await self._editor.written(review.path, written, review.approval.id)
-        else:
-            review.approval.overrule()
-            await self._editor.written(review.path, written, "")
+        try:
+            if accepted is not None and _same_lines(written, accepted):
+                review.approval.confirm()
+                await self._editor.written(review.path, written, review.approval.id)
+            else:
+                review.approval.overrule()
+                await self._editor.written(review.path, written, "")
+        finally:
+            if accepted is not None:
+                await self._remember(review, written)
+
+    async def _remember(self, review: _Review, written: str) -> None:
+        """Remembers what the agent has written, so that the user can still undo it."""
+        path = await asyncio.to_thread(os.path.realpath, review.path)
+        before = None if review.before is None and not review.old_text else review.old_text
+        while True:
+            known = self.accepted.find(path)
+            file = await asyncio.to_thread(after_write, known, path, before, written)
+            if self.accepted.find(path) is known:  # otherwise, the user has decided on a change in the meantime
+                break
+        self.accepted.wrote(file)
 
 
 async def _wait_for_write(path: str, before: tuple[int, ...] | None, expected: str | None) -> str | None:
@@ -379,7 +402,7 @@ async def _wait_for_write(path: str, before: tuple[int, ...] | None, expected: s
 
 
 def _same_lines(written: str, accepted: str) -> bool:
-    """Whether the texts differ at most in their line endings: the CLI proposes an Edit with LF, but keeps the file's
+    """Whether the texts are equal except for their line endings. The CLI proposes an Edit with LF, but keeps the file's
     line endings when it writes the accepted text (2.1.329).
     """
     return written.replace("\r\n", "\n") == accepted.replace("\r\n", "\n")
@@ -399,7 +422,7 @@ def _link_note(path: str) -> str | None:
 
 
 def _read(path: str) -> str:
-    """The file's text; "" if it does not exist. Blocking; raises ``UnusableFile``."""
+    """The file's text; "" if it does not exist. Blocking. Raises ``UnusableFile``."""
     return files.read_text(path) or ""
 
 
@@ -415,6 +438,6 @@ def signature(path: str) -> tuple[int, ...] | None:
     """A value that changes with each write of a file; None if the file can't be examined. Blocking."""
     try:
         found = os.stat(path)
-    except (OSError, ValueError):  # the latter: a NUL in the path
+    except (OSError, ValueError):  # ValueError: the path contains a NUL
         return None
     return found.st_ino, found.st_size, found.st_mtime_ns

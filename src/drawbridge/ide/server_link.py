@@ -1,7 +1,7 @@
 """The bridge's connection to the agent server on this machine, if one is running.
 
-The editor shows what other agents propose, and the reviews of runs; the server's clients can decide on what the
-bridge's own agents propose. Without a server the bridge looks for one every two seconds, by listing a directory. If the
+The editor shows what other agents propose, and the reviews of runs. The server's clients can decide on what the
+bridge's own agents propose. Without a server, the bridge looks for one every two seconds by listing a directory. If the
 server ends or hangs, the editor alone decides on proposals.
 """
 
@@ -26,17 +26,18 @@ from drawbridge.ide.review import Reviews
 from drawbridge.protocols import local_ipc as wire
 from drawbridge.transport import private_socket
 
-LOOK_SECONDS: Final = 2.0
-"""Seconds between two searches for a server, or for a newer one."""
+SEARCH_SECONDS: Final = 2.0
+"""Seconds between two searches for a server, or for a newer one. No event can replace them: a server that starts does
+not know the bridges, and Python can't watch a directory on every system. A search only lists a directory."""
 
 ACK_SECONDS: Final = 1.0
-"""Seconds that the server has to acknowledge the editor's decision; after that, the decision counts."""
+"""Seconds that the server has to acknowledge the editor's decision. After that, the decision counts."""
 
 WELCOME_SECONDS: Final = 5.0
-"""Seconds that a server has to welcome a bridge that shows reviews; a server of an older version never does."""
+"""Seconds that a server has to welcome a bridge that shows reviews. Servers of older versions never do."""
 
 REVIEW_SECONDS: Final = 60.0
-"""The maximum number of seconds to wait for an answer about a review: git looks at all files in a directory."""
+"""The maximum number of seconds to wait for an answer about a review. git looks at all files in a directory."""
 
 RESTART_SECONDS: Final = 20.0
 """Seconds that a restarted server has to welcome the bridge, so that a decision can be sent again."""
@@ -50,7 +51,7 @@ logger = logging.getLogger("drawbridge.server_link")
 
 
 class ReviewRefused(Refused):
-    """The server has refused a request about a review. ``reason``: its error code in the client protocol."""
+    """The server refused a request about a review. ``reason``: its error code in the client protocol."""
 
     def __init__(self, reason: str, text: str, details: Any) -> None:
         super().__init__(text)
@@ -58,13 +59,18 @@ class ReviewRefused(Refused):
         self.details: dict[str, Any] = details if isinstance(details, dict) else {}
 
 
+class NoServer(Refused):
+    """No server that has reviews is running."""
+
+
 class _Lost(Refused):
-    """The connection was lost before the server has answered."""
+    """The connection was lost before the server answered."""
 
 
 class ServerLink:
-    """``about`` describes the editor to the server. ``known_as`` returns the process (None if it is unknown) and the
-    session ("" if it is unknown) of an agent's connection. ``type_prompt``: the editor's method of that name.
+    """The connection to the server. ``about`` describes the editor to the server. ``known_as`` returns the process
+    (None if unknown) and the session ("" if unknown) of an agent's connection. ``type_prompt``: the editor's method of
+    that name.
     """
 
     def __init__(
@@ -87,12 +93,13 @@ class ServerLink:
         """Set while a server that supports reviews is connected."""
         self._requests: dict[str, asyncio.Future[wire.ReviewAnswer]] = {}
         self.on_review_changed: Callable[[wire.ReviewChanged | None], None] = lambda _: None
-        """Called with each change to a review, and with None when a server connects: any review may have changed."""
+        """Called with each change to a review, and with None when a server connects, because any review may have
+        changed."""
 
     def start(self, tasks: BackgroundTasks, failed: Callable[[Exception], None]) -> asyncio.Task[None]:
         """Connects to the newest server, and reconnects, until the task is canceled. An unexpected error ends only the
-        current connection: it is logged, and ``failed`` is called."""
-        return tasks.repeat(self._connect, LOOK_SECONDS, "the connection to the agent server", failed, at_once=True)
+        current connection. The error is logged, and ``failed`` is called."""
+        return tasks.repeat(self._connect, SEARCH_SECONDS, "the connection to the agent server", failed, at_once=True)
 
     async def _connect(self) -> None:
         """Connects to the newest server that answers. Returns when the connection has ended, or if none answers."""
@@ -112,7 +119,7 @@ class ServerLink:
     # Proposals of the bridge's own agents (``review.Arbiter``).
 
     def knows(self, id: str) -> bool:
-        """Whether a server knows this proposal."""
+        """Whether a server knows about this proposal."""
         return self._writer is not None and id in self._open
 
     def proposed(self, id: str, owner: Hashable, agent: str, path: str, drafted: Draft, new_text: str) -> None:
@@ -141,8 +148,9 @@ class ServerLink:
             self._send(message)
 
     async def may_decide(self, id: str, text: str | None) -> bool:
-        """Whether the editor's decision is the first one; also True if no server knows the proposal, or if the server
-        ends or does not answer in time. ``text``: the accepted text; None if the proposal was rejected."""
+        """Whether the editor's decision comes first; also True if no server knows about the proposal, or if the server
+        ends or does not answer in time. ``text``: the accepted text; None if the proposal was rejected.
+        """
         if not self.knows(id):
             return True
         first: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
@@ -163,8 +171,8 @@ class ServerLink:
     # Reviews.
 
     async def review(self, *, project: str = "", folder: str = "", path: str = "") -> wire.ReviewAnswer:
-        """Sends a ``wire.ReviewRequest`` and returns the review. Raises ``ReviewRefused``, or ``Refused`` if no server
-        answers.
+        """Sends a ``wire.ReviewRequest`` and returns the review. Raises ``ReviewRefused``, ``NoServer``, or ``Refused``
+        if the server does not answer.
         """
         return await self._request(wire.ReviewRequest(uuid.uuid4().hex, project, folder, path))
 
@@ -172,9 +180,9 @@ class ServerLink:
         self, line: wire.ReviewDecision | wire.ReviewComment | wire.ReviewSubmission
     ) -> wire.ReviewAnswer:
         """Sends a change and returns the review after it. If a change was made but the review could not be read after
-        it, the answer has no review and ``done`` is set. If the server is restarted meanwhile, a decision is sent again
-        with the same id; the server carries it out once. Raises ``ReviewRefused``, or ``Refused`` if no server
-        answers."""
+        it, the answer has no review and ``done`` is set. If the server is restarted in the meantime, a decision is sent
+        again with the same id, and the server carries it out once. Raises ``ReviewRefused``, or ``Refused`` if no
+        server answers."""
         try:
             return await self._request(line)
         except _Lost:
@@ -204,18 +212,18 @@ class ServerLink:
         return found
 
     async def _welcomed(self) -> None:
-        """Waits until a running server is connected, since the bridge may have been started a moment ago. Raises
-        ``Refused`` if no server is running, if none answers in time, or if the server is too old for reviews.
+        """Waits until a running server is connected, because the bridge may have started only a moment ago. Raises
+        ``NoServer`` if no server is running, if none answers in time, or if the server is too old for reviews.
         """
         if self._welcome.is_set():
             return
         if self._writer is None and not await asyncio.to_thread(private_socket.addresses):
-            raise Refused(NO_SERVER)
+            raise NoServer(NO_SERVER)
         try:
             async with asyncio.timeout(WELCOME_SECONDS):
                 await self._welcome.wait()
         except TimeoutError:
-            raise Refused(NO_SERVER if self._writer is None else EARLIER) from None
+            raise NoServer(NO_SERVER if self._writer is None else EARLIER) from None
 
     # The server.
 
@@ -224,7 +232,7 @@ class ServerLink:
         logger.info("connected to the agent server at %s", path)
         tasks = BackgroundTasks(logger)
         leave = partial(self._leave_for_a_newer, writer, {path})
-        tasks.repeat(leave, LOOK_SECONDS, "looking for a newer agent server")
+        tasks.repeat(leave, SEARCH_SECONDS, "looking for a newer agent server")
         try:
             self._send(self._sent_about)
             for proposed in self._open.values():
@@ -237,7 +245,7 @@ class ServerLink:
             await self._disconnected(tasks)
 
     async def _leave_for_a_newer(self, writer: asyncio.StreamWriter, passed_over: set[str]) -> None:
-        """Disconnects if a newer server has started: hooks report to the newest one, so the bridge moves there.
+        """Disconnects if a newer server has started. Hooks report to the newest one, so the bridge moves there.
         ``passed_over``: the address of the connected server, and newer ones that do not answer."""
         for newer in await asyncio.to_thread(private_socket.addresses):
             if newer in passed_over:

@@ -21,7 +21,7 @@ CODE_OUTPUT_LIMIT: Final = 100_000
 
 
 class ClientContext:
-    """The ``ToolContext`` of one connection. Proposals belong to ``owner``, the connection; the user sees ``agent``,
+    """The ``ToolContext`` of one connection. Proposals belong to ``owner``, the connection. The user sees ``agent``,
     the name of the agent that is connected."""
 
     def __init__(self, workspace: Workspace, reviews: Reviews, owner: Hashable, agent: str) -> None:
@@ -47,7 +47,7 @@ class ClientContext:
 
     async def run_code(self, code: str) -> str:
         """Runs code in a new interpreter, in the first folder, and returns its output. The interpreter is ended after
-        ``CODE_SECONDS``, and whatever it has left running in its process group is always ended. Raises ``Refused`` if
+        ``CODE_SECONDS``. Anything that it left running in its process group is ended in any case. Raises ``Refused`` if
         the interpreter can't be started.
         """
         folder = self.workspace.folders[0]

@@ -1,4 +1,5 @@
-"""The user's visits to the review that an editor shows: which changes are new, and whether only these are shown."""
+"""Tracks the user's visits to the review that an editor shows, and determines which changes are new and whether only
+these are shown."""
 
 from __future__ import annotations
 
@@ -22,13 +23,14 @@ class Visiting:
         self._visits = ReviewVisits()
 
     async def begin(self) -> None:
-        """Begins a visit. What the user has seen in other programs on this machine is no longer new either."""
+        """Begins a visit. Changes that the user has seen in other programs on this machine do not count as new
+        either."""
         remembered = await asyncio.to_thread(self._memory.of, self.directory)
         self._visits.saw(remembered.seen)
         self._visits.begin()
 
     async def saw(self, hunks: Collection[str], review: Review) -> None:
-        """Stores that the user has seen these hunks of the review."""
+        """Records that the user has seen these hunks of the review."""
         self._visits.saw(id for id in hunks if id in review.hunk_ids)
         await asyncio.to_thread(self._memory.saw, self.directory, self._visits.seen, review.hunk_ids)
 
@@ -40,7 +42,7 @@ class Visiting:
         return self._visits.only_new and bool(self._visits.new(review.hunk_ids))
 
     def marked(self, review: Review) -> Review:
-        """The review with its new changes marked or, if the others are hidden, with a title that says so."""
+        """The review with its new changes marked or, if the others are hidden, with a title that states this."""
         new, only_new = self._visits.new(review.hunk_ids), self.hides_others(review)
         if not new:
             return review
@@ -58,6 +60,5 @@ class Visiting:
         return replace(review, title=title, files=tuple(map(file_of, review.files)), only_new=only_new)
 
     def all_words(self, review: Review) -> str:
-        """Why all changes are shown to a user who wants to see only what is new."""
-        has_new = self._visits.has_new(review.hunk_ids)
-        return "All changes are new." if has_new else f"Nothing is new {review_words.NEW}."
+        """The reason why all changes are shown to a user who wants to see only what is new."""
+        return review_words.all_words(has_new=self._visits.has_new(review.hunk_ids))

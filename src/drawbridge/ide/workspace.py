@@ -1,4 +1,4 @@
-"""What all agents of one bridge share."""
+"""The state that all agents of one bridge share."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from drawbridge.editors.port import Editor, Selection
 
 
 class Workspace:
-    """The editor and its folders, what is hidden from agents, and the last selection that the editor has reported in a
-    file that is not hidden."""
+    """The editor and its folders, what is hidden from agents, and the last selection that the editor reported in a file
+    that is not hidden.
+    """
 
     def __init__(self, editor: Editor, folders: Sequence[str], privacy: Privacy) -> None:
         self.editor = editor
@@ -21,11 +22,11 @@ class Workspace:
         self.selection: Selection | None = None
 
     def resolve(self, path_or_uri: str) -> str:
-        """The absolute path; a relative path is resolved against the first folder. Raises ``UnusableFile`` if the path
+        """The absolute path. A relative path is resolved against the first folder. Raises ``UnusableFile`` if the path
         is empty, or for a URI that is not a local file.
 
-        The real CLI puts ``file://`` before a bare path (2.1.329), so a URI whose undecoded path exists means that
-        file.
+        The real CLI puts ``file://`` before a bare path (2.1.329), so a URI means the file with its undecoded path, if
+        that exists.
         """
         bare = path_or_uri.removeprefix("file://")
         if bare != path_or_uri and "%" in bare and os.path.exists(bare):

@@ -1,4 +1,4 @@
-"""The discovery files of Drawbridge's bridges and of other IDEs, and whether their processes still run."""
+"""The discovery files of Drawbridge's bridges and of other IDEs, and whether their processes are still running."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LARGEST: Final = 65_536
 class Bridge:
     """A port, and the discovery files that name it: at most one for each agent.
 
-    ``ours``: whether it is Drawbridge's; other programs' files are never removed. ``pid``: the editor's process;
+    ``ours``: whether it is Drawbridge's. Other programs' files are never removed. ``pid``: the editor's process;
     ``drawbridge_pid``: the bridge's process; each is 0 if the files do not name it. ``state`` "stale": a process has
     ended, or nothing listens on the port anymore.
     """
@@ -58,7 +58,7 @@ def sweep(environ: Mapping[str, str] = os.environ) -> list[str]:
 
 
 def left_behind(environ: Mapping[str, str] = os.environ) -> list[str]:
-    """What ``sweep`` would remove."""
+    """The paths of the files that ``sweep`` would remove."""
     return discovery.left_behind(lock_directory(environ)) + discovery.left_behind(gemini_directory(environ))
 
 
@@ -84,7 +84,7 @@ def _bridge(port: int, files: list[tuple[str, str, dict[str, Any] | None]]) -> B
     names = claude.get("workspaceFolders") or str(gemini.get("workspacePath") or "").split(os.pathsep)
     shown = gemini.get("ideInfo")
     ide = claude.get("ideName") or (shown.get("displayName") if isinstance(shown, dict) else None)
-    # Another program may listen on the port of a bridge that has ended.
+    # Another program may be listening on the port of a bridge that has ended.
     alive = port < 65_536 and port_open(port) and all(process_alive(one) for one in (pid, ours) if one)
     return Bridge(
         port=port,

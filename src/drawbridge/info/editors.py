@@ -24,7 +24,7 @@ State = Literal["live", "stale", "silent", "not ours"]
 
 WANTED: Final = ("open", "unsaved", "connected")
 SURROGATE: Final = re.compile("[\ud800-\udfff]")
-"""Matches a byte of a path that is not UTF-8: no editor's answer can name such a file."""
+"""Matches a byte of a path that is not UTF-8, since no editor's answer can name such a file."""
 
 NEOVIMS_OWN: Final = re.compile(r"nvim\.(\d+)\.\d+")
 
@@ -66,7 +66,7 @@ class Editor:
 
 def inspect(directory: str, places: tuple[str, ...] | None, deadline: int) -> tuple[list[Socket], list[Editor]]:
     """All sockets and editors, those for ``directory`` first. ``deadline``: how long all editors together may take to
-    answer one request, in milliseconds. Editors that have answered the first request receive a second one."""
+    answer one request, in milliseconds. Editors that answered the first request receive a second one."""
     prefix = launcher.socket_prefix(directory)
     found = find.sockets(places, os.environb)
     sockets = [Socket(path, kind, "stale", path.startswith(prefix)) for path, kind in found if not _listens(path)]
@@ -111,7 +111,7 @@ def unseen(places: tuple[str, ...] | None) -> list[str]:
 
 
 def sweep(sockets: Iterable[Socket]) -> list[str]:
-    """Removes stale sockets whose process, according to the process id in their name, has ended. Others stay, because a
+    """Removes stale sockets if the process with the id in their name has ended. Other stale sockets stay, because a
     running Neovim may be about to listen. Returns the paths of the removed ones."""
     swept = []
     for entry in sockets:
@@ -125,7 +125,7 @@ def sweep(sockets: Iterable[Socket]) -> list[str]:
 
 
 def _listens(path: str) -> bool:
-    """Whether a process listens, or may listen: a busy process's queue can be full."""
+    """Whether a process is listening or may be listening, since the queue of a busy process can be full."""
     with socket.socket(socket.AF_UNIX) as probe:
         probe.setblocking(False)
         try:
@@ -155,8 +155,9 @@ def _kind(path: str) -> str:
 
 
 def _answers(sockets: Sequence[tuple[str, str]], deadline: int) -> list[ask.Answer]:
-    """Asks each editor for its report, then those that have answered for the state of every open file: one that is
-    silent would use up the deadline again."""
+    """Asks each editor for its report, and then asks those that answered for the state of every open file, because a
+    silent editor would use up the deadline again.
+    """
     answers = ask.ask(sockets, "snapshot", {"paths": [], "want": list(WANTED)}, deadline)
     names = sorted({name for answer in answers for name in _open_files(answer.result)})
     live = [(answer.path, answer.kind) for answer in answers if _is_snapshot(answer.result)]
@@ -184,13 +185,13 @@ def _editors(answers: Iterable[ask.Answer], directory: str) -> Iterator[Editor]:
             by_pid.setdefault((answer.kind, answer.result["pid"]), []).append(answer)
     made = []
     for (kind, pid), same in by_pid.items():
-        said = same[0].result
-        folders = _texts(said.get("folders"))
+        report = same[0].result
+        folders = _texts(report.get("folders"))
         files = sorted({file.name: file for answer in same for file in _files(answer.result)}.values(), key=_rank)
         here = any(_related(os.path.realpath(folder), directory) for folder in folders)
-        agents = [number for number in said.get("connected") or [] if isinstance(number, int)]
+        agents = [number for number in report.get("connected") or [] if isinstance(number, int)]
         sockets = sorted(answer.path for answer in same)
-        made.append(Editor(said["editor"], kind, pid, here, sockets, folders, files, agents))
+        made.append(Editor(report["editor"], kind, pid, here, sockets, folders, files, agents))
     yield from sorted(made, key=lambda editor: (not editor.here, editor.folders, editor.pid))
 
 

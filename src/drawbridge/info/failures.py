@@ -1,4 +1,4 @@
-"""How often the guard has failed recently, from its log: an agent's terminal does not show failures."""
+"""Counts the recent failures of the guard in its log, because an agent's terminal does not show failures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LATEST: Final = 65_536
 FAILED: Final = re.compile(
     r"(?m)^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (\w+): failed \((open|closed)\): (.*?)(?:; input begins .*)?$"
 )
-"""Matches a line that ``guard.failure``, or a stub whose copy of the guard is damaged, has logged."""
+"""Matches a line that was logged by ``guard.failure``, or by a stub with a damaged copy of the guard."""
 
 
 def problems(named: str | None) -> list[str]:

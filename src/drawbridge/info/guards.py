@@ -1,4 +1,4 @@
-"""Whether the guard is installed in the agents' settings and responds, and whether Claude Code asks before it
+"""Checks whether the guard is installed in the agents' settings and responds, and whether Claude Code asks before it
 writes."""
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ COPY: Final = re.compile(r"^sys\.path\.insert\(0, (['\"])(.+)\1\)$", re.MULTILIN
 
 @dataclass(frozen=True)
 class Guard:
-    """The guard in one settings file of one agent. ``state`` "absent": not installed there; "off": the settings switch
+    """The guard in one settings file of an agent. ``state`` "absent": not installed there; "off": the settings switch
     off all hooks, or the guard's; "broken": the installed guard does not work, so nothing is protected; "unreadable":
     the file can't be read, or is not valid. ``milliseconds``: the duration of a sample call; 0 if none was made, or if
     it failed.
@@ -134,7 +134,7 @@ def _guard(agent: AgentHooks, file: _File, off: str, directory: str, *, call: bo
 
 
 def _read(path: Path, agent: AgentHooks) -> Any:
-    """The settings; {} if the file does not exist; a text with the problem if it can't be used."""
+    """The settings; {} if the file does not exist; a description of the problem if it can't be used."""
     try:
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
             text = file.read().decode("utf-8-sig" if agent.byte_order_mark else "utf-8")

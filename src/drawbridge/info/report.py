@@ -21,7 +21,7 @@ from drawbridge.transport.running import Server
 
 @dataclass(frozen=True)
 class Report:
-    """The whole report; docs/cli.md describes its keys. ``problems``: what the user should fix."""
+    """The whole report. docs/cli.md describes its keys. ``problems``: what the user should fix."""
 
     directory: str
     expected: dict[str, str]

@@ -16,7 +16,7 @@ from drawbridge.info.editors import Editor, Socket
 from drawbridge.info.report import Report
 
 FILES_SHOWN: Final = 6
-"""The maximum number of an editor's open files that are listed; files with unsaved changes are always listed."""
+"""The maximum number of an editor's open files that are listed. Files with unsaved changes are always listed."""
 
 LABEL: Final = 9
 LONGEST_LABEL: Final = 28
@@ -71,7 +71,7 @@ def draw(report: Report, terminal: Terminal) -> str:
 
 
 def short(path: str, directory: str = "") -> str:
-    """A path as a person would write it in ``directory``: relative to it, or to their home directory."""
+    """A path as a user would write it in ``directory``: relative to it, or to their home directory."""
     home = os.path.expanduser("~")
     for place, name in ((directory, ""), (home, "~")):
         if place not in ("", "/") and path == place and name:
@@ -175,8 +175,8 @@ def _approval(report: Report) -> Iterator[Line]:
 
 
 def _row(line: Line, width: int, labels: int, terminal: Terminal) -> str:
-    """A line of the report, cut to ``width`` columns (0: not cut); its note is on a second line if there is no room.
-    ``labels``: the width of the section's labels, in columns."""
+    """A line of the report, cut to ``width`` columns (0: not cut). Its note is on a second line if the first has no
+    room for it. ``labels``: the width of the section's labels, in columns."""
     mark = line.mark if terminal.draws else ASCII.get(line.mark, line.mark)
     indent = "    " if line.deep else "  "
     label = _fit(line.label, labels if width else 0, terminal)
@@ -203,7 +203,9 @@ def _wrapped(text: str, width: int, terminal: Terminal) -> list[str]:
 
 
 def _fit(text: str, room: int, terminal: Terminal) -> str:
-    """Cuts the text to ``room`` columns (0: no limit) in its middle, because the ends of a path matter most."""
+    """Truncates the text to ``room`` columns (0: no limit) in its middle, because the two ends of a path matter
+    most.
+    """
     text = harmless(text)
     if not room or columns(text) <= room:
         return text
@@ -217,7 +219,7 @@ def _fit(text: str, room: int, terminal: Terminal) -> str:
 
 
 def columns(text: str) -> int:
-    """The width on a terminal: wide East Asian characters take two columns, combining marks none."""
+    """The width on a terminal. Wide East Asian characters take two columns, and combining marks take none."""
     return sum(
         0 if unicodedata.combining(letter) else 2 if unicodedata.east_asian_width(letter) in "WF" else 1
         for letter in text

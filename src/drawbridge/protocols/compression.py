@@ -1,7 +1,7 @@
 """Compressed WebSocket messages (RFC 7692), for clients on other machines. The extension comes from ``websockets``.
 
 The server's messages are the same for all clients, so only an offer with the largest window is accepted. Each message
-is compressed separately, in both directions: an idle connection does not need memory for compression.
+is compressed separately, in both directions, because an idle connection does not need memory for compression.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ LARGEST_WINDOW: Final = 15
 """The largest window of deflate, as an exponent of 2."""
 
 LEVEL: Final = 1
-"""The compression level of zlib: half a megabyte of history takes 5 ms and shrinks to a fifth; level 6 takes 85 ms and
-shrinks it to a seventh."""
+"""The compression level of zlib. With it, half a megabyte of history takes 5 ms and shrinks to a fifth. Level 6 takes
+85 ms and shrinks it to a seventh."""
 
 
 def agreed(head: Head) -> str | None:
@@ -42,8 +42,8 @@ def agreed(head: Head) -> str | None:
 
 
 class Compression(PerMessageDeflate):
-    """The compression of one connection. ``left``: how many bytes may still be decompressed; None for as many as the
-    message limit allows.
+    """The compression of one connection. ``left``: the number of bytes that may still be decompressed; None for as many
+    as the message limit allows.
     """
 
     def __init__(self) -> None:
@@ -66,6 +66,6 @@ class Compression(PerMessageDeflate):
 
 
 def compressed(data: bytes) -> bytes:
-    """Like ``websocket.framed``, but compressed, for peers that agreed to it; they also accept uncompressed
+    """Like ``websocket.framed``, but compressed, for peers that agreed to it. They also accept uncompressed
     messages."""
     return Frame(Opcode.TEXT, data).serialize(mask=False, extensions=[Compression()])

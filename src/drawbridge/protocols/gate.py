@@ -1,5 +1,5 @@
 """Authentication of HTTP requests, before anything but the head of a request is read. The bridge has one gate for each
-protocol by which agents connect.
+protocol that agents use to connect.
 
 The order is fixed: first the ``Origin`` of a web page, then the ``Host`` (against DNS rebinding), then the token. A
 gate can't be built without a token.
@@ -43,7 +43,7 @@ class Head(Struct, frozen=True):
 
 
 class Refusal(Struct, frozen=True):
-    """Why a request is refused: an HTTP ``status`` and a sentence for the peer and the log.
+    """The reason why a request is refused: an HTTP ``status`` and a sentence for the peer and the log.
 
     ``retry_after``: the seconds to wait before the next attempt; None unless a limit was reached. Such refusals are
     logged where the limit is enforced, so the HTTP server logs them only at the debug level.
@@ -62,7 +62,7 @@ BAD_TOKEN = Refusal(401, "Unauthorized: the token is missing or wrong.")
 class Gate:
     """Accepts requests that name one of ``hosts``, do not come from a web page, and have the token.
 
-    ``token_header`` (lower case) carries the token; with ``scheme`` its value is "<scheme> <token>".
+    ``token_header`` (lower case) carries the token. With ``scheme`` its value is "<scheme> <token>".
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Gate:
         return check_place(head, self._hosts)
 
     def check(self, head: Head) -> Refusal | None:
-        """Checks a request. Returns why it is refused; None if it is accepted."""
+        """Checks a request. Returns its refusal; None if it is accepted."""
         refusal = self.check_place(head)
         if refusal is None:
             given = (head.one(self._header) or "").encode("utf-8", "surrogateescape")
@@ -89,7 +89,7 @@ class Gate:
 
 
 def check_place(head: Head, hosts: frozenset[str]) -> Refusal | None:
-    """Checks only Origin and Host. Returns why the request is refused; None if it is accepted. ``hosts``: in lower
+    """Checks only Origin and Host. Returns the refusal of the request; None if it is accepted. ``hosts``: in lower
     case."""
     if head.all("origin"):
         return FOREIGN_ORIGIN

@@ -1,7 +1,7 @@
 """One server connection without I/O: HTTP/1.1 requests one after the other, or a WebSocket if one of them asks for it.
 
-Feed bytes to ``receive``, handle the events that it returns, and send the bytes of ``outgoing``. h11 parses HTTP; this
-module enforces the order and the limits: no part of a body is read before the head is accepted.
+Feed bytes to ``receive``, handle the events that it returns, and send the bytes of ``outgoing``. h11 parses HTTP. This
+module enforces the order and the limits. No part of a body is read before the head is accepted.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from drawbridge.protocols.websocket import Message as Message
 from drawbridge.protocols.websocket import WebSocketConnection
 
 HEAD_LIMIT: Final = 16_384
-"""The maximum size of a request's head, in bytes; the heads that the real CLIs send are smaller than 1 kB."""
+"""The maximum size of a request's head, in bytes. The heads that the real CLIs send are smaller than 1 kB."""
 
 MESSAGE_LIMIT: Final = 64 * 1024 * 1024
-"""The maximum size of one message or body, in bytes: openDiff contains whole files."""
+"""The maximum size of one message or body, in bytes. openDiff contains whole files."""
 
 Fields: TypeAlias = Iterable[tuple[str, str]]
 
@@ -43,7 +43,7 @@ class Body(Struct, frozen=True):
 
 
 class HungUp(Struct, frozen=True):
-    """An HTTP exchange has ended before its answer was complete: the peer disconnected or broke the protocol."""
+    """An HTTP exchange ended before its answer was complete: the peer disconnected or violated the protocol."""
 
 
 Event: TypeAlias = RequestHead | Body | HungUp | Message | Closed
@@ -88,13 +88,13 @@ class HttpConnection:
         return self._body is not None and not self._whole
 
     def receive(self, data: bytes) -> Sequence[Event]:
-        """Takes bytes from the network; b"" is the end of the stream. Returns the events to handle."""
+        """Handles bytes from the network; b"" is the end of the stream. Returns the events to handle."""
         if self.websocket is not None:
             return self.websocket.receive(data)
         if self._finished:
             return []
         if not data and self._asked is not None:
-            # No client uses half-closed connections: the end of its data is the end of the connection.
+            # No client uses half-closed connections, so the end of its data is the end of the connection.
             self._finish()
             return [HungUp()]
         try:
@@ -146,7 +146,7 @@ class HttpConnection:
         return self.websocket.receive(behind) if behind else []
 
     def read_body(self) -> Sequence[Event]:
-        """Accepts the request; its ``Body`` follows now or later. A body that is too long, or any body of a GET or HEAD
+        """Accepts the request. Its ``Body`` follows now or later. A body that is too long, or any body of a GET or HEAD
         request, is refused."""
         assert self._asked is not None, "there is no request whose body could be read"
         method = self._asked.head.method
@@ -167,13 +167,13 @@ class HttpConnection:
     # answers to Body
 
     def answer(self, status: int, body: bytes = b"", headers: Fields = ()) -> Sequence[Event]:
-        """Sends a complete answer; the connection stays open unless the peer asked to close it. Returns the events of
+        """Sends a complete answer. The connection stays open unless the peer asked to close it. Returns the events of
         the next request if it has arrived."""
         self._send_response(status, body, headers)
         return self._next_request()
 
     def begin_stream(self, headers: Fields) -> None:
-        """Begins an answer of unknown length: ``stream`` sends pieces of it, ``end_stream`` ends it."""
+        """Begins an answer of unknown length. ``stream`` sends pieces of it, and ``end_stream`` ends it."""
         self._http_send(h11.Response(status_code=200, headers=list(headers), reason=b"OK"))
 
     def stream(self, data: bytes) -> None:
@@ -219,7 +219,7 @@ class HttpConnection:
             elif event is h11.NEED_DATA:
                 return []
             elif event is h11.PAUSED and len(self._http.trailing_data[0]) <= HEAD_LIMIT:
-                return []  # the next request waits for the answer to this one; no peer may send far ahead
+                return []  # the next request waits until this one is answered, because no peer may send far ahead
             else:
                 self._finish()
                 return [HungUp()] if self._body is not None else []
@@ -243,7 +243,7 @@ class HttpConnection:
         self._asked = RequestHead(head, wants and offers)
         self._bodyless = not head.all("transfer-encoding") and head.all("content-length") in ([], ["0"])
         if self._asked.upgrade and self._bodyless:
-            self._http.next_event()  # the end of the message; h11 offers the switch only after it
+            self._http.next_event()  # the end of the message, because h11 offers the switch only after it
         return [self._asked]
 
     def _refuse_length(self) -> None:
@@ -256,12 +256,12 @@ class HttpConnection:
         return [HungUp()] if self._body is not None else []
 
     def _finish(self) -> None:
-        """Ends HTTP on this connection: nothing more is read."""
+        """Ends HTTP on this connection. Nothing more is read."""
         self._finished = True
         self._forget_unread()
 
     def _forget_unread(self) -> None:
-        """Drops what h11 has received: h11 would keep up to 256 kB for as long as the connection lasts."""
+        """Drops what h11 has received, because h11 would keep up to 256 kB for as long as the connection lasts."""
         self._http = h11.Connection(h11.SERVER)
 
     def _next_request(self) -> Sequence[Event]:

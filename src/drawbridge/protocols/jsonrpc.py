@@ -15,7 +15,7 @@ INVALID_PARAMS: Final = -32602
 INTERNAL_ERROR: Final = -32603
 
 Id: TypeAlias = int | str
-"""The id of a request. 0 is a valid id: the real CLI counts from 0."""
+"""The id of a request. 0 is a valid id, because the real CLI counts from 0."""
 
 
 class Request(Struct, frozen=True):
@@ -36,8 +36,8 @@ class Response(Struct, frozen=True):
 
 
 class Invalid(Struct, frozen=True):
-    """A message that is not valid, or that has a form that is not supported (a batch, or a request whose parameters are
-    not an object); answer it with ``error(id, code, message)``."""
+    """A message that is not valid, or that has a form that is not supported (a batch, or a request with parameters that
+    are not an object). Answer it with ``error(id, code, message)``."""
 
     id: Id | None
     code: int
@@ -50,7 +50,7 @@ _encoder = msgspec.json.Encoder()
 
 
 def decode(text: str) -> Message:
-    """Decodes one message. Never raises: text that is not a valid message becomes an ``Invalid``, with its id if that
+    """Decodes one message. Never raises. Text that is not a valid message becomes an ``Invalid``, with its id if that
     can be read. Parameters of a notification that are not an object are ignored."""
     try:
         value = _value(text)
@@ -67,8 +67,8 @@ def _value(text: str) -> object:
     except msgspec.DecodeError:
         if "\\ud" not in text and "\\uD" not in text:
             raise
-        # Half a surrogate pair: agents send it if they cut text in the middle of an emoji. JSON allows it; msgspec does
-        # not.
+        # Half a surrogate pair, which agents send if they cut text in the middle of an emoji. JSON allows it, but
+        # msgspec does not.
         return json.loads(text, parse_constant=_refuse_constant)
 
 
@@ -111,7 +111,7 @@ def notification(method: str, params: object) -> bytes:
 
 
 def encode(value: object) -> bytes:
-    """Encodes JSON, always as valid UTF-8: an undecodable byte of a file name becomes U+FFFD, since a peer may fail on
+    """Encodes JSON, always as valid UTF-8. An undecodable byte of a file name becomes U+FFFD, since a peer may fail on
     invalid UTF-8.
     """
     try:

@@ -4,15 +4,15 @@ messages to hooks). Does no I/O.
 Two kinds of programs connect to this socket, both running as the server's own user. The hook of an agent in a terminal
 sends one line, and then disconnects or waits for an answer (see ``Hook``). A bridge stays connected: it reports the
 changes that its own agents propose in its editor, and shows there what other agents propose. A connection that closes
-without an answer means that the server has ended (unless the hook waits for a checkpoint): hooks and bridges send open
-questions and proposals again to the next server.
+without an answer means that the server has ended (unless the hook waits for a checkpoint). Hooks and bridges then send
+open questions and proposals again to the next server.
 
 A bridge also shows the review of a directory in its editor, where the user decides on hunks and comments on lines, if
 both sides know these messages: ``Bridge.reviews`` and ``Welcome`` report that, because neither side accepts messages of
 unknown types. The VS Code extension, which is not a bridge, connects like one, but only for reviews.
 
-A change is decided once: if the editor and clients can both decide, the bridge asks the server before it applies the
-editor's decision.
+A change is decided on only once. If both the editor and clients can decide, the bridge asks the server before it
+applies the editor's decision.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 LINE_BYTES: Final = 64 * 1024 * 1024
-"""The maximum size of one line, in bytes: a proposal with both its texts has to fit."""
+"""The maximum size of one line, in bytes. A proposal with both its texts has to fit."""
 
 
 NOTHING: Final = Raw(b"null")
@@ -32,7 +32,7 @@ NOTHING: Final = Raw(b"null")
 
 
 class Hook(Struct, tag="hook", frozen=True):
-    """An agent has called its hook. ``payload``: the hook's input, without parts that the server does not need.
+    """An agent called its hook. ``payload``: the hook's input, without parts that the server does not need.
     ``pid``: the agent's process; ``agent``: the agent's name; empty if the hook is from an earlier version.
 
     ``question``: an id that stays the same when the question is sent again; empty if the hook does not ask for a
@@ -72,8 +72,8 @@ class Bridge(Struct, tag="bridge", frozen=True):
 class Proposed(Struct, tag="proposed", frozen=True):
     """An agent of this bridge proposes a change, and the editor shows it. ``session``: an opaque id of the agent.
 
-    ``new_text`` is what would be written; ``agent_text`` is what the agent itself proposed, if that is a different
-    text. ``question`` as in ``Hook``; ``id`` is unique on this connection.
+    ``new_text`` is what would be written; ``agent_text`` is what the agent itself proposed, if that is different.
+    ``question`` as in ``Hook``; ``id`` is unique on this connection.
     """
 
     id: str
@@ -88,7 +88,7 @@ class Proposed(Struct, tag="proposed", frozen=True):
 
 
 class EditorDecision(Struct, tag="decided", frozen=True):
-    """The user has decided on a proposal in the editor. ``text``: what is to be written; None if the proposal was
+    """The user decided on a proposal in the editor. ``text``: what is to be written; None if the proposal was
     rejected. Answered by ``DecisionAck``."""
 
     id: str
@@ -104,7 +104,7 @@ class ProposalClosed(Struct, tag="gone", frozen=True):
 
 
 class OfferAnswered(Struct, tag="answered", frozen=True):
-    """The user has decided on an offer in the editor: exactly ``text`` is to be written, or nothing (None)."""
+    """The user decided on an offer in the editor: exactly ``text`` is to be written, or nothing (None)."""
 
     id: str
     text: str | None
@@ -148,7 +148,7 @@ class ReviewListRequest(Struct, tag="review_list", frozen=True):
 
 
 class ReviewDecision(Struct, tag="review_decide", frozen=True, kw_only=True):
-    """The user has decided on a hunk, or on a whole file or ``all`` files as they are in this ``version`` of the
+    """The user decided on a hunk, or on a whole file or ``all`` files as they are in this ``version`` of the
     review. Answered by ``ReviewAnswer``."""
 
     id: str
@@ -161,8 +161,9 @@ class ReviewDecision(Struct, tag="review_decide", frozen=True, kw_only=True):
 
 
 class ReviewComment(Struct, tag="review_comment", frozen=True, kw_only=True):
-    """The user has written a draft on the lines ``line`` to ``end_line`` (from 1) of a file, or has removed the draft
-    ``comment``. ``quote``: these lines as they were shown. Answered by ``ReviewAnswer``."""
+    """The user wrote a draft on the lines ``line`` to ``end_line`` (from 1) of a file, or removed the draft
+    ``comment``. ``quote``: these lines as they were shown. Answered by ``ReviewAnswer``.
+    """
 
     id: str
     project: str
@@ -184,6 +185,18 @@ class ReviewSubmission(Struct, tag="review_submit", frozen=True, kw_only=True):
     text: str = ""
 
 
+class ReviewSeen(Struct, tag="review_seen", frozen=True, kw_only=True):
+    """The user has seen these ``hunks`` of a review, in an editor that does not store that itself. ``review``: the ids
+    of all hunks that are in the review now. ``notice``: the editor is about to show the review's notice. Sent only to a
+    server that has set ``remembers`` in its ``Welcome``. Answered by ``ReviewRemembered``."""
+
+    id: str
+    project: str
+    hunks: tuple[str, ...] = ()
+    review: tuple[str, ...] = ()
+    notice: bool = False
+
+
 FromPeer: TypeAlias = (
     Hook
     | Bridge
@@ -199,6 +212,7 @@ FromPeer: TypeAlias = (
     | ReviewDecision
     | ReviewComment
     | ReviewSubmission
+    | ReviewSeen
 )
 ReviewLine: TypeAlias = ReviewRequest | ReviewDecision | ReviewComment | ReviewSubmission
 
@@ -214,8 +228,8 @@ class HookAnswer(Struct, frozen=True):
 
 
 class HookContext(Struct, frozen=True):
-    """To a hook whose first line has ``takes``: the text to pass to the agent. If no text waits for the agent, the hook
-    receives a ``HookAnswer`` instead."""
+    """To a hook that has set ``takes`` in its first line: the text to pass to the agent. If no text waits for the
+    agent, the hook receives a ``HookAnswer`` instead."""
 
     context: str
 
@@ -238,8 +252,8 @@ class Withdraw(Struct, tag="withdraw", frozen=True):
 
 
 class ClientDecision(Struct, tag="answer", frozen=True):
-    """A client has decided on a proposal of one of the bridge's own agents: the bridge answers the agent and closes the
-    view. ``by``: the name of whoever decided. ``text``: what is to be written; None if the proposal was rejected."""
+    """A client decided on a proposal from one of the bridge's own agents. The bridge answers the agent and closes the
+    view. ``by``: the client's name. ``text``: what is to be written; None if the proposal was rejected."""
 
     id: str
     by: str
@@ -247,7 +261,7 @@ class ClientDecision(Struct, tag="answer", frozen=True):
 
 
 class DecisionAck(Struct, tag="ruling", frozen=True):
-    """The answer to an ``EditorDecision``. ``won``: the editor's decision counts; otherwise another decision came
+    """The answer to an ``EditorDecision``. ``won``: the editor's decision counts. Otherwise, another decision came
     first, or the server does not know the proposal."""
 
     id: str
@@ -266,7 +280,10 @@ class Prompt(Struct, tag="prompt", frozen=True):
 
 
 class Welcome(Struct, tag="welcome", frozen=True):
-    """The answer to a bridge's first report if that has ``reviews`` set: the server supports reviews in editors."""
+    """The answer to a bridge's first report if that has ``reviews`` set: the server supports reviews in editors.
+    ``remembers``: it knows ``ReviewSeen``."""
+
+    remembers: bool = False
 
 
 class ReviewAnswer(Struct, tag="review", frozen=True, kw_only=True):
@@ -274,7 +291,8 @@ class ReviewAnswer(Struct, tag="review", frozen=True, kw_only=True):
 
     If the request failed, or the review could not be read afterwards, ``code``, ``text`` and ``details`` are the
     reason, as in an error of the client protocol, and ``review`` is null. ``done``: whether only the review could not
-    be read, after a comment was changed or the drafts were sent.
+    be read, after a comment was changed or the drafts were sent. ``notice``: what has become of somebody else's decision
+    that was interrupted because the server was killed, for the user; the same until another decision is made.
     """
 
     id: str
@@ -285,19 +303,29 @@ class ReviewAnswer(Struct, tag="review", frozen=True, kw_only=True):
     text: str = ""
     details: Raw = NOTHING
     done: bool = False
+    notice: str = ""
 
 
 class ReviewList(Struct, tag="reviews", frozen=True):
-    """The sessions whose directory is one of the editor's folders, is inside one, or contains one. Only one of the
-    sessions that share a review is listed."""
+    """The sessions with a directory that is one of the editor's folders, is inside one, or contains one. Only one of
+    the sessions that share a review is listed."""
 
     id: str
     projects: tuple[str, ...]
 
 
+class ReviewRemembered(Struct, tag="review_remembered", frozen=True):
+    """The answer to ``ReviewSeen``. ``hunks``: the ids of all hunks of the review that the user has seen, in any program
+    on this machine. ``notice``: the notice was requested, and the user has not seen it before."""
+
+    id: str
+    hunks: tuple[str, ...] = ()
+    notice: bool = False
+
+
 class ReviewChanged(Struct, tag="review_changed", frozen=True):
-    """The review of ``project`` has changed: what is left to decide, or its comments. ``by``: the name of whoever
-    decided; empty if nobody did. ``directory``: the project's directory, with symbolic links resolved."""
+    """The review of ``project`` has changed: either what is left to decide, or its comments. ``by``: the name of the
+    user who decided; empty if nobody did. ``directory``: the project's directory, with symbolic links resolved."""
 
     project: str
     by: str = ""
@@ -305,7 +333,16 @@ class ReviewChanged(Struct, tag="review_changed", frozen=True):
 
 
 ToBridge: TypeAlias = (
-    Offer | Withdraw | ClientDecision | DecisionAck | Prompt | Welcome | ReviewAnswer | ReviewList | ReviewChanged
+    Offer
+    | Withdraw
+    | ClientDecision
+    | DecisionAck
+    | Prompt
+    | Welcome
+    | ReviewAnswer
+    | ReviewList
+    | ReviewRemembered
+    | ReviewChanged
 )
 
 _from_peer: Final = msgspec.json.Decoder(FromPeer)
@@ -328,7 +365,7 @@ def decode_from_peer(line: bytes) -> FromPeer:
 
 
 def decode_from_server(line: bytes) -> ToBridge:
-    """Decodes a line that the server has sent to a bridge. Raises ``ValueError`` for anything else."""
+    """Decodes a line that the server sent to a bridge. Raises ``ValueError`` for anything else."""
     try:
         message: ToBridge = _to_bridge.decode(line)
     except RecursionError:

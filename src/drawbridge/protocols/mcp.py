@@ -31,7 +31,7 @@ class Cancelled(Struct, frozen=True):
 
 
 class Initialized(Struct, frozen=True):
-    """The handshake is done: from now on notifications may be sent to the client."""
+    """The handshake is done. From now on, notifications may be sent to the client."""
 
 
 class Notified(Struct, frozen=True):
@@ -61,7 +61,7 @@ class McpServer:
         self.client: str | None = None
 
     def receive(self, text: str) -> Output | None:
-        """Returns what follows from a message: an event to handle or a reply to send; None if nothing follows."""
+        """Returns the result of a message: an event to handle or a reply to send; None for neither."""
         return self.receive_decoded(jsonrpc.decode(text))
 
     def receive_decoded(self, message: jsonrpc.Message) -> Output | None:
@@ -80,7 +80,7 @@ class McpServer:
         results: dict[str, object] = {
             "ping": {},
             "tools/list": {"tools": self._tools},
-            # These are not declared as capabilities, but some clients request them anyway.
+            # These are not declared as capabilities, but some clients request them nevertheless.
             "prompts/list": {"prompts": []},
             "resources/list": {"resources": []},
             "resources/templates/list": {"resourceTemplates": []},

@@ -17,7 +17,7 @@ from msgspec import Struct
 from drawbridge.core.errors import BadMessage
 
 MESSAGE_LIMIT: Final = 64 * 1024 * 1024
-"""The maximum size of one message, in bytes; the largest that Neovim sends is the whole text of a buffer."""
+"""The maximum size of one message, in bytes. The largest that Neovim sends is the whole text of a buffer."""
 
 
 class Request(Struct, frozen=True):
@@ -29,7 +29,7 @@ class Request(Struct, frozen=True):
 
 
 class Response(Struct, frozen=True):
-    """The answer to the request with this ``id``; ``error`` is None if the request succeeded."""
+    """The answer to the request with this ``id``. ``error`` is None if the request succeeded."""
 
     id: int
     error: Any
@@ -45,8 +45,8 @@ Event: TypeAlias = Request | Response | Notification
 
 
 class Connection:
-    """One side of a connection. It can no longer be used once ``receive`` has raised ``BadMessage``: the stream is out
-    of sync."""
+    """One side of a connection. It can no longer be used once ``receive`` has raised ``BadMessage``, because the stream
+    is out of sync."""
 
     def __init__(self) -> None:
         self._packer = msgpack.Packer(unicode_errors="surrogateescape")
@@ -74,7 +74,7 @@ class Connection:
         except msgpack.BufferFull:
             raise BadMessage(f"A message is larger than {MESSAGE_LIMIT:,} bytes.") from None
         except (ValueError, TypeError, RecursionError) as error:
-            # msgpack raises several subclasses of ValueError, and TypeError for a map whose key is a list.
+            # msgpack raises several subclasses of ValueError, and TypeError for a map with a list as a key.
             raise BadMessage(f"The data is not valid msgpack: {error or type(error).__name__}.") from None
 
     def _pack(self, message: list[Any]) -> bytes:

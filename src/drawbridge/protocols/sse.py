@@ -1,4 +1,4 @@
-"""Server-sent events without I/O: an event as bytes, and a backlog, so that a reader that reconnects misses nothing.
+"""Server-sent events without I/O: events as bytes, and a backlog, so that a reader that reconnects misses nothing.
 
 https://html.spec.whatwg.org/multipage/server-sent-events.html
 """
@@ -15,8 +15,8 @@ COMMENT: Final = b": keep-alive\n\n"
 """A comment, which readers ignore. It keeps proxies and clients from closing a silent connection."""
 
 RETRY_LATER: Final = b"retry: 3000\n\n"
-"""Asks a reader to reconnect after 3 s. A bridge takes up to 2 s to restart on a busy machine; Gemini CLI (0.61.0)
-would reconnect after 1 s and, if that fails, 1.5 s later, and then gives up."""
+"""A field that asks a reader to reconnect after 3 s. A bridge takes up to 2 s to restart on a busy machine. Gemini CLI
+(0.61.0) would reconnect after 1 s and, if that fails, 1.5 s later, and then gives up."""
 
 LONGEST_ID: Final = 18
 """The maximum number of digits in an id of this module."""
@@ -46,7 +46,7 @@ class Backlog:
     """Events that must not be lost, with their ids: at most the last ``limit`` events and the last ``size_limit``
     bytes.
 
-    Ids count up from ``last_id``. The newest event is kept whatever its size.
+    Ids count up from ``last_id``. The newest event is kept regardless of its size.
     """
 
     def __init__(self, limit: int, size_limit: int, last_id: int = 0) -> None:
@@ -61,7 +61,7 @@ class Backlog:
         return self._last_id
 
     def keep(self, data: bytes, about: str) -> None:
-        """Adds an event; ``about`` is its name for ``forget``."""
+        """Adds an event. ``about`` is its name for ``forget``."""
         self._kept.append(_Kept(self.number(), about, data))
         size = sum(len(kept.data) for kept in self._kept)
         while len(self._kept) > 1 and (len(self._kept) > self._limit or size > self._size_limit):

@@ -1,4 +1,4 @@
-"""An open WebSocket without I/O (RFC 6455): whole messages in and out; the size of received ones is limited.
+"""An open WebSocket without I/O (RFC 6455): whole messages in and out. The size of received ones is limited.
 ``websockets`` handles the frames."""
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from drawbridge.protocols.gate import Head
 _GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455, 1.3
 
 LONGEST_REASON: Final = 123
-"""The maximum size of a reason, in bytes: a close frame has no room for more. A longer reason is truncated."""
+"""The maximum size of a reason, in bytes. A close frame has no room for more. A longer reason is truncated."""
 
 _no_frames: Final = logging.getLogger("drawbridge.frames")
 """Replaces the library's logger, which would write tokens and prompts to a log at the debug level."""
@@ -33,7 +33,7 @@ class Message(Struct, frozen=True):
 
 
 class Closed(Struct, frozen=True):
-    """Either side, or an invalid frame, has ended the WebSocket. ``code``: as in RFC 6455 (1006: no close frame)."""
+    """Either side, or an invalid frame, ended the WebSocket. ``code``: as in RFC 6455 (1006: no close frame)."""
 
     code: int
 
@@ -75,16 +75,17 @@ def handshake(head: Head, subprotocol: str | None, *, compress: bool = False) ->
 
 
 def compression() -> ModuleType:
-    """The module ``protocols.compression``, imported only when it is needed: a bridge never compresses, and has to
-    start quickly."""
+    """The module ``protocols.compression``, imported only when it is needed, because a bridge never compresses, and has
+    to start quickly."""
     from drawbridge.protocols import compression
 
     return compression
 
 
 def framed(data: bytes) -> bytes:
-    """The uncompressed frame of a text message (valid UTF-8). It is the same for all peers, since a server does not
-    mask its frames."""
+    """The uncompressed frame of a text message (valid UTF-8). It is the same for all peers, because servers do not mask
+    their frames.
+    """
     return Frame(Opcode.TEXT, data).serialize(mask=False)
 
 
@@ -94,8 +95,8 @@ class WebSocketConnection:
 
     def __init__(self, message_limit: int, *, binary_as_text: bool = True, compressed: bool = False) -> None:
         """``message_limit``: the maximum size of one message in bytes, with all its fragments, once it is decompressed.
-        ``binary_as_text``: accepts binary messages as text; otherwise they are refused. ``compressed``: compression was
-        agreed."""
+        ``binary_as_text``: accepts binary messages as text. Otherwise, they are refused. ``compressed``: compression
+        was agreed."""
         self.compressed = compressed
         self._binary_as_text = binary_as_text
         self._frames = Protocol(SERVER, state=OPEN, max_size=message_limit, logger=_no_frames)
@@ -108,10 +109,10 @@ class WebSocketConnection:
         self._out: list[bytes] = []
         self.finished = False
         self.unfinished_limit: int | None = None
-        """How many bytes of an incomplete message may be buffered; None for as many as a message may have."""
+        """The number of bytes of an incomplete message that may be buffered; None for as many as a message may have."""
 
     def receive(self, data: bytes) -> list[Event]:
-        """Takes bytes from the network; b"" is the end of the stream. Returns the events to handle."""
+        """Handles bytes from the network; b"" is the end of the stream. Returns the events to handle."""
         frames = self._frames
         if frames.reader.eof or self._closed_told:
             self.finished = self.finished or not data

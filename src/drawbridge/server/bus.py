@@ -98,7 +98,8 @@ TOPICS: Final[Mapping[type, tuple[Literal["projects", "approvals", "reviews"], .
     ProjectGone: ("projects",),
     DiskWarning: ("projects",),
 }
-"""Clients that have not joined the session, but follow one of the topics, receive these events too."""
+"""Maps types of events to topics. Clients that follow one of the topics receive these events even if they have not
+joined the session."""
 
 Handler: TypeAlias = Callable[[Announced], None]
 
@@ -107,8 +108,8 @@ class Bus:
     """Passes events to their receivers, immediately and in order. A handler for every kind of receiver is required, so
     that none can be forgotten.
 
-    An error in a receiver is logged and does not reach the caller, because what the event reports has already happened:
-    an agent must receive the decision that its history contains.
+    An error in a receiver is logged and does not reach the caller, because what the event reports has already happened.
+    An agent, for example, must receive the decision that its history contains.
     """
 
     def __init__(

@@ -13,7 +13,7 @@ from importlib.metadata import version
 from typing import Final
 
 from drawbridge.agents.base import Agent
-from drawbridge.agents.registry import agents, programs, terminal_agents, with_image_input
+from drawbridge.agents.registry import agents, programs, terminal_agents, with_forks, with_image_input
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server.app.blobs import Blobs
 from drawbridge.server.app.clients import CHECK_SECONDS, Clients
@@ -21,6 +21,7 @@ from drawbridge.server.app.command_table import COMMANDS, scopes_of
 from drawbridge.server.app.core import Core
 from drawbridge.server.app.dispatch import AnyRow, Dispatch
 from drawbridge.server.app.outbox import Writers
+from drawbridge.server.app.review_commands import ReviewCommands
 from drawbridge.server.app.server_commands import ServerCommands
 from drawbridge.server.app.site import ServerSite
 from drawbridge.server.app.stats import EVERY_SECONDS, ServerMonitor
@@ -111,6 +112,7 @@ class Server:
             subscriptions=self.core.subscriptions,
             metrics=self.core.metrics.total,
         )
+        self.reviews = ReviewCommands(self.core)
         commands = ServerCommands(
             self.core,
             self.blobs,
@@ -124,12 +126,13 @@ class Server:
             push=self.notifier.subscriptions,
             push_test=self.notifier.test,
             with_image_input=with_image_input(known),
+            with_forks=with_forks(known),
             devices=devices,
             addresses=lambda: pages(plan, port),
             machine=host,
             programs=lambda: programs(plan.agents),
         )
-        self.dispatch = Dispatch(rows, self.core, commands, self.entrance)
+        self.dispatch = Dispatch(rows, self.core, (self.core, self.reviews, commands), self.entrance)
         self.site = ServerSite(
             self.entrance,
             self.clients,
@@ -149,8 +152,9 @@ class Server:
         tasks.repeat(self.clients.check, CHECK_SECONDS, "checking which clients may stay")
 
     async def close(self, reason: str) -> None:
-        """Ends the runs and the agent processes, and sends what is waiting for clients; their connections stay
-        open. Takes at most about ``ENDING_SECONDS``."""
+        """Ends the runs and the agent processes, and sends what is waiting to be sent to clients. Their connections
+        stay open. Takes at most about ``ENDING_SECONDS``.
+        """
         self.dispatch.end()
         self.notifier.end()
         try:

@@ -1,5 +1,5 @@
 """The owner's commands for devices. ``drawbridge token`` creates, lists and revokes tokens, whether the server is
-running or not; ``drawbridge pair`` shows a code that connects one device, as text and, if other machines can reach the
+running or not. ``drawbridge pair`` shows a code that connects one device, as text and, if other machines can reach the
 server, as a QR code for the device's camera.
 """
 
@@ -28,8 +28,8 @@ UNITS: Final = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 class Rights(NamedTuple):
-    """What a device may do. ``projects``: the directories that it may use; None for all. ``lifetime``: how long its
-    token is valid; None for no limit.
+    """The permissions of a device. ``projects``: the directories that it may use; None for all. ``lifetime``: how long
+    its token is valid; None for no limit.
     """
 
     scope: Scope
@@ -49,8 +49,8 @@ def rights(scope: Scope, projects: Sequence[str], expires: str | None) -> Rights
 
 
 def create(data: Path, name: str, given: Rights) -> int:
-    """Creates a device and prints only its token on stdout, so that a script can read it. Returns the exit code, as
-    all commands in this module do. Raises the errors of ``Devices.add``.
+    """Creates a device and prints only its token on stdout, so that a script can read it. Like all commands in this
+    module, returns the exit code. Raises the errors of ``Devices.add``.
     """
     device, token = Devices(data).add(name, given.scope, given.projects, given.lifetime)
     AuditLog(data).write("token_made", device=device.name, device_id=device.id, scope=device.scope)

@@ -1,7 +1,7 @@
 """The server's events, and the values that they consist of. Pure.
 
 An event is *recorded* (stored in the history of its project or terminal session, with a number there) or *announced*
-(not stored, because it matters only now). Neither the client protocol nor the files on disk depend on these types:
+(not stored, because it matters only now). Neither the client protocol nor the files on disk depend on these types.
 ``updates`` has the message in which clients receive an event, and ``store.records`` the record of it in a history.
 """
 
@@ -19,23 +19,22 @@ from drawbridge.agents.base import AgentLine, AskedBy, Form, ModeOffer, OffersRe
 from drawbridge.agents.tool_calls import Kind, ToolCall
 
 SHOWN_TEXT: Final = 150_000
-"""The maximum length, in characters, of an edited text that clients get with a decision; as JSON it may be six times as
+"""The maximum length, in characters, of an edited text that clients get with a decision. As JSON it may be six times as
 long. Any other edited input may have at most this many bytes of JSON."""
 
-NOTHING: Final = Raw(b"null")
 
 State: TypeAlias = Literal["IDLE", "EXECUTING", "ERROR"]
 """The state of a managed session."""
 
 Outcome: TypeAlias = Literal["completed", "failed", "killed", "timeout", "interrupted"]
-"""How a run ended."""
+"""The way in which a run ended."""
 
 
 # Prompts and runs.
 
 
 class PromptImage(Struct, frozen=True):
-    """An image that was sent with a prompt and is stored beside the history. ``bytes``: its size."""
+    """An image that was sent with a prompt and is stored next to the history. ``bytes``: its size."""
 
     id: str
     media_type: str
@@ -93,9 +92,9 @@ class PromptEdited(Struct, frozen=True):
 class RunInfo(Struct, frozen=True, kw_only=True):
     """A run that is active or waits. ``position``: the number of the session's runs before it.
 
-    ``prompt`` is the beginning of the run's prompt; ``cut``: there is more. ``seq``: the number of the record with the
-    whole text; 0 if no record has it. ``by`` and ``client_id``: the client that sent the prompt. ``attachments``: the
-    number of the prompt's attachments.
+    ``prompt`` is the beginning of the run's prompt; ``cut``: whether the prompt is longer. ``seq``: the number of the
+    record with the whole text; 0 if no record has it. ``by`` and ``client_id``: the client that sent the prompt.
+    ``attachments``: the number of the prompt's attachments.
     """
 
     run_id: str
@@ -136,16 +135,16 @@ class RunFinished(Struct, frozen=True, kw_only=True):
     error: str | None = None
     code: str | None = None
     retry_at: str | None = None
-    """When the limit of the agent's account is reset (AGENT_RATE_LIMITED)."""
+    """The time at which the limit of the agent's account is reset (AGENT_RATE_LIMITED)."""
     removed_by: str | None = None
-    """The name of the client that removed the prompt from the queue; the run never began. ``client_id``: that client's
+    """The name of the client that removed the prompt from the queue. The run never began. ``client_id``: that client's
     connection."""
     client_id: str | None = None
     input_tokens: int | None = None
-    """The number of tokens that the models have read, including those from a cache, if the agent reports this."""
+    """The number of tokens that the models read, including tokens from a cache, if the agent reports it."""
     output_tokens: int | None = None
     directory: str | None = None
-    """The directory in which the agent worked, if it is outside the project or in another git work tree inside it: the
+    """The directory in which the agent worked, if it is outside the project or in another git work tree inside it. The
     run's changes do not include changes there."""
 
 
@@ -159,7 +158,7 @@ class RunContinued(Struct, frozen=True):
 
 
 class ExecutionKilled(Struct, frozen=True):
-    """A user has ended a run together with the agent's process. ``state``: the state of the session afterwards."""
+    """A user ended a run together with the agent's process. ``state``: the state of the session afterwards."""
 
     project_id: str
     state: State
@@ -167,14 +166,14 @@ class ExecutionKilled(Struct, frozen=True):
 
 
 class ChangedFile(Struct, frozen=True):
-    """``path`` is relative to the project."""
+    """A changed file. ``path`` is relative to the project."""
 
     path: str
     change: Literal["added", "changed", "deleted"]
 
 
 class RunReverted(Struct, frozen=True):
-    """A user has reverted the changes of a run."""
+    """A user reverted the changes of a run."""
 
     run_id: str
     by: str
@@ -185,7 +184,7 @@ class RunReverted(Struct, frozen=True):
 
 
 class ReviewNumbers(Struct, frozen=True, kw_only=True):
-    """How much there is to decide in a review. ``added``, ``removed``: numbers of lines."""
+    """The numbers of what is left to decide in a review. ``added``, ``removed``: numbers of lines."""
 
     files: int
     hunks: int
@@ -194,8 +193,8 @@ class ReviewNumbers(Struct, frozen=True, kw_only=True):
 
 
 class ReviewChanged(Struct, frozen=True, kw_only=True):
-    """How much there is to decide in the review, after it has changed. ``by``, ``client_id``: the client that decided
-    on something; None if nobody has decided, for example if a run has changed files.
+    """The review has changed. The numbers are what is left to decide. ``by``, ``client_id``: the client that decided on
+    something; None if nobody decided anything, for example if a run changed files.
     """
 
     state: Literal["open", "decided"]
@@ -208,10 +207,10 @@ class ReviewChanged(Struct, frozen=True, kw_only=True):
 
 
 class ReviewDecided(Struct, frozen=True, kw_only=True):
-    """A user has decided on hunks of the review. ``hunks``: the number of hunks; ``files``: the number of files with
-    these hunks; ``left``: the number of hunks that still wait for a decision. ``by`` None: nobody has decided anything
-    in Drawbridge, but nothing is left to decide. ``interrupted``: the server was killed before it could record or
-    finish this, and has done so after its restart.
+    """A user decided on hunks of the review. ``hunks``: the number of hunks; ``files``: the number of files with these
+    hunks; ``left``: the number of hunks that still wait for a decision. If ``by`` is None, nobody decided anything in
+    Drawbridge, but nothing is left to decide. ``interrupted``: the server was killed before it could finish or record
+    the decision, and did so after its restart.
     """
 
     files: int
@@ -224,13 +223,15 @@ class ReviewDecided(Struct, frozen=True, kw_only=True):
 
 
 class ReviewInterrupted(Struct, frozen=True, kw_only=True):
-    """The server was killed while it applied a user's decision on ``hunks`` hunks in ``files`` files. ``result``: the
-    decision is ``not_done``, and everything is as before; or ``unknown``, because somebody else has changed its files
-    since. ``changed``: the paths of some of these files. A decision that is done is recorded as ``ReviewDecided``.
+    """The server was killed while it applied a user's decision on ``hunks`` hunks in ``files`` files, reverted the
+    changes of a run to ``files`` files, or committed kept changes to them. ``result``: this is ``not_done``, and
+    everything is as before; or ``unknown``, because somebody else has changed its files or its branch since.
+    ``changed``: the paths of some of these files. What is done is recorded as ``ReviewDecided``, ``RunReverted`` or
+    ``ReviewCommitted``.
     """
 
     by: str
-    decision: Literal["keep", "undo", "edit"]
+    decision: Literal["keep", "undo", "edit", "revert", "commit"]
     files: int
     hunks: int
     result: Literal["not_done", "unknown"]
@@ -243,7 +244,7 @@ class ReviewComment(Struct, frozen=True, omit_defaults=True, kw_only=True):
     ``old`` one, before the agent's changes.
 
     ``quote``: these lines, as they were shown; ``blob``: git's id of the text that they are from. ``suggestion``: a
-    text that the agent is to replace them with. ``state``: a ``draft`` until it is submitted; ``waiting`` until the
+    text with which the agent should replace them. ``state``: a ``draft`` until it is submitted; ``waiting`` until the
     agent of a terminal session gets it; ``sent`` with the run ``run_id``; ``resolved`` by ``resolved_by``.
     ``outdated``: the lines have changed since, so ``line`` and ``end_line`` are their previous numbers.
     """
@@ -276,7 +277,7 @@ class ReviewCommented(Struct, frozen=True, kw_only=True):
 
 
 class ReviewCommitted(Struct, frozen=True, kw_only=True):
-    """A user has committed what was kept in the review. ``commit``: the id of the commit; ``branch``: the commit's
+    """A user committed what was kept in the review. ``commit``: the id of the commit; ``branch``: the commit's
     branch (``created``: the branch is new); ``files``: the paths of the committed files, perhaps not all of them.
     ``output``: the end of what git and its hooks printed.
     """
@@ -291,7 +292,7 @@ class ReviewCommitted(Struct, frozen=True, kw_only=True):
 
 
 class ReviewPushed(Struct, frozen=True, kw_only=True):
-    """A user has pushed ``commit``, the last commit of the current branch, to the ``branch`` of the ``remote``.
+    """A user pushed ``commit``, the last commit of the current branch, to the ``branch`` of the ``remote``.
     ``output``: the end of what git, its hooks and the program for pull requests printed. ``pull_request``: the address
     of the pull request that was created or existed already, if it is known; ``problem``: reports that none was created,
     as human-readable text (``output`` contains the reason); empty if one was created, or none was requested.
@@ -311,8 +312,8 @@ class ReviewPushed(Struct, frozen=True, kw_only=True):
 
 
 class Title(Struct, frozen=True):
-    """What the agent wants, such as "Claude wants to edit" and "src/bridge.py". ``path``: relative to the project, or
-    absolute outside it.
+    """A description of what the agent wants, such as "Claude wants to edit" and "src/bridge.py". ``path``: relative to
+    the project, or absolute outside it.
     """
 
     text: str
@@ -345,9 +346,9 @@ class Always(Struct, frozen=True):
 
 class ApprovalRequested(Struct, frozen=True, dict=True):
     """An agent waits for a person's decision. ``input`` and ``suggestions`` are the agent's JSON; ``form``: what the
-    input is. ``call``: what the request is about, according to the agent; it is not recorded, since it follows from the
-    other fields (see ``pending.with_call``), and is None in a record that was read back. ``changeable``: the decision may
-    contain an edited input. ``known_as``: the id by which the hook or bridge of a terminal session identifies its
+    input is. ``call``: what the request is about, according to the agent. It is not recorded, since it follows from the
+    other fields (see ``pending.with_call``), and is None in a record that was read back. ``changeable``: the decision
+    may contain an edited input. ``known_as``: the id by which the hook or bridge of a terminal session identifies its
     question when it sends the question again; empty if it gave none, and in managed sessions. ``link_targets``: the
     paths in the request that lead through a symbolic link, with their targets. ``asked_by``: the subagent that asks;
     None if the main agent asks. ``reason``: why the agent asks, in its own words. ``blocked_path``: the path that the
@@ -402,18 +403,19 @@ class ApprovalRequested(Struct, frozen=True, dict=True):
 
 
 class ApprovalResolved(Struct, frozen=True):
-    """The complete decision, so that an agent that has not received it yet can still be answered from the history.
+    """The complete decision, from which an agent that has not received it yet can still be answered.
 
-    ``by`` is a name that several clients may have; ``client_id`` is the connection that decided. ``edited``: allowed
-    with a different input from the agent's. ``new_text``: the resulting text of the file (at most ``SHOWN_TEXT``
-    characters), if the request was about a change to a file.
+    ``by`` is a name that several clients may have; ``client_id`` is the connection that decided. ``updated_input``: the
+    input to run the tool with; None for the agent's own. ``edited``: allowed with a different input from the agent's.
+    ``new_text``: the resulting text of the file (at most ``SHOWN_TEXT`` characters), if the request was about a change
+    to a file.
     """
 
     approval_id: str
     by: str
     decision: Literal["allow", "deny"]
     message: str | None = None
-    updated_input: Raw = NOTHING
+    updated_input: Mapping[str, Any] | None = None
     remember: bool = False
     client_id: str | None = None
     edited: bool = False
@@ -428,20 +430,22 @@ class PermissionWithdrawn(Struct, frozen=True):
 
 
 class OpenApproval(Struct, frozen=True):
-    """The summary of an open approval request, for lists."""
+    """An open approval request, for lists. ``summary``: as in ``ApprovalRequested``."""
 
     approval_id: str
     tool_name: str
     created_at: str
+    summary: str = ""
 
 
 # Sessions.
 
 
 class SessionChanged(Struct, frozen=True):
-    """``session_id``: the conversation that the next run continues; empty if it begins a new one. ``fork_from``: the
-    conversation whose context the new one gets, if any. ``agent``: the conversation's agent, if a client has chosen the
-    conversation. ``title``: the conversation's title, if it is already known.
+    """The session's next run continues another conversation. ``session_id``: the conversation that the next run
+    continues; empty if it begins a new one. ``fork_from``: the conversation whose context the new one gets, if any.
+    ``agent``: the conversation's agent, if a client has chosen the conversation. ``title``: the conversation's title,
+    if it is already known.
     """
 
     session_id: str
@@ -451,7 +455,7 @@ class SessionChanged(Struct, frozen=True):
 
 
 class SessionRenamed(Struct, frozen=True):
-    """A user has named the session; an empty ``name`` removes its name."""
+    """A user named the session; an empty ``name`` removes its name."""
 
     session_id: str
     name: str
@@ -479,7 +483,7 @@ TerminalState: TypeAlias = Literal["working", "waiting", "finished", "ended"]
 
 
 class TerminalStatus(Struct, frozen=True, kw_only=True):
-    """An agent that a person has started in a terminal on the server's machine.
+    """An agent that a person started in a terminal on the server's machine.
 
     ``state`` "waiting": it waits for a decision; "finished": it waits for the next prompt; "ended": its program has
     ended. ``permission_mode`` is the agent's name for its mode; ``asks`` is false in modes in which it asks neither
@@ -505,11 +509,11 @@ class SessionSummary(Struct, frozen=True, kw_only=True):
 
     ``terminal``: only for terminal sessions. ``cost_usd``: the cost of all runs in US dollars, as far as the agent
     reports it; ``permission_mode``, ``modes``, ``own_modes`` (those of the ``modes`` that only this agent has) and
-    ``asks`` (whether the agent can ask): only for managed sessions. ``continues_at``: when the
-    last run, which was stopped by a limit, continues automatically. ``scheduled_until``: when the last of the runs that
-    the agent itself has scheduled begins. ``problem``: why no run is possible, human-readable. ``review``: how much
-    there was to decide when the files were last compared. ``run_id``: the active run, if any; ``queued``: the number
-    of prompts in the queue.
+    ``asks`` (whether the agent can ask): only for managed sessions. ``continues_at``: when the last run, which was
+    stopped by a limit, continues automatically. ``scheduled_until``: when the last of the runs that the agent itself
+    has scheduled begins. ``problem``: why no run is possible, human-readable. ``review``: the numbers of what was left
+    to decide when the files were last compared. ``run_id``: the active run, if any; ``queued``: the number of prompts
+    in the queue.
     """
 
     id: str
@@ -571,12 +575,12 @@ class DiskWarning(Struct, frozen=True):
     message: str
 
 
-# What people do in editors. Clients' commands are audited when they are carried out; these events report the same for
-# editors. ``by``: the editor's name.
+# Actions of users in editors. Clients' commands are audited when they are carried out. These events report the same
+# actions for editors. ``by``: the editor's name.
 
 
 class AnsweredInEditor(Struct, frozen=True):
-    """A person has decided on the approval request ``asked``. ``changed``: with an edited input."""
+    """A person decided on the approval request ``asked``. ``changed``: with an edited input."""
 
     by: str
     asked: ApprovalRequested
@@ -586,7 +590,7 @@ class AnsweredInEditor(Struct, frozen=True):
 
 
 class DecidedInEditor(Struct, frozen=True):
-    """A person has decided on this number of ``hunks`` or ``files`` of a review, or on ``all``."""
+    """A person decided on this number of ``hunks`` or ``files`` of a review, or on ``all``."""
 
     by: str
     decision: Literal["keep", "undo", "edit"]
@@ -596,7 +600,7 @@ class DecidedInEditor(Struct, frozen=True):
 
 
 class CommentedInEditor(Struct, frozen=True):
-    """A person has written a comment on a review, or ``removed`` one. ``path``: the file; None for a removed one."""
+    """A person wrote a comment on a review, or ``removed`` one. ``path``: the file; None for a removed one."""
 
     by: str
     comment_id: str
@@ -605,7 +609,7 @@ class CommentedInEditor(Struct, frozen=True):
 
 
 class SubmittedInEditor(Struct, frozen=True):
-    """A person has submitted comments. ``run_id``: the run that they begin; empty if they wait for the agent of a
+    """A person submitted comments. ``run_id``: the run that they begin; empty if they wait for the agent of a
     terminal session."""
 
     by: str
@@ -653,16 +657,16 @@ Event: TypeAlias = (
 class Announced(Struct, frozen=True):
     """An event in the directory ``path``. ``project_id``: its project or terminal session; None if it has neither.
 
-    ``asker``: the id of the client whose request caused the event; the client learns of the event from the reply, and
-    receives nothing else about it. Empty if there is no such client. ``quiet``: the event needs no attention, for
-    example because it happened earlier: nobody is notified, and only clients that have joined receive it.
-    ``timestamp``: the time of a record that could not be written; None for events that are only announced.
+    ``sender``: the id of the client that caused the event with a request. It learns of the event from the reply, and
+    receives nothing else about it. It is empty if no client's request caused it. ``quiet``: the event needs no
+    attention, for example because it happened earlier: nobody is notified, and only clients that have joined receive
+    it. ``timestamp``: the time of a record that could not be written; None for events that are only announced.
     """
 
     project_id: str | None
     path: Path
     event: Event
-    asker: str = ""
+    sender: str = ""
     quiet: bool = False
     timestamp: str | None = None
 

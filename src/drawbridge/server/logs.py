@@ -1,5 +1,5 @@
-"""The server's log: for people at a console, or as one JSON object per line. Each line that is logged while a command
-from a signed-in client is executed contains the request's correlation id."""
+"""The server's log, either for reading on a console or as one JSON object per line. Each line that is logged while a
+command from a signed-in client is executed contains the request's correlation id."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FILES_KEPT: Final = 5
 
 
 def configure(level: str, form: Literal["console", "json"], file: str | None) -> None:
-    """Configures logging to stderr or, if ``file`` is not None, to that file. The file is rotated at 10 MB; five old
+    """Configures logging to stderr or, if ``file`` is not None, to that file. The file is rotated at 10 MB. Five old
     files are kept."""
     handler: logging.Handler
     if file is None:

@@ -92,7 +92,7 @@ def data_directory(settings: ServeSettings) -> Path:
 
 
 def problems(settings: ServeSettings) -> list[str]:
-    """The reasons why a server can't start with these settings, except those that are found only when it starts."""
+    """The reasons why a server can't start with these settings, except those that are detected only when it starts."""
     return [
         *_address(settings),
         *_certificate(settings),
@@ -143,8 +143,8 @@ def _certificate(settings: ServeSettings) -> list[str]:
     return []
 
 
-def _named(settings: ServeSettings) -> registry.Named:
-    return registry.Named(settings.agent_path, settings.acp_agent, settings.command_agent)
+def _named(settings: ServeSettings) -> registry.AgentPrograms:
+    return registry.AgentPrograms(settings.agent_path, settings.acp_agent, settings.command_agent)
 
 
 def _log_file(settings: ServeSettings) -> list[str]:

@@ -1,4 +1,4 @@
-"""What ``drawbridge serve`` prints when it is ready: a summary for people or, with ``--json``, a line for programs."""
+"""The output of ``drawbridge serve`` when it is ready: a summary for users or, with ``--json``, a line for programs."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ ADDRESSES: Final = ("web UI", "programs", "metrics")
 
 
 def ready_line(plan: Plan, port: int, certificate: Certificate | None, metrics: str | None) -> dict[str, Any]:
-    """What a program needs to connect. ``token_file`` is None if no token is required, ``fingerprint`` without TLS, and
-    ``metrics`` if metrics are not served."""
+    """The data that a program needs to connect. ``token_file`` is None if no token is required, ``fingerprint`` without
+    TLS, and ``metrics`` if metrics are not served."""
     return {
         "event": "ready",
         "url": address(plan, port),
@@ -34,8 +34,8 @@ def ready_line(plan: Plan, port: int, certificate: Certificate | None, metrics: 
 
 
 def address(plan: Plan, port: int) -> str:
-    """The URL of the socket, with the first public name if there is one. Otherwise, if the server listens on all
-    addresses, the URL has a loopback address.
+    """The URL of the socket, with the first public name, if any. Otherwise, if the server listens on all addresses, the
+    URL has a loopback address.
     """
     host = plan.public_hosts[0] if plan.public_hosts else plan.host
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
@@ -77,8 +77,8 @@ def show(
     missing: Collection[str] = (),
     sign_in: str | None = None,
 ) -> None:
-    """Prints how to reach the server. ``missing``: the names in ``agents`` whose programs are not installed.
-    ``sign_in``: a link that signs in a browser on this machine; None to omit it."""
+    """Prints how to reach the server. ``missing``: the names of those ``agents`` that need a program which is not
+    installed. ``sign_in``: a link that signs in a browser on this machine; None to omit it."""
     terminal = Terminal(sys.stdout)
     if plan.json:
         terminal.write(json.dumps(ready_line(plan, port, certificate, metrics)) + "\n")

@@ -42,9 +42,9 @@ SPARE_CONNECTIONS: Final = 288
 token yet, and for plain requests, such as for the web UI and /health."""
 
 WAITING_CONNECTIONS: Final = 128
-"""Once this many connections, from all addresses together, wait for their peers (for the rest of a request, the next
-request, or the end of a closing handshake), each new connection replaces one of them, if possible; recent ones are
-replaced only if their address has many. Over TLS, a connection may take 120 kB of memory."""
+"""The number of connections, from all addresses together, that may wait for their peers (for the rest of a request, the
+next request, or the end of a closing handshake). Above it, each new connection replaces one of them, if possible.
+Recent ones are replaced only if their address has many. Over TLS, a connection may use 120 kB of memory."""
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -78,13 +78,13 @@ async def _serve(
     tls = certificate.context() if certificate is not None else None
     async with (
         serving_metrics(metered, core.metrics.total, server.monitor.health) as metrics,
-        private_socket(core.terminal_sessions, core.surfaces.editors, core),
+        private_socket(core.terminal_sessions, core.surfaces.editors, core, server.reviews),
         HttpServer(server.site, listener, terms(plan.clients), tls),
     ):
         with announced(plan, port, certificate):
             lacking = missing(plan.agents)
             for name, program in lacking.items():
-                if program != name:  # set by the owner: a built-in agent that is not installed needs no warning
+                if program != name:  # set by the owner, since a built-in agent that is not installed needs no warning
                     logger.warning(
                         "%s can't run: the program %s is not on PATH. Install it, or correct its setting.",
                         name,
@@ -107,7 +107,8 @@ async def _serve(
 
 def _sign_in_link(plan: Plan, port: int, entrance: Entrance) -> str | None:
     """A link that makes a browser on this machine a device with the ``admin`` scope; None if such a link can't be
-    created, used or shown. It is shown only in a terminal: text that is written to a file or a log stays there."""
+    created, used or shown. It is shown only in a terminal, because text that is written to a file or a log stays
+    there."""
     here = plan.host in EVERYWHERE or is_loopback(plan.host)
     if not (here and plan.token_wanted and not plan.json and not plan.public_hosts and sys.stdout.isatty()):
         return None
@@ -135,7 +136,7 @@ def terms(clients: int) -> ServerOptions:
 
 
 def _stop_at_signals() -> asyncio.Event:
-    """An event that the first signal sets; the second signal ends the process immediately."""
+    """An event that the first signal sets. The second signal ends the process immediately."""
     stop = asyncio.Event()
 
     def signalled(number: int) -> None:
@@ -169,7 +170,7 @@ async def _renew(plan: Plan, names: OwnNames, certificate: Certificate, tls: Any
     before = certificate.shown
     try:
         fingerprint = await asyncio.to_thread(renewed)
-        certificate.load_into(tls)  # not in the thread: the context must not change during a TLS handshake
+        certificate.load_into(tls)  # not in the thread, because the context must not change during a TLS handshake
     except (DrawbridgeError, OSError, ValueError) as error:
         logger.error("the certificate could not be renewed: %s", error)
         return
@@ -179,7 +180,7 @@ async def _renew(plan: Plan, names: OwnNames, certificate: Certificate, tls: Any
 
 @contextlib.contextmanager
 def _own_data(directory: Path) -> Iterator[None]:
-    """Locks the data directory for this process. The kernel releases the lock however the process ends. Raises
+    """Locks the data directory for this process. The kernel releases the lock no matter how the process ends. Raises
     ``ServerRunning`` if another server uses the directory, ``NotPrivate`` if it can't be made private, and
     ``NotWritable`` if it can't be locked."""
     make_private_directory(str(directory))

@@ -1,4 +1,4 @@
-"""Events in the client protocol: the message in which clients receive each of them. Pure.
+"""Converts events to the messages of the client protocol in which clients receive them. Pure.
 
 Events and the protocol's structures are different types, even where they have the same fields: the protocol changes
 only for its clients, and events only for the server.
@@ -16,8 +16,10 @@ from msgspec import Raw, Struct
 from drawbridge.agents.base import AgentLine, OffersReported, StateReported
 from drawbridge.server import events
 from drawbridge.server.events import ApprovalRequested, ApprovalResolved, Event, PromptAccepted, SessionSummary
-from drawbridge.server.protocol import messages
-from drawbridge.server.protocol.messages import Answer, Direction, Frame, shortened
+from drawbridge.server.protocol import frames, messages
+from drawbridge.server.protocol.answers import Answer, updated
+from drawbridge.server.protocol.frames import Frame, shortened
+from drawbridge.server.protocol.messages import Direction
 
 S = TypeVar("S", bound=Struct)
 
@@ -44,7 +46,8 @@ UPDATES: Final[Mapping[type, tuple[str, type[Struct]]]] = {
     events.SessionRenamed: ("session_renamed", messages.SessionRenamed),
     events.SessionReset: ("session_reset", messages.SessionReset),
 }
-"""The events that clients receive as an ``update`` with the same fields: its ``update_type`` and its structure."""
+"""Maps each event that clients receive as an ``update`` with the same fields to its ``update_type`` and its
+structure."""
 
 
 def converted(value: object, kind: type[S]) -> S:
@@ -59,9 +62,9 @@ def _with(value: Struct, **more: object) -> SimpleNamespace:
 
 
 def answered(event: Event, kind: type[S], project_id: str, seq: int | None = None) -> Answer[S]:
-    """The reply to a command that has caused this event: the ``update`` that other clients receive. ``kind``: its
+    """The reply to a command that caused this event: the ``update`` that other clients receive. ``kind``: its
     structure in ``UPDATES``."""
-    return messages.updated(UPDATES[type(event)][0], converted(event, kind), project_id, seq)
+    return updated(UPDATES[type(event)][0], converted(event, kind), project_id, seq)
 
 
 def frame_of(project_id: str | None, event: Event, timestamp: str | None, seq: int | None) -> Frame:
@@ -75,7 +78,7 @@ def frame_of(project_id: str | None, event: Event, timestamp: str | None, seq: i
         case ApprovalRequested():
             request = permission_request(project_id or "", event, timestamp or "", seq or 0)
             answer = Answer(type="permission_request", project_id=project_id, seq=seq, data=request)
-            return Frame(messages.encode(answer), project_id=project_id, seq=seq)
+            return Frame(frames.encode(answer), project_id=project_id, seq=seq)
         case ApprovalResolved():
             return update_frame("permission_resolved", permission_resolved(event), project_id, seq)
         case events.StateChanged(summary):
@@ -100,7 +103,7 @@ def line_frame(
     seq: int | None,
 ) -> Frame:
     """The frame of an agent's line, or of a prompt in the same form."""
-    data = messages.agent_message(
+    data = frames.agent_message(
         line,
         project_id=project_id or "",
         session_id=session_id,
@@ -113,7 +116,7 @@ def line_frame(
 
 def update_frame(name: str, fields: Any, project_id: str | None, seq: int | None) -> Frame:
     """The frame of an ``update`` with the ``update_type`` ``name``."""
-    return Frame(messages.update(name, fields, project_id, seq), project_id=project_id, seq=seq)
+    return Frame(frames.update(name, fields, project_id, seq), project_id=project_id, seq=seq)
 
 
 def prompt(event: PromptAccepted) -> messages.Prompt:
@@ -125,7 +128,7 @@ def permission_request(
     request: ApprovalRequested,
     created_at: str,
     seq: int,
-    limit: int = messages.FRAME_BYTES - messages.ROOM,
+    limit: int = messages.FRAME_BYTES - frames.ROOM,
 ) -> Any:
     """An approval request as clients see it: a ``PermissionRequest`` or, if that has more than ``limit`` bytes, the
     JSON of its preview. ``created_at`` and ``seq``: the time and the number of its record.
@@ -134,21 +137,22 @@ def permission_request(
     whole = _encode(shown)
     if len(whole) <= limit:
         return shown
-    blob = _encode(messages.Truncated(messages.history_blob(project_id, seq), len(whole)))
+    blob = _encode(messages.Truncated(frames.history_blob(project_id, seq), len(whole)))
     return Raw(shortened(whole, limit)[:-1] + b',"truncated":' + blob + b"}")
 
 
 def permission_resolved(event: ApprovalResolved) -> messages.PermissionResolved:
-    """The part of a decision for clients, in a frame of at most ``FRAME_BYTES``. A message that does not fit is cut; an
+    """The part of a decision for clients, in a frame of at most ``FRAME_BYTES``. A message that does not fit is cut. An
     edit that does not fit into the remaining space, or an edited input of more than ``SHOWN_TEXT`` bytes, is left out.
     """
-    message, room = event.message, messages.FRAME_BYTES - messages.ROOM
+    message, room = event.message, messages.FRAME_BYTES - frames.ROOM
     whole = _encode(message)
     encoded = shortened(whole, room)
     if encoded is not whole:
         message = msgspec.json.decode(encoded)
     room -= len(encoded)
-    given = event.updated_input if event.edited and event.new_text is None else None
+    instead = event.updated_input if event.edited and event.new_text is None else None
+    given = None if instead is None else Raw(_encode(instead))
     return messages.PermissionResolved(
         approval_id=event.approval_id,
         by=event.by,
@@ -176,6 +180,6 @@ def project_joined(summary: SessionSummary, **more: object) -> messages.ProjectJ
 
 
 def _project(summary: SessionSummary, **more: object) -> SimpleNamespace:
-    """The fields of a project. What is not known is left out, so that it has the protocol's default."""
+    """The fields of a project. Unknown ones are left out, so that they have the protocol's defaults."""
     fields = msgspec.structs.asdict(summary) | {"desk": summary.terminal}
     return SimpleNamespace(**{name: value for name, value in fields.items() if value is not None}, **more)

@@ -1,8 +1,9 @@
-"""The format of a data directory: older formats are read as they are and brought up to date, newer ones are refused.
+"""Checks the format of a data directory. Older formats are read as they are and brought up to date, and newer ones are
+refused.
 
-``format.json`` contains the format. A directory without that file has format 0, whose metadata files lack some of the
-current fields; these are filled in when a file is read, and stored when it is next written. The indexes of histories
-have their own formats; an index in another format is rebuilt from its history.
+``format.json`` contains the format. A directory without that file has format 0. Its metadata files lack some of the
+current fields, which are filled in when a file is read, and stored when it is next written. The indexes of histories
+have their own formats. An index in another format is rebuilt from its history.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ def mark(data: Path) -> None:
 
 
 def _read(data: Path) -> _Format | None:
-    """The content of ``format.json``; None if it does not exist. Raises ``NotPrivate`` if it can't be read, and so
-    can't be trusted.
+    """The content of ``format.json``; None if it does not exist. Raises ``NotPrivate`` if it can't be read and
+    therefore can't be trusted.
     """
     try:
         return msgspec.json.decode((data / FILE).read_bytes(), type=_Format)

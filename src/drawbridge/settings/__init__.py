@@ -1,13 +1,13 @@
 """Loads settings. Flags override environment variables, which override the settings file, which overrides the defaults.
 
 Each command that has settings declares them in one class, a ``NamedTuple`` in a module of this package. A field's type
-and default, with the ``Spec`` in its annotation, define the setting completely: the flags, the keys of the file, the
+and default, with the ``Spec`` in its annotation, define the setting completely. The flags, the keys of the file, the
 names of the environment variables, the tables in the documentation and the completion are derived from them.
 
 The file is ``$DRAWBRIDGE_CONFIG``, otherwise ``drawbridge/config.toml`` in the platform's configuration directory. A
-command reads the table with its own name, or with the name of the command whose settings it shares (``review`` reads
-the table of ``attach``). Environment variables are the fields' names in capitals, prefixed with ``DRAWBRIDGE_`` for the
-bridge, ``DRAWBRIDGE_HOOK_`` for the guard and so on.
+command reads the table with its own name, or with the name of another command if it shares that command's settings
+(``review`` reads the table of ``attach``). Environment variables are the fields' names in capitals, prefixed with
+``DRAWBRIDGE_`` for the bridge, ``DRAWBRIDGE_HOOK_`` for the guard and so on.
 
 Agents wait for the bridge's lock file, which is written after the settings are loaded. The classes are named tuples
 because dataclasses and msgspec would import 17 and 25 more modules before the bridge listens.
@@ -44,21 +44,21 @@ class Spec(NamedTuple):
     range: tuple[float, float] | None = None
     """The smallest and the largest number allowed."""
     pattern: str = ""
-    """A regular expression for the text, or for each item of a list; ``metavar`` describes it to the user."""
+    """A regular expression for the text, or for each item of a list. ``metavar`` describes it to the user."""
     heading: str = ""
-    """Begins a group of flags in the help, which lasts until the next heading."""
+    """The heading of a group of flags in the help. The group begins here and ends at the next heading."""
     choices: tuple[str, ...] = ()
     """The allowed values, such as the agents in the catalog, if the type is not a ``Literal``."""
     separator: str = os.pathsep
-    """For a list: what separates the values in the environment variable. Values that may contain a colon need another
-    one, such as a comma."""
+    """The separator of a list's values in the environment variable. Values that may contain a colon need another one,
+    such as a comma."""
     bare: str = ""
-    """A second environment variable, whose name has no prefix. It is read only with the ``spec_env`` setting, because
-    many shells set PORT for a web project."""
+    """A second environment variable, with a name that has no prefix. It is read only with the ``spec_env`` setting,
+    because many shells set PORT for a web project."""
 
 
 class Setting(NamedTuple):
-    """One field of a settings class. ``kind`` "list": the flag may be repeated; the values in an environment variable
+    """One field of a settings class. ``kind`` "list": the flag may be repeated. The values in an environment variable
     are separated by ``spec.separator``."""
 
     name: str
@@ -99,10 +99,10 @@ def _setting(name: str, annotation: Any, default: Any) -> Setting:
 
 
 def add_flags(parser: argparse.ArgumentParser, table: tuple[Setting, ...]) -> None:
-    """Adds the flags of ``table``; a flag that is not given is not in the parsed namespace.
+    """Adds the flags of ``table``. A flag that is not given is not in the parsed namespace.
 
-    Values stay text, except for switches: ``load`` checks them together with the file and the environment, to report
-    all problems together.
+    Values stay text, except for switches, because ``load`` checks them together with the file and the environment, and
+    reports all problems together.
     """
     group: argparse._ActionsContainer = parser
     for setting in table:
@@ -130,7 +130,7 @@ def load(
     """The settings of ``command``, from all sources. Raises ``BadSetting``, which lists all problems.
 
     ``flags["config"]`` names the file, if the command has such a flag. ``check`` returns the problems that only the
-    command itself can find; it gets the default in place of each invalid value.
+    command itself can find. It gets the default instead of each invalid value.
     """
     if flags.get("config"):
         environ = {**environ, "DRAWBRIDGE_CONFIG": flags["config"]}
@@ -169,7 +169,7 @@ def config_file(environ: Mapping[str, str] = os.environ) -> str:
     named = environ.get("DRAWBRIDGE_CONFIG")
     if named:
         return named
-    if sys.platform == "linux":  # as in platformdirs, whose import takes a quarter of the bridge's startup time
+    if sys.platform == "linux":  # as in platformdirs, which takes a quarter of the bridge's startup time to import
         base = os.path.join(environ.get("XDG_CONFIG_HOME", "").strip() or os.path.expanduser("~/.config"), "drawbridge")
     else:
         import platformdirs

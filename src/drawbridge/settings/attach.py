@@ -8,7 +8,7 @@ from drawbridge.settings import Spec
 
 
 class AttachSettings(NamedTuple):
-    """Where the server is, and how to trust it; the defaults are for the server on this machine."""
+    """The address of the server, and how to trust it. The defaults are for the server on this machine."""
 
     url: Annotated[str | None, Spec("the server's address (default: the server on this machine)", metavar="URL")] = None
     token_file: Annotated[

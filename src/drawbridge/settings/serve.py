@@ -16,7 +16,7 @@ AGENT_NAME: Final = r"[a-z][a-z0-9_-]{0,31}"
 MEGABYTES: Final = (1, 100_000_000)
 
 DOLLARS: Final = (0.01, 100_000)
-"""The smallest and the largest budget, in US dollars: a run does not start if less than a cent of a budget is left."""
+"""The smallest and the largest budget, in US dollars. A run does not start if less than a cent of a budget is left."""
 
 
 class ServeSettings(NamedTuple):

@@ -29,7 +29,7 @@ STYLES = {"-": "removed", "+": "added", "@": "path"}
 class SetupSettings(NamedTuple):
     """The options of one ``drawbridge setup``. ``project``: whether to set up the current directory instead of the
     user's account. ``guard``: the settings to install, None for removal and for targets other than agents.
-    ``ask_mode``: whether Claude Code is to ask before it writes, None to leave that as it is. ``program``: VS Code's
+    ``ask_mode``: whether Claude Code should ask before it writes, None to leave that as it is. ``program``: VS Code's
     command, None for the first of ``vscode.PROGRAMS`` that is on PATH."""
 
     target: str
@@ -44,9 +44,9 @@ class SetupSettings(NamedTuple):
 
 
 def run(chosen: SetupSettings) -> int:
-    """Runs ``drawbridge setup``, and returns the exit code: 0, or 2 if the changes were not confirmed because there was
-    no terminal, or because of ``json`` without ``yes``. Problems that can be found in advance are raised as errors
-    before any change."""
+    """Runs ``drawbridge setup``, and returns the exit code: 0, or 2 if the changes were not confirmed because no
+    terminal was available, or because of ``json`` without ``yes``. Problems that can be found in advance are raised as
+    errors before any change."""
     plan = _plan(chosen)
     asked = bool(plan.steps) and _asking(chosen)
     agreed = chosen.yes
@@ -57,7 +57,7 @@ def run(chosen: SetupSettings) -> int:
             _show(plan)
         else:
             _summarize(plan)
-    said: dict[str, Any] = {
+    report: dict[str, Any] = {
         "target": chosen.target,
         "action": "remove" if chosen.remove else "setup",
         "changed": bool(plan.steps),
@@ -67,13 +67,13 @@ def run(chosen: SetupSettings) -> int:
         "notes": plan.notes,
     }
     if plan.steps and agreed and not chosen.dry_run:
-        for step, facts in zip(plan.steps, said["files"], strict=True):
+        for step, facts in zip(plan.steps, report["files"], strict=True):
             kept = step.apply()
             facts["backup"] = str(kept) if kept else None
         plan.finish()
-        said["applied"] = True
+        report["applied"] = True
     unasked = bool(plan.steps) and not (asked or agreed or chosen.dry_run)
-    _report(chosen, plan, said, unasked=unasked)
+    _report(chosen, plan, report, unasked=unasked)
     return 2 if unasked else 0
 
 
@@ -101,7 +101,7 @@ def _plan(chosen: SetupSettings) -> Plan:
 
 
 def _ask(chosen: SetupSettings, plan: Plan) -> tuple[Plan, bool]:
-    """The plan that the user chooses, and whether to apply it."""
+    """The plan that the user chose, and whether to apply it."""
     more = ["d"] if _summarize(plan) else []
     project = Path.cwd() if chosen.project else None
     agent = AGENTS.get(chosen.target)
@@ -139,7 +139,7 @@ def _answer(question: str) -> str:
 
 def _summarize(plan: Plan) -> bool:
     """Shows the plan, with one line for each change that is long or that the plan describes in words. Returns whether
-    there was such a change."""
+    it shortened a change in this way."""
     long = False
     for step in plan.steps:
         lines = step.lines()
@@ -164,16 +164,16 @@ def _show_lines(lines: list[str]) -> None:
         terminal.write(terminal.plain(line.replace("\t", "    "), style) + "\n")
 
 
-def _report(chosen: SetupSettings, plan: Plan, said: dict[str, Any], *, unasked: bool) -> None:
+def _report(chosen: SetupSettings, plan: Plan, report: dict[str, Any], *, unasked: bool) -> None:
     if unasked:
         _print(UNCONFIRMED, sys.stderr)
     if chosen.json:
-        _print(json.dumps(said))
+        _print(json.dumps(report))
         return
     if not plan.steps:
         _print(plan.nothing)
-    elif said["applied"]:
-        for facts in said["files"]:
+    elif report["applied"]:
+        for facts in report["files"]:
             if facts["backup"]:
                 _print(f"The previous {facts['path']} was saved as {facts['backup']}.")
         _print(plan.done)

@@ -33,7 +33,7 @@ def files_of(folder: Path, parts: Iterable[str]) -> Iterator[Path]:
 
 
 def digest(folder: Path, parts: Iterable[str]) -> str:
-    """A name for the content of these files: 12 hexadecimal digits."""
+    """A name that is derived from the content of these files: 12 hexadecimal digits."""
     seen = hashlib.sha256()
     for file in files_of(folder, parts):
         content = (folder / file).read_bytes()
@@ -70,8 +70,8 @@ def install(folder: Path, parts: Iterable[str], place: Path, inside: str, prepar
 
 
 def remove_unused(directory: Path, is_used: Callable[[Path], bool]) -> None:
-    """Removes unused copies, and unfinished ones whose process has ended; then the directory and Drawbridge's data
-    directory if they are empty."""
+    """Removes unused copies, and unfinished ones that ended processes have left behind, and then the directory and
+    Drawbridge's data directory if they are empty."""
     for entry in list(directory.iterdir()) if directory.is_dir() else []:
         unfinished = UNFINISHED.fullmatch(entry.name)
         old = NAME.fullmatch(entry.name) and not is_used(entry)

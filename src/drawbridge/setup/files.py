@@ -37,7 +37,7 @@ class Step(Protocol):
 class Change:
     """A file that is created, changed or removed. ``before``, ``after``: its content; None if it does not exist. If
     ``path`` is a link, its target is written or removed. ``keep``: whether the previous content is first copied to a
-    file beside ``path``."""
+    file next to ``path``."""
 
     path: Path
     before: bytes | None
@@ -55,7 +55,7 @@ class Change:
         return [line for lines in diff for line in lines.split("\n")]
 
     def check(self) -> None:
-        """Raises ``NotWritable`` if the file can't be written; a read-only file counts as not writable, even for
+        """Raises ``NotWritable`` if the file can't be written. A read-only file counts as not writable, even for
         root."""
         target = _target(self.path)
         if self.before is not None and not (os.access(target, os.W_OK) and target.stat().st_mode & 0o222):
@@ -71,7 +71,7 @@ class Change:
             )
 
     def apply(self) -> Path | None:
-        """See ``Step.apply``. Raises ``NotWritable`` or ``UnusableFile``; in that case, the file is unchanged."""
+        """See ``Step.apply``. Raises ``NotWritable`` or ``UnusableFile``. In that case, the file is unchanged."""
         if read(self.path) != self.before:
             raise NotWritable(f"{self.path} was not written: it has changed in the meantime. Run this again.")
         target, kept = _target(self.path), None
@@ -119,7 +119,7 @@ def _mode(target: Path) -> int:
 
 
 def _keep(path: Path, content: bytes) -> Path:
-    """Writes a copy, which only the user can read, beside the path. Returns the path of the copy."""
+    """Writes a copy, which only the user can read, next to the path. Returns the path of the copy."""
     stem = f"{path.name}.drawbridge-{time.strftime('%Y%m%dT%H%M%S')}"
     for number in itertools.count(1):
         copy = path.with_name(f"{stem}{f'-{number}' if number > 1 else ''}.bak")
@@ -130,7 +130,7 @@ def _keep(path: Path, content: bytes) -> Path:
 
 
 def _write(target: Path, content: bytes, mode: int) -> None:
-    """Writes atomically: a reader sees the old content or the new, never a part."""
+    """Writes atomically. A reader sees either the old content or the new, never a part of it."""
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
         _write_new(temporary, content, mode)

@@ -36,7 +36,7 @@ class Copy:
 
 
 @dataclass(frozen=True)
-class Loaded:
+class SettingsFile:
     """A settings file as it is on disk. ``prefix``: its byte order mark, if it has one. ``blank``: see ``Record``."""
 
     path: Path
@@ -52,14 +52,14 @@ class Loaded:
         return self.prefix + document.text.encode()
 
 
-def load(agent: AgentHooks, path: Path) -> Loaded:
+def load(agent: AgentHooks, path: Path) -> SettingsFile:
     """Loads a settings file. Raises ``UnusableFile``, which names the line and the column of invalid content."""
     content = files.read(path)
     prefix = codecs.BOM_UTF8 if agent.byte_order_mark and (content or b"").startswith(codecs.BOM_UTF8) else b""
     try:
         text = (content or b"").removeprefix(prefix).decode()
         if not text.strip():
-            return Loaded(path, content, Document("{}\n"), prefix, None if content is None else text)
+            return SettingsFile(path, content, Document("{}\n"), prefix, None if content is None else text)
         document = Document(text, comments=agent.comments)
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
@@ -69,7 +69,7 @@ def load(agent: AgentHooks, path: Path) -> Loaded:
         raise _unfit(path, f"line {error.lineno}, column {error.colno}: {error.msg}") from None
     if not isinstance(document.value, dict):
         raise _unfit(path, "line 1, column 1: an object was expected")
-    return Loaded(path, content, document, prefix)
+    return SettingsFile(path, content, document, prefix)
 
 
 def plan_setup(name: str, project: Path | None, settings: HookSettings, ask_mode: bool | None) -> Plan:
@@ -166,7 +166,7 @@ def plan_removal(name: str, project: Path | None) -> Plan:
 
 
 Former: TypeAlias = dict[jsonc.Path, tuple[str, ...] | None]
-"""The source texts that setup has replaced with the values of the agent's ``AskMode``, as in ``Record``."""
+"""The source texts that setup replaced with the values of the agent's ``AskMode``, as in ``Record``."""
 
 
 def _former(agent: AgentHooks, made: Record | None) -> Former:
@@ -183,9 +183,9 @@ def _without_ask_mode(agent: AgentHooks, document: Document, made: Record) -> Do
     return document
 
 
-def _record(agent: AgentHooks, loaded: Loaded, document: Document, made: Record | None, former: Former) -> Record:
+def _record(agent: AgentHooks, loaded: SettingsFile, document: Document, made: Record | None, former: Former) -> Record:
     there = hooks.containers(loaded.document, former)
-    # Without a record, the lists and objects of the hooks count as created by setup: they are removed once they are
+    # Without a record, the lists and objects of the hooks count as created by setup, so they are removed once they are
     # empty.
     known = made.containers if made else frozenset(there if hooks.has_guard_hooks(loaded.document, agent.name) else ())
     containers = frozenset((hooks.containers(document, former) - there) | (known & there))

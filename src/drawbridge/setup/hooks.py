@@ -1,7 +1,8 @@
 """Hooks in an agent's settings: recognizes, adds and removes Drawbridge's own. Does no I/O.
 
 All agents use the same shape: ``{"hooks": {EVENT: [{"matcher": …, "hooks": [HANDLER, …]}, …]}}``. New groups are added
-at the end of a list, so that the user's groups keep their positions, by which Codex remembers which hooks it trusts.
+at the end of a list, so that the user's groups keep their positions, which Codex uses to remember the hooks that it
+trusts.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ HOOKS = ("hooks",)
 
 
 class Unfit(Exception):
-    """The settings contain a value of the wrong type where setup adds hooks or values; the text describes it."""
+    """The settings contain a value of the wrong type where setup adds hooks or values. The text describes it."""
 
 
 def is_guard_hook(handler: Any, agent: str) -> bool:
@@ -72,7 +73,7 @@ def _add_to_list(document: Document, event: str, group: Group, agent: str) -> Do
 
 def remove(document: Document, agent: str, made: Collection[Path] | None, only: str | None = None) -> Document:
     """The settings without Drawbridge's hooks. ``only``: removes the hooks of this event only. Lists and objects that
-    become empty are removed if setup ``made`` them; if that is not known (None), all of them are."""
+    become empty are removed if setup ``made`` them. If that is not known (None), all of them are."""
     places = [place for place in _guard_hooks(document, agent) if only in (None, place[0])]
     for event, number, handler in reversed(places):
         document = _without(document, event, number, handler)
@@ -96,9 +97,9 @@ def set_value(document: Document, path: Path, value: str) -> Document:
 
 
 def restore_value(document: Document, path: Path, value: str, former: str | None, made: Collection[Path]) -> Document:
-    """Undoes ``set_value(document, path, value)``. ``former``: the previous source text, None if there was no value;
-    then the value's object is also removed if it becomes empty and setup ``made`` it. A value that has been changed
-    since then is kept."""
+    """Undoes ``set_value(document, path, value)``. ``former``: the previous source text; None if the value was new. In
+    that case, the value's object is also removed if it becomes empty and setup ``made`` it. A value that has been
+    changed since then is kept."""
     container = path[:-1]
     if document.get(path) != value:
         return document

@@ -35,7 +35,7 @@ from drawbridge.setup.interpreter import Interpreter, choose
 CORE = tuple(f"core/{name}.py" for name in ("__init__", "errors", "privacy", "terminal_text"))
 DIALECTS = tuple(f"agents/{row.name}/{name}.py" for row in catalog.ROWS if row.hooks for name in ("__init__", "hook"))
 PARTS = ("__init__.py", "agents/__init__.py", "agents/catalog.py", *DIALECTS, *CORE, "guard", "text")
-"""The parts of the package that the guard consists of. It imports nothing else except the standard library."""
+"""The parts of the package that the guard consists of. Apart from these, it imports only the standard library."""
 
 TRY = """\
 import sys
@@ -51,15 +51,16 @@ for place in ("guard", "agents"):
                 importlib.import_module(path.replace(os.sep, ".").removesuffix(".__init__"))
 from drawbridge.guard.hook import run
 """
-"""Compiles the bytecode, which later runs use unchecked (a copy never changes), and imports everything that a call may
-use."""
+"""The code that compiles the bytecode, which later runs use unchecked (a copy never changes), and imports everything
+that a call may use."""
 
 LOADER = (
     "import posix, sys; p = sys.argv[1]; "
     'posix.access(p, 4) or sys.exit(p + " is gone: run drawbridge setup again"); exec(open(p, "rb").read())'
 )
-"""Runs a stub. Python itself would exit with code 2 if the file were missing, which agents take for a denial of every
-action, even of prompts (Claude Code 2.1.329, Gemini CLI 0.61.0, Codex 0.169.0)."""
+"""The code that runs a stub. Python itself would exit with code 2 if the file were missing, which agents treat as a
+denial of every action, even of prompts (Claude Code 2.1.329, Gemini CLI 0.61.0, Codex 0.169.0).
+"""
 
 STUB = '''\
 """The guard of Drawbridge for {title}, with its settings. Written by `drawbridge setup {agent}`: run that again to update or
@@ -101,8 +102,8 @@ if {closed} and b'"{before}"' in given:
 print("{{}}")
 sys.exit()
 """
-"""What a stub runs if its copy of the guard is damaged: it writes one line to stderr and to the log instead of a
-traceback and, if the guard fails closed, denies the tool call. The stub contains it as a string, so that it is not
+"""The code that a stub runs if its copy of the guard is damaged. It writes one line to stderr and to the log instead of
+a traceback and, if the guard fails closed, denies the tool call. The stub contains it as a string, so that it is not
 compiled with the stub at each call."""
 
 
@@ -122,7 +123,7 @@ def fast_command(agent: str, project: Path | None = None) -> list[str]:
 
 
 def install(agent: str, settings: HookSettings, project: Path | None = None) -> list[str]:
-    """Installs the guard for ``agent`` with these settings; returns the command that starts it."""
+    """Installs the guard for ``agent`` with these settings, and returns the command that starts it."""
     copy = install_copy()
     stub = stub_path(agent, project)
     write_private(str(stub), stub_text(agent, settings, copy))
@@ -132,7 +133,7 @@ def install(agent: str, settings: HookSettings, project: Path | None = None) -> 
 
 def print_command(settings: HookSettings) -> int:
     """Runs ``drawbridge hook --print-command``: prints the command of the installed guard. Installs the guard if it is
-    missing; the settings of an installed one are not changed."""
+    missing. The settings of an installed one are not changed."""
     agent = settings.agent
     stub = stub_path(agent)
     if not stub.exists():
@@ -148,7 +149,7 @@ def print_command(settings: HookSettings) -> int:
 
 
 def copy_path() -> Path:
-    """The path of the copy of this package's guard, which need not exist."""
+    """The path of the copy of this package's guard, which may not exist."""
     return directory() / copies.digest(_package(), PARTS)
 
 
@@ -171,7 +172,8 @@ def stub_text(agent: str, settings: HookSettings, copy: Path) -> bytes:
 
 
 def settings_in(stub: Path) -> HookSettings | None:
-    """The settings that a stub contains; None if there is no stub, or this version does not know its settings."""
+    """The settings that a stub contains; None if the stub does not exist, or this version does not know its
+    settings."""
     try:
         values = ast.literal_eval(stub.read_text("utf-8").rpartition("\nrun(")[2].rstrip().removesuffix(")"))
         return HookSettings(**values)

@@ -37,7 +37,7 @@ class Interpreter(NamedTuple):
 
 def choose() -> Interpreter:
     """The interpreter that runs this process, without its virtual environment. If that can't be used, or is in a
-    temporary or cache directory: the first suitable one on PATH or in the system's directories.
+    temporary or cache directory, the first suitable one on PATH or in the system's directories.
 
     Raises ``NoProgram`` if none can be used.
     """

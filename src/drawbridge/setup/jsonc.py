@@ -1,4 +1,4 @@
-"""Edits a JSON text in place: comments, order, indentation and line endings are preserved. Does no I/O.
+"""Edits a JSON text in place. Comments, order, indentation and line endings are preserved. Does no I/O.
 
 An insertion adds text, and deleting the inserted value removes exactly that text, so that the bytes are the same as
 before. The accepted syntax is JSON as in RFC 8259, with ``//`` and ``/* */`` comments if the caller allows them.
@@ -76,7 +76,7 @@ class Document:
         return default if node is None else node.value
 
     def source(self, path: Path) -> str:
-        """The source text of a value."""
+        """The source text of the value at ``path``."""
         node = self._at(path)
         return self.text[node.start : node.end]
 
@@ -172,7 +172,7 @@ class Document:
         return "  "
 
     def _space(self, mark: str) -> str:
-        """The text after a comma or a colon on one line: a space, unless the document omits it."""
+        """The text after a comma or a colon on one line: a space, unless the document has none there."""
         first = self._marks.get(mark)
         return " " if first is None or self.text[first + 1] in " \t\r\n" else ""
 

@@ -47,7 +47,7 @@ def of(agent: AgentHooks, project: Path | None, settings: HookSettings, document
 
 def asks(agent: AgentHooks, project: Path | None) -> bool:
     """Whether the agent's settings make it ask before it writes. Of the files that set the mode, the one with the
-    highest precedence decides, and False is returned if none sets it; without ``project``, only the account's file
+    highest precedence decides, and False is returned if none sets it. Without ``project``, only the account's file
     counts. True if the agent has no ``ask_mode``."""
     if agent.ask_mode is None:
         return True
@@ -64,8 +64,8 @@ def version(program: str) -> tuple[int, ...]:
     found_there = shutil.which(program)
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         command = [found_there or "", "--version"]
-        said = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True, stdin=subprocess.DEVNULL)
-        if found := re.match(r"(\d+)\.(\d+)\.(\d+)", said.stdout):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True, stdin=subprocess.DEVNULL)
+        if found := re.match(r"(\d+)\.(\d+)\.(\d+)", done.stdout):
             return tuple(map(int, found.groups()))
     return ()
 

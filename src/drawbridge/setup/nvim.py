@@ -74,8 +74,8 @@ class Copy:
 
 @dataclass(frozen=True)
 class Link:
-    """The step that creates, changes or removes a symbolic link. ``before``, ``after``: its target; None if there is no
-    link."""
+    """The step that creates, changes or removes a symbolic link. ``before``, ``after``: its target; None if the link
+    does not exist."""
 
     path: Path
     before: str | None
@@ -207,7 +207,7 @@ def _link_step(path: Path, wanted: str, made: Record | None, notes: list[str]) -
 
 
 def _is_replaceable(path: Path, end: str, made: Record | None) -> bool:
-    """Whether this link may be replaced: setup made it, or it is broken."""
+    """Whether this link may be replaced, because setup made it or it is broken."""
     return (made is not None and made.link == end) or Path(end).is_relative_to(_copies()) or not path.exists()
 
 

@@ -11,10 +11,10 @@ from drawbridge.setup.files import Step
 
 @dataclass(frozen=True)
 class Plan:
-    """What one ``drawbridge setup`` will do. ``steps``: in order; empty if there is nothing to change. ``notes``:
-    further sentences for the user. ``about``: maps the path of a step to a few words that describe the change or the
-    file. ``finish`` is called after the steps. ``command``: the command that will start the guard or the server; empty
-    for other targets, and for a removal."""
+    """The plan of one ``drawbridge setup``. ``steps``: in order; empty if nothing has to be changed. ``notes``: further
+    sentences for the user. ``about``: maps the path of a step to a few words that describe the change or the file.
+    ``finish`` is called after the steps. ``command``: the command that will start the guard or the server; empty for
+    other targets, and for a removal."""
 
     steps: list[Step]
     done: str

@@ -1,9 +1,9 @@
-"""Records what setup has added to each settings file, to Neovim's package directory and as a service, so that
-``--remove`` removes exactly that.
+"""Records what setup added to each settings file, to Neovim's package directory and as a service, so that ``--remove``
+removes exactly that.
 
 The records are in one JSON file in Drawbridge's data directory, which maps the path of each settings file, package
 directory and service file to its record. If the JSON file is missing or damaged, ``--remove`` still finds every
-Drawbridge hook; it then also removes lists and objects that are empty afterwards.
+Drawbridge hook. In that case, it also removes lists and objects that are empty afterwards.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from drawbridge.setup import copies, jsonc
 
 
 class Record(msgspec.Struct, frozen=True):
-    """What setup has done to one file or directory. ``created``: whether setup created the file; ``directories``: the
-    directories that setup created for it. ``blank``: the previous content of a file that contained no value.
-    ``containers``: the paths of the lists and objects that setup created. ``mode``, ``auto``: the previous source texts
-    of ``AskMode.mode`` and ``AskMode.lasting``, each in a tuple that is empty if the file had no such value; None if
-    setup has not set it. ``link``: the target of the plugin's link, in the record of Neovim's package directory."""
+    """The changes that setup made to one file or directory. ``created``: whether setup created the file;
+    ``directories``: the directories that setup created for it. ``blank``: the previous content of a file that contained
+    no value. ``containers``: the paths of the lists and objects that setup created. ``mode``, ``auto``: the previous
+    source texts of ``AskMode.mode`` and ``AskMode.lasting``, each in a tuple that is empty if the file did not contain
+    the value; None if setup did not set it. ``link``: the target of the plugin's link, in the record of Neovim's
+    package directory."""
 
     created: bool = False
     blank: str | None = None

@@ -1,8 +1,8 @@
 """``drawbridge setup serve``: runs the agent server as a user service (a systemd unit or, on macOS, a launchd agent).
 
 The service runs ``drawbridge serve`` with the settings file, and with the environment variables that ``passed_on``
-selects from this command's environment. Secrets are never written into the service's file: with systemd, an API key
-belongs in ``serve.env`` beside the settings file, unless the agent itself is logged in. launchd does not read
+selects from this command's environment. Secrets are never written into the service's file. With systemd, an API key
+belongs in ``serve.env`` next to the settings file, unless the agent itself is logged in. launchd does not read
 ``serve.env``.
 """
 
@@ -36,8 +36,8 @@ SECRETS: Final = ("DRAWBRIDGE_SERVE_WEBHOOK",)
 """Variables that are never written to the service's file, which other users may be able to read."""
 
 PASSED_ON: Final = ("DRAWBRIDGE_CONFIG", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "CLAUDE_CONFIG_DIR", "LANG")
-"""Variables that are passed on to the service, besides PATH and the server's settings: a service does not inherit the
-shell's environment."""
+"""Variables that are passed on to the service, in addition to PATH and the server's settings, because a service does
+not inherit the shell's environment."""
 
 UNIT: Final = """\
 [Unit]
@@ -142,7 +142,8 @@ class Launchd:
         self.path = Path.home() / "Library" / "LaunchAgents" / f"{NAME}.serve.plist"
 
     def content(self) -> bytes:
-        log = Path.home() / "Library" / "Logs" / f"{NAME}.log"  # the server rotates it; launchd does not rotate logs
+        # The server rotates this file, because launchd does not rotate logs.
+        log = Path.home() / "Library" / "Logs" / f"{NAME}.log"
         return plistlib.dumps(
             {
                 "Label": self.path.stem,
@@ -287,8 +288,9 @@ def secrets_file(environ: Mapping[str, str]) -> Path:
 
 
 def _marked(content: bytes) -> bytes:
-    """Adds a first line (in XML, a second one) that identifies setup as the author and makes later changes
-    detectable."""
+    """Adds a line at the beginning (in XML, after the first line) that identifies setup as the author and makes later
+    changes detectable.
+    """
     digest = hashlib.sha256(content).hexdigest()[:12]
     text = f"Written by `drawbridge setup serve` ({digest}), which also renews and removes it."
     if content.startswith(b"<?xml"):
@@ -329,7 +331,7 @@ def succeeds(*command: str) -> bool:
 
 
 def _run(command: tuple[str, ...]) -> None:
-    """Runs a command. Raises ``ProgramFailed``: with the last line of the error output (or of the output, if the error
+    """Runs a command. Raises ``ProgramFailed`` with the last line of the error output (or of the output, if the error
     output is empty) if the command fails, or with the reason if it can't be run or takes too long."""
     try:
         ended = subprocess.run(

@@ -20,7 +20,7 @@ PROGRAMS = ("code", "code-insiders", "codium", "cursor", "windsurf", "code-serve
 """VS Code, its Insiders build and compatible editors, in the order in which they are tried."""
 
 COMMAND_SECONDS = 120
-"""The time limit for one of the editor's commands, in seconds; code-server starts Node.js first."""
+"""The time limit for one of the editor's commands, in seconds. code-server starts Node.js first."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Uninstall:
 
 def plan(program: str | None, *, remove: bool) -> Plan:
     """The plan for the extension. ``program``: the editor's command (default: the first of ``PROGRAMS`` on PATH).
-    Raises ``NoProgram`` if there is no such command, and ``ProgramFailed`` if it fails."""
+    Raises ``NoProgram`` if the command is not found, and ``ProgramFailed`` if it fails."""
     found, folder = _find(program), extension_directory()
     package = json.loads((folder / "package.json").read_text("utf-8"))
     identity = f"{package['publisher']}.{package['name']}"
@@ -93,7 +93,7 @@ def _find(program: str | None) -> str:
 
 
 def _run(program: str, *arguments: str) -> str:
-    """The output of a command. Raises ``ProgramFailed``: with the last line of the error output (or of the output, if
+    """The output of a command. Raises ``ProgramFailed`` with the last line of the error output (or of the output, if
     the error output is empty) if the command fails, or with the reason if it can't be run or takes too long."""
     command = [program, *arguments]
     try:

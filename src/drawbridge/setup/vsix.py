@@ -28,7 +28,7 @@ CONTENT_TYPES |= {".md": "text/markdown", ".svg": "image/svg+xml", ".txt": "text
 
 
 def pack(extension_dir: Path, target: Path) -> None:
-    """Writes ``target`` atomically; missing directories above it are created.
+    """Writes ``target`` atomically. Missing directories above it are created.
 
     Raises ``UnusableFile`` if ``extension_dir`` does not contain an extension, ``NotWritable`` if ``target`` can't
     be written.
@@ -47,7 +47,7 @@ def pack(extension_dir: Path, target: Path) -> None:
     except OSError as error:
         raise NotWritable(f"{target} can't be written: {error.strerror}. Name a file that you can write.") from None
     finally:
-        with contextlib.suppress(OSError):  # it has become the target
+        with contextlib.suppress(OSError):  # it was renamed to the target
             temporary.unlink()
 
 

@@ -1,7 +1,7 @@
 """Text as in editors (lines) and as in files (line endings, byte-order mark, final newline). Does no I/O.
 
 A text is a ``str`` in which bytes that were not UTF-8 survive as lone surrogates U+DC80..U+DCFF (``surrogateescape``)
-and a byte-order mark is U+FEFF. Only "\\n" ends a line, or "\\r\\n" in a text in which every line ends that way: a lone
+and a byte-order mark is U+FEFF. Only "\\n" ends a line, or "\\r\\n" in a text in which every line ends that way. A lone
 "\\r", U+2028, U+0085 or a form feed is an ordinary character, as it is to editors and to ``git``.
 """
 
@@ -14,9 +14,9 @@ BOM = "\ufeff"
 
 
 class Format(NamedTuple):
-    """How lines become a file.
+    """The format in which lines become a file.
 
-    ``eol`` is "\\n", or "\\r\\n" if *every* line ends that way; mixed line endings stay in the lines.
+    ``eol`` is "\\n", or "\\r\\n" if *every* line ends that way. Mixed line endings stay in the lines.
     """
 
     eol: str = "\n"
@@ -36,7 +36,7 @@ def split(text: str) -> Split:
 
     An empty text has no lines: ``""`` is ``[]``, while ``"\\n"`` is ``[""]``. Its format is the default one, apart from
     a byte-order mark, so that lines put into an empty file get the usual line endings. (Neovim shows both as one empty
-    line; Drawbridge does not.)
+    line, but Drawbridge does not.)
     """
     bom = text.startswith(BOM)
     if bom:
@@ -70,11 +70,11 @@ def utf16_length(text: str) -> int:
 
 
 def format_changes(old: Format, new: Format) -> list[str]:
-    """The changes to a file's format, in short clauses for the user: a list of lines can't show them."""
+    """The changes to a file's format, in short clauses for the user, because a list of lines can't show them."""
     changes = []
     if old.eol != new.eol:
-        # The text does not claim that the line endings change: Claude Code (2.1.329) proposes an Edit of a CRLF file
-        # with LF, but writes CRLF anyway.
+        # The text does not claim that the line endings change, because Claude Code (2.1.329) proposes an Edit of a CRLF
+        # file with LF, but writes CRLF anyway.
         changes.append("proposed with CRLF line endings" if new.eol == "\r\n" else "proposed with LF line endings")
     if old.bom != new.bom:
         changes.append("a byte-order mark is added" if new.bom else "the byte-order mark is removed")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 
 def counted(number: float, unit: str) -> str:
-    """A number with its unit, such as "1 second", "0.5 seconds" or "2,000 files". ``unit``: a singular noun whose
-    plural only adds an "s"."""
+    """A number with its unit, such as "1 second", "0.5 seconds" or "2,000 files". ``unit``: a singular noun with a
+    plural that only adds an "s"."""
     figure = f"{number:,}" if isinstance(number, int) else f"{number:g}"
     return f"{figure} {unit}" if number == 1 else f"{figure} {unit}s"
 

@@ -9,7 +9,7 @@ from drawbridge.text.linediff import changed_lines, common_prefix
 
 
 class Hunk(NamedTuple):
-    """``old[old_start:old_start + old_count]`` became ``new[new_start:new_start + new_count]``; lines, 0-based."""
+    """``old[old_start:old_start + old_count]`` became ``new[new_start:new_start + new_count]`` (lines, 0-based)."""
 
     old_start: int
     old_count: int
@@ -33,7 +33,7 @@ class Overlap(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One line of a unified view; ``old_line`` and ``new_line`` are 0-based, None if that side does not have the
+    """One line of a unified view. ``old_line`` and ``new_line`` are 0-based, None if that side does not have the
     line."""
 
     kind: Literal["header", "context", "removed", "added"]
@@ -43,7 +43,7 @@ class Row(NamedTuple):
 
 
 def diff(old: Sequence[str], new: Sequence[str]) -> tuple[Hunk, ...]:
-    """The hunks that turn ``old`` into ``new``, in order; no two of them are adjacent.
+    """The hunks that turn ``old`` into ``new``, in order. No two of them are adjacent.
 
     No hunk begins or ends with a line that both of its sides share.
     """
@@ -59,7 +59,7 @@ def diff(old: Sequence[str], new: Sequence[str]) -> tuple[Hunk, ...]:
 
 
 def apply(old: Sequence[str], new: Sequence[str], hunks: Iterable[Hunk]) -> list[str]:
-    """``old`` with some hunks of ``diff(old, new)`` applied; with all of them, the result is ``new``."""
+    """``old`` with some hunks of ``diff(old, new)`` applied. With all of them, the result is ``new``."""
     result: list[str] = []
     at = 0
     for hunk in hunks:
@@ -74,7 +74,7 @@ def merge(base: Sequence[str], ours: Sequence[str], theirs: Sequence[str]) -> li
     """``base`` with both changes, or the first ``Overlap`` if they conflict.
 
     The same change on both sides is not a conflict. Adjacent changes, without an unchanged line of the base between
-    them, count as one: their order would be a guess.
+    them, count as one, because their order would be a guess.
     """
     our_hunks, their_hunks = diff(base, ours), diff(base, theirs)
     result: list[str] = []
@@ -127,7 +127,8 @@ def _group_rows(old: Sequence[str], new: Sequence[str], group: list[Hunk], conte
 
 
 def _span(start: int, end: int) -> str:
-    """A range as in a unified diff: from 1; a length of 1 is omitted; an empty range is given by the line before it."""
+    """A range as in a unified diff, counted from 1. A length of 1 is omitted, and an empty range is given by the line
+    before it."""
     length = end - start
     if length == 1:
         return str(start + 1)

@@ -2,9 +2,9 @@
 
 It serves two cases: a few lines, where the result should look as if a person had made it, and texts of 5 MB, which must
 be compared quickly. Large texts are first compared side by side, which skips equal parts. In each remaining gap, lines
-that only one side has are certainly changed, so they are set aside. The rest is cut at lines that both sides have
+that occur on only one side have certainly changed, so they are set aside. The rest is cut at lines that both sides have
 exactly once, in the longest sequence of them that has the same order on both sides (patience diff). The part between
-two cuts is compared by Myers' algorithm with a budget; whatever exceeds the budget is replaced as a whole, which is
+two cuts is compared by Myers' algorithm with a budget. Whatever exceeds the budget is replaced as a whole, which is
 still correct, only less precise.
 """
 
@@ -21,13 +21,13 @@ LARGE = 5_000
 """Two texts that have at least this number of lines together are first compared side by side, which is fast but less
 precise."""
 
-# In that comparison: how many lines ahead the other side is searched for a line, and how many equal lines in a row are
-# a match.
+# In that comparison, the number of lines ahead in which the other side is searched for a line, and the number of equal
+# lines in a row that are a match.
 AHEAD = 64
 IN_STEP = 4
 
 # The limits of one comparison: steps of Myers' algorithm, and lines that are examined to find cuts (as a multiple of
-# the number of lines). Only texts with many equal lines in a different order reach them; together they limit the time.
+# the number of lines). Only texts with many equal lines in a different order reach them. Together they limit the time.
 STEPS_LIMIT = 400_000
 LOOKS_LIMIT = 8
 PATH_LIMIT = 128
@@ -39,7 +39,7 @@ Gap: TypeAlias = tuple[int, int, int, int]
 
 
 def changed_lines(old: list[str], new: list[str]) -> tuple[bytearray, bytearray]:
-    """A mark (1) for each removed line of ``old`` and each added line of ``new``; unmarked lines pair up in order."""
+    """A mark (1) for each removed line of ``old`` and each added line of ``new``. Unmarked lines pair up in order."""
     if len(old) + len(new) < LARGE:
         return _Comparison(old, new).run()
     old_changed, new_changed = bytearray(len(old)), bytearray(len(new))
@@ -115,7 +115,7 @@ class _Comparison:
         return self.old_changed, self.new_changed
 
     def _narrow(self, a: int, a_end: int, b: int, b_end: int) -> list[Gap]:
-        """Matches the unambiguous lines of one gap; returns the remaining gaps."""
+        """Matches the unambiguous lines of one gap, and returns the remaining gaps."""
         left, right = self.left, self.right
         common = common_prefix(left[a:a_end], right[b:b_end])
         a, b = a + common, b + common
@@ -139,7 +139,7 @@ class _Comparison:
             self.new_changed[at] = 1
 
     def _follow(self, a: int, a_end: int, b: int, b_end: int) -> Gap:
-        """Marks a shortest edit path from the gap's start, as far as the limit allows; returns the rest."""
+        """Marks a shortest edit path from the gap's start, as far as the limit allows, and returns the rest."""
         path, cost = _shortest_path(self.left[a:a_end], self.right[b:b_end])
         self.steps -= cost
         for (x, y), (next_x, next_y) in pairwise(path):
@@ -203,7 +203,7 @@ def _gaps_between(cuts: list[tuple[int, int]], a: int, a_end: int, b: int, b_end
 def _shortest_path(left: list[int], right: list[int]) -> tuple[list[tuple[int, int]], int]:
     """Myers' greedy search from (0, 0): the points of a shortest edit path and what it cost to find it.
 
-    From one point to the next at most one line is removed or added; common lines may follow it. The path ends at
+    From one point to the next at most one line is removed or added. Common lines may follow it. The path ends at
     (len(left), len(right)), or after the last common line of the path that got furthest within ``PATH_LIMIT`` edits.
     """
     width, height = len(left), len(right)

@@ -1,4 +1,4 @@
-"""Which changes of a review are new to the user of one client. Does no I/O.
+"""Determines which changes of a review are new to the user of one client. Does no I/O.
 
 The web UI has the same rules (``web/src/review/open-review.ts``): a visit begins when the user opens the review, and
 when a run ends while it is open. A change is new if the user had not seen it before the current visit.
@@ -25,7 +25,7 @@ class ReviewVisits:
         return list(self._seen)
 
     def begin(self) -> None:
-        """Begins a visit: what the user has seen until now is no longer new."""
+        """Begins a visit. Changes that the user has already seen do not count as new in it."""
         self._before = frozenset(self._seen)
 
     def saw(self, hunks: Iterable[str]) -> None:
@@ -39,6 +39,6 @@ class ReviewVisits:
         return not self._before.issuperset(hunks)
 
     def new(self, hunks: Collection[str]) -> frozenset[str]:
-        """Those of the review's hunks that are new. Empty if all of them are: then there is nothing to tell apart."""
+        """The review's hunks that are new. Empty if all of them are, because then there is nothing to distinguish."""
         found = frozenset(hunks) - self._before
         return found if len(found) < len(set(hunks)) else frozenset()

@@ -1,6 +1,6 @@
 """The wording of a review in every client: its files and hunks, and why a decision was refused. Does no I/O.
 
-The web UI has the same wording (``web/src/review``); a test checks that both agree.
+The web UI has the same wording (``web/src/review``), and a test checks that both agree.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Hunk: TypeAlias = Mapping[str, Any]
 """A ``ReviewHunk`` of the protocol."""
 
 VERBS: Final = {"keep": "Keep", "undo": "Undo"}
-RESTARTED: Final = "the server was restarted meanwhile"
+RESTARTED: Final = "the server was restarted in the meantime"
 DECIDED: Final = {"keep": "kept", "undo": "undid", "edit": "edited"}
 ASIDE: Final = {"mode": "File mode", "name": "File name"}
 """The kinds of hunks without lines, and their titles."""
@@ -34,7 +34,7 @@ MODES: Final = {
 
 
 class Numbers(NamedTuple):
-    """How much is left to decide on; nothing if ``files`` is 0."""
+    """The numbers of what is left to decide on. Nothing is left if ``files`` is 0."""
 
     files: int = 0
     added: int = 0
@@ -53,7 +53,7 @@ def numbers(review: Mapping[str, Any]) -> Numbers:
 
 
 def no_session(where: str) -> str:
-    """Why a directory has no review. ``where``: its path, or "this directory"."""
+    """The reason why a directory has no review. ``where``: its path, or "this directory"."""
     return f"No agent has worked in {where} yet: the server has no session there, so there is nothing to review."
 
 
@@ -75,7 +75,7 @@ def end_words(removed: str, added: str) -> str:
 
 
 def title(hunk: Hunk) -> str:
-    """The title of a hunk: where it is."""
+    """The title of a hunk, which shows where the hunk is."""
     if hunk["kind"] in ASIDE:
         return ASIDE[hunk["kind"]]
     if hunk["kind"] == "file":
@@ -87,15 +87,15 @@ def title(hunk: Hunk) -> str:
 
 
 def file_words(file: File) -> str:
-    """The label beside a file's path, such as "new" or "renamed · binary"; empty if the file needs no label."""
+    """The label next to a file's path, such as "new" or "renamed · binary"; empty if the file needs no label."""
     change = "renamed" if file.get("old_path") else {"added": "new", "deleted": "deleted"}.get(file["change"], "")
     tags = [change, "binary" if file.get("binary") else ""]
     return " · ".join(filter(None, tags))
 
 
 def words(file: File, hunk: Hunk | None) -> str:
-    """What the lines of a hunk do not show, in words; empty if there is nothing to add. ``hunk``: None for a file whose
-    changes are too large."""
+    """Describes what the lines of a hunk do not show; empty if the lines show everything. ``hunk``: None for a file
+    with changes that are too large."""
     old, new = file["old_mode"], file["new_mode"]
     if hunk is None:
         return "The changes to this file are too large to show here."
@@ -129,8 +129,8 @@ def _mode(mode: str | None) -> str:
 
 
 def gone_words(by: str | None = None, decision: str | None = None) -> str:
-    """What happened to a hunk that is no longer in the review. ``by``: the name of whoever decided on it; None or empty
-    if its lines have changed. ``decision``: None if it is not known."""
+    """Describes what happened to a hunk that is no longer in the review. ``by``: the name of the user who decided on
+    it; None or empty if its lines have changed. ``decision``: None if it is not known."""
     if not by:
         return "This change is no longer in the review: its lines have changed."
     return (
@@ -141,7 +141,7 @@ def gone_words(by: str | None = None, decision: str | None = None) -> str:
 
 
 def refused_words(code: str, details: Mapping[str, Any], message: str, by: str, *, is_hunk: bool) -> str:
-    """Why a decision was refused. ``by``: the name of whoever decided first, if that is known."""
+    """The reason why a decision was refused. ``by``: the name of the user who decided first, if that is known."""
     if code == "REVIEW_CLASH":
         paths = ", ".join(map(str, details.get("paths") or ())) or "the files"
         return f"This conflicts with the current state of {paths}. Nothing was changed."
@@ -159,7 +159,7 @@ def changes(count: int) -> str:
 
 def question(decision: Decision, count: int, unseen: int, where: str) -> tuple[str, str]:
     """The question that the user confirms before a decision on ``count`` hunks together, and the text below it (may be
-    empty). ``unseen``: how many of them were not shown completely."""
+    empty). ``unseen``: the number of them that were not shown completely."""
     text = ""
     if unseen == count:
         text = "You have not seen all of it. " if count == 1 else "You have not fully seen any of them. "
@@ -171,26 +171,30 @@ def question(decision: Decision, count: int, unseen: int, where: str) -> tuple[s
 
 
 def decided_words(decided: Mapping[str, Any]) -> str:
-    """What someone has decided in a review, such as "kept 2 changes in 1 file"; it follows their name."""
+    """Describes a user's decision on a review, such as "kept 2 changes in 1 file". The text follows the user's name."""
     end = f" ({RESTARTED})" if decided.get("interrupted") else ""
     return f"{DECIDED.get(decided.get('decision') or '', 'decided on')} {_about(decided)}{end}"
 
 
 def interrupted_words(decided: Mapping[str, Any]) -> str:
-    """What has become of a decision that was interrupted and not done; it follows the name of whoever has decided.
-    ``decided``: a ``ReviewInterrupted`` of the protocol."""
-    words = f"wanted to {decided.get('decision') or 'decide on'} {_about(decided)}, but the server was restarted"
+    """The result of a decision, a revert or a commit that was interrupted and not done. The text follows the user's
+    name. ``decided``: a ``ReviewInterrupted`` of the protocol."""
+    decision, files = decided.get("decision") or "decide on", counted(decided["files"], "file")
+    what = {"revert": f"undo the changes to {files}", "commit": f"commit {files}"}.get(decision)
+    words = f"wanted to {what or f'{decision} {_about(decided)}'}, but the server was restarted"
     if decided.get("result") == "not_done":
         return f"{words}. Nothing was changed."
+    if decision == "commit":
+        return f"{words} in the meantime, and the branch changed. Check its commits."
     changed = ", ".join(map(str, decided.get("changed") or ())) or "the files"
-    return f"{words} meanwhile, and {changed} changed. Check the review."
+    return f"{words} in the meantime, and {changed} changed. Check the review."
 
 
 def _about(decided: Mapping[str, Any]) -> str:
     return f"{counted(decided['hunks'], 'change')} in {counted(decided['files'], 'file')}"
 
 
-# What is new.
+# New changes.
 
 NEW: Final = "since your last visit"
 ONLY_NEW: Final = "Only since your last visit"
@@ -198,8 +202,14 @@ OTHERS_HIDDEN: Final = "To decide on all at once, show the other changes, too."
 
 
 def only_new_words(new: int, all: int) -> str:
-    """How many changes of a review are shown if the others are hidden."""
+    """The number of changes of a review that are shown if the others are hidden, in words."""
     return f"{new} of {changes(all)} · {ONLY_NEW.lower()}"
+
+
+def all_words(*, has_new: bool) -> str:
+    """The reason why all changes are shown to a user who wants to see only what is new. ``has_new``: whether any change
+    is new."""
+    return "All changes are new." if has_new else f"Nothing is new {NEW}."
 
 
 # Comments and commits.
@@ -217,7 +227,8 @@ LONGEST_SUBJECT: Final = 72
 """The maximum number of characters in the first line of a commit message."""
 
 SHORTEST_SUBJECT: Final = 20
-"""A subject is cut at a word only if more than this number of characters are left."""
+"""The number of characters that a subject must exceed to be cut between two words. Otherwise, it is cut within a
+word."""
 
 CHANGED: Final = "The comments have changed since you saw them, so they were not sent. Read them, then send them again."
 NOT_AS_SHOWN: Final = (
@@ -227,10 +238,10 @@ NOT_AS_SHOWN: Final = (
 NOT_A_DRAFT: Final = "This comment was already sent or removed. You can add what you wrote as a new comment."
 UNFINISHED: Final = "First add or discard the comment that you are writing."
 MAY_NOT_SEND: Final = "This device can’t send comments. Use a device that can start runs."
-NO_COMMENTS: Final = "There are no comments."
+NO_COMMENTS: Final = "No comments."
 QUEUE: Final = "Queue"
 STEER: Final = "Add to the current run"
-"""What can be done with a message while the agent is working."""
+"""The label of the action that adds a message to the current run."""
 AFTER_WORK: Final = "The agent will get them when it finishes its current work."
 WAITING: Final = "The agent will get the comments when it next stops, or with the next prompt in its terminal."
 HANDOVERS: Final = {
@@ -291,7 +302,7 @@ def suggested_field(quote: str) -> str:
 
 
 def suggested_text(quote: str, field: str) -> str:
-    """The suggestion to send for the content of its field: whole lines; an empty text removes the lines."""
+    """The suggestion to send for the content of its field, in whole lines. An empty text removes the lines."""
     if not field:
         return ""
     text = f"{field}\n"
@@ -304,8 +315,8 @@ def answer_words(path: str, hunk: Hunk | None, of: str) -> str:
 
 
 def sent_words(count: int, position: int, *, waiting: bool = False, steered: bool = False) -> str:
-    """What happens to comments that were sent. ``position``: the prompt's position in the queue; 0 if its run begins
-    immediately. ``waiting``: the comments wait until the agent of a terminal session stops or receives its next
+    """Describes what happens to comments that were sent. ``position``: the prompt's position in the queue; 0 if its run
+    begins immediately. ``waiting``: the comments wait until the agent of a terminal session stops or receives its next
     prompt. ``steered``: they were added to the active run."""
     if steered:
         return f"Added {counted(count, 'comment')} to the current run."
@@ -332,7 +343,7 @@ def committed_words(committed: Mapping[str, Any]) -> str:
 
 
 def push_words(offer: Mapping[str, Any]) -> str:
-    """What would be pushed. ``offer``: a ``PushOffer`` of the protocol without a problem."""
+    """Describes what would be pushed. ``offer``: a ``PushOffer`` of the protocol without a problem."""
     ahead, where = offer.get("ahead"), f"{offer.get('branch', '')} to {offer.get('remote', '')}"
     if ahead == 0:
         return f"There is nothing new to push from {where}."
@@ -361,6 +372,6 @@ def no_request_words(reason: str) -> str:
 
 
 def not_committed_words(message: str, details: Mapping[str, Any]) -> str:
-    """Why a commit was refused, with the files concerned."""
+    """The reason why a commit was refused, with the files concerned."""
     paths = details.get("paths")
     return f"{message} Files: {', '.join(map(str, paths))}." if isinstance(paths, list) and paths else message

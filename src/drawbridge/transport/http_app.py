@@ -20,12 +20,12 @@ class ServerOptions(Struct, frozen=True):
     closed to make room for new ones."""
 
     waiting: int = 64
-    """How many of these connections may wait for their peer: for the rest of a request, the next request, or the end of
-    a closing handshake. New connections are not closed because of this limit while their first requests may still
-    arrive, unless too many of them are from one network (``http_server.GRACE_NETWORKS``)."""
+    """The maximum number of these connections that may wait for their peer: for the rest of a request, the next
+    request, or the end of a closing handshake. New connections are not closed because of this limit while their first
+    requests may still arrive, unless too many of them are from one network (``http_server.GRACE_NETWORKS``)."""
 
     message_bytes: int = MESSAGE_LIMIT
-    """The maximum size of one message or body from a peer, in bytes. A longer message ends its WebSocket with 1009; a
+    """The maximum size of one message or body from a peer, in bytes. A longer message ends its WebSocket with 1009. A
     longer body is refused with 413."""
 
     binary_as_text: bool = True
@@ -35,8 +35,9 @@ class ServerOptions(Struct, frozen=True):
     """The number of bytes waiting for a slow peer above which its connection is ``congested``."""
 
     kernel_bytes: int | None = None
-    """The maximum number of unsent bytes that the kernel buffers for a peer, if that can be set: bytes in the kernel
-    can no longer be dropped. None for the system's default."""
+    """The maximum number of unsent bytes that the kernel buffers for a peer, if that can be set, because bytes in the
+    kernel can no longer be dropped. None for the system's default.
+    """
 
     ping_seconds: float | None = None
     """Seconds between pings of each WebSocket, which is closed if its peer has sent nothing since the previous ping,
@@ -73,7 +74,7 @@ class WebSocket(Protocol):
     def close(self, code: int = 1000, reason: str = "") -> None: ...
 
     def hold_reading(self, hold: bool) -> None:
-        """If ``hold`` is true, nothing more is read from the peer until a call with False."""
+        """Stops reading from the peer if ``hold`` is true, and resumes if it is false."""
         ...
 
     def limit_unfinished(self, size: int | None) -> None:
@@ -86,7 +87,7 @@ class WebSocket(Protocol):
 
     @property
     def congested(self) -> bool:
-        """Whether the peer reads more slowly than the server writes; if so, optional messages should be dropped."""
+        """Whether the peer reads more slowly than the server writes. If so, optional messages should be dropped."""
         ...
 
 
@@ -144,5 +145,5 @@ class HttpApp(Protocol):
     def opened(self, head: Head, websocket: WebSocket) -> Peer: ...
 
     def requested(self, head: Head, body: bytes, exchange: Exchange) -> None:
-        """Handles a plain HTTP request whose body is complete."""
+        """Handles a plain HTTP request with a complete body."""
         ...

@@ -32,11 +32,12 @@ BACKLOG: Final = 512
 retry automatically within a few seconds."""
 
 HANDSHAKE_SECONDS: Final = 5.0
-"""Seconds that the TLS handshake may take; then, seconds until the head of the first request must be complete."""
+"""Seconds that the TLS handshake may take, and seconds after it within which the head of the first request must be
+complete."""
 
 GRACE_SECONDS: Final = 1.0
-"""Seconds that the peer of a new connection gets for its first request even if there are too many connections: many
-clients reconnect at the same moment after the server restarts, some over a slow network.
+"""Seconds that the peer of a new connection gets for its first request even if there are too many connections, because
+many clients reconnect at the same moment after the server restarts, some over a slow network.
 """
 
 GRACE_NETWORKS: Final = 64
@@ -118,16 +119,16 @@ class HttpServer:
             await self._server.wait_closed()
 
     def add(self, connection: _Connection) -> bool:
-        """Adds a new connection. Returns False if there is no room for it."""
+        """Adds a new connection. Returns False if the server is full."""
         has_room = self._make_room()
         if has_room:
             self.connections[connection] = None
         return has_room
 
     def _make_room(self) -> bool:
-        """Makes room for one more connection. Returns False if the server is full and no connection may be closed: all
-        are open WebSockets, requests that are being answered, or new connections from many networks whose first requests
-        may still arrive.
+        """Makes room for one more connection. Returns False if the server is full and no connection may be closed,
+        because all are open WebSockets, requests that are being answered, or new connections from many networks that
+        may still send their first requests.
         """
         while True:
             waiting = [connection for connection in self.connections if connection.waits_for_peer]
@@ -170,8 +171,8 @@ class HttpServer:
 
 
 def _replaceable(waiting: list[_Connection]) -> list[_Connection]:
-    """The connections in ``waiting`` that may be closed for a new one. Connections whose requests were accepted, and
-    that wait for the rest of their bodies, may be closed only if there are no others.
+    """The connections in ``waiting`` that may be closed for a new one. Connections that wait for the rest of an
+    accepted request may be closed only if there are no others.
     """
     strangers = [connection for connection in waiting if not connection.takes_body]
     if not strangers:
@@ -196,8 +197,8 @@ class _Connection(asyncio.Protocol):
         self._pinged = False
         self._unsent = 0
         self.send_framed: Callable[[bytes], None] = _dropped
-        """The transport's own ``write`` while the WebSocket is open: a direct call, since most bytes of a broadcast are
-        sent this way."""
+        """The transport's own ``write`` while the WebSocket is open. It is called directly, because most bytes of a
+        broadcast are sent this way."""
         self.address = self.network = ""
         self._made_at = asyncio.get_running_loop().time()
         self._has_asked = False
@@ -357,7 +358,7 @@ class _Connection(asyncio.Protocol):
         if ended is not None:
             ended()
 
-    # events of the protocol: handle each, then flush
+    # events of the protocol: handle each one, then flush
 
     def _handle(self, events: Sequence[Event]) -> None:
         """Handles events. Events that an answer causes are queued, so that a thousand pipelined requests do not

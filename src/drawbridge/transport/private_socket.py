@@ -4,7 +4,7 @@
 
     $XDG_STATE_HOME/drawbridge/serve/          0700, for this user only (or in ~/.local/state/…)
         1795252621992-4711.sock                0600; its server's start (milliseconds since 1970) and process id
-        4711.json                              0600; what that server has announced (``transport.running``)
+        4711.json                              0600; what that server announced (``transport.running``)
         <session>.waiting                      comments wait for this agent session: its next prompt or stop hook
                                                receives them
 
@@ -40,7 +40,7 @@ def directory(environ: Mapping[str, str] = os.environ) -> str:
 
 @contextlib.contextmanager
 def listening() -> Iterator[socket.socket]:
-    """A listening socket of this process; it is removed at the end of the block. Raises ``NotPrivate``."""
+    """A listening socket of this process. It is removed at the end of the block. Raises ``NotPrivate``."""
     place = directory()
     make_private_directory(place)
     _sweep(place)

@@ -1,5 +1,5 @@
 """Lets other commands find this user's running agent servers: ``server.json`` (0600) in the data directory, and a copy
-beside the server's private socket, so that servers with other data directories are found, too. Both files exist while
+next to the server's private socket, so that servers with other data directories are also found. Both files exist while
 the server runs.
 """
 
@@ -28,7 +28,7 @@ ANSWER_SECONDS: Final = 0.5
 
 
 class Running(Struct, frozen=True, kw_only=True):
-    """What a server has announced. ``url``: the address of its WebSocket; ``pages``: addresses of its web UI, the best
+    """The announcement of a server. ``url``: the address of its WebSocket; ``pages``: addresses of its web UI, the best
     one for other devices first; ``loopback``: whether only this machine can reach them; ``fingerprint``: SHA-256 of its
     TLS certificate, None if it does not use TLS.
 
@@ -96,8 +96,8 @@ def announced(
 
 
 def find(directory: Path) -> Running | None:
-    """What the server that uses this data directory has announced; None if no server does. The file of a server that
-    was killed is ignored."""
+    """The announcement of the server that uses this data directory; None if no server uses it. The file of a server
+    that was killed is ignored."""
     return _read(directory / FILE)
 
 
@@ -116,7 +116,7 @@ def servers() -> list[Server]:
 
 
 def announcements() -> list[Running]:
-    """What this user's running servers have announced, ordered by process id. The servers are not contacted."""
+    """The announcements of this user's running servers, ordered by process id. The servers are not contacted."""
     found = {one.pid: one for one in map(_read, _copies()) if one is not None}
     return [one for _, one in sorted(found.items())]
 

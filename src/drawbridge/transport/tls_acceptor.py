@@ -1,7 +1,7 @@
 """Accepts TLS connections. The number of simultaneous handshakes is limited, so that peers that never finish cost
 little.
 
-Before the handshake, no peer is authenticated and none of the application's limits apply; each open connection takes
+Before the handshake, no peer is authenticated and none of the application's limits apply. Each open connection takes
 one of the process's file descriptors.
 """
 
@@ -29,16 +29,19 @@ NETWORK_LIMIT: Final = 64
 """The maximum number of simultaneous handshakes from one address, or from one IPv6 network."""
 
 GRACE_SECONDS: Final = 1.0
-"""Seconds that each handshake gets, however many others there are: enough for a network with a round trip of 400 ms."""
+"""Seconds that each handshake gets, no matter how many others there are: enough for a network with a round trip of 400
+ms.
+"""
 
 PAUSE_SECONDS: Final = 0.1
-"""Seconds to wait after a connection could not be accepted: the system may have run out of file descriptors."""
+"""Seconds to wait after a connection could not be accepted, for example because the system has run out of file
+descriptors."""
 
 logger = logging.getLogger("drawbridge.http_server")
 
 
 class _Shaking(NamedTuple):
-    """A handshake that is under way: the network of its address (``core.addresses``), and when it began."""
+    """A handshake in progress: the network of its address (``core.addresses``), and when it began."""
 
     network: str
     since: float
@@ -65,7 +68,7 @@ class TlsAcceptor:
         self._seconds = shaking, closing
         self._shaking: dict[asyncio.Task[None], _Shaking] = {}
         self._accepted: set[socket.socket] = set()
-        """The sockets whose handshake has not begun; it never begins if its task is canceled first."""
+        """The sockets with a handshake that has not begun. It never begins if its task is canceled first."""
         self._tasks = BackgroundTasks(logger)
         self._tasks.repeat(self._accept, PAUSE_SECONDS, "accepting connections", at_once=True)
 
@@ -75,7 +78,7 @@ class TlsAcceptor:
         return len(self._shaking)
 
     def close(self) -> None:
-        """Ends every handshake; no more connections are accepted. ``wait_closed`` waits until the handshakes have
+        """Ends every handshake, and accepts no more connections. ``wait_closed`` waits until the handshakes have
         ended."""
         self._tasks.cancel()
         self._listener.close()
@@ -84,8 +87,8 @@ class TlsAcceptor:
         await self._tasks.close()
 
     async def _accept(self) -> None:
-        """Accepts connections until it is canceled or none can be accepted: then it is called again after
-        ``PAUSE_SECONDS``."""
+        """Accepts connections until it is canceled, or until none can be accepted. In the latter case, it is called
+        again after ``PAUSE_SECONDS``."""
         loop = asyncio.get_running_loop()
         while True:
             try:
@@ -114,10 +117,10 @@ class TlsAcceptor:
             peer.close()
 
     async def _make_room(self, of: str) -> bool:
-        """Makes room for one more handshake: if there are too many, ends one whose time is up. Returns False if the
-        network ``of`` has reached ``NETWORK_LIMIT`` and all its handshakes still have time left. If ``HANDSHAKE_LIMIT`` is
-        reached, waits until the oldest one ends or its time is up; meanwhile, further connections wait in the kernel's
-        queue.
+        """Makes room for one more handshake. If there are too many, ends one that has used up its time. Returns False
+        if the network ``of`` has reached ``NETWORK_LIMIT`` and all its handshakes still have time left. If
+        ``HANDSHAKE_LIMIT`` is reached, waits until the oldest one ends or its time is up. Until then, further
+        connections wait in the kernel's queue.
         """
         mine = [task for task, one in self._shaking.items() if one.network == of]
         if len(mine) >= NETWORK_LIMIT:

@@ -13,14 +13,14 @@ Request = Mapping[str, Any]
 
 
 LONGEST_PIECE: Final = 100
-"""The maximum length of a marked part of the input as it is shown, in characters; a longer part is cut."""
+"""The maximum length of a marked part of the input as it is shown, in characters. A longer part is cut."""
 
 UNSHOWABLE: Final = "The text contains characters that a terminal can't show: edit it in the web UI or in an editor."
 
 
 def field(request: Request) -> str | None:
-    """The field whose text can be edited, such as a command or a plan. None if there is no such field or more than one,
-    or for a proposal, where the file itself is edited."""
+    """The only field with a text that can be edited, such as a command or a plan. None if no field or several fields
+    have one, or for a proposal, where the file itself is edited."""
     given = request["input"]
     editable: Sequence[str] = request.get("editable") or ()
     if request.get("proposal") or len(editable) != 1 or not isinstance(given, Mapping):
@@ -29,8 +29,8 @@ def field(request: Request) -> str | None:
 
 
 def why_not_edited(request: Request, *, may_run: bool = True) -> str:
-    """Why the text can't be edited here; empty if it can. ``may_run``: whether the device may start runs, which is
-    required to change a command or a plan."""
+    """The reason why the text can't be edited here; empty if it can. ``may_run``: whether the device may start runs,
+    which is required to change a command or a plan."""
     if request.get("changeable") is False:
         return "This agent does not accept edits: accept the change as it is, or reject it with a comment."
     if field(request) is not None and not may_run:
@@ -67,8 +67,8 @@ def is_plain(text: str) -> bool:
 def edited_input(request: Request, text: str) -> dict[str, Any]:
     """The tool's input with ``text`` (an edited draft) as the edited field or as the whole file.
 
-    A call that replaces strings gets the whole file as its old and its new string, so that exactly what the user has
-    seen is written.
+    A call that replaces strings gets the whole file as its old and its new string, so that exactly what the user saw is
+    written.
     """
     found = _edited(request, text)
     assert found is not None, "asked for a tool whose text can't be edited"
@@ -83,7 +83,7 @@ def _edited(request: Request, text: str) -> dict[str, Any] | None:
     if proposal is None or not isinstance(given, dict):
         return None
     whole = edited_text(request, text)
-    # The strings of an edit use "\n" whatever line endings the file has, which the agent preserves.
+    # The strings of an edit use "\n", whatever line endings the file has. The agent preserves these.
     change = {
         "old_string": proposal["old_text"].replace("\r\n", "\n"),
         "new_string": whole.replace("\r\n", "\n"),
@@ -101,8 +101,8 @@ def _edited(request: Request, text: str) -> dict[str, Any] | None:
 
 def only_accepts_edits(request: Request) -> bool:
     """Whether the only effect of ``remember`` is to switch to the mode that accepts edits."""
-    told = request.get("suggestions")
-    modes = [one.get("mode") for one in told if isinstance(one, dict)] if isinstance(told, list) else []
+    suggestions = request.get("suggestions")
+    modes = [one.get("mode") for one in suggestions if isinstance(one, dict)] if isinstance(suggestions, list) else []
     return len(request.get("always") or ()) == 1 and modes == ["acceptEdits"]
 
 
@@ -121,8 +121,8 @@ def piece(request: Request, risk: Mapping[str, Any]) -> str:
 
 def questions(request: Request) -> list[dict[str, Any]]:
     """The questions that the agent asks the user. Empty for any other request, and for a preview, which may lack some of
-    the questions. Also empty if a question has no text: the form can't show it, although the answer, which repeats the
-    whole input, would contain it."""
+    the questions. Also empty if a question has no text, because the form can't show it, although the answer, which
+    repeats the whole input, would contain it."""
     given = request["input"]
     asked = given.get("questions") if isinstance(given, dict) else None
     if request.get("kind") != "question" or request.get("truncated") or not isinstance(asked, list):

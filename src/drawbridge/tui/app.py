@@ -1,4 +1,4 @@
-"""The application: which screen is shown, and when it is redrawn."""
+"""The application, which determines which screen is shown and when it is redrawn."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class AttachApp(App[None]):
             self.notify(block(words), severity="warning", markup=False)
 
     def action_help_quit(self) -> None:
-        """Handles Ctrl-C outside text fields: shows which keys quit."""
+        """Handles Ctrl-C outside text fields by showing the keys that quit."""
         self.notify("q or Ctrl-Q quits; the agent continues to work.", markup=False)
 
     def _refused(self, unsent: Unsent, error: RequestError) -> None:
@@ -124,7 +124,8 @@ class AttachApp(App[None]):
 
     def on_app_focus(self) -> None:
         """Retries a lost connection now, since the user is looking, and reloads reviews, since files may have changed
-        meanwhile."""
+        in the meantime.
+        """
         self.client.connection.retry_now()
         for screen in self.screen_stack:
             if isinstance(screen, ReviewScreen):
@@ -150,7 +151,7 @@ class AttachApp(App[None]):
         self.run_worker(self._choose(None))
 
     async def _choose(self, id: str | None) -> None:
-        with contextlib.suppress(RequestError):  # without a connection, the project is joined on the next one
+        with contextlib.suppress(RequestError):  # without a connection, the project is joined later
             await self.client.choose(id)
         self._changed()
 

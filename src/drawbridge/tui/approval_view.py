@@ -39,7 +39,7 @@ from drawbridge.tui.question_form import QuestionForm
 
 READING_SECONDS: Final = 0.5
 """The number of seconds for which keys and buttons do not answer a request that has just appeared, and for which a
-button that has just moved does nothing: the user may have meant what was there before."""
+button that has just moved does nothing, because the user may have aimed at what was there before."""
 
 ROOMY: Final = 24
 """The minimum height, in lines, at which there is room for an empty line."""
@@ -58,8 +58,9 @@ class Answer(NamedTuple):
 
 
 class ApprovalView(Vertical, can_focus=True):
-    """One request. Posts ``Answered`` with the user's decision. Call ``settle`` when another client has decided or the
-    request was withdrawn."""
+    """The view of one request. Posts ``Answered`` with the user's decision. Call ``settle`` when another client decides
+    or the request is withdrawn.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("space", "more", show=False),
@@ -83,7 +84,7 @@ class ApprovalView(Vertical, can_focus=True):
             self.view = view
 
     class Closed(Message):
-        """The user has closed a request that another client has resolved, or that was withdrawn."""
+        """The user closed a request that was resolved by another client or withdrawn."""
 
         def __init__(self, view: ApprovalView) -> None:
             super().__init__()
@@ -102,7 +103,7 @@ class ApprovalView(Vertical, can_focus=True):
         self._draft = ""
         self._found = self._difference()
         self._unseen_as_sent = 1
-        """How many lines of the agent's version were unseen when it was last shown."""
+        """The number of lines of the agent's version that were unseen when it was last shown."""
         self._shown_at = time.monotonic()
         self._places: dict[str | None, tuple[Region, float]] = {}
         """Maps a button's name to its place on the screen and the time (``time.monotonic``) when it moved there."""
@@ -182,11 +183,11 @@ class ApprovalView(Vertical, can_focus=True):
         """Moves the focus to the request although the user did not ask for it, and restarts the wait of
         ``READING_SECONDS``."""
         self._shown_at = time.monotonic()
-        self.look()
+        self.focus_first()
 
     def decide(self, how: Literal["accept", "always", "edit", "reject"]) -> None:
-        """Performs the action of a key, unless the request has only just appeared: then the key may have been meant for
-        what was there before, and the user is notified instead."""
+        """Performs the action of a key, unless the request has only just appeared. In that case, the key may have been
+        meant for what was there before, and the user is notified instead."""
         if self.is_ready:
             getattr(self, how)()
         elif self._can_be_answered:
@@ -195,9 +196,9 @@ class ApprovalView(Vertical, can_focus=True):
     def resume(self) -> None:
         """Restarts the wait of ``READING_SECONDS`` when the screen is in front again."""
         self._shown_at = time.monotonic()
-        self._body.look()
+        self._body.record_visible()
 
-    def look(self) -> None:
+    def focus_first(self) -> None:
         """Moves the focus to the request."""
         first = next(iter(self.query("RadioSet, Checkbox, .own, LinesView")), self)
         # Scrolling to a tall list of options would hide the beginning of the question.
@@ -213,7 +214,7 @@ class ApprovalView(Vertical, can_focus=True):
         self.set_class(self._height >= ROOMY, "-roomy")
         bodies = set(self.query(BODIES))
         shown = [child for child in self.children if child.display and child not in bodies]
-        # A widget that does not fit has no size yet: count one line.
+        # A widget that does not fit has no size yet, so it counts as one line.
         others = sum(max(1, child.outer_size.height) + child.styles.margin.height for child in shown)
         most = max(FEWEST_LINES, self._height - others - FRAME_LINES)
         if self._height - others - FRAME_LINES < FEWEST_LINES and self.query_one("Button.always").display:
@@ -235,8 +236,7 @@ class ApprovalView(Vertical, can_focus=True):
         self._redraw()
 
     def settle(self, answer: Mapping[str, Any]) -> None:
-        """Shows that another client has decided, or that the request was withdrawn. What the user has written stays
-        readable."""
+        """Shows that another client decided, or that the request was withdrawn. What the user wrote stays readable."""
         self._set_state(settled=answer, busy=False)
 
     def failed(self) -> None:
@@ -277,7 +277,7 @@ class ApprovalView(Vertical, can_focus=True):
 
     def _is_seen(self) -> bool:
         """Whether the whole request has been on the screen: only then can it be accepted."""
-        self._body.look()
+        self._body.record_visible()
         self._note_seen()
         if not why_not_accepted(self.request, self._state):
             return True
@@ -285,7 +285,7 @@ class ApprovalView(Vertical, can_focus=True):
         return False
 
     def page(self, by: int) -> bool:
-        """Scrolls by a page; returns whether there was anything to scroll."""
+        """Scrolls by a page. Returns whether there was anything to scroll."""
         body = self._body
         if not body.display or body.max_scroll_y == 0:
             return False
@@ -348,8 +348,8 @@ class ApprovalView(Vertical, can_focus=True):
             self.query_one(".why", Input).focus()
 
     def back(self) -> bool:
-        """Goes back to reading or to the previous question, without losing what the user has written; or closes a
-        request that is resolved or withdrawn. Returns whether there was anything to leave."""
+        """Goes back to reading or to the previous question, without losing what the user wrote, or closes a request
+        that is resolved or withdrawn. Returns whether there was anything to leave."""
         if self.is_settled:
             self.post_message(self.Closed(self))
         elif self._is_at_later_question:
@@ -357,7 +357,7 @@ class ApprovalView(Vertical, can_focus=True):
         elif self.is_begun:
             self._set_state(mode="read")
             self._redraw()
-            self.look()
+            self.focus_first()
         else:
             return False
         return True
@@ -482,7 +482,7 @@ class ApprovalView(Vertical, can_focus=True):
         self.call_after_refresh(self._fit)
 
     def _difference(self) -> Difference | None:
-        """The diff, including the user's edits: what is shown is what will be written. None without a proposal."""
+        """The diff, including the user's edits. What is shown is what will be written. None without a proposal."""
         proposal = self.request.get("proposal")
         return difference(proposal["old_text"], self._new_text()) if proposal else None
 

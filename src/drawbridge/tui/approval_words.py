@@ -19,7 +19,7 @@ LONGEST_LABEL: Final = 120
 can be scrolled."""
 
 WAYS = ("accept", "edit", "reject", "undo", "back")
-"""The possible buttons, in order; ``more`` and ``always`` have their own lines."""
+"""The possible buttons, in order. ``more`` and ``always`` have their own lines."""
 
 
 class ApprovalState(NamedTuple):
@@ -45,18 +45,18 @@ class ApprovalState(NamedTuple):
 def title(request: answers.Request, agent: str, root: str, found: Difference | None, waiting: int) -> Content:
     """The title of a request. ``waiting``: the number of open requests."""
     # Requests that an older version of the server stored have no title.
-    told = request.get("title") or {"text": f"{agent} wants to use {request['tool_name']}"}
-    parts: list[tuple[str, str]] = [(wording.one_line(told["text"]), "bold")]
-    if path := told.get("path"):
+    heading = request.get("title") or {"text": f"{agent} wants to use {request['tool_name']}"}
+    parts: list[tuple[str, str]] = [(wording.one_line(heading["text"]), "bold")]
+    if path := heading.get("path"):
         parts.append((f" {wording.one_line(path)}", "$accent"))
         links = request.get("link_targets") or {}
         if end := links.get(path) or links.get(f"{root}/{path}"):
             parts.append((f" → {wording.one_line(end)}", "$no"))
     if found is not None:
         parts += [(f"  +{found.added}", "$yes"), (f" −{found.removed}", "$no")]
-    asker = (request.get("asked_by") or {}).get("agent_type") or ("a subagent" if request.get("asked_by") else "")
-    if asker:
-        parts.append((f"  asked by {wording.one_line(str(asker))}", "$soft"))
+    sender = (request.get("asked_by") or {}).get("agent_type") or ("a subagent" if request.get("asked_by") else "")
+    if sender:
+        parts.append((f"  asked by {wording.one_line(str(sender))}", "$soft"))
     if waiting > 1:
         parts.append((f"  1 of {waiting}", "$soft"))
     return Content.assemble(*parts)
@@ -118,24 +118,25 @@ def offers_always(request: answers.Request, state: ApprovalState) -> bool:
 
 def always_words(request: answers.Request) -> str:
     """Everything that ``remember`` would change, in words; empty if it would change nothing."""
-    told = request.get("always") or ()
+    always = request.get("always") or ()
     if is_plan(request) and answers.only_accepts_edits(request):
         return "Approve and accept edits"
-    texts = [f"{one['text']} ({one['saved_in']})" if one.get("saved_in") else str(one["text"]) for one in told]
+    texts = [f"{one['text']} ({one['saved_in']})" if one.get("saved_in") else str(one["text"]) for one in always]
     return wording.one_line(" · ".join(texts))
 
 
 def why_not_accepted(request: answers.Request, state: ApprovalState) -> str:
-    """Why Accept does not work yet: not all of the request has been on the screen. Empty if it works."""
+    """The reason why the request can't be accepted yet, because not all of it has been on the screen. Empty if it can
+    be accepted."""
     if request.get("truncated"):
-        return "This is only a part: Space shows all of it. Accept works once you have seen it."
+        return "Only part of this is shown: Space shows all of it. You can accept it once you have seen it."
     if not state.unseen:
         return ""
     if answers.questions(request):
-        return "There is more to see: PgDn shows it. An answer is sent once you have seen the question and your choice."
+        return "There is more to see: PgDn shows it. You can answer once you have seen the question and your choice."
     if state.mode == "edit":
-        return "You have not seen all of this change: Esc shows it. Accept works once you have."
-    return "There is more below: Space shows it. Accept works once you have seen all of it."
+        return "You have not seen all of this change: Esc shows it. You can accept it once you have."
+    return "There is more below: Space shows it. You can accept once you have seen all of it."
 
 
 def notice(request: answers.Request, state: ApprovalState, found: Difference | None) -> str:
@@ -157,7 +158,7 @@ def notice(request: answers.Request, state: ApprovalState, found: Difference | N
 
 
 def circumstances(request: answers.Request) -> list[Part]:
-    """Why the agent asks, and what is risky. This may be long, so it is shown with the call, where it can be
+    """The reason why the agent asks, and the risks. This may be long, so it is shown with the call, where it can be
     scrolled."""
     reason, path = request.get("reason"), request.get("blocked_path")
     found = [Part("words", wording.one_line(reason))] if reason else []

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 PLAN: Final = "ExitPlanMode"
-"""The tool with which an agent asks to leave plan mode; its input contains the plan."""
+"""The tool with which an agent asks to leave plan mode. Its input contains the plan."""
 
 OF_PROPOSAL: Final[Mapping[str, frozenset[str]]] = {
     "Edit": frozenset({"file_path", "old_string", "new_string", "replace_all"}),
@@ -31,7 +31,9 @@ ACP_WORDS: Final[Mapping[str, frozenset[str]]] = {
     "status": frozenset({"pending", "in_progress", "completed", "failed"}),
     "sessionUpdate": frozenset({"tool_call", "tool_call_update"}),
 }
-"""Maps fields of an ACP tool call to the protocol's own values, which need not be shown. Any other value is shown."""
+"""Maps fields of an ACP tool call to the protocol's own values, which do not have to be shown. Any other value is
+shown.
+"""
 
 ACP_ID: Final = re.compile(r"[\w.:/-]{1,100}", re.ASCII)
 """Matches a ``toolCallId`` that need not be shown."""

@@ -1,5 +1,6 @@
-"""The terminal client's view of the server: the connection, the state that the server has sent, and what the user can
-do."""
+"""The terminal client's view of the server: the connection, the state that the server sent, and what the user can
+do.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +25,9 @@ PAGE: Final = 120
 """The number of records in one page of history."""
 
 TOO_FAR: Final = 1_000
-"""A client that is more than this number of records behind reloads the end of the conversation instead of everything
-that it missed."""
+"""A client that is behind by more than this number of records reloads the end of the conversation instead of everything
+that it missed.
+"""
 
 MESSAGE_BYTES: Final = 900_000
 PIECE_BYTES: Final = 300_000
@@ -58,14 +60,16 @@ class Client:
         self.memory = ReviewMemory()
         self.conversation: Conversation | None = None
         self.unsent: list[Unsent] = []
+        self._sent: dict[str, str] = {}
+        """Run id → this client's prompt that waits for the run."""
         self.features: frozenset[str] | None = None
         """The message types that the server accepts from this client; None until it has reported them."""
         self.modes: frozenset[str] | None = None
-        """The permission modes that this server accepts; None until it has reported them, or if it reports none."""
+        """The permission modes that this server accepts; None if it reports none or has not reported them yet."""
         self.mode_offers: Sequence[Mapping[str, Any]] = ()
         """The modes that the server describes: each with a ``name`` and, if it has one, a ``title``."""
         self._ids: set[str] = set()
-        """The ids that the server has given this client: a new one on every connection."""
+        """The ids that the server gave this client, which gets a new one on every connection."""
         self.scope = ""
         """The scope of this device, which determines what the device may do; empty until the server has reported it."""
         self.agents: list[str] = []
@@ -109,7 +113,7 @@ class Client:
         """Sends the first requests on a connection: reports this client's name, subscribes to projects and approval
         requests, requests the list of projects, and joins the shown project, if any.
 
-        Raises ``RequestError``, for example if the connection breaks; ``begin`` is called again on the next connection.
+        Raises ``RequestError``, for example if the connection breaks. ``begin`` is called again on the next connection.
         """
         ask = self.connection.ask
         hello = (await ask("hello", {"client": self.connection.name}))["data"]
@@ -206,7 +210,7 @@ class Client:
     async def add_project(self, path: str, agent: str) -> str:
         """Creates a project and returns its id. Raises ``RequestError``."""
         answer = await self._ask("project_create", {"path": path, "agent": agent})
-        self.projects.take(answer)
+        self.projects.apply(answer)
         return str(answer["project_id"])
 
     async def older(self) -> None:
@@ -266,7 +270,8 @@ class Client:
         return data
 
     async def decide_review(self, project: str, wish: Message) -> Message:
-        """Decides on a part of the review, or on all of it; returns the resulting review. Raises ``RequestError``."""
+        """Decides on a part of the review, or on all of it, and returns the resulting review. Raises
+        ``RequestError``."""
         data: Message = (await self.connection.ask("review_decide", wish, project=project, lasting=True))["data"]
         return data
 
@@ -276,7 +281,7 @@ class Client:
         await self.connection.ask("review_comment", wish, project=project, id=id, lasting=True)
 
     async def submit_comments(self, project: str, drafts: str, *, steer: bool = False) -> Message:
-        """Sends all drafts as one prompt; returns the ``Accepted``. ``drafts``: the version that the user has seen.
+        """Sends all drafts as one prompt, and returns the ``Accepted``. ``drafts``: the version that the user has seen.
         ``steer``: adds them to the active run. Raises ``RequestError``."""
         wish = {"drafts": drafts, **({"steer": True} if steer else {})}
         answer = await self.connection.ask("review_submit", wish, project=project, lasting=True)
@@ -288,14 +293,14 @@ class Client:
         await self.connection.ask("review_withdraw", project=project, lasting=True)
 
     async def commit(self, project: str, wish: Message) -> Message:
-        """Commits what was kept; returns the ``ReviewCommitted``. Raises ``RequestError``; after OFFLINE, the commit
-        may have been made."""
+        """Commits what was kept, and returns the ``ReviewCommitted``. Raises ``RequestError``. After OFFLINE, the
+        commit may have been made."""
         data: Message = (await self._ask("review_commit", wish, project))["data"]["data"]
         return data
 
     async def push(self, project: str, wish: Message) -> Message:
-        """Pushes the current branch; returns the ``ReviewPushed``. Raises ``RequestError``; after OFFLINE, the branch
-        may have been pushed."""
+        """Pushes the current branch, and returns the ``ReviewPushed``. Raises ``RequestError``. After OFFLINE, the
+        branch may have been pushed."""
         data: Message = (await self._ask("review_push", wish, project))["data"]["data"]
         return data
 
@@ -307,8 +312,10 @@ class Client:
     # Messages from the server.
 
     def _received(self, message: Message) -> None:
-        self.projects.take(message)
-        self.reviews.take(message)
+        self.projects.apply(message)
+        self.reviews.apply(message)
+        if message["type"] == "accepted":
+            self._note_sent(message)
         conversation = self.conversation
         if conversation is not None and message.get("project_id") == conversation.id:
             self._follow(message, conversation)
@@ -320,7 +327,7 @@ class Client:
         record, data = record_of(message), message["data"]
         self._note_removal(message, conversation)
         if record is not None:
-            conversation.take(record)
+            conversation.apply(record)
         elif message["type"] == "accepted":
             self._accepted(message, conversation)
         elif message["type"] == "update" and data["update_type"] == "queue_changed":
@@ -330,23 +337,33 @@ class Client:
         elif message["type"] == "update" and data["update_type"] == "agent_offers":
             conversation.offers = data["data"]
         elif message["type"] == "agent_message":
-            conversation.take_partial(data["messages"][0])
+            conversation.apply_partial(data["messages"][0])
         elif message["type"] == "update" and data["update_type"] == "project_deleted":
             self.on_project_removed()
 
+    def _note_sent(self, message: Message) -> None:
+        """Remembers a prompt of this client until its run begins or it is removed."""
+        one = next((one for one in self.unsent if one.id == message.get("request_id")), None)
+        if one is not None:
+            self._sent[message["data"]["run_id"]] = one.prompt
+
     def _note_removal(self, message: Message, conversation: Conversation) -> None:
-        """Warns if another client has removed one of this client's prompts from the queue."""
+        """Warns if another client has removed one of this client's prompts from the queue, also if that happened while
+        this client was not connected."""
         data = message["data"]
-        if message["type"] != "update" or data["update_type"] != "run_finished" or not data["data"].get("removed_by"):
+        if message["type"] != "update" or data["update_type"] not in ("run_started", "run_finished"):
             return
-        removed = data["data"]
-        prompt = next((one for one in conversation.queue if one["run_id"] == removed["run_id"]), None)
-        if prompt is not None and prompt.get("client_id") in self._ids and removed.get("client_id") not in self._ids:
-            by = self.called({"by": removed["removed_by"]})
-            self.on_warning(f"{by} removed your prompt from the queue: {prompt['prompt'][:LONGEST_SHOWN]}")
+        changed = data["data"]
+        prompt = self._sent.pop(changed["run_id"], None)
+        queued = next((one for one in conversation.queue if one["run_id"] == changed["run_id"]), None)
+        if prompt is None and queued is not None and queued.get("client_id") in self._ids:
+            prompt = str(queued["prompt"])  # comments that were sent as a prompt
+        if prompt is not None and changed.get("removed_by") and changed.get("client_id") not in self._ids:
+            by = self.called({"by": changed["removed_by"]})
+            self.on_warning(f"{by} removed your prompt from the queue: {prompt[:LONGEST_SHOWN]}")
 
     def _accepted(self, message: Message, conversation: Conversation) -> None:
-        """Applies the answer to this client's own prompt: the server sends the prompt's record only to the other
+        """Applies the answer to this client's own prompt. The server sends the prompt's record only to the other
         clients."""
         one = next((one for one in self.unsent if one.id == message.get("request_id")), None)
         if one is None:
@@ -358,9 +375,9 @@ class Client:
             queued = {"run_id": data["run_id"], "position": data["position"], "prompt": one.prompt}
             conversation.queue = [*conversation.queue, queued]
         if message.get("seq") is not None:
-            said = {"type": "user", "message": {"prompt": one.prompt}, "run_id": data["run_id"], "by": self.name}
+            entry = {"type": "user", "message": {"prompt": one.prompt}, "run_id": data["run_id"], "by": self.name}
             now = datetime.now(UTC).isoformat()
-            conversation.take(Record(message["seq"], now, "client", said))
+            conversation.apply(Record(message["seq"], now, "client", entry))
 
     async def _join(self) -> None:
         conversation = self.conversation
@@ -402,7 +419,7 @@ class Client:
 
 
 def own_name() -> str:
-    """The name that other clients see for decisions from this terminal if it uses the owner's token; with any other
+    """The name that other clients see for decisions from this terminal if it uses the owner's token. With any other
     token, they see the device's name."""
     try:
         person = getpass.getuser()

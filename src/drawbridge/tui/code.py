@@ -22,10 +22,10 @@ from drawbridge.tui.difference import Difference, Line, Mark
 from drawbridge.tui.wording import TAB
 
 COLORED: Final = 200_000
-"""The maximum length of text that is colored, in characters: longer text would take too long."""
+"""The maximum length of text that is colored, in characters. Longer text would take too long."""
 
 LONGEST_COLORED: Final = 2_000
-"""The maximum length of a line in text that is colored, in characters: a lexer takes minutes for some longer lines."""
+"""The maximum length of a line in text that is colored, in characters. A lexer takes minutes for some longer lines."""
 
 SIGNS: Final = {"added": "+", "removed": "−", "context": " "}
 
@@ -55,7 +55,7 @@ def colors(text: str, path: str, palette: Palette) -> list[list[tuple[int, int, 
 
 
 def line_text(raw: str, styles: Sequence[tuple[int, int, Style]]) -> Text:
-    """A line as harmless text with ``styles``, whose positions refer to ``raw``. The line is drawn after a space."""
+    """A line as harmless text with ``styles``. Their positions refer to ``raw``. The line is drawn after a space."""
     places, shown = [0], ""
     if raw.isascii() and raw.isprintable():
         text = Text(raw, no_wrap=True, end="")
@@ -73,7 +73,7 @@ def line_text(raw: str, styles: Sequence[tuple[int, int, Style]]) -> Text:
 
 
 def _folded(text: str, width: int) -> list[str]:
-    """The lines of ``text`` when it is wrapped to ``width``, at least one: ``chop_cells`` returns none for text without
+    """The lines of ``text`` when it is wrapped to ``width``, at least one. ``chop_cells`` returns none for text without
     width, such as an emoji's skin tone on its own."""
     return chop_cells(text, width) or [text]
 
@@ -81,9 +81,9 @@ def _folded(text: str, width: int) -> list[str]:
 class DiffLines:
     """A diff, wrapped to one width, as a sequence of strips. A strip is drawn only when it is needed.
 
-    ``proposal``: the path, the old text and the new text. ``width``: in columns. ``above``: how many lines of the whole
-    old file and of the whole new file precede the two texts. ``highest``: the highest line number that has to fit, so
-    that several diffs are aligned.
+    ``proposal``: the path, the old text and the new text. ``width``: in columns. ``above``: the numbers of lines of the
+    whole old file and of the whole new file that precede the two texts. ``highest``: the highest line number that has
+    to fit, so that several diffs are aligned.
     """
 
     def __init__(
@@ -179,7 +179,7 @@ class DiffLines:
 
 
 def _segments(text: Text) -> Iterator[Segment]:
-    """The segments of ``text``, whose styles are objects, not names."""
+    """The segments of ``text``, with styles that are objects, not names."""
     cuts = sorted({0, len(text), *(place for span in text.spans for place in (span.start, span.end))})
     for start, end in pairwise(cuts):
         styles = [span.style for span in text.spans if span.start <= start and end <= span.end]

@@ -20,7 +20,7 @@ ANSWER_SECONDS: Final = 0.2
 immediately."""
 
 ASK: Final = b"\x1b]11;?\x1b\\\x1b[c"
-"""Asks for the background color, then for the kind of terminal, which every terminal answers."""
+"""The queries for the background color and then for the kind of terminal, which every terminal answers."""
 
 
 class Palette(NamedTuple):
@@ -95,7 +95,7 @@ LIGHT: Final = Palette(
 
 
 def theme(palette: Palette) -> Theme:
-    """The theme for Textual; the palette's names are variables in style sheets, with hyphens."""
+    """The theme for Textual. The palette's names are variables in style sheets, with hyphens."""
     dark = palette is DARK
     return Theme(
         name=f"drawbridge-{'dark' if dark else 'light'}",
@@ -115,7 +115,7 @@ def theme(palette: Palette) -> Theme:
 
 
 class CodeColors(SyntaxTheme):
-    """Colors comments, strings, numbers, keywords, and added and removed lines of diffs; the rest is plain."""
+    """Colors comments, strings, numbers, keywords, and added and removed lines of diffs. The rest is plain."""
 
     def __init__(self, palette: Palette) -> None:
         self._styles = {
@@ -138,13 +138,13 @@ class CodeColors(SyntaxTheme):
 def of_terminal() -> Palette:
     """The palette for the background that the terminal reports or, if it reports none, that ``COLORFGBG`` names. The
     default is dark."""
-    said = os.environ.get("COLORFGBG", "").rpartition(";")[2]
+    background = os.environ.get("COLORFGBG", "").rpartition(";")[2]
     if os.environ.get("TERM") not in (None, "", "dumb", "linux"):
         with contextlib.suppress(OSError, ImportError, ValueError):
             brightness = background_brightness(_ask_terminal())
             if brightness is not None:
                 return LIGHT if brightness > 0.5 else DARK
-    return LIGHT if said in ("7", "15") else DARK
+    return LIGHT if background in ("7", "15") else DARK
 
 
 def background_brightness(answer: bytes) -> float | None:

@@ -1,4 +1,4 @@
-"""``drawbridge attach`` and ``drawbridge review``: find the server, report what is wrong, and open the screen."""
+"""``drawbridge attach`` and ``drawbridge review``: finds the server, reports what is wrong, and opens the screen."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def run(project: str | None, settings: AttachSettings) -> int:
 
 
 def review(given: str, settings: AttachSettings) -> int:
-    """Like ``run``, but shows the review of a directory, or prints why there is nothing to show. In that case, the exit
+    """Like ``run``, but shows the review of a directory, or prints why nothing can be shown. In that case, the exit
     code is 1 if the server could not read the review, otherwise 0. Raises ``NoServer`` or ``BadSetting``."""
     finder = _finder(settings, elsewhere=False)
     directory = os.path.realpath(given)
@@ -79,7 +79,7 @@ async def decide(finder: Finder, directory: str, palette: Palette) -> None:
 @contextlib.contextmanager
 def in_written_order() -> Iterator[None]:
     """Keeps the terminal from reordering text (``Terminal.keep_order``), for the duration of the context."""
-    assert sys.__stdout__ is not None, "it was checked that there is a terminal"
+    assert sys.__stdout__ is not None, "the terminal was checked for before"
     terminal = Terminal(sys.__stdout__)
     terminal.keep_order(True)
     try:
@@ -92,11 +92,11 @@ async def begin_review(client: Client, directory: str) -> StartView:
     """Connects and returns the review to show first: the first one with changes to decide on. Searches the projects in
     ``directory``, then those in each directory above it.
 
-    Raises ``NoReview``, with the connection closed, if there is no such review, and ``NoServer`` or ``BadSetting``.
+    Raises ``NoReview``, with the connection closed, if no such review is found, and ``NoServer`` or ``BadSetting``.
     """
     is_known, problem = False, ""
     await client.connection.open()
-    client.projects.take(await client.connection.first("project_list"))
+    client.projects.apply(await client.connection.first("project_list"))
     for path in (directory, *map(str, Path(directory).parents)):
         # All terminal sessions of a directory share one review.
         there = (one for one in reversed(client.projects.sorted()) if one["path"] == path)
@@ -119,7 +119,7 @@ async def begin_review(client: Client, directory: str) -> StartView:
 
 
 async def begin(client: Client, project: str | None, directory: str) -> StartView:
-    """Connects and returns what to show first. Raises ``NoServer`` or ``BadSetting``.
+    """Connects and returns the view to show first. Raises ``NoServer`` or ``BadSetting``.
 
     ``directory``: ``project`` as a path on the server's machine; empty if it is not a directory, or if the server is on
     another machine.
@@ -127,7 +127,7 @@ async def begin(client: Client, project: str | None, directory: str) -> StartVie
     await client.connection.open()
     if project is None:
         return StartView()
-    client.projects.take(await client.connection.first("project_list"))
+    client.projects.apply(await client.connection.first("project_list"))
     found = client.projects.named(project, directory)
     if len(found) == 1:
         return StartView(project=str(found[0]["id"]))

@@ -27,10 +27,10 @@ CAN_RESOLVE: Final = ("sent", "resolved")
 """The states of comments that were sent to the agent."""
 
 LOW: Final = 24
-"""The height in lines below which there are no empty lines between the parts of a dialog."""
+"""The height in lines below which the empty lines between the parts of a dialog are left out."""
 
 QUOTED: Final = 4
-"""The maximum number of lines of code that are shown above the field; the review shows all of them."""
+"""The maximum number of lines of code that are shown above the field. The review shows all of them."""
 
 UNSHOWABLE: Final = (
     "The lines contain characters that a terminal can’t show: write the suggestion in the web UI or in an editor."
@@ -145,7 +145,7 @@ class CommentDialog(ModalScreen[None]):
         self.set_class(self.size.height < LOW, "-low")
 
     def action_back(self) -> None:
-        """Closes the dialog. What was typed is kept; a comment without changes is discarded."""
+        """Closes the dialog. What was typed is kept, but a comment without changes is discarded."""
         if not self._commenting.is_unsaved(self._one) and not self._one.is_busy:
             self._commenting.discard(self._one)
         self.dismiss()
@@ -210,7 +210,7 @@ class CommentsDialog(ModalScreen[None]):
         return self._shown[at] if at is not None and at < len(self._shown) else None
 
     def show(self) -> None:
-        """Shows the comments as they are now; the same one stays selected."""
+        """Shows the comments as they are now. The same one stays selected."""
         if len(self.query(".whole, .notice, .hint")) != 3:
             return
         before = self.current["comment_id"] if self.current is not None else self._first
@@ -242,7 +242,7 @@ class CommentsDialog(ModalScreen[None]):
 
     def _keys(self, current: Comment | None) -> list[str]:
         commenting = self._commenting
-        found = ["Enter go to it"] if current is not None and commenting.part_of(current) is not None else []
+        found = ["Enter go to the change"] if current is not None and commenting.part_of(current) is not None else []
         if current is not None and review_words.is_draft(current):
             found += ["e edit", "d remove"] if commenting.may_change(current) else []
         elif current is not None and review_words.state_of(current) in CAN_RESOLVE and commenting.may_write:

@@ -1,4 +1,4 @@
-"""The comments of one review: what the server has, what the user writes, and the requests about them."""
+"""The comments of one review: those on the server, those that the user is writing, and the requests about them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from drawbridge.tui.review_comments import Place, Remarks, Writing
 from drawbridge.tui.review_parts import Part
 
 REREAD = frozenset({"HUNK_GONE", "COMMENT_GONE"})
-"""The codes of errors after which the review is requested again, because it has changed since the user saw it."""
+"""The codes of errors that mean that the review has changed since the user saw it. It is then requested again."""
 
 
 class Commenting:
@@ -31,17 +31,17 @@ class Commenting:
         self.version = ""
         """The version of the drafts in ``all``."""
         self.handover = ""
-        """The state of the comments that were last left for the agent of a terminal session; empty if there are none,
+        """The state of the comments that were last left for the agent of a terminal session; empty if none were left,
         or if the agent has received them."""
         self.problem = ""
-        """Why the comments could not be withdrawn; empty if nothing went wrong."""
+        """The reason why the comments could not be withdrawn; empty if nothing went wrong."""
         self.parts: Sequence[Part] = ()
         self.busy: set[str] = set()
         """The ids of comments with a request that is not answered yet."""
         self.notes: dict[str, str] = {}
         """A message about a comment, such as why the last request about it was refused, by the comment's id."""
 
-    # What this device may do.
+    # Permissions of this device.
 
     @property
     def may_write(self) -> bool:
@@ -79,8 +79,8 @@ class Commenting:
         """All comments, by file and line."""
         return sorted(self.all, key=lambda one: (one["path"], one["line"]))
 
-    def take(self, review: Message) -> bool:
-        """Stores the comments of a review that the server has sent. Returns whether they have changed."""
+    def update(self, review: Message) -> bool:
+        """Stores the comments of a review that the server sent. Returns whether they have changed."""
         found = review.get("comments", []), review.get("drafts", "")
         handover = str((review.get("handover") or {}).get("state", ""))
         is_new = (*found, handover) != (self.all, self.version, self.handover)
@@ -103,7 +103,9 @@ class Commenting:
     # Writing.
 
     def draft_of(self, one: Writing) -> Comment | None:
-        """The draft that ``one`` changes; None if the comment is new, or if the draft was sent or removed meanwhile."""
+        """The draft that ``one`` changes; None if the comment is new, or if the draft was sent or removed in the
+        meantime.
+        """
         return next((draft for draft in self.drafts if draft["comment_id"] == one.comment_id), None)
 
     def is_unsaved(self, one: Writing) -> bool:
@@ -119,8 +121,8 @@ class Commenting:
         return one
 
     def at(self, key: str | None) -> Writing | None:
-        """The unsaved text that was begun at the part with this ``key``, or whose draft is shown there. None if there
-        is no such text, or if ``key`` is None."""
+        """The unsaved text that was begun at the part with this ``key``, or that changes a draft which is shown there.
+        None if nothing was begun there, or if ``key`` is None."""
         for one in self.writings:
             draft = self.draft_of(one)
             shown = self.part_of(draft) if draft is not None else None
@@ -174,7 +176,7 @@ class Commenting:
             one.is_busy = False
             self._changed()
 
-    # Comments that the server has stored.
+    # Comments that the server stored.
 
     async def remove(self, comment: Comment) -> None:
         await self._change(comment["comment_id"], {"remove": True})

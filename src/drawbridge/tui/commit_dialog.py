@@ -40,7 +40,7 @@ class Committing:
         self.kept: Sequence[str] = ()
         """The paths of the files that can be committed, as far as the server lists them."""
         self.offer: Mapping[str, Any] = {}
-        """What the server offers to commit; empty if it offers nothing."""
+        """The server's offer to commit; empty if it offers nothing."""
 
     @property
     def state(self) -> Commit:
@@ -59,7 +59,7 @@ class Committing:
     def chosen(self) -> list[str]:
         return [path for path in self.kept if path not in self.state.without]
 
-    def take(self, review: Message) -> None:
+    def update(self, review: Message) -> None:
         self.kept = review.get("kept", [])
         self.offer = review.get("commit") or {}
 
@@ -70,7 +70,7 @@ class Committing:
 
     @property
     def obstacle(self) -> str:
-        """Why commits are not possible in this directory; empty if they are."""
+        """The reason why commits are not possible in this directory; empty if they are."""
         return str(self.offer.get("problem", ""))
 
     def begin(self) -> None:
@@ -84,7 +84,7 @@ class Committing:
 
     @property
     def why_not(self) -> str:
-        """Why the user can't commit now; empty if the user can."""
+        """The reason why the user can't commit now; empty if the user can."""
         state = self.state
         if self.is_working:
             return review_words.COMMIT_WORKING

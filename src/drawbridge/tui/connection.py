@@ -23,7 +23,7 @@ PAUSES: Final = (0.5, 1.0, 2.0, 5.0, 10.0)
 OPENING_SECONDS: Final = 10.0
 ENDING_SECONDS: Final = 1.0
 LARGEST: Final = 16 * 1024 * 1024
-"""The maximum size of a message from the server, in bytes: the server's limit is 1 MB, except for a long list of
+"""The maximum size of a message from the server, in bytes. The server's limit is 1 MB, except for a long list of
 projects."""
 
 REFUSALS: Final = ("UNAUTHORIZED", "TOKEN_REVOKED", "TOKEN_EXPIRED")
@@ -31,13 +31,13 @@ REFUSALS: Final = ("UNAUTHORIZED", "TOKEN_REVOKED", "TOKEN_EXPIRED")
 Message: TypeAlias = dict[str, Any]
 
 State: TypeAlias = Literal["connecting", "open", "waiting", "refused"]
-"""``open``: the token was accepted. ``waiting``: the next attempt has not begun yet. ``refused``: the token was
-refused; there are no more attempts."""
+"""The state of a connection. ``open``: the token was accepted. ``waiting``: the next attempt has not begun yet.
+``refused``: the token was refused, and no more attempts are made."""
 
 
 class RequestError(Exception):
-    """A request that failed. ``code``: as in the protocol, or OFFLINE if there was no connection or it broke before the
-    answer."""
+    """A request that failed. ``code``: as in the protocol, or OFFLINE if no connection was open, or if it broke before
+    the answer."""
 
     def __init__(self, code: str, text: str, details: Any = None) -> None:
         super().__init__(text)
@@ -56,9 +56,9 @@ class _Refused(Exception):
 
 
 class Connection:
-    """A connection that reconnects automatically. ``find``: returns the server's address; called for each attempt.
-    ``name``: the name that other clients see for decisions from here if the token is the owner's; with any other token,
-    they see the device's name.
+    """A connection that reconnects automatically. ``find``: returns the server's address, and is called for each
+    attempt. ``name``: the name that other clients see for decisions from here if the token is the owner's. With any
+    other token, they see the device's name.
 
     ``on_open`` is called once the token has been accepted, before lasting requests are sent again. Callbacks must not
     block.
@@ -68,7 +68,7 @@ class Connection:
         self.name = name
         self.state: State = "connecting"
         self.problem = ""
-        """Why there is no connection, in words for the user; empty while the connection is open."""
+        """The reason why the connection is not open, as text for the user; empty while it is open."""
         self.on_state: Callable[[], None] = lambda: None
         self.on_open: Callable[[], None] = lambda: None
         self.on_message: Callable[[Message], None] = lambda message: None
@@ -150,8 +150,8 @@ class Connection:
     ) -> Message:
         """Sends a request and returns its answer. Raises ``RequestError``.
 
-        A ``lasting`` request is sent again after a lost connection, under the same id, until it is answered: the server
-        executes it once. Other requests fail with OFFLINE.
+        A ``lasting`` request is sent again after a lost connection, under the same id, until it is answered, and the
+        server executes it only once. Other requests fail with OFFLINE.
         """
         id = id or str(uuid.uuid4())
         message = {"type": type, "project_id": project, "data": data or {}, "request_id": id}
@@ -222,7 +222,7 @@ class Connection:
         asked.answer.set_exception(RequestError(error["code"], error["message"], error.get("details")))
 
     async def _say(self, text: str) -> None:
-        """Sends a message. Without an open connection the message is lost; lasting requests are sent again on the next
+        """Sends a message. Without an open connection the message is lost. Lasting requests are sent again on the next
         connection."""
         if self._socket is not None and self.state == "open":
             with contextlib.suppress(ConnectionClosed):
@@ -290,7 +290,7 @@ def _why(error: Exception) -> str:
     if isinstance(error, ConnectionRefusedError):
         return "nothing listens there"
     if isinstance(error, OSError):
-        if error.errno is None:  # asyncio has tried several addresses, and lists all of them in its text
+        if error.errno is None:  # asyncio tried several addresses, and lists all of them in its text
             return "none of its addresses can be reached"
         # asyncio's own text for an address that can't be reached contains the address.
         return (os.strerror(error.errno) if error.errno > 0 else error.strerror or str(error)).lower()

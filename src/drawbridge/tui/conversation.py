@@ -1,7 +1,7 @@
 """The state of one project's conversation, derived only from snapshots, records and live messages. Does no I/O.
 
-``items`` are what the user sees, ordered by ``seq``: a part of the history without gaps. ``prepend`` adds an older
-part, and items far from the reader are released. ``cursor``: the ``seq`` up to which everything was received.
+``items`` are what the user sees, ordered by ``seq``. They show a part of the history without gaps. ``prepend`` adds an
+older part, and items far from the reader are released. ``cursor``: the ``seq`` up to which everything was received.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from drawbridge.text.counts import counted
 from drawbridge.text.review_words import decided_words, interrupted_words
 
 MOST_ITEMS: Final = 600
-"""The maximum number of items in memory: each is laid out once, and again when the terminal's width changes."""
+"""The maximum number of items in memory. Each is laid out once, and again when the terminal's width changes."""
 
 NEVER: Final = 2**63
-"""Greater than any ``seq``: the run of a prompt that was removed from the queue never begins."""
+"""A number greater than any ``seq``, because the run of a prompt that was removed from the queue never begins."""
 
 Kind: TypeAlias = Literal["prompt", "text", "aside", "tool", "question", "finished", "notice"]
 Json: TypeAlias = Mapping[str, Any]
@@ -70,7 +70,7 @@ class Conversation:
         self.first = 1
         """The lowest ``seq`` in memory."""
         self.begins = 1
-        """The first ``seq`` on the server, as far as this is known: the server may have dropped older history."""
+        """The first ``seq`` on the server, if known. The server may have deleted older history."""
         self.last = 0
         """The highest ``seq`` in memory; below ``cursor`` if the end was released."""
         self.items: list[Item] = []
@@ -83,7 +83,7 @@ class Conversation:
         self.agent: Json = {}
         """The agent's state as the agent reports it: ``agent_state`` in the protocol."""
         self.offers: Json = {}
-        """What the agent offers: ``agent_offers`` in the protocol."""
+        """The agent's offers: ``agent_offers`` in the protocol."""
         self.live = ""
         """Partial text of the message in progress, which is not in the history yet."""
         self.thinking = False
@@ -107,7 +107,7 @@ class Conversation:
 
     @property
     def waiting(self) -> list[Json]:
-        """The prompts whose runs have not begun, the next one first."""
+        """The prompts of runs that have not begun, the next one first."""
         queued = [one for one in self.queue if one["position"] > 0]
         known = {one["run_id"] for one in queued}
         run = self.run
@@ -141,14 +141,14 @@ class Conversation:
         self._accepted.clear()
         self._drain()
 
-    def take(self, record: Record) -> None:
+    def apply(self, record: Record) -> None:
         """Applies a live record. A repeated record changes nothing; an early record waits for the records before it."""
         if record.seq > self.cursor:
             self._early[record.seq] = record
             if self.joined:
                 self._drain()
 
-    def take_partial(self, line: Json) -> None:
+    def apply_partial(self, line: Json) -> None:
         """Applies a message that is not in the history: partial text."""
         if line.get("type") != "stream_event" or line.get("parent_tool_use_id"):
             return
@@ -172,7 +172,7 @@ class Conversation:
         self.items += behind
         self.first = older[0].seq
         if len(self.items) > MOST_ITEMS:
-            cut = self.items[MOST_ITEMS].seq  # whole records only: their items are added and released together
+            cut = self.items[MOST_ITEMS].seq  # only whole records, because their items are added and released together
             self._release([item for item in self.items if item.seq < cut])
             self.last = cut - 1
 
@@ -250,7 +250,7 @@ class Conversation:
         self.queue = [one for one in self.queue if one["run_id"] != run_id]
         self._accepted.pop(run_id, None)
 
-    # A prompt is shown where its run begins: the answers to the prompts before it come first.
+    # A prompt is shown where its run begins, because the answers to the prompts before it come first.
 
     def _note_begin(self, record: Record) -> None:
         message = record.message if isinstance(record.message, dict) else {}
@@ -362,7 +362,7 @@ class Conversation:
                         tool.version += 1
 
     def _is_rejected(self, id: str, tool: Item) -> bool:
-        """Whether a person has denied exactly this call. False if its approval request is not in memory."""
+        """Whether a person denied exactly this call. False if its approval request is not in memory."""
         for question in reversed(self._questions.values()):
             request = question.data["request"]
             given = request.get("input")
@@ -411,8 +411,10 @@ class Conversation:
 
 def _is_denied(message: Json, id: str) -> bool:
     """Whether Claude Code reports that this call was not allowed to run: by a person, a rule, a hook or auto mode."""
-    told = message.get("tool_result_meta")
-    about = [one for one in told if isinstance(one, dict) and one.get("id") == id] if isinstance(told, list) else []
+    metadata = message.get("tool_result_meta")
+    about = (
+        [one for one in metadata if isinstance(one, dict) and one.get("id") == id] if isinstance(metadata, list) else []
+    )
     return any(isinstance(one.get("non_execution_kind"), str) for one in about)
 
 
@@ -459,9 +461,9 @@ def record_of(message: Json) -> Record | None:
     return None
 
 
-def _event(seq: int, timestamp: str, subtype: str, told: Json) -> Record:
-    message = {"type": "system", "subtype": subtype, "message": told}
-    return Record(seq, timestamp, "server", message, told.get("truncated"))
+def _event(seq: int, timestamp: str, subtype: str, data: Json) -> Record:
+    message = {"type": "system", "subtype": subtype, "message": data}
+    return Record(seq, timestamp, "server", message, data.get("truncated"))
 
 
 def record_in(line: Json) -> Record:

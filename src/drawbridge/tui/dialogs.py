@@ -132,7 +132,7 @@ class ProjectDialog(ModalScreen[NewProject | None]):
             yield Input(self._path, compact=True, classes="path", select_on_focus=False)
             yield Static(Content("Agent:"))
             yield OptionList(*map(_agent_option, self._agents))
-            yield Static(Content("Enter adds it · Tab goes to the agents · Esc goes back"), classes="hint")
+            yield Static(Content("Enter add · Tab choose the agent · Esc close"), classes="hint")
 
     def on_mount(self) -> None:
         self.query_one(OptionList).highlighted = 0 if self._agents else None

@@ -19,9 +19,9 @@ from textual.widget import Widget
 
 from drawbridge.tui.code import DiffLines
 
-LOOK_SECONDS: Final = 0.3
+CHECK_SECONDS: Final = 0.3
 """The interval, in seconds, at which a view is checked again while an animation scrolls it or a notice covers some of
-its lines: Textual does not report when a notice closes."""
+its lines. Textual does not report that a notice has closed."""
 
 
 def on_screen(widget: Widget, region: Region) -> Region | None:
@@ -81,7 +81,9 @@ class LinesView(ScrollView, can_focus=True):
         self._again: Timer | None = None
 
     def on_mount(self) -> None:
-        self._again = self.set_interval(LOOK_SECONDS, partial(self.call_after_refresh, self.look), pause=True)
+        self._again = self.set_interval(
+            CHECK_SECONDS, partial(self.call_after_refresh, self.record_visible), pause=True
+        )
 
     @property
     def unseen(self) -> int:
@@ -89,12 +91,12 @@ class LinesView(ScrollView, can_focus=True):
         them, count as unseen."""
         return len(self._lines) - self._seen
 
-    def look(self) -> None:
+    def record_visible(self) -> None:
         """Records which lines are on the screen now: none while another screen is in front, and only those above the
         first line that a notice covers."""
         shown = on_screen(self, self.content_region)
         is_moving = self.app.animator.is_being_animated(self, "scroll_y")
-        self._look_again(is_moving)  # lines that an animation scrolls past do not count as seen
+        self._check_again(is_moving)  # lines that an animation scrolls past do not count as seen
         if shown is None or is_moving:
             return
         top = self.scroll_offset.y + shown.y - self.content_region.y
@@ -103,13 +105,13 @@ class LinesView(ScrollView, can_focus=True):
             return
         end = min(len(self._lines), top + shown.height)
         free = next((at for at in range(self._seen, end) if is_covered(self, shown, at - top)), end)
-        self._look_again(free < end)
+        self._check_again(free < end)
         if free > self._seen:
             self._seen = free
             self.post_message(self.Seen())
 
-    def _look_again(self, is_needed: bool) -> None:
-        """Sets whether to look again soon, because an animation or a notice that covers lines will end."""
+    def _check_again(self, is_needed: bool) -> None:
+        """Sets whether to check again soon, because an animation or a notice that covers lines will end."""
         if self._again is not None:
             (self._again.resume if is_needed else self._again.pause)()
 
@@ -119,17 +121,17 @@ class LinesView(ScrollView, can_focus=True):
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
-        self.call_after_refresh(self.look)
+        self.call_after_refresh(self.record_visible)
 
     def on_resize(self, event: events.Resize) -> None:
         self._lay_out()
-        self.call_after_refresh(self.look)
+        self.call_after_refresh(self.record_visible)
 
     def redraw(self, draw: Callable[[int], Lines]) -> None:
         """Replaces ``draw``, and shows the lines that it returns. All of them count as unseen."""
         self._draw, self._width, self._seen = draw, 0, 0
         self._lay_out()
-        self.call_after_refresh(self.look)
+        self.call_after_refresh(self.record_visible)
 
     def grow(self) -> None:
         """Calls ``draw`` again, which must return the same lines with others below them."""
@@ -137,7 +139,7 @@ class LinesView(ScrollView, can_focus=True):
             self._lines = self._draw(self._width)
             self._lay_out()
             self.post_message(self.Seen())
-            self.call_after_refresh(self.look)
+            self.call_after_refresh(self.record_visible)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         self._fit(width - self.styles.scrollbar_size_vertical)

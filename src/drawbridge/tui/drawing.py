@@ -44,7 +44,7 @@ DIFF_LINES: Final = 400
 """The maximum number of lines of a diff that are drawn in the conversation."""
 
 MARKDOWN_CHARACTERS: Final = 60_000
-"""The maximum length of text that is drawn as Markdown, in characters; longer text is drawn as plain text."""
+"""The maximum length of text that is drawn as Markdown, in characters. Longer text is drawn as plain text."""
 
 
 class Painter:
@@ -255,7 +255,7 @@ class Painter:
             yield from self.call(of_request(request, request["input"]), width)
 
     def _accepted(self, request: Mapping[str, Any], answer: Mapping[str, Any], width: int) -> list[Strip]:
-        """The version that a person accepted after editing it."""
+        """The version that a user edited and then accepted."""
         proposal, text, given = request.get("proposal"), answer.get("new_text"), answer.get("updated_input")
         if proposal and isinstance(text, str):
             return self.diff({**proposal, "new_text": text}, width)
@@ -323,14 +323,15 @@ def _harmless_segments(line: Iterable[Segment]) -> Iterator[Segment]:
 
 
 class _Heading(Heading):
-    """A heading that is aligned left, whatever its level."""
+    """A heading that is aligned left, regardless of its level."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield self.text
 
 
 class _CodeBlock(CodeBlock):
-    """A code block whose language is not drawn, since the colors show it. Any other text after the fence is drawn."""
+    """A code block without its language, which is not drawn, since the colors show it. Any other text after the fence
+    is drawn."""
 
     info = ""
 
@@ -350,18 +351,19 @@ class _CodeBlock(CodeBlock):
 _PARSER: Final = (
     MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"]).disable(["reference", "autolink"])
 )
-"""HTML and link definitions are parsed as text, since they would not be drawn at all, and so is ``<https://…>``, since
-it would be drawn twice (see ``is_drawn_by``)."""
+"""The Markdown parser. HTML and link definitions are parsed as text, since they would not be drawn at all, and so is
+``<https://…>``, since it would be drawn twice (see ``is_drawn_by``)."""
 
 
 _NUMBER: Final = re.compile(r"^[ \t>*+-]*\d{1,9}[.)](?=\s)", re.MULTILINE)
-"""The number of a list item. It may differ from the drawn number, which counts up from the first item's number."""
+"""Matches the number of a list item. It may differ from the drawn number, which counts up from the first item's
+number."""
 
 _REFERENCE: Final = re.compile(r"&#?\w+;")
 _CODE: Final = {"code_inline", "code_block", "fence"}
 
 _WIDE: Final = 1_000
-"""A width in columns at which few tables are wrapped: the words of a wrapped table are not in the source's order."""
+"""A width in columns at which few tables are wrapped. The words of a wrapped table are not in the source's order."""
 
 
 class _Markdown(Markdown):
@@ -410,7 +412,7 @@ class _Markdown(Markdown):
         return False
 
     def _without_languages(self) -> str:
-        """The source without the languages of its code blocks, which are not drawn: the colors show them."""
+        """The source without the languages of its code blocks, which are not drawn, because the colors show them."""
         lines = self.markup.split("\n")
         for token in self.parsed:
             if token.type == "fence" and token.map and token.info and _is_language(token.info):
@@ -440,7 +442,8 @@ def _is_language(info: str) -> bool:
 
 
 _READ: Final = re.compile(r"[^\W_]+|(?:(?<=[^\W_])|(?<=/))[*~_\\]+(?=[^\W_]|/)")
-"""Letters and digits, and marks that might not be emphasis: the asterisks of ``5*3*2`` and ``build/*tmp*/cache``."""
+"""Matches letters and digits, and marks that might not be emphasis: the asterisks of ``5*3*2`` and
+``build/*tmp*/cache``."""
 
 
 def _letters(text: str) -> str:

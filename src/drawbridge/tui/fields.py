@@ -41,7 +41,7 @@ class PlainTextArea(TextArea):
 
     async def _on_key(self, event: events.Key) -> None:
         if event.key == "escape":
-            event.prevent_default()  # the screen handles it
+            event.prevent_default()  # the screen handles this key
 
     def scroll_cursor_visible(self, center: bool = False, animate: bool = False) -> Offset:
         # In the middle of an undo or redo, Textual 8 calls this while the cursor is still below the new end of the
@@ -52,7 +52,7 @@ class PlainTextArea(TextArea):
 
 
 class PromptBox(PlainTextArea):
-    """The field in which prompts are written. Enter sends; Up on the first line recalls the previous prompt, and Down
+    """The field in which prompts are written. Enter sends. Up on the first line recalls the previous prompt, and Down
     on the last line the next one."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -87,7 +87,7 @@ class PromptBox(PlainTextArea):
 
     async def _on_key(self, event: events.Key) -> None:
         if event.key == "enter" or event.key in NEW_LINE_KEYS:
-            event.prevent_default()  # these keys are bindings here
+            event.prevent_default()  # these keys have bindings here
             return
         row, _ = self.cursor_location
         if event.key == "up" and row == 0 and self._place > 0:

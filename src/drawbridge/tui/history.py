@@ -22,7 +22,7 @@ from drawbridge.tui.conversation import Item
 from drawbridge.tui.drawing import Painter
 
 GUTTER: Final = 2
-"""The number of columns before each line; they mark the item that the keys act on."""
+"""The number of columns before each line. They mark the item that the keys act on."""
 
 
 class Tail(NamedTuple):
@@ -38,8 +38,8 @@ class _Block(NamedTuple):
 
 
 class History(ScrollView, can_focus=True):
-    """The list of items. When ``show`` updates it, the reader's position stays the same; a reader at the end stays at
-    the end."""
+    """The list of items. When ``show`` updates it, the reader's position stays the same, and a reader at the end stays
+    at the end."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("j", "step(1)", "next", show=False),
@@ -49,8 +49,7 @@ class History(ScrollView, can_focus=True):
     ]
 
     class MoreRequested(Message):
-        """The reader is near an end of the loaded part: older messages are needed if ``older``, otherwise newer
-        ones."""
+        """The reader is near an end of the loaded part, so older messages (if ``older``) or newer ones are needed."""
 
         def __init__(self, *, older: bool) -> None:
             super().__init__()

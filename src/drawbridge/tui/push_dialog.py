@@ -34,8 +34,8 @@ class Pushing:
         self._changed = changed
         self._load = load
         self.offer: Mapping[str, Any] | None = None
-        """What the server offers to push; None if there is no branch, commit or remote, if the server does not allow
-        pushes, until a review has been received, and after ``forget``."""
+        """The server's offer to push; None without a branch, a commit or a remote, if the server does not allow pushes,
+        until a review has been received, and after ``forget``."""
 
     @property
     def state(self) -> Push:
@@ -43,7 +43,7 @@ class Pushing:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether this device may push, and there is something to push or a pull request that could not be created. By
+        """Whether this device may push, and either something can be pushed or a pull request could not be created. By
         default, servers do not allow pushes."""
         may = self._client.features is not None and self._client.may("review_push")
         if not may or self.offer is None or self.offer.get("problem"):
@@ -52,7 +52,7 @@ class Pushing:
 
     @property
     def problem(self) -> str:
-        """Why the branch can't be pushed; empty if the server has reported no reason."""
+        """The reason why the branch can't be pushed; empty if the server has reported none."""
         return str((self.offer or {}).get("problem", ""))
 
     @property
@@ -65,10 +65,10 @@ class Pushing:
         return self.state.is_pull_request and bool(self.program)
 
     def forget(self) -> None:
-        """Drops the offer, since the commit in progress changes what there is to push."""
+        """Drops the offer, since the commit in progress changes what can be pushed."""
         self.offer = None
 
-    def take(self, review: Message) -> None:
+    def update(self, review: Message) -> None:
         self.offer = review.get("push")
 
     def begin(self) -> None:
@@ -82,7 +82,7 @@ class Pushing:
 
     @property
     def why_not(self) -> str:
-        """Why nothing can be pushed now; empty if the branch can be pushed."""
+        """The reason why nothing can be pushed now; empty if the branch can be pushed."""
         if self.offer is None:
             return review_words.NOTHING_TO_PUSH
         if self.problem:

@@ -20,7 +20,7 @@ from textual.widgets import Checkbox, Input, RadioButton, RadioSet, Static
 from textual.widgets._toggle_button import ToggleButton
 
 from drawbridge.tui.call_parts import Part
-from drawbridge.tui.diff_view import LOOK_SECONDS, is_covered, on_screen
+from drawbridge.tui.diff_view import CHECK_SECONDS, is_covered, on_screen
 from drawbridge.tui.wording import block, one_line
 
 OF_QUESTION: Final[Mapping[str, type]] = {"question": str, "header": str, "multiSelect": bool, "options": list}
@@ -57,7 +57,9 @@ class QuestionForm(VerticalScroll):
         yield from self._groups
 
     def on_mount(self) -> None:
-        self._again = self.set_interval(LOOK_SECONDS, partial(self.call_after_refresh, self.look), pause=True)
+        self._again = self.set_interval(
+            CHECK_SECONDS, partial(self.call_after_refresh, self.record_visible), pause=True
+        )
         self.screen.screen_layout_refresh_signal.subscribe(self, self._laid_out)
         self._show()
 
@@ -81,8 +83,8 @@ class QuestionForm(VerticalScroll):
 
     @property
     def unseen(self) -> int:
-        """How many lines of the question that is shown, of the text above it and of the answer have not been on the
-        screen yet."""
+        """The number of lines of the question that is shown, of the text above it and of the answer that have not been
+        on the screen yet."""
         return sum(self._left(widget) for widget in self._needed())
 
     def _needed(self) -> list[Widget]:
@@ -99,12 +101,14 @@ class QuestionForm(VerticalScroll):
         rows = self._rows.get(widget)
         return None if rows is None or rows.typed != _typed(widget) else rows
 
-    def look(self) -> None:
+    def record_visible(self) -> None:
         """Records which lines are on the screen now."""
         if self.app.animator.is_being_animated(self, "scroll_y"):  # lines that scroll past do not count as seen
             is_incomplete = True
         else:
-            covered = [self._look_at(widget) for widget in (*self._needed(), *self._groups[self._step].buttons)]
+            covered = [
+                self._record_visible_lines(widget) for widget in (*self._needed(), *self._groups[self._step].buttons)
+            ]
             is_incomplete = any(covered)
         if self._again is not None:  # an animation, or a notice that covers lines, will end
             (self._again.resume if is_incomplete else self._again.pause)()
@@ -112,7 +116,7 @@ class QuestionForm(VerticalScroll):
             self._unseen = self.unseen
             self.post_message(self.Seen())
 
-    def _look_at(self, widget: Widget) -> bool:
+    def _record_visible_lines(self, widget: Widget) -> bool:
         """Records which lines of a widget are on the screen; returns whether a notice covers any."""
         region = widget.region
         shown = on_screen(widget, region)
@@ -120,7 +124,7 @@ class QuestionForm(VerticalScroll):
             return False
         rows = self._rows_of(widget)
         if rows is None or rows.size != region.size:
-            # At another width, the lines are wrapped differently: they count as unseen unless all of them were seen.
+            # At another width, the lines are wrapped differently, so they count as unseen unless all of them were seen.
             rows = self._rows[widget] = _Rows(
                 region.size, _typed(widget), set(range(region.height)) if rows and not rows.left else set()
             )
@@ -130,21 +134,21 @@ class QuestionForm(VerticalScroll):
         return len(free) < shown.height
 
     def _laid_out(self, _: Screen[Any]) -> None:
-        self.look()
+        self.record_visible()
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
-        self.call_after_refresh(self.look)
+        self.call_after_refresh(self.record_visible)
 
     def on_radio_set_changed(self) -> None:
-        self.look()
+        self.record_visible()
 
     def on_checkbox_changed(self) -> None:
-        self.look()
+        self.record_visible()
 
     def on_input_changed(self, event: Input.Changed) -> None:
         event.input.scroll_visible(animate=False)  # the user sees what they type
-        self.call_after_refresh(self.look)
+        self.call_after_refresh(self.record_visible)
 
     def page(self, by: int) -> None:
         """Scrolls by a page, down (1) or up (-1). While lines are unseen, 1 scrolls to the first of them instead."""
@@ -155,7 +159,7 @@ class QuestionForm(VerticalScroll):
             (self.scroll_page_down if by > 0 else self.scroll_page_up)(animate=False)
 
     def _places(self, widget: Widget) -> Iterator[int]:
-        """The rows of a widget's unseen lines, in the coordinates of the screen; they may be outside it."""
+        """The rows of a widget's unseen lines, in the coordinates of the screen. They may be outside it."""
         rows = self._rows_of(widget)
         for row in range(widget.region.height):
             if rows is None or row not in rows.seen:
@@ -172,7 +176,7 @@ class QuestionForm(VerticalScroll):
         self._step += by
         self._show()
         self.scroll_home(animate=False)
-        self.call_after_refresh(self._groups[self._step].look)
+        self.call_after_refresh(self._groups[self._step].focus_first)
 
     def _show(self) -> None:
         for number, group in enumerate(self._groups):
@@ -240,7 +244,7 @@ class _Option(ToggleButton):
         return Content("\n" + " " * (self.INDENT - 1)).join([Content.assemble(self._button, rows[0]), *rows[1:]])
 
     def bring(self) -> None:
-        """Scrolls to the option; to its start if it does not fit."""
+        """Scrolls to the option, or to its start if it does not fit."""
         form = next((one for one in self.ancestors if isinstance(one, QuestionForm)), None)
         if form is not None:
             form.scroll_to_widget(self, animate=False, top=self.outer_size.height > form.size.height)
@@ -256,9 +260,9 @@ class _Check(Checkbox, _Option):
 
 class _Radios(RadioSet):
     def _scroll_to_selected(self) -> None:
-        """Scrolls the form to the selected option: RadioSet would scroll only within itself, and it is as tall as its
-        options. Scrolls only while the options have the focus: before that, Textual has selected the first option, but
-        the user still reads the question from its top."""
+        """Scrolls the form to the selected option, because RadioSet would scroll only within itself, and it is as tall
+        as its options. Scrolls only while the options have the focus. Before that, Textual has selected the first
+        option, but the user still reads the question from its top."""
         if self._selected is not None and self.has_focus:
             button = self.children[self._selected]
             assert isinstance(button, _Radio)
@@ -275,7 +279,7 @@ class _Group(Vertical):
         self._many = bool(asked.get("multiSelect"))
         options = asked.get("options")
         self._options = [one for one in options if isinstance(one, dict)] if isinstance(options, list) else []
-        # Fields whose values have an unexpected type are shown like unknown fields.
+        # Fields with values of an unexpected type are shown like unknown fields.
         strange = {
             name: asked[name] for name, kind in OF_QUESTION.items() if not isinstance(asked.get(name, kind()), kind)
         }
@@ -305,7 +309,7 @@ class _Group(Vertical):
             yield _Radios(*(button for button in self.buttons if isinstance(button, _Radio)), compact=True)
         yield self._own
 
-    def look(self) -> None:
+    def focus_first(self) -> None:
         """Moves the focus to the options or, if there are none, to the line for a free answer."""
         # Scrolling to a tall list of options would hide the beginning of the question.
         next(iter(self.query("RadioSet, Checkbox, .own"))).focus(scroll_visible=False)

@@ -29,7 +29,7 @@ RESTARTED: Final = {"reason": "the server was restarted"}
 
 class Questions(Vertical):
     class Settled(Message):
-        """An approval request was closed; there may be another one."""
+        """An approval request was closed. Another one may be open."""
 
     def __init__(self, client: Client, painter: Painter) -> None:
         super().__init__(id="open")
@@ -37,7 +37,7 @@ class Questions(Vertical):
         self._painter = painter
         self._last_key = 0.0
         self.card: ApprovalView | None = None
-        """The approval request that is shown, or None."""
+        """The approval request that is shown, if any."""
 
     def show(self, conversation: Conversation, height: int) -> None:
         """Shows the current state in at most ``height`` lines."""
@@ -70,7 +70,7 @@ class Questions(Vertical):
 
     def _take_focus(self) -> None:
         """Takes the focus from an empty prompt box or from the history, once no key has been pressed for
-        ``STILL_SECONDS``: until then, the next key may be meant for the prompt box."""
+        ``STILL_SECONDS``. Until then, the next key may be meant for the prompt box."""
         card, focused = self.card, self.screen.focused
         if (
             card is None

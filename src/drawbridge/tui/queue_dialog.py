@@ -18,11 +18,11 @@ from drawbridge.tui.fields import PlainTextArea
 from drawbridge.tui.requests import do
 from drawbridge.tui.wording import one_line
 
-LOOKS_SECONDS = 0.25
+REFRESH_SECONDS = 0.25
 """Seconds between two checks of the queue, which other clients can change too."""
 
 HINT = "Enter edit · d remove · K J up, down · n send now · Esc close"
-EDITING = "Ctrl-S saves it · Esc goes back"
+EDITING = "Ctrl-S save · Esc go back"
 
 
 class QueueDialog(ModalScreen[None]):
@@ -42,7 +42,7 @@ class QueueDialog(ModalScreen[None]):
         self._client = client
         self._shown: list[Mapping[str, Any]] = []
         self._edited: str | None = None
-        """The id of the run whose prompt is being edited, or None."""
+        """The id of the run, if its prompt is being edited."""
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog wide"):
@@ -53,8 +53,8 @@ class QueueDialog(ModalScreen[None]):
 
     def on_mount(self) -> None:
         self.query_one(PlainTextArea).display = False
-        self.set_interval(LOOKS_SECONDS, self._look)
-        self._look()
+        self.set_interval(REFRESH_SECONDS, self._show_queue)
+        self._show_queue()
 
     @property
     def _queue(self) -> list[Mapping[str, Any]]:
@@ -66,7 +66,7 @@ class QueueDialog(ModalScreen[None]):
         at = self.query_one(OptionList).highlighted
         return self._shown[at] if at is not None and at < len(self._shown) else None
 
-    def _look(self) -> None:
+    def _show_queue(self) -> None:
         """Shows the queue as it is now; the same prompt stays selected."""
         queue = self._queue
         if self._edited is not None:
@@ -130,7 +130,7 @@ class QueueDialog(ModalScreen[None]):
     async def _save(self, run_id: str, text: str) -> None:
         await self._client.command("queue_edit", {"run_id": run_id, "prompt": text})
         self._begin(None)
-        self._look()
+        self._show_queue()
 
     def action_back(self) -> None:
         if self._edited is not None:

@@ -35,7 +35,7 @@ def strips(card: Card, painter: Painter, width: int) -> list[Strip]:
 
 
 def _head(card: Card, painter: Painter, width: int) -> list[Strip]:
-    """The name and the tags on one line; if they do not fit, on several lines in one style."""
+    """The name and the tags on one line or, if they do not fit, on several lines in one style."""
     palette, who, tags = painter.palette, one_line(card.who), one_line(card.tags)
     words = f"{who}  {tags}" if who else tags
     folded = painter.plain(words, width, palette.soft)

@@ -70,7 +70,7 @@ def quote_of(shown: Iterable[Row], place: Place) -> str | None:
 
 
 def whole(hunk: Hunk) -> Place | None:
-    """The new lines of a hunk or, if there are none, the removed ones; None if it has no lines."""
+    """The new lines of a hunk or, without new lines, the removed ones; None if it has no lines."""
     side: Side = "new" if hunk["added"] else "old"
     count = (
         len(lines_of(hunk["added" if side == "new" else "removed"])) if hunk["kind"] not in review_words.ASIDE else 0
@@ -80,7 +80,7 @@ def whole(hunk: Hunk) -> Place | None:
 
 
 class Choice(NamedTuple):
-    """The lines that the user has chosen: from ``anchor`` to ``end``, both included, in either order. ``is_whole``:
+    """The lines that the user chose: from ``anchor`` to ``end``, both included, in either order. ``is_whole``:
     whether no key has changed the initial choice yet."""
 
     key: str
@@ -124,7 +124,7 @@ def stretched(choice: Choice, shown: Iterable[Row], by: int) -> Choice:
 
 @dataclass(slots=True, eq=False)
 class Writing:
-    """What the user is writing: a new comment, or a change to a draft (``comment_id``).
+    """The text that the user is writing: a new comment, or a change to a draft (``comment_id``).
 
     ``part``: the key of the part at which it was begun; ``offset``: the distance of its first line from the hunk's
     first line on the same side, so that the text follows the hunk. ``suggestion``: the new text for the lines; None
@@ -203,7 +203,7 @@ def changing(draft: Comment, part: Part | None) -> Writing:
     )  # fmt: skip
 
 
-# What is shown.
+# Comments as they are shown.
 
 Shown: TypeAlias = Literal["text", "hint", "code"]
 

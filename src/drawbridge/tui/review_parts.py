@@ -12,7 +12,7 @@ CONTEXT: Final = 3
 """The number of unchanged lines that are shown on each side of a hunk."""
 
 MARKED: Final = 200
-"""The maximum number of pairs of lines in a hunk whose words are compared."""
+"""The maximum number of pairs of lines in a hunk in which words are compared."""
 
 VIEW_ONLY: Final = "View only. Decide from another device."
 
@@ -21,7 +21,8 @@ COMMENTS_ONLY: Final = "You can comment here. Decide from another device."
 
 
 class Part(NamedTuple):
-    """A unit that the user decides on: a hunk, or a file whose hunks were too large for the message (``hunk`` is None).
+    """A unit that the user decides on: a hunk, or a file with hunks that were too large for the message (``hunk`` is
+    None).
 
     ``draft``: None if the part is still in the review; otherwise the user's own text, which is still shown, and
     ``hunk`` is None as well. The text is empty if the user has only begun a comment there.
@@ -49,9 +50,9 @@ class Context(NamedTuple):
 
 
 class HunkLines(NamedTuple):
-    """A hunk with the lines around it. ``texts``: the old and the new text, as far as they are shown. ``above``: how
-    many lines of the old and the new file precede them. ``end``: how the newline at the end of the file changes, in
-    words; empty if it does not change.
+    """A hunk with the lines around it. ``texts``: the old and the new text, as far as they are shown. ``above``: the
+    numbers of lines of the old and the new file that precede them. ``end``: the change to the newline at the end of the
+    file, in words; empty if it does not change.
     """
 
     lines: list[Line]
@@ -78,7 +79,7 @@ def parts(files: Iterable[File]) -> list[Part]:
 
 def follow(before: Sequence[str], now: Sequence[str], key: str | None) -> str | None:
     """The key of the part to go to: ``key`` if it is still there, otherwise the next remaining part after it, otherwise
-    the last; the first if ``key`` was not in ``before``. None if there are no parts."""
+    the last; the first if ``key`` was not in ``before``. None if ``now`` is empty."""
     if key in now or not now:
         return key if now else None
     if key not in before:
@@ -168,8 +169,8 @@ def highest(file: File) -> int:
 
 
 def why_not_all(shown: Collection[Part], more: int, drafts: Collection[str]) -> str:
-    """Why these parts can't be decided on together; empty if they can. ``more``: the number of files that were not
-    sent."""
+    """The reason why these parts can't be decided on together; empty if they can. ``more``: the number of files that
+    were not sent."""
     if more or any(part.hunk is None for part in shown):
         return "You can’t decide on all at once: some changes are not shown here."
     if any(part.key in drafts for part in shown):

@@ -24,20 +24,20 @@ from drawbridge.text import review_words
 from drawbridge.text.review_words import File
 from drawbridge.tui import review_cards, review_comments, review_parts
 from drawbridge.tui.code import DiffLines
-from drawbridge.tui.diff_view import LOOK_SECONDS, is_covered, on_screen
+from drawbridge.tui.diff_view import CHECK_SECONDS, is_covered, on_screen
 from drawbridge.tui.drawing import Painter
 from drawbridge.tui.review_comments import Choice, Remarks, Row
 from drawbridge.tui.review_parts import Part
 from drawbridge.tui.wording import base_name
 
 GUTTER: Final = 2
-"""The number of columns before each line; they mark the change that the keys act on."""
+"""The number of columns before each line. They mark the change that the keys act on."""
 
 
 class _Lines:
     """The lines of a hunk, with comments below them. Which words differ is not determined until a line is drawn.
 
-    ``remarks``: the comments on the part. ``rest``: the drawn comments whose lines are not shown here.
+    ``remarks``: the comments on the part. ``rest``: the drawn comments on lines that are not shown here.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class _Lines:
         return line + sum(len(strips) for place, strips in self._cards if place <= line)
 
     def row(self, line: int) -> Row:
-        """The row that a line of the diff belongs to; a wrapped row has several lines."""
+        """The row that a line of the diff belongs to. A wrapped row has several lines."""
         return self.rows[self._plain.row(line)]
 
     def lines_of(self, row: Row) -> range:
@@ -182,8 +182,8 @@ class _Block(NamedTuple):
 
 
 class _Seen(NamedTuple):
-    """Which lines of a part have been on the screen. ``layout``: the width, and the line number that the column of line
-    numbers had room for, when the part was laid out; ``lines`` refers to that layout."""
+    """The lines of a part that have been on the screen. ``layout``: the width, and the line number that the column of
+    line numbers had room for, when the part was laid out. ``lines`` refers to that layout."""
 
     layout: tuple[int, int]
     lines: set[int]
@@ -205,7 +205,7 @@ class ReviewView(ScrollView, can_focus=True):
         Binding("space", "screen.page(1)", show=False),
     ]
 
-    class Looked(Message):
+    class Changed(Message):
         """The lines on the screen, the current change or the chosen lines may have changed."""
 
     def __init__(self, painter: Painter) -> None:
@@ -213,9 +213,9 @@ class ReviewView(ScrollView, can_focus=True):
         self.painter = painter
         self._again: Timer | None = None
         self.current: str | None = None
-        """The key of the part that the user's keys decide on, or None."""
+        """The key of the part that the user's keys decide on, if any."""
         self.choice: Choice | None = None
-        """The lines of the current part that are being chosen for a comment, or None."""
+        """The lines of the current part that are being chosen for a comment, if any."""
         self._remarks: Mapping[str, Remarks] = {}
         self._new: Collection[str] = frozenset()
         self._parts: Sequence[Part] = ()
@@ -228,9 +228,11 @@ class ReviewView(ScrollView, can_focus=True):
         self._width = 0
 
     def on_mount(self) -> None:
-        self._again = self.set_interval(LOOK_SECONDS, partial(self.call_after_refresh, self.look), pause=True)
+        self._again = self.set_interval(
+            CHECK_SECONDS, partial(self.call_after_refresh, self.record_visible), pause=True
+        )
 
-    # What is shown.
+    # The parts that are shown.
 
     def show(
         self,
@@ -242,7 +244,7 @@ class ReviewView(ScrollView, can_focus=True):
     ) -> None:
         """Shows these parts. ``words``: the text below the last part. ``remarks``: the parts' comments, by key; None if
         unchanged. ``new``: the keys of parts that are marked as new. ``hidden``: the keys of parts that are in the
-        review but not shown; what was seen of them is remembered."""
+        review but not shown. What was seen of them is remembered."""
         before = [part.key for part in self._parts]
         self._parts, self._words, self._new = parts, words, new
         self._remarks = self._remarks if remarks is None else remarks
@@ -262,7 +264,7 @@ class ReviewView(ScrollView, can_focus=True):
 
     @property
     def part(self) -> Part | None:
-        """The current part, or None."""
+        """The current part, if any."""
         return next((part for part in self._parts if part.key == self.current), None)
 
     def is_seen(self, key: str) -> bool:
@@ -295,7 +297,7 @@ class ReviewView(ScrollView, can_focus=True):
         return None if self.choice is None else review_comments.quote_of(self._rows, self.choice.place)
 
     def choose(self) -> bool:
-        """Begins to choose lines of the current part: at first the new lines of its hunk or, if there are none, the
+        """Begins to choose lines of the current part: at first the new lines of its hunk or, without new lines, the
         removed ones. Returns False if it has no lines."""
         part = self.part
         self.choice = review_comments.chosen(part) if part is not None and self._rows else None
@@ -323,7 +325,7 @@ class ReviewView(ScrollView, can_focus=True):
         self.choice = choice
         self._go_to_choice()
         self.refresh()
-        self.post_message(self.Looked())
+        self.post_message(self.Changed())
 
     @property
     def _rows(self) -> Sequence[Row]:
@@ -370,7 +372,7 @@ class ReviewView(ScrollView, can_focus=True):
         self.virtual_size = Size(width + GUTTER, self._starts[-1])
         self._return(place)
         self.refresh()
-        self.call_after_refresh(self.look)
+        self.call_after_refresh(self.record_visible)
 
     def _lay_out_file(self, path: str, parts: Sequence[Part], known: Mapping[Hashable, _Block]) -> None:
         """Adds the blocks of a file. ``known``: the blocks of the previous layout, which are reused if they are
@@ -428,20 +430,20 @@ class ReviewView(ScrollView, can_focus=True):
         start, top = self._starts[at], self.scroll_offset.y
         return range(max(0, top - start), max(0, min(self._blocks[at].height, top + self.size.height - start)))
 
-    # What has been seen.
+    # Lines that have been seen.
 
-    def look(self) -> None:
+    def record_visible(self) -> None:
         """Records which lines are on the screen now, without those that a notice covers. If the current part is off the
         screen, a part that is on it becomes the current one."""
         shown = on_screen(self, self.content_region)
         is_moving = self.app.animator.is_being_animated(self, "scroll_y")
-        self._look_again(is_moving)  # lines that an animation scrolls past do not count as seen
+        self._check_again(is_moving)  # lines that an animation scrolls past do not count as seen
         if shown is None or not shown.width or shown.width < self._width or is_moving:
             return
         top = self.scroll_offset.y + shown.y - self.content_region.y
         indices = self._indices(top, top + shown.height)
         covered = {top + row for row in range(shown.height) if is_covered(self, shown, row)}
-        self._look_again(bool(covered))
+        self._check_again(bool(covered))
         for at in indices:
             block = self._blocks[at]
             if block.part is not None:
@@ -456,21 +458,22 @@ class ReviewView(ScrollView, can_focus=True):
             self.current = next(iter(whole or [key for _, key in parts]), self.current)
             self._drop_choice()
             self.refresh()
-        self.post_message(self.Looked())
+        self.post_message(self.Changed())
 
-    def _look_again(self, is_needed: bool) -> None:
-        """Sets whether to look again soon, because an animation or a notice that covers lines will end."""
+    def _check_again(self, is_needed: bool) -> None:
+        """Sets whether to check again soon, because an animation or a notice that covers lines will end."""
         if self._again is not None:
             (self._again.resume if is_needed else self._again.pause)()
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
-        self.call_after_refresh(self.look)
+        self.call_after_refresh(self.record_visible)
 
     # Keys and the mouse.
 
     def action_step(self, by: int) -> None:
-        """Goes to the next change or the previous one; while lines are being chosen, to the next or previous line."""
+        """Goes to the next change or the previous one or, while lines are being chosen, to the next or previous
+        line."""
         if self.choice is not None:
             self._choose(review_comments.stepped(self.choice, self._rows, by))
             return
@@ -499,7 +502,7 @@ class ReviewView(ScrollView, can_focus=True):
             to = start if start < top or end - start >= height else end - height
             self.scroll_to(y=to, animate=False, immediate=True)
         self.refresh()
-        self.call_after_refresh(self.look)
+        self.call_after_refresh(self.record_visible)
 
     def on_click(self, event: events.Click) -> None:
         at = next(iter(self._indices(self.scroll_offset.y + event.y, self.scroll_offset.y + event.y + 1)), None)
@@ -507,7 +510,7 @@ class ReviewView(ScrollView, can_focus=True):
             self.current = part.key
             self._drop_choice()
             self.refresh()
-            self.post_message(self.Looked())
+            self.post_message(self.Changed())
 
     # Drawing.
 

@@ -1,4 +1,4 @@
-"""What the server has reported about the reviews of all projects, and what the user has written. Does no I/O."""
+"""The state of the reviews of all projects: what the server reported, and what the user wrote. Does no I/O."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class Draft(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Commit:
-    """What the user has entered for a commit, and its result. ``without``: the paths of kept files that are left for
-    later; ``output``: git's output after a refusal; ``done``: a ``ReviewCommitted``, or None before the commit."""
+    """The user's input for a commit, and its result. ``without``: the paths of kept files that are left for later;
+    ``output``: git's output after a refusal; ``done``: a ``ReviewCommitted``, or None before the commit."""
 
     message: str = ""
     is_new_branch: bool = False
@@ -47,9 +47,9 @@ class Commit:
 
 @dataclass(slots=True, eq=False)
 class Push:
-    """What the user has entered for a push, and its result. ``title``, ``body``: of the pull request; ``proposed``: the
-    title and body that the server proposed last; ``output``: the output of git and its hooks after a refusal; ``done``:
-    a ``ReviewPushed``, or None before the push."""
+    """The user's input for a push, and its result. ``title``, ``body``: of the pull request; ``proposed``: the title
+    and body that the server proposed last; ``output``: the output of git and its hooks after a refusal; ``done``: a
+    ``ReviewPushed``, or None before the push."""
 
     is_pull_request: bool = False
     title: str = ""
@@ -66,7 +66,7 @@ class Reviews:
         self.drafts: defaultdict[str, dict[str, Draft]] = defaultdict(dict)
         """The user's edits, by project and hunk."""
         self.writings: defaultdict[str, list[Writing]] = defaultdict(list)
-        """The comments and changes to drafts that the user has begun and that the server does not have, by project."""
+        """The comments and changes to drafts that the user began and that the server does not have, by project."""
         self.commits: defaultdict[str, Commit] = defaultdict(Commit)
         """The user's input for a commit, and its result, by project."""
         self.pushes: defaultdict[str, Push] = defaultdict(Push)
@@ -75,7 +75,7 @@ class Reviews:
         """The user's visits to the reviews that were opened, by project."""
         self._stale: set[str] = set()
         self.connections = 0
-        """The number of connections so far: changes between two of them were not reported."""
+        """The number of connections so far. Changes that were made between two of them were not reported."""
         self._numbers: dict[str, Numbers] = {}
         self._changes: defaultdict[str, deque[Mapping[str, Any]]] = defaultdict(lambda: deque(maxlen=REMEMBERED))
 
@@ -84,7 +84,7 @@ class Reviews:
         self.connections += 1
         self._numbers.clear()
 
-    def take(self, message: Mapping[str, Any]) -> None:
+    def apply(self, message: Mapping[str, Any]) -> None:
         """Applies one message of any type."""
         id, data = str(message.get("project_id", "")), message["data"]
         if message["type"] == "review":
@@ -96,12 +96,13 @@ class Reviews:
             if data["update_type"] == "run_finished" and id in self.visits:
                 self.visits[id].begin()
         if message["type"] == "update" and data["update_type"] == "review_changed":
-            told = data["data"]
-            self._numbers[id] = Numbers(told["files"], told["added"], told["removed"])
-            self._changes[id].append(told)
+            changed = data["data"]
+            self._numbers[id] = Numbers(changed["files"], changed["added"], changed["removed"])
+            self._changes[id].append(changed)
 
     def expect(self, project: str) -> bool:
-        """Whether the numbers of this project have to be requested: once per connection, since changes are reported."""
+        """Whether the numbers of this project have to be requested, which is the case once per connection, since
+        changes are reported."""
         is_new = project not in self._numbers
         self._numbers.setdefault(project, Numbers())
         return is_new

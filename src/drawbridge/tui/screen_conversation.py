@@ -61,7 +61,7 @@ class ConversationScreen(Screen[None]):
     ]
 
     class Left(Message):
-        """The user has gone back to the projects."""
+        """The user went back to the projects."""
 
     def __init__(self, client: Client, painter: Painter) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ class ConversationScreen(Screen[None]):
         self._loading = False
         self._keys: object = None
         self._cancels_since: float | None = None
-        """The time (``time.monotonic``) since which the stop key cancels what is scheduled; None if it stops the
+        """The time (``time.monotonic``) at which the stop key began to cancel what is scheduled; None if it stops the
         run."""
 
     def compose(self) -> ComposeResult:
@@ -122,7 +122,7 @@ class ConversationScreen(Screen[None]):
         prompt.display = self._client.may_prompt
         self._show_rights()
         if not prompt.display and (prompt.has_focus or self.focused is None):
-            self.query_one(History).focus()  # keys must not reach a hidden field, where their effect is invisible
+            self.query_one(History).focus()  # keys must not reach a hidden field, where their effect would be invisible
         self._questions.show(conversation, self.size.height * 7 // 10)
         self._expect_review(conversation)
         self.tick()
@@ -134,7 +134,7 @@ class ConversationScreen(Screen[None]):
             self.refresh_bindings()
 
     def _show_rights(self) -> None:
-        """Shows why there is no prompt box, in its place."""
+        """Shows the reason why the prompt box is missing, in its place."""
         client, line = self._client, self.query_one("#rights", Static)
         words = wording.rights(client.project or {}, may_answer=client.may("permission_response"))
         line.display = not client.may_prompt
@@ -172,14 +172,14 @@ class ConversationScreen(Screen[None]):
         )
 
     def _expect_review(self, conversation: Conversation) -> None:
-        """Requests how much there is to review, once for each connection."""
+        """Requests the numbers of what is left to review, once for each connection."""
         client = self._client
         if client.connection.state != "open" or not conversation.joined or not conversation.cursor:
             return
         if client.may("review_get") and client.reviews.expect(conversation.id):
-            self.run_worker(self._look_at_review(conversation.id))
+            self.run_worker(self._request_review(conversation.id))
 
-    async def _look_at_review(self, project: str) -> None:
+    async def _request_review(self, project: str) -> None:
         with contextlib.suppress(RequestError):  # without git, or if the directory is gone
             await self._client.review(project)
 
@@ -199,7 +199,7 @@ class ConversationScreen(Screen[None]):
 
     @property
     def card(self) -> ApprovalView | None:
-        """The approval request that is shown, or None."""
+        """The approval request that is shown, if any."""
         return self._questions.card
 
     def on_questions_settled(self) -> None:
@@ -299,13 +299,14 @@ class ConversationScreen(Screen[None]):
 
     @property
     def may_cancel(self) -> bool:
-        """Whether the stop key has meant "cancel" for ``READING_SECONDS``: a key that is pressed sooner was meant for
+        """Whether the stop key has meant "cancel" for ``READING_SECONDS``. A key that is pressed sooner was meant for
         the run."""
         return self._cancels_since is not None and time.monotonic() - self._cancels_since >= READING_SECONDS
 
     def action_stop(self) -> None:
-        """Stops the run. Without a run, cancels the automatic continuation after a rate limit or what is scheduled: a
-        stop alone would not end the schedule."""
+        """Stops the run. Without a run, cancels the automatic continuation after a rate limit or what is scheduled,
+        because a stop alone would not end the schedule.
+        """
         if self._cancels and not self.may_cancel:
             self.notify("The run has ended. Press s again to cancel what is scheduled.", markup=False)
             return
@@ -386,13 +387,13 @@ class ConversationScreen(Screen[None]):
         do(self, go())
 
     def action_back(self) -> None:
-        """Goes back in the approval request, as in ``ApprovalView.back``; otherwise leaves the field."""
+        """Goes back in the approval request, as in ``ApprovalView.back``. Otherwise, leaves the field."""
         if self.card is not None and self.card.back():
             return
         if not self._in_field:
             return
         if self.card is not None:
-            self.card.look()
+            self.card.focus_first()
         else:
             self.query_one(History).focus()
 

@@ -68,7 +68,7 @@ class ProjectScreen(Screen[None]):
         self.show()
 
     def show(self) -> None:
-        """Shows the current state."""
+        """Draws the projects in their current state."""
         if len(self.query("Bar, #projects, #nothing")) < 3:  # the screen is being closed
             return
         projects = self._client.projects

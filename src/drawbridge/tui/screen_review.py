@@ -34,15 +34,15 @@ from drawbridge.tui.reviews import Draft
 from drawbridge.tui.visiting import Visiting
 
 READING_SECONDS: Final = 0.5
-"""The number of seconds for which keys decide nothing after another change has automatically become the current one:
-they may be meant for the previous change."""
+"""The number of seconds for which keys decide nothing after another change has automatically become the current one,
+because they may be meant for the previous change."""
 
 REPEAT_SECONDS: Final = 0.15
 """The maximum number of seconds between two repeats of a key that is held down."""
 
 GONE: Final = frozenset({"INVALID_PATH", "PROJECT_NOT_FOUND"})
-"""The codes of errors after which there is nothing to decide on: the project or its directory no longer exists, or the
-directory is no longer allowed."""
+"""The codes of errors after which nothing is left to decide on, because the project or its directory no longer exists,
+or the directory is no longer allowed."""
 
 EMPTY: Final = "Changes made by the agent’s runs are shown here until someone decides on them."
 WRITTEN: Final = "Your comment is kept here until you add it: c continues, d discards it."
@@ -86,7 +86,7 @@ class ReviewScreen(Screen[None]):
         self._project = project
         self._files: Sequence[File] = ()
         self._every: Sequence[Part] = ()
-        """All parts of the review, also those that are hidden because they are not new."""
+        """All parts of the review, including those that are hidden because they are not new."""
         self._parts: Sequence[Part] = ()
         """The parts that are shown."""
         self._more = 0
@@ -96,7 +96,7 @@ class ReviewScreen(Screen[None]):
         self._note = ""
         """The result of the last decision, or why a key has no effect."""
         self._editing: str | None = None
-        """The key of the part whose lines are being edited."""
+        """The key of the part with the lines that are being edited."""
         self._is_sending = False
         self._is_loading = False
         self._is_stale = False
@@ -136,7 +136,7 @@ class ReviewScreen(Screen[None]):
         """Restarts the wait of ``READING_SECONDS`` when this screen is in front again."""
         self._shown_at = time.monotonic()
         for view in self.query(ReviewView):
-            view.look()
+            view.record_visible()
 
     @property
     def _view(self) -> ReviewView:
@@ -197,7 +197,7 @@ class ReviewScreen(Screen[None]):
 
     @property
     def _ways_on(self) -> str:
-        """What can still be done when nothing is left to decide on."""
+        """The hints about what can still be done when nothing is left to decide on."""
         count = len(self._commenting.all)
         found = f"{counted(count, 'comment')}: C shows {'it' if count == 1 else 'them'}.\n" if count else ""
         kept = len(self._committing.kept) if self._committing.is_allowed else 0
@@ -259,7 +259,7 @@ class ReviewScreen(Screen[None]):
 
     @property
     def _why_not_written(self) -> str:
-        """Why files can't be changed now; empty if they can."""
+        """The reason why files can't be changed now; empty if they can."""
         project = self._client.projects.all.get(self._project) or {}
         return review_words.WORKING if project.get("state") == "EXECUTING" else ""
 
@@ -286,23 +286,23 @@ class ReviewScreen(Screen[None]):
                         self._close(number)
                 else:
                     self._problem = ""
-                    self._take(number, found, is_mine=False)
+                    self._show_review(number, found, is_mine=False)
         finally:
             self._is_loading = False
         self._redraw()
 
     def _close(self, number: int) -> None:
-        """Removes the review from the screen, except what the user has written."""
+        """Removes the review from the screen, except what the user wrote."""
         if number <= self._shown or not self._is_there:
             return
         self._shown = number
         self._files, self._every, self._more, self._version = (), (), 0, None
-        self._committing.take({})
-        self._pushing.take({})
-        self._commenting.take({})
+        self._committing.update({})
+        self._pushing.update({})
+        self._commenting.update({})
         self._show_written()
 
-    def _take(self, number: int, found: Message, *, is_mine: bool) -> None:
+    def _show_review(self, number: int, found: Message, *, is_mine: bool) -> None:
         """Shows a review, unless a later one is already shown. ``is_mine``: whether it is the reply to the user's own
         decision."""
         if number <= self._shown or not self._is_there:
@@ -312,12 +312,12 @@ class ReviewScreen(Screen[None]):
         is_first = self._version is None
         if is_first and found.get("notice") and self._visiting.saw_notice():
             self._note = str(found["notice"])
-        self._committing.take(found)
-        self._pushing.take(found)
-        has_comments = self._commenting.take(found)
+        self._committing.update(found)
+        self._pushing.update(found)
+        has_comments = self._commenting.update(found)
         # The version stays the same if only the comments that a hunk answers have changed.
         if found["version"] == self._version and not has_comments and found["files"] == self._files:
-            if self._visiting.take(self._every):
+            if self._visiting.update(self._every):
                 self._show_parts()
             self._redraw()
             return
@@ -337,7 +337,7 @@ class ReviewScreen(Screen[None]):
         view = self._view
         current = view.current
         self._commenting.parts = self._every
-        self._visiting.take(self._every)
+        self._visiting.update(self._every)
         written = {self._editing, *self._drafts, *(one.part for one in self._commenting.writings)}
         self._parts = self._visiting.shown(written)
         hidden = {part.key for part in self._every}.difference(part.key for part in self._parts)
@@ -368,11 +368,11 @@ class ReviewScreen(Screen[None]):
 
     def _who(self, news: Sequence[Mapping[str, Any]]) -> str:
         """A message that the review has changed. If only one client has changed it, the message names that client."""
-        names = {self._client.called(told) if told.get("by") else "" for told in news}
+        names = {self._client.called(change) if change.get("by") else "" for change in news}
         [name] = names if len(names) == 1 else [""]
         return f"{name} made decisions in this review." if name else "The review has changed."
 
-    def on_review_view_looked(self, event: ReviewView.Looked) -> None:
+    def on_review_view_changed(self, event: ReviewView.Changed) -> None:
         event.stop()
         self._visiting.saw(part.key for part in self._parts if self._view.is_seen(part.key))
         self._bring_texts()
@@ -396,7 +396,7 @@ class ReviewScreen(Screen[None]):
         try:
             text = await self._client.file_text(self._project, path)
         except RequestError:
-            return  # a private or large file: its hunks are shown without the lines around them
+            return  # a private or large file, with hunks that are shown without the lines around them
         if text is not None and self._is_there:
             self._texts[path] = text
             self._view.put_texts(self._texts)
@@ -459,7 +459,7 @@ class ReviewScreen(Screen[None]):
         if not view.is_in_view:
             view.go(part.key)
             return False
-        view.look()
+        view.record_visible()
         if not view.is_seen(part.key):
             self._say(UNSEEN)
             return False
@@ -498,8 +498,8 @@ class ReviewScreen(Screen[None]):
             self._decide_some(decision, some, where, {"all": True, "decision": decision})
 
     def _decide_some(self, decision: Decision, some: Sequence[Part], where: str, wish: Message) -> None:
-        """Asks the user once to confirm the decision on several changes, and shows their number. If there is only one
-        change, decides on it as ``action_decide`` does."""
+        """Asks the user once to confirm the decision on several changes, and shows their number. A single change is
+        decided on as ``action_decide`` does."""
         if not self._is_ready or self._is_refused(decision) or not some:
             return
         if len(some) == 1:
@@ -521,7 +521,7 @@ class ReviewScreen(Screen[None]):
         self.app.push_screen(ConfirmDialog(title, text, review_words.VERBS[decision]), answered)
 
     def _is_refused(self, decision: Decision | None) -> bool:
-        """Whether the decision is refused because the agent is working; if so, the user is notified."""
+        """Whether the decision is refused because the agent is working. If so, the user is notified."""
         why_not = self._why_not_written if decision != "keep" else ""
         if why_not:
             self._say(why_not)
@@ -548,7 +548,7 @@ class ReviewScreen(Screen[None]):
             if key is not None and key == self._editing:
                 self._editing = None
             if self._asked == number:
-                self._take(number, left, is_mine=True)
+                self._show_review(number, left, is_mine=True)
             else:
                 self.load()
         finally:
@@ -739,7 +739,7 @@ class ReviewScreen(Screen[None]):
     def _run_push(self) -> None:
         self.run_worker(self._pushing.run())
 
-    # What is shown, and moving.
+    # Filtering and moving.
 
     def action_switch(self) -> None:
         """Shows only what is new since the last visit, or everything again."""
@@ -759,7 +759,7 @@ class ReviewScreen(Screen[None]):
         self.app.push_screen(HelpDialog(REVIEW_KEYS))
 
     def action_back(self) -> None:
-        """Leaves the choice of lines, the field (whose text is kept), or the review."""
+        """Leaves the choice of lines, the field (but keeps its text), or the review."""
         if self._view.choice is not None:
             self._view.end_choice()
             self._draw()

@@ -25,7 +25,7 @@ KINDS: Final = {
     "decision": "Decision",
     "error": "Error",
 }
-HINT: Final = "Enter searches, or goes to the selected result · Esc closes"
+HINT: Final = "Enter search, or go to the selected result · Esc close"
 
 
 class SearchDialog(ModalScreen[int | None]):
@@ -63,9 +63,9 @@ class SearchDialog(ModalScreen[int | None]):
         options.display = bool(self._found)
         if answer.get("building"):
             more = "The index is still being built: there may be more."
-            hint = more if self._found else "Nothing found yet: the index is still being built."
+            hint = more if self._found else "No results yet: the index is still being built."
         else:
-            hint = HINT if self._found else "Nothing found."
+            hint = HINT if self._found else "No results."
         self.query_one(".hint", Static).update(Content(hint))
         if self._found:
             options.highlighted = 0

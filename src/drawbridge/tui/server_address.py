@@ -24,10 +24,11 @@ FINGERPRINT: Final = re.compile(r"([0-9A-F]{2}:){31}[0-9A-F]{2}")
 
 @dataclass(frozen=True)
 class ServerAddress:
-    """What is needed to connect to a server. ``fingerprint``: SHA-256 of the expected certificate, which then does not
-    need a trusted signature; None if the certificate is verified in the usual way, or if the server does not use TLS.
+    """The data that is needed to connect to a server. ``fingerprint``: SHA-256 of the expected certificate, which then
+    does not need a trusted signature; None if the certificate is verified in the usual way, or if the server does not
+    use TLS.
 
-    ``token``: empty if there is no token file, since a server may not need one. ``token_file``: for error texts.
+    ``token``: empty without a token file, since a server may not need one. ``token_file``: for error texts.
     """
 
     url: str

@@ -26,8 +26,8 @@ class Visiting:
         self.new = frozenset[str]()
         """The keys of the parts that are new."""
 
-    def take(self, parts: Sequence[Part]) -> bool:
-        """Takes over all parts of the review. Returns whether other parts than before are new."""
+    def update(self, parts: Sequence[Part]) -> bool:
+        """Stores all parts of the review. Returns whether the set of new parts has changed."""
         before, self._all = self.new, parts
         self.new = self._visits.new([part.key for part in parts if part.hunk is not None])
         return self.new != before
@@ -42,8 +42,9 @@ class Visiting:
         self._visits.show_only_new(not self.hides_others)
 
     def shown(self, kept: Collection[str | None]) -> list[Part]:
-        """The parts to show. ``kept``: the keys of parts for which the user has written something. Files that are too
-        large to be shown are never hidden: it is not known what in them is new."""
+        """The parts to show. ``kept``: the keys of parts for which the user wrote something. Files that are too large
+        to be shown are never hidden, because it is not known what in them is new.
+        """
         keys = {part.key for part in self._all if part.is_gone or part.hunk is None} | self.new | set(kept)
         return [part for part in self._all if not self.hides_others or part.key in keys]
 
@@ -52,7 +53,7 @@ class Visiting:
         self._visits.saw(key for key in keys if key in hunks)
 
     def saw_notice(self) -> bool:
-        """Notes that the user sees the notice about the directory. Returns whether this is the first time."""
+        """Records that the user is shown the notice about the directory. Returns whether this is the first time."""
         return self._memory.saw_notice(self._directory)
 
     def end(self) -> None:

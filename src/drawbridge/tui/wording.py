@@ -4,6 +4,7 @@ I/O."""
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -29,8 +30,8 @@ TERMINAL_STATES: Final = {
     "ended": "Ended",
 }
 IN_TERMINAL: Final = ("answered elsewhere", "asked in the terminal", "overruled")
-"""How the reason for a withdrawal begins if the user decided in the agent's own dialog in the terminal, still has to
-decide there, or decided too late in Drawbridge: such a request is not shown as withdrawn."""
+"""The beginnings of the reason for a withdrawal if the user decided in the agent's own dialog in the terminal, still
+has to decide there, or decided too late in Drawbridge. Such a request is not shown as withdrawn."""
 
 
 def mode(project: Mapping[str, Any], name: str, offers: Iterable[Mapping[str, Any]]) -> str:
@@ -43,7 +44,7 @@ def mode(project: Mapping[str, Any], name: str, offers: Iterable[Mapping[str, An
 
 
 def one_line(text: object) -> str:
-    """``text`` as one line of harmless text that can be drawn after a space or a symbol: an accent at its start, which
+    """``text`` as one line of harmless text that can be drawn after a space or a symbol. An accent at its start, which
     would combine with that character, is escaped."""
     return harmless(f" {text}")[1:]
 
@@ -154,8 +155,8 @@ def project_state(project: Mapping[str, Any]) -> str:
 
 
 def listed_state(project: Mapping[str, Any]) -> str:
-    """The state in a list of projects: an idle or scheduled project, and a terminal session that is idle or has ended,
-    show how much there is to review."""
+    """The state in a list of projects. An idle or scheduled project, and a terminal session that is idle or has ended,
+    show how much is left to review."""
     words = project_state(project)
     files = int((project.get("review") or {}).get("files", 0))
     at_rest = (TERMINAL_STATES["finished"], TERMINAL_STATES["ended"]) if project.get("desk") else (STATES["IDLE"],)
@@ -165,8 +166,9 @@ def listed_state(project: Mapping[str, Any]) -> str:
 
 
 def waits_until(project: Mapping[str, Any]) -> str:
-    """Why an idle project continues automatically, with a time: a rate limit has stopped it (when it resumes), or its
-    agent has scheduled something (when the last scheduled run begins). Empty if it is not idle or does not continue."""
+    """The reason why an idle project continues automatically, with a time: a rate limit has stopped it (when it
+    resumes), or its agent has scheduled something (when the last scheduled run begins). Empty if it is not idle or does
+    not continue."""
     if project.get("state") == "EXECUTING":
         return ""
     if resumes := project.get("continues_at"):
@@ -182,7 +184,7 @@ def is_scheduled(project: Mapping[str, Any]) -> bool:
 
 
 def lifted(until: str, now: datetime) -> str:
-    """When the limit of the agent's account resets, in words; empty if that is not known."""
+    """A text with the time at which the limit of the agent's account resets; empty if that is not known."""
     found = when(until)
     if found is None:
         return ""
@@ -190,17 +192,19 @@ def lifted(until: str, now: datetime) -> str:
 
 
 def agent_words(agent: Mapping[str, Any]) -> str:
-    """What the agent does instead of working, on one line: it retries a request to its API, or compacts its
+    """Describes what the agent does instead of working, on one line: it retries a request to its API, or compacts its
     conversation. Empty if it does neither."""
     if retry := agent.get("retry"):
-        why = f"{retry.get('status') or ''} {str(retry['reason']).replace('_', ' ')}".strip()
+        reason = re.sub(" (failed|error)$", "", str(retry["reason"]).replace("_", " "))
+        why = f"{retry.get('status') or ''} {reason}".strip()
         return one_line(f"Retrying {retry['attempt']} of {retry['attempts']}: {why}")
     return "Compacting the conversation" if agent.get("compacting") else ""
 
 
 def context_words(agent: Mapping[str, Any]) -> str:
-    """How full the agent's context is, in percent or, if its size is unknown, in tokens; empty if the number of tokens
-    in it is unknown."""
+    """The used part of the agent's context, in percent or, if its size is unknown, in tokens; empty if the number of
+    tokens is unknown.
+    """
     tokens, window = agent.get("context_tokens"), agent.get("context_window")
     if not tokens:
         return ""
@@ -222,13 +226,13 @@ def tool_words(given: Mapping[str, Any], root: str) -> str:
     return found
 
 
-def _first_line(said: Any, root: str) -> str:
-    return one_line(shown_path(said, root).partition("\n")[0][:200]) if isinstance(said, str) else ""
+def _first_line(text: Any, root: str) -> str:
+    return one_line(shown_path(text, root).partition("\n")[0][:200]) if isinstance(text, str) else ""
 
 
 def settled_words(answer: Mapping[str, Any], request: Mapping[str, Any], *, is_mine: bool = False) -> str:
-    """How an approval request was resolved or withdrawn, on one line. ``is_mine``: whether it was answered from this
-    terminal."""
+    """Describes how an approval request was resolved or withdrawn, on one line. ``is_mine``: whether it was answered
+    from this terminal."""
     is_plan = request.get("kind") == "plan"
     if "reason" in answer:
         reason = str(answer["reason"])
@@ -255,7 +259,7 @@ def _capital(text: str) -> str:
 
 
 def first_words(answer: Mapping[str, Any]) -> str:
-    """Like ``settled_words``, for a user who was about to answer."""
+    """Like ``settled_words``, but for a user who was about to answer."""
     if "reason" in answer:
         return f"{settled_words(answer, {})}."
     verb = "accepted" if answer.get("decision") == "allow" else "rejected"
@@ -263,7 +267,7 @@ def first_words(answer: Mapping[str, Any]) -> str:
 
 
 def rights(project: Mapping[str, Any], *, may_answer: bool) -> str:
-    """Why there is no prompt box. ``may_answer``: whether the device may answer approval requests."""
+    """The reason why the prompt box is missing. ``may_answer``: whether the device may answer approval requests."""
     if desk := project.get("desk"):
         return "This session has ended." if desk.get("state") == "ended" else "Send messages from the terminal."
     return "This device can approve requests and stop runs, but can’t send messages." if may_answer else "View only."

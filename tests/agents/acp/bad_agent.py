@@ -19,20 +19,20 @@ OPTIONS = [
 ]
 
 
-def tell(**message: Any) -> None:
+def send(**message: Any) -> None:
     sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
     sys.stdout.flush()
 
 
-def say(words: str) -> None:
+def send_text(words: str) -> None:
     content = {"type": "text", "text": words}
-    tell(
+    send(
         method="session/update",
         params={"sessionId": "s", "update": {"sessionUpdate": "agent_message_chunk", "content": content}},
     )
 
 
-def hear() -> dict[str, Any]:
+def receive() -> dict[str, Any]:
     line = sys.stdin.readline()
     if not line:
         sys.exit()
@@ -40,11 +40,11 @@ def hear() -> dict[str, Any]:
 
 
 def ask(id: object) -> None:
-    tell(id=id, method="session/request_permission", params={"sessionId": "s", "toolCall": CALL, "options": OPTIONS})
+    send(id=id, method="session/request_permission", params={"sessionId": "s", "toolCall": CALL, "options": OPTIONS})
 
 
 def end(id: int, reason: str = "end_turn") -> None:
-    tell(id=id, result={"stopReason": reason})
+    send(id=id, result={"stopReason": reason})
 
 
 LINES = (b"plain words", b"\xff\xfe", b"[1]", b"5", b'{"jsonrpc"', b'"x"', b"\x00", b"{}", b'{"method":5}', b"null")
@@ -59,20 +59,20 @@ def junk(id: int) -> None:
         sys.stdout.buffer.write(line + b"\n")
     sys.stdout.buffer.flush()
     for params in UPDATES:
-        tell(method="session/update", params=params)
-    tell(id=999_999, result={"stopReason": "end_turn"})
-    tell(id="1", result={})
-    tell(id=id, method=5)
-    say("Still here")
+        send(method="session/update", params=params)
+    send(id=999_999, result={"stopReason": "end_turn"})
+    send(id="1", result={})
+    send(id=id, method=5)
+    send_text("Still here")
     end(id)
 
 
 def unknown_requests(id: int) -> None:
     answers = []
     for number, method in enumerate(["fs/read_text_file", "terminal/create", "elicitation/create", "no/such"]):
-        tell(id=f"r{number}", method=method, params={"path": "/etc/passwd", "sessionId": "s"})
-        answers.append(hear()["error"]["code"])
-    say(str(answers))
+        send(id=f"r{number}", method=method, params={"path": "/etc/passwd", "sessionId": "s"})
+        answers.append(receive()["error"]["code"])
+    send_text(str(answers))
     end(id)
 
 
@@ -80,8 +80,8 @@ def same_ids(id: int) -> None:
     ask(7)
     ask(7)
     ask(id)
-    said = [hear() for _ in range(3)]
-    say(json.dumps([[one["id"], one["result"]["outcome"]["optionId"]] for one in said]))
+    messages = [receive() for _ in range(3)]
+    send_text(json.dumps([[one["id"], one["result"]["outcome"]["optionId"]] for one in messages]))
     end(id)
     end(id)
     end(id)
@@ -96,25 +96,25 @@ def bad_questions(id: int) -> None:
         {"toolCall": CALL, "options": {}},
     ]
     for params in odd:
-        tell(id="q", method="session/request_permission", params=params)
-        answers.append(hear()["error"]["code"])
-    say(str(answers))
+        send(id="q", method="session/request_permission", params=params)
+        answers.append(receive()["error"]["code"])
+    send_text(str(answers))
     end(id)
 
 
 def long_line(id: int) -> None:
-    say("x" * HUGE)
+    send_text("x" * HUGE)
     end(id)
 
 
 def large_line(id: int) -> None:
-    say("x" * (20 * 1024 * 1024))
+    send_text("x" * (20 * 1024 * 1024))
     end(id)
 
 
 def silence(id: int) -> None:
     while True:
-        hear()
+        receive()
 
 
 def question_then_end(id: int) -> None:
@@ -122,7 +122,7 @@ def question_then_end(id: int) -> None:
     end(id)
 
 
-def exit_at_once(id: int) -> None:
+def exit_immediately(id: int) -> None:
     sys.exit("I have had enough")
 
 
@@ -133,12 +133,12 @@ def main() -> None:
     if what == "never_greets":
         silence(0)
     while True:
-        message = hear()
+        message = receive()
         match message.get("method"):
             case "initialize":
-                tell(id=message["id"], result={"protocolVersion": 99 if what == "of_the_future" else 1})
+                send(id=message["id"], result={"protocolVersion": 99 if what == "of_the_future" else 1})
             case "session/new":
-                tell(id=message["id"], result={"sessionId": "s"})
+                send(id=message["id"], result={"sessionId": "s"})
             case "session/prompt":
                 globals()[what](message["id"])
 

@@ -24,11 +24,11 @@ def bad(what: str) -> Acp:
     return Acp("bad", [sys.executable, str(HERE / "bad_agent.py"), what], "The bad agent")
 
 
-def words(heard: ReceivedEvents, *, durable: bool = True) -> list[str]:
+def words(received: ReceivedEvents, *, durable: bool = True) -> list[str]:
     """Returns the agent's texts: the messages in the history or, if not ``durable``, the pieces sent before them."""
     if durable:
-        return said(heard.all(AgentLine))
-    lines = [json.loads(line.raw) for line in heard.all(AgentLine) if not line.durable]
+        return said(received.all(AgentLine))
+    lines = [json.loads(line.raw) for line in received.all(AgentLine) if not line.durable]
     events = [line["event"] for line in lines if line.get("type") == "stream_event"]
     return [event["delta"]["text"] for event in events if event["type"] == "content_block_delta"]
 

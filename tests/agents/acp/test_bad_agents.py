@@ -1,4 +1,4 @@
-"""Agents that break the Agent Client Protocol or exit mid-turn: each turn ends exactly once, and nothing else fails."""
+"""Agents break the Agent Client Protocol or exit mid-turn. Each turn ends exactly once, and nothing else fails."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from .peers import bad, words
 async def test_lines_that_are_not_messages_are_ignored(project: Path) -> None:
     async with session(bad("junk"), project) as warm:
         assert (await warm.turn("Go")).ok
-        assert words(warm.heard) == ["Still here"]
+        assert words(warm.received) == ["Still here"]
 
 
 async def test_unsupported_requests_are_refused(project: Path) -> None:
     async with session(bad("unknown_requests"), project) as warm:
         assert (await warm.turn("Go")).ok
-        assert words(warm.heard) == [str([-32601] * 4)]
+        assert words(warm.received) == [str([-32601] * 4)]
 
 
 async def test_requests_that_share_an_id_are_answered_separately(project: Path) -> None:
@@ -36,28 +36,30 @@ async def test_requests_that_share_an_id_are_answered_separately(project: Path) 
         for question, allow in zip(asked, (True, False, True), strict=True):
             warm.process.answer(question.question_id, Decision(allow=allow))
         assert (await warm.ended()).ok
-        answers = json.loads(words(warm.heard)[0])
+        answers = json.loads(words(warm.received)[0])
         assert [answer[1] for answer in answers] == ["once", "no", "once"]
-        assert len(warm.heard.all(TurnEnded)) == 1
+        assert len(warm.received.all(TurnEnded)) == 1
 
 
 async def test_invalid_permission_requests_are_refused(project: Path) -> None:
     async with session(bad("bad_questions"), project) as warm:
         assert (await warm.turn("Go")).ok
-        assert words(warm.heard) == [str([-32602] * 4)]
-        assert warm.heard.all(Question) == []
+        assert words(warm.received) == [str([-32602] * 4)]
+        assert warm.received.all(Question) == []
 
 
 async def test_an_unanswered_question_is_withdrawn_when_the_turn_ends(project: Path) -> None:
     async with session(bad("question_then_end"), project) as warm:
         assert (await warm.turn("Go")).ok
-        assert [gone.reason for gone in warm.heard.all(QuestionCancelled)] == ["the agent continued without an answer"]
+        assert [gone.reason for gone in warm.received.all(QuestionCancelled)] == [
+            "the agent continued without an answer"
+        ]
 
 
 async def test_a_20_mb_line_is_reported_in_full(project: Path) -> None:
     async with session(bad("large_line"), project) as warm:
         assert (await warm.turn("Go")).ok
-        assert [len(text) for text in words(warm.heard)] == [20 * 1024 * 1024]
+        assert [len(text) for text in words(warm.received)] == [20 * 1024 * 1024]
 
 
 async def test_an_agent_that_sends_an_endless_line_is_ended(project: Path) -> None:
@@ -65,7 +67,7 @@ async def test_an_agent_that_sends_an_endless_line_is_ended(project: Path) -> No
         done = await warm.turn("Go")
         assert (done.ok, done.code) == (False, "EXECUTION_FAILED")
         assert "a line longer than 32 MB" in (done.error or "")
-        await warm.heard.next(Exited)
+        await warm.received.next(Exited)
 
 
 @pytest.mark.parametrize("what", ["silence", "never_greets"])
@@ -74,13 +76,13 @@ async def test_an_agent_that_never_answers_can_be_killed(project: Path, what: st
         warm.process.times = type(warm.process.times)(interrupt=0.05, sigint=0.5)
         warm.process.prompt("Go")
         await warm.process.kill()
-        assert [ended.interrupted for ended in warm.heard.all(TurnEnded)] == [True]
+        assert [ended.interrupted for ended in warm.received.all(TurnEnded)] == [True]
 
 
 async def test_the_error_includes_the_agents_last_output(project: Path) -> None:
-    async with session(bad("exit_at_once"), project) as warm:
+    async with session(bad("exit_immediately"), project) as warm:
         done = await warm.turn("Go")
-        assert (done.ok, done.code) == (False, "EXECUTION_FAILED")
+        assert (done.ok, done.code) == (False, "AGENT_EXITED")
         assert "I have had enough" in (done.error or "")
 
 
@@ -90,7 +92,7 @@ async def test_an_incompatible_agent_is_reported(project: Path, what: str) -> No
         done = await warm.turn("Go")
         assert (done.ok, done.code) == (False, "AGENT_TOO_OLD")
         assert "Update it" in (done.error or "")
-        await eventually(lambda: warm.heard.all(Exited), "its end")
+        await eventually(lambda: warm.received.all(Exited), "its end")
 
 
 @pytest.mark.parametrize(

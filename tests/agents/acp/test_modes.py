@@ -1,4 +1,4 @@
-"""Agent Client Protocol agents: their current mode is shown, and the modes that they offer can be chosen."""
+"""The current mode of an Agent Client Protocol agent is shown, and the modes that it offers can be chosen."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_an_unusable_mode_name_is_ignored(nonsense: Any) -> None:
     assert not any(isinstance(event, Broken | TurnEnded) for event in stream.events)
 
 
-def test_an_agent_without_modes_has_none() -> None:
+def test_an_agent_without_modes_offers_no_modes() -> None:
     assert Stream().known == []
 
 

@@ -29,37 +29,37 @@ from tests.agents.rig import Session, session
 from .peers import official, words
 
 
-async def told(warm: Session, prompt: str) -> list[str]:
+async def answers(warm: Session, prompt: str) -> list[str]:
     """Sends the prompt, checks that the turn succeeds, and returns the agent's messages."""
-    before = len(words(warm.heard))
+    before = len(words(warm.received))
     done = await warm.turn(prompt)
     assert done.ok, done.error
-    return words(warm.heard)[before:]
+    return words(warm.received)[before:]
 
 
 @pytest.mark.thorough
-async def test_a_message_in_pieces_is_kept_once_and_whole(project: Path) -> None:
+async def test_a_message_in_pieces_is_stored_once_and_complete(project: Path) -> None:
     async with session(official(), project, Options(partial_messages=True)) as warm:
-        assert await told(warm, "say Hello| there|.") == ["Hello there."]
-        assert words(warm.heard, durable=False) == ["Hello", " there", "."]
+        assert await answers(warm, "say Hello| there|.") == ["Hello there."]
+        assert words(warm.received, durable=False) == ["Hello", " there", "."]
 
 
 async def test_pieces_are_sent_only_if_they_are_requested(project: Path) -> None:
     async with session(official(), project) as warm:
-        assert await told(warm, "say Hello| there|.") == ["Hello there."]
-        assert words(warm.heard, durable=False) == []
+        assert await answers(warm, "say Hello| there|.") == ["Hello there."]
+        assert words(warm.received, durable=False) == []
 
 
 @pytest.mark.thorough
-async def test_a_call_is_in_the_history_in_the_form_of_all_agents(project: Path) -> None:
-    """The diff comes with the report of the call, and the agent never reports how the call has ended."""
+async def test_a_call_in_the_history_has_the_form_of_all_agents(project: Path) -> None:
+    """The diff comes with the report of the call, and the agent never reports how the call ended."""
     poem = project / "poem.txt"
     async with session(official(), project) as warm:
         warm.process.prompt(f"report {poem}|new\n")
-        question = await warm.heard.next(Question)
+        question = await warm.received.next(Question)
         warm.process.answer(question.question_id, Decision(allow=True))
         await warm.ended()
-        called = [json.loads(line.raw) for line in warm.heard.all(AgentLine) if b"tool_use" in line.raw]
+        called = [json.loads(line.raw) for line in warm.received.all(AgentLine) if b"tool_use" in line.raw]
     assert [line["message"]["content"] for line in called] == [
         [{"type": "tool_use", "id": "call-2", "name": "Edit", "input": {"file_path": str(poem), "title": "Editing"}}]
     ]
@@ -68,8 +68,8 @@ async def test_a_call_is_in_the_history_in_the_form_of_all_agents(project: Path)
 @pytest.mark.thorough
 async def test_the_history_has_the_modes_and_the_stop_reason(project: Path) -> None:
     async with session(official(), project) as warm:
-        await told(warm, "say Hello")
-        first, *_, last = (json.loads(line.raw) for line in warm.heard.all(AgentLine))
+        await answers(warm, "say Hello")
+        first, *_, last = (json.loads(line.raw) for line in warm.received.all(AgentLine))
         assert [mode["id"] for mode in first["result"]["modes"]["availableModes"]] == [
             "ask",
             "auto-edit",
@@ -100,7 +100,7 @@ async def test_a_decision_selects_the_matching_option(project: Path) -> None:
             warm.process.answer(asked.question_id, decision)
             warm.process.answer(asked.question_id, Decision(allow=True))
             assert (await warm.ended()).ok
-            assert words(warm.heard)[-1] == f"I was told: {chosen}"
+            assert words(warm.received)[-1] == f"I was told: {chosen}"
             assert poem.read_text() == after
 
 
@@ -125,12 +125,12 @@ async def test_a_new_file_is_proposed_as_one(project: Path) -> None:
 
 async def test_an_interrupted_turn_is_reported_and_the_next_one_works(project: Path) -> None:
     async with session(official(), project) as warm:
-        await told(warm, "say Hello")
+        await answers(warm, "say Hello")
         warm.process.prompt("wait")
         warm.process.interrupt()
         done = await warm.ended()
         assert (done.ok, done.interrupted) == (False, True)
-        assert await told(warm, "say again") == ["again"]
+        assert await answers(warm, "say again") == ["again"]
 
 
 async def test_an_interrupt_cancels_the_open_question(project: Path, waits: list[bool]) -> None:
@@ -141,7 +141,7 @@ async def test_an_interrupt_cancels_the_open_question(project: Path, waits: list
         done = await warm.ended()
         assert (done.ok, done.interrupted) == (False, True)
         warm.process.answer(asked.question_id, Decision(allow=True))
-        assert words(warm.heard) == ["I was told: cancelled"]
+        assert words(warm.received) == ["I was told: cancelled"]
         assert not warm.process.busy
     assert (project / "poem.txt").read_text() == "one\ntwo\n"
     assert waits == [True, False]
@@ -153,7 +153,7 @@ async def test_an_interrupt_before_the_prompt_is_sent_ends_the_turn(project: Pat
         warm.process.prompt("say Hello")
         warm.process.interrupt()
         assert (await warm.ended()).interrupted
-        assert await told(warm, "remember") == ["remember"], "the first prompt was never sent"
+        assert await answers(warm, "remember") == ["remember"], "the first prompt was never sent"
 
 
 @pytest.mark.parametrize(
@@ -161,11 +161,11 @@ async def test_an_interrupt_before_the_prompt_is_sent_ends_the_turn(project: Pat
 )
 async def test_a_conversation_continues_in_a_new_process(project: Path, flags: tuple[str, ...]) -> None:
     async with session(official(), project) as first:
-        await told(first, "say One")
-        [known] = first.heard.all(SessionIdentified)
+        await answers(first, "say One")
+        [known] = first.received.all(SessionIdentified)
     async with session(official(*flags), project, session_id=known.session_id, resume=True) as second:
-        assert await told(second, "remember") == ["say One / remember"]
-        assert second.heard.all(SessionIdentified) == [known]
+        assert await answers(second, "remember") == ["say One / remember"]
+        assert second.received.all(SessionIdentified) == [known]
 
 
 async def test_an_unknown_conversation_is_reported(project: Path) -> None:
@@ -187,16 +187,16 @@ async def test_a_missing_login_is_reported(project: Path) -> None:
 @pytest.mark.thorough
 async def test_a_mode_has_the_agents_own_name(project: Path) -> None:
     async with session(official(), project, Options(permission_mode="acceptEdits")) as warm:
-        assert await told(warm, "mode_is") == ["auto-edit"]
+        assert await answers(warm, "mode_is") == ["auto-edit"]
         for mode, own in (("default", "ask"), ("plan", "plan"), ("bypassPermissions", "yolo")):
             await warm.process.set_mode(mode)
-            assert await told(warm, "mode_is") == [own]
+            assert await answers(warm, "mode_is") == [own]
         for mode in ("yolo", "dontAsk", "nonsense"):
             with pytest.raises(
                 AgentRefused, match=f"does not offer the {mode} mode. Available: ask, auto-edit, plan, yolo"
             ):
                 await warm.process.set_mode(mode)
-        assert await told(warm, "mode_is") == ["yolo"]
+        assert await answers(warm, "mode_is") == ["yolo"]
 
 
 @pytest.mark.thorough
@@ -205,12 +205,12 @@ async def test_an_unknown_mode_ends_the_turn_and_the_process(project: Path) -> N
         done = await warm.turn("say Hello")
         assert (done.ok, done.code) == (False, "VALIDATION_FAILED")
         assert (done.error or "").startswith("options.permission_mode: The official agent does not offer the ")
-        await warm.heard.next(Exited)
+        await warm.received.next(Exited)
 
 
 async def test_the_client_does_not_read_files_for_the_agent(project: Path) -> None:
     async with session(official(), project) as warm:
-        assert "not found" in " ".join(await told(warm, "read /etc/passwd")).lower()
+        assert "not found" in " ".join(await answers(warm, "read /etc/passwd")).lower()
 
 
 @pytest.mark.thorough
@@ -226,7 +226,7 @@ async def test_a_failed_turn_reports_the_reason(project: Path) -> None:
         for prompt, why in (("refuse", "The official agent refused to continue."), ("fail", "It does not work today.")):
             done = await warm.turn(prompt)
             assert (done.ok, done.interrupted, done.code, done.error) == (False, False, "EXECUTION_FAILED", why)
-            assert await told(warm, "say again") == ["again"]
+            assert await answers(warm, "say again") == ["again"]
 
 
 async def test_an_image_is_sent_only_to_agents_that_accept_it(project: Path) -> None:
@@ -239,7 +239,7 @@ async def test_an_image_is_sent_only_to_agents_that_accept_it(project: Path) -> 
         assert "a.png" in (done.error or "")
         warm.process.prompt("say Hello", (Attachment("image/png", b"\x89PNG", "a.png", path="/files/a.png"),))
         assert (await warm.ended()).ok
-        assert words(warm.heard)[-1].endswith("Attached file: /files/a.png (1 kB)")
+        assert words(warm.received)[-1].endswith("Attached file: /files/a.png (1 kB)")
 
 
 async def test_an_agent_that_is_killed_ends_its_turn_and_its_question(project: Path) -> None:
@@ -247,8 +247,8 @@ async def test_an_agent_that_is_killed_ends_its_turn_and_its_question(project: P
         warm.process.prompt(f"edit {project}/poem.txt|new")
         asked = await warm.asked()
         await warm.process.kill()
-        assert len(warm.heard.all(TurnEnded)) == 1
-        assert warm.heard.all(QuestionCancelled) in ([], [QuestionCancelled(asked.question_id, "interrupted")])
+        assert len(warm.received.all(TurnEnded)) == 1
+        assert warm.received.all(QuestionCancelled) in ([], [QuestionCancelled(asked.question_id, "interrupted")])
     assert (project / "poem.txt").read_text() == "one\ntwo\n"
 
 
@@ -270,23 +270,23 @@ async def test_a_diff_that_came_before_the_question_is_the_proposal(project: Pat
 @pytest.mark.thorough
 async def test_the_conversations_that_the_agent_stores_are_listed(project: Path) -> None:
     agent = official("--lists")
-    assert await agent.remembered(project, 10) == []
+    assert await agent.list_conversations(project, 10) == []
     for words_said in ("say One", "say  Two\nlines"):
         async with session(agent, project) as warm:
             assert (await warm.turn(words_said)).ok
-    listed = await agent.remembered(project, 10)
+    listed = await agent.list_conversations(project, 10)
     assert [one.title for one in listed] == ["say Two lines", "say One"]
     assert listed[0].last_active > listed[1].last_active
-    assert [one.title for one in await agent.remembered(project, 1)] == ["say Two lines"]
+    assert [one.title for one in await agent.list_conversations(project, 1)] == ["say Two lines"]
 
 
 @pytest.mark.thorough
 async def test_an_agent_without_listing_has_no_conversations(project: Path) -> None:
-    assert await official().remembered(project, 10) == []
+    assert await official().list_conversations(project, 10) == []
 
 
 async def test_an_agent_that_does_not_list_in_time_is_ended(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(acp_agent, "LISTING_SECONDS", 0.2)
     silent = Acp("silent", [sys.executable, "-c", "import sys; sys.stdin.read()"])
-    assert await silent.remembered(project, 10) == []
+    assert await silent.list_conversations(project, 10) == []
     # tests/conftest.py checks that the agent's process has ended

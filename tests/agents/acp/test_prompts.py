@@ -1,4 +1,4 @@
-"""What a prompt to an ACP agent contains of the attached files."""
+"""How files that are attached to a prompt are sent to an ACP agent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def image(number: int, path: str | None) -> Attachment:
     return Attachment("image/png", b"\x89" * LARGEST, f"{number}.png", path)
 
 
-def test_images_beyond_the_limit_are_named_by_their_paths() -> None:
+def test_images_beyond_the_limit_are_sent_as_paths() -> None:
     images = tuple(image(number, f"/files/{number}.png") for number in range(4))
     *blocks, text = prompts.content("Compare them.", images, IMAGES)
     assert [block["type"] for block in blocks] == ["image"] * (EMBEDDED // LARGEST)

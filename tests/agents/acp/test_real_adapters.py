@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -88,15 +88,20 @@ async def test_claude_begins_in_default_and_shows_the_whole_change(poem: Path) -
             assert await listed(client, project) == [("Change it", True)]
 
 
+def codex_environment(model: ResponsesStub) -> dict[str, str]:
+    """Writes the settings of a Codex whose model is the stub. Returns its environment."""
+    folder = Path(os.environ["HOME"]) / ".codex"
+    folder.mkdir()
+    provider = f'name = "stub"\nbase_url = "{model.url}"\nwire_api = "responses"\nenv_key = "KEY"\n'
+    settings = 'model_provider = "stub"\nmodel = "gpt-5.5"\n\n[analytics]\nenabled = false\n\n'
+    (folder / "config.toml").write_text(f"{settings}[model_providers.stub]\n{provider}")
+    return {"KEY": "for-nobody", "HOME": os.environ["HOME"], "PATH": os.environ["PATH"]}
+
+
 @contextlib.contextmanager
-def codex_model(*turns: dict[str, Any]) -> Any:
-    with ResponsesStub(*turns) as stub:
-        folder = Path(os.environ["HOME"]) / ".codex"
-        folder.mkdir()
-        provider = f'name = "stub"\nbase_url = "{stub.url}"\nwire_api = "responses"\nenv_key = "KEY"\n'
-        settings = 'model_provider = "stub"\nmodel = "gpt-5.5"\n\n[analytics]\nenabled = false\n\n'
-        (folder / "config.toml").write_text(f"{settings}[model_providers.stub]\n{provider}")
-        yield {"KEY": "for-nobody", "HOME": os.environ["HOME"], "PATH": os.environ["PATH"]}
+def codex_model(*turns: dict[str, Any]) -> Iterator[dict[str, str]]:
+    with ResponsesStub(*turns) as model:
+        yield codex_environment(model)
 
 
 async def test_codex_reports_the_change_before_the_question(poem: Path) -> None:

@@ -36,23 +36,23 @@ OPTIONS = [
 ]
 
 
-async def test_plan_context_and_commands_of_a_real_agent(project: Path) -> None:
+async def test_plan_context_and_commands_are_reported(project: Path) -> None:
     async with session(official(), project) as warm:
         for prompt in ("plan Read|Write", "spend 0.5", "offer review|a path"):
             assert (await warm.turn(prompt)).ok
         todos = (Todo("Read", "pending"), Todo("Write", "pending"))
-        assert warm.heard.all(StateReported)[-1].state == AgentState(context_tokens=1, context_window=2, todos=todos)
-        assert warm.heard.all(OffersReported)[-1].offers == AgentOffers(
+        assert warm.received.all(StateReported)[-1].state == AgentState(context_tokens=1, context_window=2, todos=todos)
+        assert warm.received.all(OffersReported)[-1].offers == AgentOffers(
             commands=(Offer("review", "What review does", "a path"),)
         )
-        lines = [line.raw for line in warm.heard.all(AgentLine) if line.durable]
-        (id,) = {line.session_id for line in warm.heard.all(AgentLine)} - {""}
+        lines = [line.raw for line in warm.received.all(AgentLine) if line.durable]
+        (id,) = {line.session_id for line in warm.received.all(AgentLine)} - {""}
         assert last_state(lines, id) == AgentState(todos=todos)
         assert last_state(lines, "another") == AgentState()
 
 
 @pytest.mark.parametrize("opened", [{"models": MODELS}, {"configOptions": OPTIONS}])
-def test_the_models_of_a_session(opened: dict[str, Any]) -> None:
+def test_the_models_of_a_session_are_reported(opened: dict[str, Any]) -> None:
     reports, session = Reports(), Opened(**opened)
     state, offers = reports.opened(session)
     assert state == StateReported(AgentState(model="big"))

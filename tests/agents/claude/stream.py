@@ -20,13 +20,13 @@ class Stream:
         self.conversation = ClaudeConversation("The agent", (files or {}).get, resumed=resumed, jobs=jobs)
         self.events: list[Output] = []
 
-    def say(self, **message: Any) -> list[Output]:
+    def receives(self, **message: Any) -> list[Output]:
         return self.raw(json.dumps(message).encode())
 
     def raw(self, line: bytes) -> list[Output]:
-        said = self.conversation.received(line)
-        self.events += said
-        return said
+        output = self.conversation.received(line)
+        self.events += output
+        return output
 
     def prompt(self, text: str = "Go", *attachments: Attachment) -> None:
         self.events += self.conversation.prompt(text, attachments)
@@ -35,16 +35,16 @@ class Stream:
     def busy(self) -> bool:
         return self.conversation.busy
 
-    def told(self) -> list[dict[str, Any]]:
+    def written(self) -> list[dict[str, Any]]:
         """Returns the messages that were written to the agent since the last call."""
         return [json.loads(line) for line in self.conversation.outgoing().splitlines()]
 
     def result(self, **fields: Any) -> list[Output]:
-        return self.say(**({"type": "result", "subtype": "success", "is_error": False} | fields))
+        return self.receives(**({"type": "result", "subtype": "success", "is_error": False} | fields))
 
     def ask(self, tool: str = "Bash", **request: Any) -> list[Output]:
         given = {"subtype": "can_use_tool", "tool_name": tool, "input": {"command": "ls"}, "permission_suggestions": []}
-        return self.say(type="control_request", request_id="q1", request=given | request)
+        return self.receives(type="control_request", request_id="q1", request=given | request)
 
     def all(self, kind: type[Kind]) -> list[Kind]:
         return [event for event in self.events if isinstance(event, kind)]

@@ -1,4 +1,4 @@
-"""The command line and environment of ``claude``: every option is passed on, and nothing unintended."""
+"""The command line and environment of ``claude``: every option is passed on, and nothing else is."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def test_no_value_becomes_a_flag_or_a_prompt(options: dict[str, Any]) -> None:
     try:
         command = arguments(Launch("/project", ID, options=Options(**options)))
     except AgentUnusable:
-        return  # refused: nothing is started
+        return  # refused, so nothing is started
 
     read = Parser().parse_args(command)
 

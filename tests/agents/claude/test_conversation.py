@@ -58,12 +58,14 @@ def test_a_line_is_forwarded_unchanged() -> None:
     ],
 )
 def test_transient_messages_stay_out_of_the_history(message: dict[str, Any], durable: bool) -> None:
-    assert Stream().say(**message) == [AgentLine(json.dumps(message).encode(), message.get("session_id", ""), durable)]
+    assert Stream().receives(**message) == [
+        AgentLine(json.dumps(message).encode(), message.get("session_id", ""), durable)
+    ]
 
 
 @pytest.mark.parametrize("kind", ["control_response", "control_cancel_request", "control_tickle", "keep_alive"])
 def test_control_messages_are_not_forwarded(kind: str) -> None:
-    assert Stream().say(type=kind, request_id="r1", response={"request_id": "r1", "subtype": "success"}) == []
+    assert Stream().receives(type=kind, request_id="r1", response={"request_id": "r1", "subtype": "success"}) == []
 
 
 @pytest.mark.parametrize(
@@ -77,14 +79,14 @@ def test_control_messages_are_not_forwarded(kind: str) -> None:
     ],
 )
 def test_a_line_that_strict_parsers_reject_is_repaired(line: bytes, mended: dict[str, Any]) -> None:
-    (said,) = Stream().raw(line)
-    assert isinstance(said, AgentLine)
-    assert msgspec.json.decode(said.raw) == mended
+    (message,) = Stream().raw(line)
+    assert isinstance(message, AgentLine)
+    assert msgspec.json.decode(message.raw) == mended
 
 
 def test_carriage_returns_are_removed_from_a_line() -> None:
-    (said,) = Stream().raw(b' \t{"type":\r"a"} \r')
-    assert said == AgentLine(b'{"type": "a"}')
+    (message,) = Stream().raw(b' \t{"type":\r"a"} \r')
+    assert message == AgentLine(b'{"type": "a"}')
 
 
 @pytest.mark.parametrize(
@@ -170,12 +172,12 @@ def play(lines: list[bytes], resumed: bool) -> None:
             stream.conversation.answer(question.question_id, Decision(allow=True, remember=True))
     stream.events += stream.conversation.ended(1, "", None)
 
-    stream.told()  # fails unless every line is JSON
-    for said in stream.all(AgentLine):
-        assert b"\n" not in said.raw
-        assert b"\r" not in said.raw
-        assert said.raw.decode().startswith("{")
-        json.loads(said.raw, parse_constant=pytest.fail)
+    stream.written()  # fails unless every line is JSON
+    for message in stream.all(AgentLine):
+        assert b"\n" not in message.raw
+        assert b"\r" not in message.raw
+        assert message.raw.decode().startswith("{")
+        json.loads(message.raw, parse_constant=pytest.fail)
     assert len(stream.all(TurnEnded)) == 1
     assert stream.events[-1] == Exited(1, "")
 
@@ -207,7 +209,7 @@ def test_images_documents_and_texts_are_sent_with_a_prompt() -> None:
         Attachment("text/x-python; charset=utf-8", "prinț".encode(), "a.py"),
     )
 
-    (message,) = stream.told()
+    (message,) = stream.written()
     png, pdf = (base64.b64encode(data).decode() for data in (b"\x89PNG", b"%PDF"))
     assert message["message"]["content"] == [
         {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": png}},
@@ -221,7 +223,7 @@ def test_the_path_of_a_stored_file_follows_the_prompt_text() -> None:
     stream = Stream()
     stored = Attachment("application/zip", bytes(48_000), "q.zip", path="/files/1/q.zip")
     stream.prompt("Look", stored, Attachment("text/plain", b"a text", "a.txt"))
-    [(text, words)] = [message["message"]["content"] for message in stream.told()]
+    [(text, words)] = [message["message"]["content"] for message in stream.written()]
     assert text["source"]["data"] == "a text"
     assert words == {"type": "text", "text": "Look\n\nAttached file: /files/1/q.zip (48 kB)"}
 
@@ -235,7 +237,7 @@ def test_an_unsupported_attachment_fails_before_the_turn() -> None:
     assert (ended.ok, ended.code) == (False, "VALIDATION_FAILED")
     assert ended.error is not None
     assert "film.mp4 (video/mp4) is neither an image" in ended.error
-    assert stream.told() == []
+    assert stream.written() == []
     assert not stream.conversation.turn_open
 
 
@@ -251,7 +253,7 @@ def test_a_second_prompt_during_a_turn_raises_an_error() -> None:
 
 def test_a_turn_ends_once() -> None:
     stream = Stream()
-    stream.say(type="system", subtype="init", session_id=ID)
+    stream.receives(type="system", subtype="init", session_id=ID)
 
     assert stream.ended() == TurnEnded(ok=True, session_id=ID)
 
@@ -297,7 +299,7 @@ def test_a_failed_turn_has_a_code_and_an_error_message(result: dict[str, Any], c
 def test_a_missing_login_is_reported_with_a_remedy() -> None:
     stream = Stream()
     stream.prompt()
-    stream.say(type="assistant", message={}, error="authentication_failed")
+    stream.receives(type="assistant", message={}, error="authentication_failed")
     stream.result(is_error=True, result="Not logged in · Please run /login")
 
     (ended,) = stream.all(TurnEnded)
@@ -307,6 +309,26 @@ def test_a_missing_login_is_reported_with_a_remedy() -> None:
         "Log in there, in a terminal, or set its API key for the server."
     )
     assert stream.ended(is_error=True, result="Overloaded").code == "EXECUTION_FAILED"
+
+
+@pytest.mark.parametrize(
+    ("error", "said", "code"),
+    [
+        ("overloaded", "API Error: 529 Overloaded.", "MODEL_UNAVAILABLE"),
+        ("server_error", "API Error: 500 Internal server error.", "MODEL_UNAVAILABLE"),
+        ("invalid_request", "Prompt is too long.", "CONTEXT_TOO_LONG"),
+        ("invalid_request", "The text quotes: Prompt is too long.", "EXECUTION_FAILED"),
+        ("unknown", "Something odd.", "EXECUTION_FAILED"),
+    ],
+)
+def test_the_reason_of_a_failed_request_to_the_model_has_its_code(error: str, said: str, code: str) -> None:
+    stream = Stream()
+    stream.prompt()
+    stream.receives(type="assistant", message={}, error=error)
+    stream.result(is_error=True, result=said)
+
+    (ended,) = stream.all(TurnEnded)
+    assert (ended.ok, ended.code, ended.error) == (False, code, said)
 
 
 def test_is_error_takes_precedence_over_the_subtype() -> None:
@@ -319,11 +341,11 @@ def test_is_error_takes_precedence_over_the_subtype() -> None:
 def test_an_interrupted_turn_is_marked() -> None:
     stream = Stream()
     stream.prompt()
-    stream.told()
+    stream.written()
 
     stream.conversation.interrupt()
 
-    (asked,) = stream.told()
+    (asked,) = stream.written()
     assert (asked["type"], asked["request"]) == ("control_request", {"subtype": "interrupt"})
     stream.result(is_error=True, subtype="error_during_execution", terminal_reason="aborted_tools")
     (ended,) = stream.all(TurnEnded)
@@ -335,32 +357,32 @@ def test_an_interrupt_after_the_end_of_the_turn_is_ignored() -> None:
     stream.prompt()
     stream.conversation.interrupt()
     assert stream.result()[-1] == TurnEnded(ok=True)
-    stream.told()
+    stream.written()
 
     stream.conversation.interrupt()
 
-    assert stream.told() == []
+    assert stream.written() == []
     assert stream.ended(is_error=True, result="x").interrupted is False
 
 
 def test_an_interrupt_that_hit_the_agents_own_turn_is_repeated() -> None:
     stream = Stream()
-    stream.say(type="system", subtype="init", session_id=ID)
+    stream.receives(type="system", subtype="init", session_id=ID)
     stream.prompt()
     stream.conversation.interrupt()
-    (prompt, _) = stream.told()
+    (prompt, _) = stream.written()
     stream.result(is_error=True, terminal_reason="aborted_streaming", origin={"kind": "task-notification"})
 
-    stream.say(type="command_lifecycle", command_uuid=prompt["uuid"], state="started")
+    stream.receives(type="command_lifecycle", command_uuid=prompt["uuid"], state="started")
 
-    assert [message["request"]["subtype"] for message in stream.told()] == ["interrupt"]
+    assert [message["request"]["subtype"] for message in stream.written()] == ["interrupt"]
     stream.result(is_error=True, terminal_reason="aborted_streaming", user_message_uuids=[prompt["uuid"]])
     assert [ended.interrupted for ended in stream.all(TurnEnded)] == [True]
 
 
 def test_an_agent_initiated_turn_does_not_end_the_users_turn() -> None:
     stream = Stream()
-    stream.say(type="system", subtype="init", session_id=ID)
+    stream.receives(type="system", subtype="init", session_id=ID)
     assert stream.conversation.busy
     stream.prompt()
 
@@ -377,10 +399,10 @@ def test_an_agent_initiated_turn_does_not_end_the_users_turn() -> None:
 def test_a_prompt_can_be_answered_in_the_agents_own_turn(named: bool) -> None:
     stream = Stream()
     stream.prompt()
-    (prompt,) = stream.told()
+    (prompt,) = stream.written()
     uuid = prompt["uuid"]
 
-    stream.say(type="command_lifecycle", command_uuid=uuid, state="completed")
+    stream.receives(type="command_lifecycle", command_uuid=uuid, state="completed")
     stream.result(origin={"kind": "task-notification"}, **({"user_message_uuids": [uuid]} if named else {}))
 
     assert [ended.ok for ended in stream.all(TurnEnded)] == [True]
@@ -390,9 +412,9 @@ def test_a_background_task_or_approval_request_keeps_it_busy() -> None:
     stream = Stream()
     seen = [stream.busy]
 
-    stream.say(type="system", subtype="background_tasks_changed", tasks=[{"task_id": "t"}])
+    stream.receives(type="system", subtype="background_tasks_changed", tasks=[{"task_id": "t"}])
     seen.append(stream.busy)
-    stream.say(type="system", subtype="background_tasks_changed", tasks=[])
+    stream.receives(type="system", subtype="background_tasks_changed", tasks=[])
     seen.append(stream.busy)
     stream.ask()
     seen.append(stream.busy)
@@ -404,9 +426,9 @@ def test_a_background_task_or_approval_request_keeps_it_busy() -> None:
 
 def test_every_mode_change_is_reported() -> None:
     stream = Stream()
-    stream.say(type="system", subtype="init", permissionMode="default")
+    stream.receives(type="system", subtype="init", permissionMode="default")
     for mode in ("acceptEdits", None, 5, "", "x" * 1_000):
-        stream.say(type="system", subtype="status", permissionMode=mode)
+        stream.receives(type="system", subtype="status", permissionMode=mode)
 
     assert stream.all(ModeChanged) == [ModeChanged("default"), ModeChanged("acceptEdits")]
 
@@ -414,8 +436,8 @@ def test_every_mode_change_is_reported() -> None:
 def test_a_new_conversation_id_is_reported() -> None:
     stream = Stream()
     for session_id in (ID, ID, "other", None, "", 5):
-        stream.say(type="system", subtype="init", session_id=session_id)
-    stream.say(type="conversation_reset", session_id="third", new_conversation_id="fourth")
+        stream.receives(type="system", subtype="init", session_id=session_id)
+    stream.receives(type="conversation_reset", session_id="third", new_conversation_id="fourth")
 
     assert stream.all(SessionIdentified) == [SessionIdentified(ID), SessionIdentified("other")]
 
@@ -425,9 +447,9 @@ def test_a_conversation_can_be_resumed_after_its_first_turn() -> None:
     new, resumed = Stream(), Stream(resumed=True)
     for stream in (new, resumed):
         stream.prompt()
-        stream.say(type="system", subtype="init", session_id=ID)
+        stream.receives(type="system", subtype="init", session_id=ID)
     once = Stream()
-    once.say(type="system", subtype="init", session_id=ID)
+    once.receives(type="system", subtype="init", session_id=ID)
     once.ended()
     once.prompt()
 
@@ -511,7 +533,7 @@ def test_everything_pending_is_resolved_when_the_process_ends() -> None:
         TurnEnded(
             ok=False,
             error="The agent exited with code 3 before it was done: Trace\nSomething broke.",
-            code="EXECUTION_FAILED",
+            code="AGENT_EXITED",
         ),
         Exited(3, "Trace\nSomething broke."),
     ]
@@ -537,7 +559,7 @@ def test_an_unexpected_exit_is_reported(code: int, stderr: str, junk: bytes, fau
     stream.raw(junk)
     (ended, _) = stream.conversation.ended(code, stderr, fault)
     assert isinstance(ended, TurnEnded)
-    assert (ended.ok, ended.error, ended.code) == (False, error, "EXECUTION_FAILED")
+    assert (ended.ok, ended.error, ended.code) == (False, error, "EXECUTION_FAILED" if fault else "AGENT_EXITED")
 
 
 def test_an_unknown_conversation_is_recognized_on_stderr() -> None:
@@ -553,16 +575,16 @@ def test_an_unknown_conversation_is_recognized_on_stderr() -> None:
 
 
 def started(stream: Stream) -> None:
-    stream.say(type="system", subtype="session_state_changed", state="running")
-    stream.say(type="system", subtype="init", session_id="s")
+    stream.receives(type="system", subtype="session_state_changed", state="running")
+    stream.receives(type="system", subtype="init", session_id="s")
 
 
 def tasks(stream: Stream, *names: str) -> None:
-    stream.say(type="system", subtype="background_tasks_changed", tasks=[{"task_id": name} for name in names])
+    stream.receives(type="system", subtype="background_tasks_changed", tasks=[{"task_id": name} for name in names])
 
 
 def idle(stream: Stream) -> None:
-    stream.say(type="system", subtype="session_state_changed", state="idle")
+    stream.receives(type="system", subtype="session_state_changed", state="idle")
 
 
 def test_a_turn_ends_when_its_subagents_are_done() -> None:
@@ -573,7 +595,7 @@ def test_a_turn_ends_when_its_subagents_are_done() -> None:
     stream.result(total_cost_usd=0.1)
     assert stream.all(TurnEnded) == []
     tasks(stream)
-    stream.say(type="system", subtype="init", session_id="s")
+    stream.receives(type="system", subtype="init", session_id="s")
     stream.result(total_cost_usd=0.3, origin={"kind": "task-notification"})
     assert stream.all(TurnEnded) == []
     idle(stream)
@@ -633,7 +655,7 @@ def test_a_turn_without_a_prompt_is_reported() -> None:
     assert not stream.busy
 
 
-def test_a_prompt_takes_over_a_turn_without_one() -> None:
+def test_a_prompt_joins_a_turn_that_the_agent_began() -> None:
     stream = Stream()
     started(stream)
     stream.prompt()
@@ -650,7 +672,7 @@ def test_a_prompt_takes_over_a_turn_without_one() -> None:
 def test_a_question_has_the_subagent_the_reason_and_the_path() -> None:
     stream = Stream()
     stream.prompt()
-    stream.say(type="system", subtype="task_started", task_id="a1", subagent_type="reviewer")
+    stream.receives(type="system", subtype="task_started", task_id="a1", subagent_type="reviewer")
     stream.ask(agent_id="a1", decision_reason="3 consecutive actions were blocked.", blocked_path="/etc/hosts")
     [question] = stream.all(Question)
     assert question.asked_by == AskedBy("a1", "reviewer")
@@ -660,7 +682,7 @@ def test_a_question_has_the_subagent_the_reason_and_the_path() -> None:
 def test_fields_that_are_not_text_are_left_out_of_a_question() -> None:
     stream = Stream()
     stream.prompt()
-    stream.say(type="system", subtype="task_started", task_id=["a1"], subagent_type={})
+    stream.receives(type="system", subtype="task_started", task_id=["a1"], subagent_type={})
     stream.ask(agent_id=7, decision_reason={"type": "x"}, blocked_path=["/"])
     [question] = stream.all(Question)
     assert (question.asked_by, question.reason, question.blocked_path) == (None, None, None)
@@ -672,25 +694,25 @@ def test_changes_of_the_agents_directory_are_reported() -> None:
     def moves() -> list[str]:
         return [event.directory for event in stream.all(DirectoryChanged)]
 
-    stream.say(type="system", subtype="init", session_id="s1", cwd="/p")
-    stream.say(type="system", subtype="init", session_id="s1", cwd="/p")
+    stream.receives(type="system", subtype="init", session_id="s1", cwd="/p")
+    stream.receives(type="system", subtype="init", session_id="s1", cwd="/p")
     assert moves() == ["/p"]
-    stream.say(
+    stream.receives(
         type="user", message={}, tool_use_result={"worktreePath": "/p/.claude/worktrees/wt", "message": "Created"}
     )
     assert moves()[1:] == ["/p/.claude/worktrees/wt"]
-    stream.say(
+    stream.receives(
         type="user", message={}, tool_use_result={"worktreePath": "/p/.claude/worktrees/wt", "restoredCwd": "/p"}
     )
     for odd in ('"worktreePath"', {"worktreePath": 1}, {"worktreePath": "relative"}, ["worktreePath"]):
-        stream.say(type="user", message={}, tool_use_result=odd)
+        stream.receives(type="user", message={}, tool_use_result=odd)
     assert moves()[2:] == ["/p"]
 
 
 def test_a_subagents_worktree_is_not_the_agents_directory() -> None:
     stream = Stream()
     there = {"worktreePath": "/p/.claude/worktrees/agent-a1"}
-    stream.say(type="system", subtype="init", session_id="s1", cwd="/p")
-    stream.say(type="user", message={}, tool_use_result={**there, "status": "completed", "agentId": "a1"})
-    stream.say(type="user", message={}, tool_use_result=there, parent_tool_use_id="toolu_1")
+    stream.receives(type="system", subtype="init", session_id="s1", cwd="/p")
+    stream.receives(type="user", message={}, tool_use_result={**there, "status": "completed", "agentId": "a1"})
+    stream.receives(type="user", message={}, tool_use_result=there, parent_tool_use_id="toolu_1")
     assert [event.directory for event in stream.all(DirectoryChanged)] == ["/p"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from drawbridge.agents.base import Earlier
+from drawbridge.agents.base import EarlierMessages
 from drawbridge.agents.claude import earlier, sessions
 
 SESSION = "1c839b3a-0719-4371-94a4-d94be3a5abca"
@@ -41,12 +41,12 @@ def write(path: Path, lines: list[dict[str, Any] | str]) -> Path:
     return file
 
 
-def read(path: Path, **where: Any) -> Earlier:
+def read(path: Path, **where: Any) -> EarlierMessages:
     usual = {"after": datetime.min.replace(tzinfo=UTC), "before": datetime.max.replace(tzinfo=UTC)}
     return earlier.messages(path, SESSION, **{**usual, "end": None, "limit": 100, "size": 10**6, **where})
 
 
-def uuids(found: Earlier) -> list[str]:
+def uuids(found: EarlierMessages) -> list[str]:
     return [message.uuid for message in found.messages]
 
 
@@ -57,15 +57,15 @@ def read_from(path: Path, start: int = 0, **where: Any) -> list[tuple[int, str]]
 
 
 @pytest.mark.parametrize(
-    ("told", "sizes"),
+    ("metadata", "sizes"),
     [
         ({"trigger": "auto", "preTokens": 155_000, "postTokens": 9_000}, {"pre_tokens": 155_000, "post_tokens": 9_000}),
         ({"preTokens": "many"}, {}),
         (7, {}),
     ],
 )
-def test_a_compaction_has_the_same_form_as_in_the_stream(tmp_path: Path, told: Any, sizes: dict[str, int]) -> None:
-    compacted = line(tmp_path, 1, type="system", subtype="compact_boundary", compactMetadata=told)
+def test_a_compaction_has_the_same_form_as_in_the_stream(tmp_path: Path, metadata: Any, sizes: dict[str, int]) -> None:
+    compacted = line(tmp_path, 1, type="system", subtype="compact_boundary", compactMetadata=metadata)
     write(tmp_path, [line(tmp_path, 0), compacted, line(tmp_path, 2, type="system", subtype="turn_duration")])
     [_, message] = read(tmp_path).messages
     found = json.loads(message.line)
@@ -97,7 +97,7 @@ def test_pages_from_the_end_have_every_message_once(
     assert found == [f"u{number}" for number in range(10)]
 
 
-def test_prompts_and_answers_are_told_apart(tmp_path: Path) -> None:
+def test_prompts_and_answers_are_distinguished(tmp_path: Path) -> None:
     write(tmp_path, [line(tmp_path, 0), line(tmp_path, 1)])
     prompt, answer = read(tmp_path).messages
     assert (prompt.prompt, prompt.turn, prompt.time) == ("prompt 0", "p0", NOON)
@@ -155,7 +155,7 @@ def test_the_search_for_messages_is_bounded(tmp_path: Path, monkeypatch: pytest.
 
 def test_a_conversation_of_another_directory_is_not_read(tmp_path: Path) -> None:
     write(tmp_path, [line(tmp_path / "elsewhere", 0)])
-    assert read(tmp_path) == Earlier((), None)
+    assert read(tmp_path) == EarlierMessages((), None)
     assert read_from(tmp_path) == []
 
 
@@ -163,11 +163,11 @@ def test_a_conversation_of_another_directory_is_not_read(tmp_path: Path) -> None
 def test_an_invalid_session_id_opens_no_file(tmp_path: Path, session_id: str) -> None:
     write(tmp_path, [line(tmp_path, 0)])
     moments = {"after": datetime.min.replace(tzinfo=UTC), "before": datetime.max.replace(tzinfo=UTC)}
-    assert earlier.messages(tmp_path, session_id, **moments, end=None, limit=9, size=9) == Earlier((), None)
+    assert earlier.messages(tmp_path, session_id, **moments, end=None, limit=9, size=9) == EarlierMessages((), None)
 
 
 def test_a_link_is_not_followed(tmp_path: Path) -> None:
     file = write(tmp_path, [line(tmp_path, 0)])
     file.rename(tmp_path / "secret.jsonl")
     file.symlink_to(tmp_path / "secret.jsonl")
-    assert read(tmp_path) == Earlier((), None)
+    assert read(tmp_path) == EarlierMessages((), None)

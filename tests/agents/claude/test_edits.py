@@ -63,7 +63,7 @@ def test_an_edit_keeps_the_rest_and_the_line_ends(old: str, before: str, after: 
 @pytest.mark.parametrize(
     ("old", "before"), [("one\n", "two"), ("one one\n", "one"), ("“one”\n", '"one"'), (None, "one"), ("", "one")]
 )
-def test_an_edit_that_does_not_match_gives_no_proposal(old: str | None, before: str) -> None:
+def test_an_edit_that_does_not_match_creates_no_proposal(old: str | None, before: str) -> None:
     assert edit(old, before, "x") is None
 
 
@@ -94,18 +94,18 @@ def test_many_edits_are_one_change() -> None:
         ("Edit", {"file_path": PATH, "old_string": "one", "new_string": None}),
     ],
 )
-def test_other_tools_and_invalid_calls_give_no_proposal(tool: str, given_: dict[str, Any]) -> None:
+def test_other_tools_and_invalid_calls_create_no_proposal(tool: str, given_: dict[str, Any]) -> None:
     assert proposal(tool, given_, {PATH: "one\n"}.get) is None
 
 
-def test_an_unusable_file_gives_no_proposal() -> None:
+def test_an_unusable_file_creates_no_proposal() -> None:
     def unusable(path: str) -> str:
         raise UnusableFile(f"{path} is binary.")
 
     assert proposal("Write", {"file_path": PATH, "content": "x"}, unusable) is None
 
 
-def test_a_change_that_is_too_large_gives_no_proposal() -> None:
+def test_a_change_that_is_too_large_creates_no_proposal() -> None:
     assert changed("Write", None, content="x" * TEXT_LIMIT) is not None
     assert changed("Write", None, content="x" * (TEXT_LIMIT + 1)) is None
     assert edit("a" * 2_000, "a", "x" * 2_000, replace_all=True) is None
@@ -182,12 +182,12 @@ def test_a_cell_is_deleted() -> None:
         {"new_source": "", "edit_mode": "insert"},
     ],
 )
-def test_an_invalid_cell_edit_gives_no_proposal(given_: dict[str, Any]) -> None:
+def test_an_invalid_cell_edit_creates_no_proposal(given_: dict[str, Any]) -> None:
     assert notebook(**given_) is None
 
 
 @pytest.mark.parametrize("old", [None, "", "no JSON", "[]", "5", '{"cells": 5}', '{"cells": [5]}', "[" * 5000])
-def test_an_invalid_notebook_gives_no_proposal(old: str | None) -> None:
+def test_an_invalid_notebook_creates_no_proposal(old: str | None) -> None:
     assert changed("NotebookEdit", old, cell_id="c1", new_source="") is None
 
 
@@ -207,5 +207,5 @@ VALUES = (
         VALUES,
     ),
 )
-def test_no_input_breaks_it(tool: str, old: str | None, given_: dict[str, Any]) -> None:
+def test_any_input_is_handled(tool: str, old: str | None, given_: dict[str, Any]) -> None:
     changed(tool, old, **given_)

@@ -16,6 +16,7 @@ from drawbridge.agents.base import AgentUnusable, Event, Launch, Options
 from drawbridge.agents.claude import driver
 from drawbridge.agents.claude.driver import Claude
 from tests.agents.rig import eventually
+from tests.waiting import PATIENCE
 
 ID = "08445e35-194e-42db-84a7-b7a55484f1b6"
 
@@ -44,12 +45,12 @@ async def test_its_version_is_returned(tmp_path: Path) -> None:
     assert await Claude(environment=environment(tmp_path)).probe() == "2.1.329"
 
 
-async def test_it_is_found_where_its_installer_puts_it(home: Path) -> None:
+async def test_it_is_found_in_its_installers_directory(home: Path) -> None:
     program(home / ".local" / "bin" / "claude", "print('2.0.0 (Claude Code)')")
     assert await Claude(environment=environment()).probe() == "2.0.0"
 
 
-async def test_if_it_is_missing_the_error_contains_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_if_it_is_missing_the_error_contains_a_remedy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(driver.ROW, "places", ())
     found = await problem(Claude(environment=environment()))
     assert found.code == "AGENT_NOT_FOUND"
@@ -104,7 +105,7 @@ async def test_a_program_that_prints_no_version_is_not_run(
     assert found.code == "EXECUTION_FAILED"
     assert str(found).startswith("`claude --version` did not print a version: '")
     assert "\x1b" not in str(found)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < PATIENCE / 2, "it waited for a program that hangs"
     await eventually(lambda: not runs(str(fake)), "the end of what it has started")
 
 
@@ -123,10 +124,10 @@ async def test_the_version_is_checked_again_after_an_update(tmp_path: Path) -> N
     async def start() -> None:
         exited = asyncio.Event()
 
-        def heard(event: Event) -> None:
+        def received(event: Event) -> None:
             exited.set()
 
-        process = await claude.start(Launch(str(tmp_path), ID), heard)
+        process = await claude.start(Launch(str(tmp_path), ID), received)
         await process.stop()
         assert exited.is_set()
 
@@ -150,11 +151,11 @@ async def test_an_invalid_option_is_refused_before_anything_runs(tmp_path: Path)
 
 
 def test_a_server_has_claude_first_and_the_demo_last() -> None:
-    assert list(registry.agents(registry.Named())) == ["claude", "gemini", "codex", "demo"]
+    assert list(registry.agents(registry.AgentPrograms())) == ["claude", "gemini", "codex", "demo"]
 
 
 def test_a_path_for_the_demo_or_an_unknown_agent_is_rejected() -> None:
-    found = registry.problems(registry.Named(paths=("demo=/bin/sh", "cluade=/bin/sh")))
+    found = registry.problems(registry.AgentPrograms(paths=("demo=/bin/sh", "cluade=/bin/sh")))
     assert [problem.partition(",")[0] for problem in found] == [
         "--agent-path: the program of demo can't be set",
         "--agent-path: the program of cluade can't be set",

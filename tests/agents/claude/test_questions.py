@@ -10,7 +10,6 @@ from msgspec import Raw
 
 from drawbridge.agents.base import Decision, Question, QuestionCancelled, Replied
 from drawbridge.agents.claude.suggestions import offered
-from drawbridge.core.errors import BadArgument
 
 from .stream import Stream
 
@@ -92,7 +91,7 @@ def answered(decision: Decision, **request: Any) -> dict[str, Any]:
     stream = Stream()
     stream.ask(**request)
     stream.conversation.answer("q1", decision)
-    (message,) = stream.told()
+    (message,) = stream.written()
     assert message["type"] == "control_response"
     response = message["response"]
     assert (response["subtype"], response["request_id"]) == ("success", "q1")
@@ -105,11 +104,8 @@ def test_an_allowed_call_keeps_its_input() -> None:
 
 
 def test_a_call_can_be_allowed_with_a_changed_input() -> None:
-    changed = Raw(b'{"command":\n "ls -l",\r\n "answers": {"Which?": "\xc3\xa4"}}')
-    assert answered(Decision(allow=True, updated_input=changed)) == {
-        "behavior": "allow",
-        "updatedInput": {"command": "ls -l", "answers": {"Which?": "ä"}},
-    }
+    changed = {"command": "ls -l\r\n", "answers": {"Which?": "ä"}}
+    assert answered(Decision(allow=True, updated_input=changed)) == {"behavior": "allow", "updatedInput": changed}
 
 
 def test_a_denial_contains_the_users_message() -> None:
@@ -149,34 +145,23 @@ def test_a_question_is_answered_once() -> None:
         stream.conversation.answer("q1", decision)
     stream.conversation.answer("unknown", Decision(allow=True))
 
-    (message,) = stream.told()
+    (message,) = stream.written()
     assert message["response"]["response"]["behavior"] == "deny"
-
-
-@pytest.mark.parametrize("bad", [b"[]", b"null", b"5", b"{", b"", b'{"a": 1e999}', b'{"a": NaN}', b"\xff"])
-def test_an_invalid_changed_input_leaves_the_question_open(bad: bytes) -> None:
-    stream = Stream()
-    stream.ask()
-
-    with pytest.raises(BadArgument, match="updated_input"):
-        stream.conversation.answer("q1", Decision(allow=True, updated_input=Raw(bad)))
-
-    assert stream.told() == []
-    stream.conversation.answer("q1", Decision(allow=True))
-    assert len(stream.told()) == 1
 
 
 def test_a_question_that_the_agent_withdraws_is_removed() -> None:
     stream = Stream()
     stream.prompt()
     stream.ask()
-    stream.told()
+    stream.written()
 
-    assert stream.say(type="control_cancel_request", request_id="q1") == [QuestionCancelled("q1", "decided elsewhere")]
+    assert stream.receives(type="control_cancel_request", request_id="q1") == [
+        QuestionCancelled("q1", "decided elsewhere")
+    ]
 
     stream.conversation.answer("q1", Decision(allow=True))
-    assert stream.told() == []
-    assert stream.say(type="control_cancel_request", request_id="q1") == []
+    assert stream.written() == []
+    assert stream.receives(type="control_cancel_request", request_id="q1") == []
 
 
 def test_an_interrupt_is_the_reason_for_a_withdrawal() -> None:
@@ -184,7 +169,7 @@ def test_an_interrupt_is_the_reason_for_a_withdrawal() -> None:
     stream.prompt()
     stream.ask()
     stream.conversation.interrupt()
-    assert stream.say(type="control_cancel_request", request_id="q1") == [QuestionCancelled("q1", "interrupted")]
+    assert stream.receives(type="control_cancel_request", request_id="q1") == [QuestionCancelled("q1", "interrupted")]
 
 
 @pytest.mark.parametrize(
@@ -202,12 +187,12 @@ def test_an_interrupt_is_the_reason_for_a_withdrawal() -> None:
 def test_unsupported_requests_are_answered_with_an_error(request_: Any) -> None:
     stream = Stream()
 
-    assert stream.say(type="control_request", request_id="q1", request=request_) == []
+    assert stream.receives(type="control_request", request_id="q1", request=request_) == []
 
-    (message,) = stream.told()
+    (message,) = stream.written()
     assert (message["response"]["subtype"], message["response"]["request_id"]) == ("error", "q1")
-    assert stream.say(type="control_request", request_id=5, request=request_) == []
-    assert stream.told() == []
+    assert stream.receives(type="control_request", request_id=5, request=request_) == []
+    assert stream.written() == []
 
 
 # Commands.
@@ -216,13 +201,13 @@ def test_unsupported_requests_are_answered_with_an_error(request_: Any) -> None:
 def test_a_mode_or_a_model_is_set_or_refused() -> None:
     stream = Stream()
     first, second = stream.conversation.set_mode("plan"), stream.conversation.set_model("opus")
-    assert [message["request"] for message in stream.told()] == [
+    assert [message["request"] for message in stream.written()] == [
         {"subtype": "set_permission_mode", "mode": "plan"},
         {"subtype": "set_model", "model": "opus"},
     ]
 
     refused = {"subtype": "error", "request_id": second, "error": "No such model"}
-    assert stream.say(type="control_response", response=refused) == [Replied(second, "No such model")]
+    assert stream.receives(type="control_response", response=refused) == [Replied(second, "No such model")]
     taken = {"subtype": "success", "request_id": first, "response": {}}
-    assert stream.say(type="control_response", response=taken) == [Replied(first)]
-    assert stream.say(type="control_response", response=taken) == []
+    assert stream.receives(type="control_response", response=taken) == [Replied(first)]
+    assert stream.receives(type="control_response", response=taken) == []

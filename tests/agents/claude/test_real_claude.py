@@ -49,9 +49,9 @@ async def test_a_prompt_is_answered(warm: Session, model: MessagesStub) -> None:
     assert (done.ok, done.session_id, done.error) == (True, warm.id, None)
     assert done.cost_usd is not None
     assert done.cost_usd > 0
-    assert warm.heard.words == "Hello there."
-    assert warm.heard.all(SessionIdentified) == [SessionIdentified(warm.id)]
-    assert "Say hello" in model.requests[0].told
+    assert warm.received.words == "Hello there."
+    assert warm.received.all(SessionIdentified) == [SessionIdentified(warm.id)]
+    assert "Say hello" in model.requests[0].new_text
 
 
 @recorded("streaming", "Partial messages.")
@@ -59,28 +59,28 @@ async def test_partial_text_is_sent_first_and_not_stored(claude: Claude, project
     model.will_say([text("Hello"), HOLD, text("there")])
     async with session(claude, project, Options(partial_messages=True)) as warm:
         warm.process.prompt("Say hello")
-        while b'"text_delta"' not in (line := await warm.heard.next(AgentLine)).raw:
+        while b'"text_delta"' not in (line := await warm.received.next(AgentLine)).raw:
             pass
         assert not line.durable
-        assert warm.heard.all(TurnEnded) == []
+        assert warm.received.all(TurnEnded) == []
         model.go_on()
         assert (await warm.ended()).ok
 
     lines = {
         (message["type"], line.durable)
-        for message, line in zip(warm.heard.messages, warm.heard.all(AgentLine), strict=True)
+        for message, line in zip(warm.received.messages, warm.received.all(AgentLine), strict=True)
     }
     assert {("stream_event", False), ("assistant", True), ("result", True)} <= lines
     assert ("stream_event", True) not in lines
 
 
 @recorded("two-prompts", "Two prompts in one process.")
-async def test_a_warm_process_takes_the_next_prompt(warm: Session, model: MessagesStub) -> None:
+async def test_a_warm_process_receives_the_next_prompt(warm: Session, model: MessagesStub) -> None:
     model.will_say(text("One."), text("Two."))
     first, second = await warm.turn("First"), await warm.turn("Second")
     assert (first.ok, second.ok) == (True, True)
     assert first.cost_usd == second.cost_usd
-    assert warm.heard.words == "One.\nTwo."
+    assert warm.received.words == "One.\nTwo."
     assert "One." in json.dumps(model.requests[1].body["messages"])
 
 
@@ -89,14 +89,14 @@ async def test_a_prompt_of_200_kb_arrives_whole(warm: Session, model: MessagesSt
     words = "".join(f"{number} und weiter äöü\n" for number in range(11_000))
     assert len(words) > 200_000
     assert (await warm.turn(words)).ok
-    assert words.strip() in model.requests[0].told
+    assert words.strip() in model.requests[0].new_text
 
 
-async def test_a_prompt_is_text_whatever_it_looks_like(warm: Session, model: MessagesStub) -> None:
+async def test_a_prompt_is_always_sent_as_text(warm: Session, model: MessagesStub) -> None:
     prompts = ["--version", "-p", '"; rm -rf / #', "one\n\ntwo\r\n\t'three'", "{}", '{"type":"user"}', "$(id) `id` \\n"]
     for number, words in enumerate([*prompts, "\u2028 \x07 😀"]):
         assert (await warm.turn(words)).ok
-        assert words.strip() in model.requests[number].told
+        assert words.strip() in model.requests[number].new_text
 
 
 @pytest.mark.thorough
@@ -122,7 +122,7 @@ async def test_a_conversation_continues_in_a_new_process(claude: Claude, project
     async with session(claude, project) as first:
         paid = await first.turn("Who are you?")
         await first.process.stop()
-        assert first.heard.events[-1] == Exited(0, "")
+        assert first.received.events[-1] == Exited(0, "")
 
     async with session(claude, project, session_id=first.id, resume=True) as second:
         done = await second.turn("Who?")
@@ -176,13 +176,13 @@ async def test_an_unknown_conversation_is_reported(claude: Claude, project: Path
         assert (done.ok, done.code) == (False, "SESSION_NOT_FOUND")
         assert done.error is not None
         assert f"No conversation found with session ID: {id}" in done.error
-        assert (await lost.heard.next(Exited)).code == 1
-    assert lost.heard.all(SessionIdentified) == []
+        assert (await lost.received.next(Exited)).code == 1
+    assert lost.received.all(SessionIdentified) == []
 
 
 async def test_a_late_prompt_also_reports_an_unknown_conversation(claude: Claude, project: Path) -> None:
     async with session(claude, project, session_id=str(uuid.uuid4()), resume=True) as lost:
-        await lost.heard.next(AgentLine)
+        await lost.received.next(AgentLine)
         lost.process.prompt("Who?")
         assert (await lost.ended()).code == "SESSION_NOT_FOUND"
 
@@ -196,7 +196,7 @@ async def test_a_conversation_that_is_cleared_has_another_id(warm: Session, mode
     cleared = await warm.turn("/clear")
 
     second = await warm.turn("Second")
-    known = [event.session_id for event in warm.heard.all(SessionIdentified)]
+    known = [event.session_id for event in warm.received.all(SessionIdentified)]
     assert known[0] == warm.id
     assert len(set(known)) == 2
     assert cleared.session_id == second.session_id == known[1]
@@ -316,8 +316,8 @@ async def test_after_a_remembered_decision_claude_does_not_ask_again(warm: Sessi
 
     assert (await warm.turn("Touch it again")).ok
 
-    assert len(warm.heard.all(Question)) == 1
-    assert {message["permissionMode"] for message in warm.heard.messages if message.get("subtype") == "init"} == {
+    assert len(warm.received.all(Question)) == 1
+    assert {message["permissionMode"] for message in warm.received.messages if message.get("subtype") == "init"} == {
         "default"
     }
 

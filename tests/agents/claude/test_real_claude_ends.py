@@ -27,7 +27,7 @@ from drawbridge.agents.claude.driver import Claude
 from tests import programs
 from tests.agents.rig import Session, eventually, lives, session
 from tests.rigs import claude_rig
-from tests.rigs.messages_stub import HOLD, MessagesStub, edit, failure, read, text, tool_use
+from tests.rigs.messages_stub import HOLD, Block, MessagesStub, edit, failure, read, text, tool_use
 
 from .recording import recorded
 
@@ -35,17 +35,17 @@ from .recording import recorded
 
 
 @recorded("interrupt", "An interrupt in the middle of an answer, and another prompt.")
-async def test_an_interrupt_keeps_what_was_said_and_the_process(warm: Session, model: MessagesStub) -> None:
+async def test_an_interrupt_keeps_the_text_and_the_process(warm: Session, model: MessagesStub) -> None:
     model.will_say([text("To begin with"), HOLD], text("Yes?"))
     warm.process.prompt("Tell me everything")
-    await eventually(lambda: warm.heard.words == "To begin with", "the beginning")
+    await eventually(lambda: warm.received.words == "To begin with", "the beginning")
 
     warm.process.interrupt()
 
     done = await warm.ended()
     assert (done.ok, done.interrupted) == (False, True)
     assert (await warm.turn("And now?")).ok
-    assert warm.heard.words == "To begin with\nYes?"
+    assert warm.received.words == "To begin with\nYes?"
 
 
 @recorded("interrupt-question", "An interrupt while a person is asked.")
@@ -57,7 +57,7 @@ async def test_an_interrupt_withdraws_a_question(warm: Session, model: MessagesS
     warm.process.interrupt()
 
     assert (await warm.ended()).interrupted
-    assert warm.heard.all(QuestionCancelled) == [QuestionCancelled(question.question_id, "interrupted")]
+    assert warm.received.all(QuestionCancelled) == [QuestionCancelled(question.question_id, "interrupted")]
     warm.process.answer(question.question_id, Decision(allow=True))
     assert (await warm.turn("Go on")).ok
     assert not (project / "a").exists()
@@ -83,11 +83,11 @@ async def test_no_process_remains_after_the_end(warm: Session, model: MessagesSt
         await warm.process.kill()
     else:
         os.kill(warm.process.pid, signal.SIGKILL)
-        await warm.heard.next(Exited)
+        await warm.received.next(Exited)
 
     assert not lives(command)
     assert not lives(warm.process.pid)
-    assert [done.ok for done in warm.heard.all(TurnEnded)] == [False]
+    assert [done.ok for done in warm.received.all(TurnEnded)] == [False]
 
 
 @pytest.mark.thorough
@@ -157,7 +157,7 @@ async def command_of(claude: int) -> int:
 async def test_an_idle_process_exits_without_a_signal(warm: Session) -> None:
     await warm.turn("Hello")
     await warm.process.stop()
-    assert warm.heard.events[-1] == Exited(0, ""), "a slow process is ended by a signal"
+    assert warm.received.events[-1] == Exited(0, ""), "a slow process is ended by a signal"
 
 
 # Turns that it begins on its own.
@@ -168,7 +168,7 @@ cause a second one."""
 
 
 @recorded("own-turn", "A command in the background: when it ends, the CLI begins a turn, and a prompt comes meanwhile.")
-async def test_a_prompt_during_a_turn_of_its_own_is_answered_once(
+async def test_a_prompt_during_the_agents_own_turn_is_answered_once(
     warm: Session, model: MessagesStub, project: Path
 ) -> None:
     background = tool_use("Bash", command=UNTIL_LATER, description="d", run_in_background=True)
@@ -176,14 +176,14 @@ async def test_a_prompt_during_a_turn_of_its_own_is_answered_once(
     assert (await warm.turn("Start it")).ok
     assert warm.process.busy
     (project / "later").touch()
-    await eventually(lambda: "It has ended" in warm.heard.words, "its own turn")
+    await eventually(lambda: "It has ended" in warm.received.words, "its own turn")
 
     warm.process.prompt("Second")
     model.go_on()
 
     assert (await warm.ended()).ok
-    assert warm.heard.words.endswith("Second answer.")
-    assert len(warm.heard.all(TurnEnded)) == 2
+    assert warm.received.words.endswith("Second answer.")
+    assert len(warm.received.all(TurnEnded)) == 2
     assert not warm.process.busy
 
 
@@ -197,19 +197,19 @@ async def test_a_prompt_can_be_answered_in_its_own_turn(warm: Session, model: Me
     question = await warm.asked()
 
     warm.process.prompt("Second")
-    await eventually(lambda: warm.heard.messages[-1].get("state") == "queued", "the prompt in its queue")
+    await eventually(lambda: warm.received.messages[-1].get("state") == "queued", "the prompt in its queue")
     warm.process.answer(question.question_id, Decision(allow=True))
 
     assert (await warm.ended()).ok
-    assert warm.heard.words.endswith("Both done.")
-    assert "Second" in model.requests[-1].told
+    assert warm.received.words.endswith("Both done.")
+    assert "Second" in model.requests[-1].new_text
 
 
 # Modes, limits, failures.
 
 
 @recorded("modes", "Modes and models, taken and refused.")
-async def test_a_mode_is_taken_or_refused(warm: Session, model: MessagesStub, project: Path) -> None:
+async def test_a_mode_is_accepted_or_refused(warm: Session, model: MessagesStub, project: Path) -> None:
     poem = project / "poem.txt"
     await warm.process.set_mode("acceptEdits")
     await warm.process.set_model("claude-haiku-9")
@@ -220,8 +220,8 @@ async def test_a_mode_is_taken_or_refused(warm: Session, model: MessagesStub, pr
 
     model.will_say(read(poem), edit(poem, "two", "2"), text("Done."))
     assert (await warm.turn("Change it")).ok
-    assert warm.heard.all(Question) == []
-    assert warm.heard.all(ModeChanged)[-1] == ModeChanged("acceptEdits")
+    assert warm.received.all(Question) == []
+    assert warm.received.all(ModeChanged)[-1] == ModeChanged("acceptEdits")
     assert poem.read_text() == "one\n2\nthree\n"
     assert model.requests[-1].body["model"] == "claude-haiku-9"
 
@@ -243,7 +243,7 @@ async def test_options_take_effect(claude: Claude, project: Path, model: Message
     model.will_say(text("Done."))
     async with session(claude, project, options) as warm:
         assert (await warm.turn("Do it")).ok
-    init = next(message for message in warm.heard.messages if message.get("subtype") == "init")
+    init = next(message for message in warm.received.messages if message.get("subtype") == "init")
     assert (init["permissionMode"], init["model"]) == ("plan", "claude-haiku-9")
     assert "--dangerously-skip-permissions\\nBe brief." in json.dumps(model.requests[0].body["system"])
     assert "Write" not in [tool["name"] for tool in model.requests[0].body["tools"]]
@@ -251,7 +251,7 @@ async def test_options_take_effect(claude: Claude, project: Path, model: Message
 
 @recorded("max-turns", "The limit of turns.")
 @pytest.mark.thorough
-async def test_a_limit_of_turns_ends_it(claude: Claude, project: Path, model: MessagesStub) -> None:
+async def test_a_turn_limit_ends_the_prompt(claude: Claude, project: Path, model: MessagesStub) -> None:
     model.will_say(read(project / "poem.txt"))
     async with session(claude, project, Options(max_turns=1)) as warm:
         done = await warm.turn("Read it")
@@ -261,7 +261,7 @@ async def test_a_limit_of_turns_ends_it(claude: Claude, project: Path, model: Me
 
 
 @recorded("budget", "The budget.")
-async def test_a_budget_ends_it(claude: Claude, project: Path, model: MessagesStub) -> None:
+async def test_a_budget_ends_the_prompt(claude: Claude, project: Path, model: MessagesStub) -> None:
     model.will_say(read(project / "poem.txt"))
     async with session(claude, project, Options(max_budget_usd=0.0001)) as warm:
         done = await warm.turn("Read it")
@@ -304,8 +304,31 @@ async def test_an_error_of_the_api_ends_the_turn_and_not_the_process(warm: Sessi
     assert (await warm.turn("Hello?")).ok
 
 
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("reply", "code", "words"),
+    [
+        (failure(529, "overloaded_error", "Overloaded"), "MODEL_UNAVAILABLE", "529"),
+        (failure(500, "api_error", "Internal server error"), "MODEL_UNAVAILABLE", "500"),
+        (
+            failure(400, "invalid_request_error", "prompt is too long: 210000 tokens > 200000 maximum"),
+            "CONTEXT_TOO_LONG",
+            "Prompt is too long",
+        ),
+    ],
+)
+async def test_the_reason_of_an_error_of_the_api_has_its_code(
+    warm: Session, model: MessagesStub, reply: Block, code: str, words: str
+) -> None:
+    model.will_say(*[reply] * 8)
+    done = await warm.turn("Hello")
+    assert (done.ok, done.code) == (False, code)
+    assert done.error is not None
+    assert words in done.error
+
+
 @recorded("not-logged-in", "No login.")
-async def test_a_missing_login_is_named(claude: Claude, project: Path, model: MessagesStub) -> None:
+async def test_a_missing_login_is_reported_with_its_code(claude: Claude, project: Path, model: MessagesStub) -> None:
     environment = claude_rig.environment(model)
     del environment["ANTHROPIC_API_KEY"]
     async with session(Claude(str(programs.claude()), environment), project) as warm:
@@ -328,7 +351,7 @@ async def test_an_invalid_option_is_reported_with_the_reason(
 ) -> None:
     async with session(claude, project, options) as warm:
         done = await warm.turn("Hello")
-        assert (await warm.heard.next(Exited)).code == 1
+        assert (await warm.received.next(Exited)).code == 1
     assert done.error is not None
     assert words in done.error
 

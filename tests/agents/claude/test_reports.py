@@ -55,15 +55,15 @@ def offers(stream: Stream) -> AgentOffers:
 def begun() -> Stream:
     stream = Stream()
     stream.prompt()
-    stream.say(type="system", subtype="session_state_changed", state="running")
-    stream.say(**INIT)
+    stream.receives(type="system", subtype="session_state_changed", state="running")
+    stream.receives(**INIT)
     return stream
 
 
 def answer(stream: Stream, *blocks: dict[str, Any], parent: str | None = None, tokens: int = 100) -> None:
     usage = {"input_tokens": tokens, "cache_read_input_tokens": 1_000, "output_tokens": 10, "service_tier": "standard"}
     message = {"model": "claude-opus-5-5", "content": list(blocks), "usage": usage}
-    stream.say(type="assistant", message=message, parent_tool_use_id=parent, session_id="s1")
+    stream.receives(type="assistant", message=message, parent_tool_use_id=parent, session_id="s1")
 
 
 def test_a_start_reports_model_and_offers() -> None:
@@ -77,7 +77,7 @@ def test_a_start_reports_model_and_offers() -> None:
         steer=True,
     )
     reported = len(stream.all(OffersReported))
-    stream.say(**INIT)
+    stream.receives(**INIT)
     assert len(stream.all(OffersReported)) == reported, (
         "unchanged offers, which each turn repeats, are not reported again"
     )
@@ -86,7 +86,7 @@ def test_a_start_reports_model_and_offers() -> None:
 def test_commands_have_their_descriptions() -> None:
     stream = Stream()
     stream.conversation.initialize()
-    [asked] = stream.told()
+    [asked] = stream.written()
     assert asked["request"] == {"subtype": "initialize"}
     response = {
         "commands": [
@@ -104,11 +104,11 @@ def test_commands_have_their_descriptions() -> None:
         ],
     }
     inner = {"subtype": "success", "request_id": asked["request_id"], "response": response}
-    stream.say(type="control_response", response=inner)
+    stream.receives(type="control_response", response=inner)
     [command] = offers(stream).commands
     assert (command.name, len(command.text or ""), command.hint) == ("compact", LONGEST_DESCRIPTION, "[focus]")
     assert offers(stream).models == (ModelOffer("opus", "Opus", "Best", "claude-opus-5-5", ("low", "max")),)
-    stream.say(**INIT)
+    stream.receives(**INIT)
     assert offers(stream).commands == (command, Offer("context"))
     assert offers(stream).models[0].name == "opus"
 
@@ -120,7 +120,7 @@ def test_the_context_size_comes_from_the_main_agents_last_answer() -> None:
     answer(stream, tokens=200)
     stream.result(modelUsage={"claude-opus-5-5": {"contextWindow": 200_000}})
     assert (state(stream).context_tokens, state(stream).context_window) == (1_210, 200_000)
-    stream.say(type="system", subtype="compact_boundary", compact_metadata={"post_tokens": 50})
+    stream.receives(type="system", subtype="compact_boundary", compact_metadata={"post_tokens": 50})
     assert (state(stream).context_tokens, state(stream).context_window) == (50, 200_000)
     stream.result()
     assert state(stream).context_tokens == 50, "the size of the answer before the compaction is ignored"
@@ -128,14 +128,14 @@ def test_the_context_size_comes_from_the_main_agents_last_answer() -> None:
 
 def test_a_synthetic_answer_has_no_context() -> None:
     stream = begun()
-    stream.say(type="assistant", message={"model": "<synthetic>", "usage": {"input_tokens": 0}}, error="x")
+    stream.receives(type="assistant", message={"model": "<synthetic>", "usage": {"input_tokens": 0}}, error="x")
     stream.result(is_error=True)
     assert state(stream) == AgentState(model="claude-opus-5-5")
 
 
 def test_the_next_answer_ends_a_retry() -> None:
     stream = begun()
-    stream.say(
+    stream.receives(
         type="system", subtype="api_retry", attempt=3, max_retries=10, retry_delay_ms=520.7, error_status=401,
         error="authentication_failed",
     )  # fmt: skip
@@ -144,7 +144,7 @@ def test_the_next_answer_ends_a_retry() -> None:
     assert state(stream).retry is None
 
 
-def test_the_todo_list_is_the_latest() -> None:
+def test_the_latest_todo_list_is_reported() -> None:
     stream = begun()
     todos = [
         {"content": "Fix it", "status": "in_progress", "activeForm": "Fixing it"},
@@ -161,16 +161,16 @@ def test_the_todo_list_is_the_latest() -> None:
 
 def test_only_running_tasks_are_reported() -> None:
     stream = begun()
-    stream.say(
+    stream.receives(
         type="system", subtype="task_started", task_id="a1", description="look", task_type="local_agent",
         subagent_type="Explore", is_backgrounded=False,
     )  # fmt: skip
-    stream.say(
+    stream.receives(
         type="system",
         subtype="background_tasks_changed",
         tasks=[{"task_id": "b1", "task_type": "local_bash", "description": "sleep"}],
     )
-    stream.say(
+    stream.receives(
         type="system",
         subtype="task_started",
         task_id="b1",
@@ -182,9 +182,9 @@ def test_only_running_tasks_are_reported() -> None:
         Task("a1", "look", "running", "local_agent", "Explore"),
         Task("b1", "sleep", "running", "local_bash", background=True),
     )
-    stream.say(type="system", subtype="task_updated", task_id="b1", patch={"status": "completed"})
+    stream.receives(type="system", subtype="task_updated", task_id="b1", patch={"status": "completed"})
     assert [task.task_id for task in state(stream).tasks] == ["a1"]
-    stream.say(type="system", subtype="task_notification", task_id="a1", status="completed")
+    stream.receives(type="system", subtype="task_notification", task_id="a1", status="completed")
     assert state(stream).tasks == ()
 
 
@@ -192,18 +192,18 @@ def test_the_number_of_tasks_is_limited() -> None:
     """The limit applies both to tasks that are reported one by one and to background tasks."""
     stream = begun()
     for number in range(MOST + 1):
-        stream.say(type="system", subtype="task_started", task_id=f"a{number}", description="look")
+        stream.receives(type="system", subtype="task_started", task_id=f"a{number}", description="look")
     assert [task.task_id for task in state(stream).tasks] == [f"a{number}" for number in range(MOST)]
     listed = [{"task_id": f"b{number}", "description": "sleep"} for number in range(MOST + 1)]
-    stream.say(type="system", subtype="background_tasks_changed", tasks=listed)
+    stream.receives(type="system", subtype="background_tasks_changed", tasks=listed)
     assert [task.task_id for task in state(stream).tasks if task.background] == [f"b{number}" for number in range(MOST)]
 
 
 def test_the_end_of_the_process_ends_its_tasks() -> None:
     stream = begun()
-    stream.say(type="system", subtype="task_started", task_id="a1", description="look", task_type="local_agent")
-    stream.say(type="system", subtype="status", status="compacting")
-    stream.say(type="system", subtype="api_retry", attempt=1, max_retries=2)
+    stream.receives(type="system", subtype="task_started", task_id="a1", description="look", task_type="local_agent")
+    stream.receives(type="system", subtype="status", status="compacting")
+    stream.receives(type="system", subtype="api_retry", attempt=1, max_retries=2)
     assert state(stream).compacting
     stream.events += stream.conversation.ended(1, "", None)
     assert state(stream) == AgentState(model="claude-opus-5-5")
@@ -211,48 +211,48 @@ def test_the_end_of_the_process_ends_its_tasks() -> None:
 
 def test_a_steered_message_is_part_of_the_turn() -> None:
     stream = begun()
-    stream.told()
+    stream.written()
     recorded: list[bool] = []
     stream.conversation.steer("and tests", (), lambda: recorded.append(True))
-    [told] = stream.told()
-    assert (told["message"]["content"], recorded) == ("and tests", [True])
+    [request] = stream.written()
+    assert (request["message"]["content"], recorded) == ("and tests", [True])
     stream.result()
     assert stream.all(TurnEnded) == [], "the agent has not read the message yet"
     stream.result()
-    stream.say(type="system", subtype="session_state_changed", state="idle")
+    stream.receives(type="system", subtype="session_state_changed", state="idle")
     assert [turn.ok for turn in stream.all(TurnEnded)] == [True]
 
 
 def test_an_interrupt_drops_a_steered_message() -> None:
     stream = begun()
     stream.conversation.steer("and tests", (), lambda: None)
-    stream.told()
+    stream.written()
     stream.conversation.interrupt()
-    [told] = stream.told()
-    assert told["request"] == {"subtype": "interrupt", "cancel_queued": True}
+    [request] = stream.written()
+    assert request["request"] == {"subtype": "interrupt", "cancel_queued": True}
     with pytest.raises(AgentRefused):
         stream.conversation.steer("more", (), lambda: None)
-    assert stream.told() == []
+    assert stream.written() == []
 
 
 def test_an_agent_that_cannot_be_steered_is_sent_nothing() -> None:
     recorded: list[bool] = []
     stream = Stream()
     stream.prompt()
-    stream.say(**INIT | {"capabilities": []})
-    stream.told()
+    stream.receives(**INIT | {"capabilities": []})
+    stream.written()
     with pytest.raises(AgentRefused):
         stream.conversation.steer("and tests", (), lambda: recorded.append(True))
-    assert (stream.told(), recorded) == ([], [])
+    assert (stream.written(), recorded) == ([], [])
 
 
 def test_an_effort_is_reported_once_it_is_set() -> None:
     stream = begun()
-    stream.told()
+    stream.written()
     stream.conversation.set_effort("low")
-    [told] = stream.told()
-    assert told["request"] == {"subtype": "apply_flag_settings", "settings": {"effortLevel": "low"}}
-    stream.say(type="control_response", response={"subtype": "success", "request_id": told["request_id"]})
+    [request] = stream.written()
+    assert request["request"] == {"subtype": "apply_flag_settings", "settings": {"effortLevel": "low"}}
+    stream.receives(type="control_response", response={"subtype": "success", "request_id": request["request_id"]})
     assert state(stream).effort == "low"
 
 
@@ -277,7 +277,7 @@ LINE = some.builds(
 
 
 @given(some.lists(LINE, max_size=8))
-def test_no_line_breaks_the_state(lines: list[dict[str, Any]]) -> None:
+def test_any_line_leaves_a_valid_state(lines: list[dict[str, Any]]) -> None:
     stream = Stream()
     stream.prompt()
     for line in lines:

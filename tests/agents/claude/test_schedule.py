@@ -23,13 +23,13 @@ def call(
     stream: Stream, tool: str, result: object, *, id: str = "toolu_1", is_error: bool = False
 ) -> list[float | None]:
     """Plays a call of the tool and its result. Returns the ``until`` of each reported change: the time at which the
-    schedule ends, or None if there is no schedule any more.
+    schedule ends, or None once it has ended.
     """
     block = {"type": "tool_use", "id": id, "name": tool, "input": {}}
-    stream.say(type="assistant", message={"content": [block]}, session_id="s1")
+    stream.receives(type="assistant", message={"content": [block]}, session_id="s1")
     answer = {"type": "tool_result", "tool_use_id": id, "content": "…", "is_error": is_error}
-    said = stream.say(type="user", message={"content": [answer]}, tool_use_result=result, session_id="s1")
-    return [event.until for event in said if isinstance(event, ScheduleChanged)]
+    output = stream.receives(type="user", message={"content": [answer]}, tool_use_result=result, session_id="s1")
+    return [event.until for event in output if isinstance(event, ScheduleChanged)]
 
 
 def wake_up(seconds: float) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def test_resuming_a_conversation_restores_its_scheduled_jobs() -> None:
     assert left == {"daily": AT + RECURS_SECONDS}
     stream = Stream(jobs=left)
     for _ in range(2):
-        stream.say(type="system", subtype="init", session_id="s1")
+        stream.receives(type="system", subtype="init", session_id="s1")
     assert stream.all(ScheduleChanged) == [ScheduleChanged(AT + RECURS_SECONDS)]
     assert call(stream, "CronDelete", {"id": "daily"}) == [None]
 
@@ -128,17 +128,17 @@ def test_only_results_of_scheduling_calls_are_decoded(monkeypatch: pytest.Monkey
     """Results can be large, so only the result of a scheduling call is decoded."""
     stream = Stream()
     block = {"type": "tool_use", "id": "toolu_0", "name": "ScheduleWakeup", "input": {}}
-    stream.say(type="assistant", message={"content": [block]}, session_id="s1")
+    stream.receives(type="assistant", message={"content": [block]}, session_id="s1")
     read = list[bytes]()
     monkeypatch.setattr(schedule, "decoded", lambda data, kind: read.append(data))
     answer = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "toolu_0"}
-    stream.say(type="user", message={"content": [answer]}, session_id="s1")
+    stream.receives(type="user", message={"content": [answer]}, session_id="s1")
     assert read == []
 
 
 async def test_the_schedule_of_the_real_cli_is_reported(warm: Session, model: MessagesStub) -> None:
     def until() -> float | None:
-        return warm.heard.all(ScheduleChanged)[-1].until
+        return warm.received.all(ScheduleChanged)[-1].until
 
     model.will_say(tool_use("ScheduleWakeup", delaySeconds=600, reason="CI", prompt="Look at CI"), text("Later."))
     await warm.turn("Watch CI")
@@ -151,7 +151,7 @@ async def test_the_schedule_of_the_real_cli_is_reported(warm: Session, model: Me
         text("Every day."),
     )
     await warm.turn("Report every day")
-    [created] = [line["tool_use_result"] for line in warm.heard.messages if "nextFireAt" in str(line)]
+    [created] = [line["tool_use_result"] for line in warm.received.messages if "nextFireAt" in str(line)]
     assert until() == created["nextFireAt"] / 1000 + RECURS_SECONDS
 
     model.will_say(tool_use("CronDelete", id=created["id"]), text("No more."))

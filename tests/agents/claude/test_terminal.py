@@ -1,4 +1,4 @@
-"""What Claude Code's hooks and files say about a session in a terminal."""
+"""What Claude Code's hooks and files report about a session in a terminal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from msgspec import Raw
 
 from drawbridge.agents.base import Decision
 from drawbridge.agents.claude.terminal import agent
-from drawbridge.agents.results import RATE_LIMITED
+from drawbridge.agents.results import RATE_LIMITED, TOO_LONG, UNAVAILABLE
 from drawbridge.agents.terminal import NotItsFile, Task
 
 SESSION = "01234567-89ab-cdef-0123-456789abcdef"
@@ -36,7 +36,11 @@ def test_the_message_about_an_ended_task_continues_the_turn() -> None:
 
 def test_a_failed_request_has_a_code_if_the_protocol_has_one() -> None:
     assert agent().event(payload(hook_event_name="StopFailure", error="rate_limit")).code == RATE_LIMITED
-    assert agent().event(payload(hook_event_name="StopFailure", error="overloaded")).code is None
+    assert agent().event(payload(hook_event_name="StopFailure", error="overloaded")).code == UNAVAILABLE
+    full = "Prompt is too long · automatic compaction failed"
+    stopped = payload(hook_event_name="StopFailure", error="invalid_request", last_assistant_message=full)
+    assert agent().event(stopped).code == TOO_LONG
+    assert agent().event(payload(hook_event_name="StopFailure", error="unknown")).code is None
     assert agent().event(payload(hook_event_name="StopFailure", error=5)).code is None
 
 
@@ -52,11 +56,12 @@ def test_only_a_plan_or_a_changed_input_is_in_an_answer() -> None:
     given = Raw(b'{"command":"ls"}')
     assert agent().answer(Decision(True), "Bash", given, Raw(b"[]")) == {"behavior": "allow"}
     assert "updatedInput" in agent().answer(Decision(True), "ExitPlanMode", given, Raw(b"[]"))
-    changed = Decision(True, updated_input=Raw(b'{"command":"ls -a"}'))
-    assert agent().answer(changed, "Bash", given, Raw(b"[]"))["updatedInput"] == Raw(b'{"command": "ls -a"}')
+    edited = {"command": "ls -a"}
+    changed = Decision(True, updated_input=edited)
+    assert agent().answer(changed, "Bash", given, Raw(b"[]"))["updatedInput"] == edited
 
 
-def test_a_call_with_an_edited_text_is_the_same_call_once_it_has_run() -> None:
+def test_a_call_is_recognized_although_its_text_was_edited() -> None:
     asked, edited = {"file_path": "/a", "content": "one"}, {"file_path": "/a", "content": "two"}
     assert agent().is_same_call("Write", asked, edited, as_run=True)
     assert not agent().is_same_call("Write", asked, edited, as_run=False)

@@ -1,4 +1,4 @@
-"""Replays recorded streams of the real CLI: each line must be parsed and answered as in the recording.
+"""Replays recorded streams of the real CLI. Each line must be parsed and answered as in the recording.
 
 The prompts, decisions and commands are reconstructed from the lines that we sent. test_real_claude describes how to record
 new transcripts.
@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec import Raw
 
 from drawbridge.agents.base import (
     AgentLine,
@@ -40,17 +39,17 @@ def played(name: str, monkeypatch: pytest.MonkeyPatch) -> list[Output]:
     lines = load(name)
     ids = (message["uuid"] for message in ours(lines) if message["type"] == "user")
     monkeypatch.setattr("drawbridge.agents.claude.conversation.uuid.uuid4", lambda: uuid.UUID(next(ids)))
-    # The ``resume`` transcript has the lines of two processes: the second one resumes the conversation of the first.
+    # The ``resume`` transcript has the lines of two processes. The second one resumes the conversation of the first.
     conversation = ClaudeConversation("Claude Code", POEM.get, resumed=name == "resume")
-    heard: list[Output] = []
+    received: list[Output] = []
     for line in lines:
         message = line["line"]
         if line["from"] == "claude":
-            heard += conversation.received(json.dumps(message).encode())
+            received += conversation.received(json.dumps(message).encode())
         else:
             say(conversation, message)
-            assert [json.loads(said) for said in conversation.outgoing().splitlines()] == [message]
-    return heard
+            assert [json.loads(reply) for reply in conversation.outgoing().splitlines()] == [message]
+    return received
 
 
 def ours(lines: list[Message]) -> Iterator[Message]:
@@ -62,8 +61,11 @@ def say(conversation: ClaudeConversation, message: Message) -> None:
     match message:
         case {"type": "user", "message": {"content": str(words)}}:
             assert conversation.prompt(words) == []
-        case {"type": "control_response", "response": {"request_id": id, "response": {"behavior": "allow", **rest}}}:
-            conversation.answer(id, Decision(allow=True, updated_input=Raw(json.dumps(rest["updatedInput"]).encode())))
+        case {
+            "type": "control_response",
+            "response": {"request_id": id, "response": {"behavior": "allow", "updatedInput": dict(given)}},
+        }:
+            conversation.answer(id, Decision(allow=True, updated_input=given))
         case {"type": "control_response", "response": {"request_id": id, "response": {"message": str(why)}}}:
             conversation.answer(id, Decision(allow=False, message=why))
         case {"type": "control_request", "request": {"subtype": "interrupt"}}:
@@ -76,8 +78,8 @@ def say(conversation: ClaudeConversation, message: Message) -> None:
             pytest.fail(f"no call sends this message: {message}")
 
 
-def all_of(kind: type[Any], heard: list[Output]) -> list[Any]:
-    return [event for event in heard if isinstance(event, kind)]
+def all_of(kind: type[Any], received: list[Output]) -> list[Any]:
+    return [event for event in received if isinstance(event, kind)]
 
 
 NAMES = sorted({re.sub(r"^[\d.]+-", "", path.stem) for path in TRANSCRIPTS.glob("*.jsonl")})
@@ -85,19 +87,19 @@ NAMES = sorted({re.sub(r"^[\d.]+-", "", path.stem) for path in TRANSCRIPTS.glob(
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_line_is_parsed_and_answered_as_recorded(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    heard = played(name, monkeypatch)
+    received = played(name, monkeypatch)
 
     lines = load(name)
-    said = [line["line"] for line in lines if line["from"] == "claude"]
-    passed_on = [message for message in said if not message["type"].startswith("control_")]
-    assert [json.loads(line.raw) for line in all_of(AgentLine, heard)] == passed_on
+    messages = [line["line"] for line in lines if line["from"] == "claude"]
+    passed_on = [message for message in messages if not message["type"].startswith("control_")]
+    assert [json.loads(line.raw) for line in all_of(AgentLine, received)] == passed_on
     prompts = [message for message in ours(lines) if message["type"] == "user"]
-    assert len(all_of(TurnEnded, heard)) == len(prompts)
-    questions = [message for message in said if message["type"] == "control_request"]
-    assert [question.question_id for question in all_of(Question, heard)] == [
+    assert len(all_of(TurnEnded, received)) == len(prompts)
+    questions = [message for message in messages if message["type"] == "control_request"]
+    assert [question.question_id for question in all_of(Question, received)] == [
         asked["request_id"] for asked in questions
     ]
-    assert len(all_of(SessionIdentified, heard)) == {"clear": 2, "bad-session": 0}.get(name, 1)
+    assert len(all_of(SessionIdentified, received)) == {"clear": 2, "bad-session": 0}.get(name, 1)
 
 
 @pytest.mark.parametrize(
@@ -138,12 +140,12 @@ def test_a_change_is_shown_as_it_was_written(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_question_that_was_withdrawn_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
-    heard = played("interrupt-question", monkeypatch)
-    (question,) = all_of(Question, heard)
-    assert all_of(QuestionCancelled, heard) == [QuestionCancelled(question.question_id, "interrupted")]
+    received = played("interrupt-question", monkeypatch)
+    (question,) = all_of(Question, received)
+    assert all_of(QuestionCancelled, received) == [QuestionCancelled(question.question_id, "interrupted")]
 
 
-def test_modes_are_taken_and_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_modes_are_accepted_and_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     replies = all_of(Replied, played("modes", monkeypatch))
     assert [reply.error is None for reply in replies] == [True, True, False, False]
 

@@ -47,7 +47,9 @@ def line(kind: str, ordinal: int = 7, /, **fields: Any) -> bytes:
 
 
 def entry(kind: str, /, **fields: Any) -> Entry | None:
-    return agent().entry(line(kind, **fields), SESSION)
+    found = agent().entries(line(kind, **fields), SESSION)
+    assert len(found) < 2
+    return next(iter(found), None)
 
 
 def item(type: str, **fields: Any) -> Entry | None:
@@ -64,13 +66,13 @@ def message(found: Entry | None) -> dict[str, Any]:
 # Hooks.
 
 
-def test_only_the_mode_without_questions_is_taken_from_a_hook() -> None:
-    """Hooks report "default" for most sandboxes; the transcript contains the sandbox."""
+def test_only_the_mode_without_questions_is_read_from_a_hook() -> None:
+    """Hooks report "default" for most sandboxes, but the transcript contains the sandbox."""
     assert agent().event(payload(permission_mode="default")).permission_mode is None
     assert agent().event(payload(permission_mode="bypassPermissions")).permission_mode == "bypassPermissions"
 
 
-def test_the_files_of_a_patch_are_named() -> None:
+def test_the_files_of_a_patch_are_listed() -> None:
     asked = agent().event(
         payload(hook_event_name="PermissionRequest", tool_name="apply_patch", tool_input={"command": PATCH})
     )
@@ -122,7 +124,7 @@ def test_an_answer_contains_only_the_keys_that_codex_accepts() -> None:
     assert answer(Decision(False, message="Not \ud800 this")) == {"behavior": "deny", "message": message}
     assert set(answer(Decision(False))) == {"behavior", "message"}
     with pytest.raises(BadArgument):
-        answer(Decision(True, updated_input=Raw(b"{}")))
+        answer(Decision(True, updated_input={}))
 
 
 def test_no_dialog_appears_while_the_hook_waits() -> None:
@@ -145,16 +147,16 @@ def test_prompts_and_answers_are_read() -> None:
     assert item("UserMessage", content=[{"type": "text", "text": "Do it"}, {"type": "image"}]) == Prompt(
         f"{SESSION}:7", TURN, "Do it"
     )
-    said = item("AgentMessage", content=[{"type": "Text", "text": "Done."}])
-    assert message(said)["message"]["content"] == [{"type": "text", "text": "Done."}]
-    assert isinstance(said, Message)
-    assert said.text == "Done."
+    reply = item("AgentMessage", content=[{"type": "Text", "text": "Done."}])
+    assert message(reply)["message"]["content"] == [{"type": "text", "text": "Done."}]
+    assert isinstance(reply, Message)
+    assert reply.text == "Done."
     thought = item("Reasoning", summary_text=["Hm.", "Yes."], raw_content=[])
     assert message(thought)["message"]["content"] == [{"type": "thinking", "thinking": "Hm.\n\nYes."}]
     assert message(item("ContextCompaction"))["subtype"] == "compact_boundary"
 
 
-def test_a_command_is_named_as_in_hooks() -> None:
+def test_a_command_has_the_same_name_as_in_hooks() -> None:
     arguments = json.dumps({"cmd": "ls", "justification": "to see", "workdir": "/tmp", "yield_time_ms": 5})
     found = entry("response_item", type="function_call", name="exec_command", call_id="c1", arguments=arguments)
     given = {"command": "ls", "description": "to see"}
@@ -174,7 +176,7 @@ def test_a_patch_in_the_transcript_matches_its_request() -> None:
     )
 
 
-def test_a_call_of_another_tool_is_named_as_in_hooks() -> None:
+def test_a_call_of_another_tool_has_the_same_name_as_in_hooks() -> None:
     called = {"type": "function_call", "name": "get_issue", "namespace": "mcp__github__", "call_id": "c1"}
     found = entry("response_item", **called, arguments='{"number": 5}')
     assert isinstance(found, Message)
@@ -216,7 +218,7 @@ def test_results_are_read(type: str, output: Any, shown: str | None, fate: Any, 
     assert found.results == (Result("c1", fate),)
 
 
-def test_what_hooks_have_passed_to_the_model_is_read() -> None:
+def test_text_that_hooks_passed_to_the_model_is_read() -> None:
     handed = item("HookPrompt", fragments=[{"text": "I have reviewed", "hookRunId": "stop:10"}])
     assert handed == Context(f"{SESSION}:7", "Stop", ("I have reviewed",))
     added = {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "I have reviewed"}]}
@@ -239,6 +241,10 @@ def test_the_end_of_a_turn_is_read() -> None:
     assert failed("You've hit your usage limit.") == TurnOver(
         TURN, "failed", "You've hit your usage limit.", RATE_LIMITED
     )
+    full = "Codex ran out of room in the model's context window. Start a new thread."
+    assert failed(full) == TurnOver(TURN, "failed", full, "CONTEXT_TOO_LONG")
+    for said in ("Selected model is at capacity.", "exceeded retry limit, last status: 503 Service Unavailable"):
+        assert failed(said) == TurnOver(TURN, "failed", said, "MODEL_UNAVAILABLE")
     unauthorized = failed("unexpected status 401 Unauthorized")
     assert isinstance(unauthorized, TurnOver)
     assert unauthorized.code == NOT_LOGGED_IN
@@ -268,11 +274,11 @@ def limited(*entries: dict[str, Any]) -> dict[str, Any]:
         ("on-request", limited({"path": "/src", "access": None}), "bypassPermissions"),
     ],
 )
-def test_the_mode_is_what_the_sandbox_allows(policy: str, profile: dict[str, Any], mode: str) -> None:
+def test_the_mode_follows_from_the_sandbox_settings(policy: str, profile: dict[str, Any], mode: str) -> None:
     assert entry("turn_context", approval_policy=policy, permission_profile=profile) == Mode(mode)
 
 
-def test_the_mode_in_which_codex_reviews_requests_itself() -> None:
+def test_the_mode_in_which_codex_reviews_requests_is_recognized() -> None:
     settings = {"approval_policy": "on-request", "permission_profile": limited(READS, WRITES)}
     assert entry("turn_context", **settings, approvals_reviewer="user") == Mode("acceptEdits")
     assert entry("turn_context", **settings, approvals_reviewer="auto_review") == Mode("auto")
@@ -289,14 +295,14 @@ def test_the_mode_in_which_codex_reviews_requests_itself() -> None:
 )
 def test_no_line_raises_an_error(anything: Any) -> None:
     for data in (anything, {"ordinal": 1, "type": "event_msg", "payload": anything}):
-        agent().entry(json.dumps(data).encode(), SESSION)
+        agent().entries(json.dumps(data).encode(), SESSION)
         agent().reports(AgentState()).recorded(json.dumps(data).encode())
 
 
 def test_reading_continues_after_a_known_line() -> None:
     lines = [line("event_msg", number, type="token_count", other='"ordinal":1,') for number in (1, 11, 12)]
     data = b"".join(one + b"\n" for one in lines)
-    assert agent().end_of(f"{SESSION}:11", data) is None  # json.dumps adds spaces; Codex does not
+    assert agent().end_of(f"{SESSION}:11", data) is None  # json.dumps adds spaces, but Codex does not
     data = data.replace(b'": ', b'":').replace(b', "', b',"')
     end = agent().end_of(f"{SESSION}:11", data)
     assert end is not None

@@ -55,12 +55,12 @@ async def test_a_prompt(project: Path, model: GeminiStub) -> None:
     async with session(gemini.agent(model), project, options) as warm:
         done = await warm.turn("Say hello")
 
-        [known] = warm.heard.all(SessionIdentified)
+        [known] = warm.received.all(SessionIdentified)
         assert (done.ok, done.error, done.session_id) == (True, None, known.session_id)
-        assert words(warm.heard) == ["Hello there."]
-        told = model.requests[0].told
-        assert "Say hello" in told
-        assert str(beside) in told
+        assert words(warm.received) == ["Hello there."]
+        received = model.requests[0].new_text
+        assert "Say hello" in received
+        assert str(beside) in received
         kept = gemini.agent(model).sessions
         assert [(one.session_id, one.title) for one in kept.listed(project, 10)] == [(known.session_id, "Say hello")]
         assert kept.known(project, known.session_id)
@@ -75,7 +75,7 @@ async def test_stored_messages_are_read(project: Path, model: GeminiStub) -> Non
         warm.process.prompt("Translate it")
         warm.process.answer((await warm.asked()).question_id, Decision(allow=True))
         await warm.ended()
-        [known] = warm.heard.all(SessionIdentified)
+        [known] = warm.received.all(SessionIdentified)
     kept = gemini.agent(model).sessions
     found = list(kept.messages_from(project, known.session_id, after=ever[0], before=ever[1], start=0))
     assert found[0][1].prompt == "Translate it"
@@ -113,7 +113,7 @@ async def test_questions(project: Path, model: GeminiStub) -> None:
         warm.process.answer(asked.question_id, Decision(allow=True, remember=True))
         assert (await warm.ended()).ok
         assert (await warm.turn("Once more")).ok, "Gemini CLI does not ask about the command again"
-        assert words(warm.heard) == ["Pity.", "Done.", "Made.", "Again."]
+        assert words(warm.received) == ["Pity.", "Done.", "Made.", "Again."]
         assert (project / "made2").exists()
 
 
@@ -133,7 +133,7 @@ async def test_interrupts(project: Path, model: GeminiStub) -> None:
         warm.process.interrupt()
         assert (await warm.ended()).interrupted
         assert (await warm.turn("Hello?")).ok
-        assert words(warm.heard) == ["Here I am."]
+        assert words(warm.received) == ["Here I am."]
     assert not new.exists()
 
 
@@ -150,12 +150,12 @@ async def test_modes(project: Path, model: GeminiStub) -> None:
         warm.process.answer((await warm.asked()).question_id, Decision(allow=False))
         assert (await warm.ended()).ok
         assert new.read_text() == "new\n"
-        assert "[MODE_UPDATE] default" in words(warm.heard), "Gemini CLI reports the mode in its text"
+        assert "[MODE_UPDATE] default" in words(warm.received), "Gemini CLI reports the mode in its text"
 
 
 @pytest.mark.thorough  # its recording is played in every run
 async def test_a_missing_login(project: Path, model: GeminiStub) -> None:
-    """Gemini CLI is not logged in: it has no API key."""
+    """Gemini CLI is not logged in, because it has no API key."""
     environment = gemini_rig.environment(model)
     del environment["GEMINI_API_KEY"]
     agent = Gemini(gemini.agent(model)._command[0], environment)
@@ -182,10 +182,10 @@ async def test_a_conversation_that_goes_on(project: Path, model: GeminiStub) -> 
     model.will_say(text("I am Ada."), text("Ada, as I said."))
     async with session(gemini.agent(model), project) as first:
         assert (await first.turn("Who are you?")).ok
-        [known] = first.heard.all(SessionIdentified)
+        [known] = first.received.all(SessionIdentified)
     async with session(gemini.agent(model), project, session_id=known.session_id, resume=True) as second:
         assert (await second.turn("Who?")).ok
-        assert words(second.heard) == ["Ada, as I said."]
+        assert words(second.received) == ["Ada, as I said."]
     assert "I am Ada." in json.dumps(model.requests[-1].body["contents"])
 
 
@@ -197,8 +197,8 @@ async def test_a_stored_file_is_read_without_a_question(project: Path, model: Ge
     async with session(gemini.agent(model), project, files=str(files)) as warm:
         warm.process.prompt("Look", (Attachment("application/zip", b"\xff", "report.txt", path=str(stored)),))
         assert (await warm.ended()).ok
-        assert warm.heard.all(Question) == []
-    assert f"Attached file: {stored} (1 kB)" in model.requests[0].told
+        assert warm.received.all(Question) == []
+    assert f"Attached file: {stored} (1 kB)" in model.requests[0].new_text
     assert "the stored words" in json.dumps(model.requests[-1].body["contents"])
 
 

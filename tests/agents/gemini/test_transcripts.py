@@ -74,8 +74,8 @@ def _lines(conversation: AcpConversation) -> Iterator[dict[str, Any] | None]:
 
 def _launch(rest: list[dict[str, Any]]) -> Launch:
     """Reconstructs the launch of this process from the lines before its first prompt."""
-    told = [one["line"] for one in rest if one["from"] == "drawbridge"]
-    before = told[: next((number for number, line in enumerate(told) if line.get("method") == "session/prompt"), None)]
+    sent = [one["line"] for one in rest if one["from"] == "drawbridge"]
+    before = sent[: next((number for number, line in enumerate(sent) if line.get("method") == "session/prompt"), None)]
     params = {line["method"]: line["params"] for line in before}
     loaded = params.get("session/load", {}).get("sessionId", "")
     mode = {"autoEdit": "acceptEdits"}.get(params.get("session/set_mode", {}).get("modeId", ""))

@@ -16,7 +16,7 @@ POEM = "one\ntwo\nthree\n"
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("program", programs.each_nvim())
-def test_w_accepts_the_proposal_as_it_is(rig: Workstation, program: Path) -> None:
+def test_w_accepts_the_proposal_unchanged(rig: Workstation, program: Path) -> None:
     poem = rig.file("poem.txt", POEM)
     neovim = rig.neovim(poem, program=program)
     claude = rig.claude(recorded_as=("accept", "An Edit, accepted as it is with :w in Neovim."))
@@ -39,7 +39,7 @@ def test_w_accepts_the_proposal_as_it_is(rig: Workstation, program: Path) -> Non
     assert neovim.layout == before
 
 
-def test_an_edited_line_is_what_the_cli_writes(rig: Workstation) -> None:
+def test_the_cli_writes_the_edited_line(rig: Workstation) -> None:
     poem = rig.file("poem.txt", POEM)
     neovim = rig.neovim(poem)
     claude = rig.claude(recorded_as=("accept-edited", "An Edit, accepted with :w after the person changed a line."))
@@ -53,12 +53,12 @@ def test_an_edited_line_is_what_the_cli_writes(rig: Workstation) -> None:
 
     claude.pane.wait_for("It is done")
     assert poem.read_bytes() == b"one\nzwei\nthree\n"
-    assert "user modified your proposed changes" in rig.model.requests[-1].told
+    assert "user modified your proposed changes" in rig.model.requests[-1].new_text
     neovim.wait_for_buffer(poem, ["one", "zwei", "three"])
 
 
 @pytest.mark.thorough
-def test_a_proposal_opens_although_a_prompt_is_half_typed(rig: Workstation) -> None:
+def test_a_proposal_opens_even_if_a_prompt_is_half_typed(rig: Workstation) -> None:
     """The CLI's dialog replaces the prompt box without showing the change, which a stray Enter would accept."""
     poem = rig.file("poem.txt", POEM)
     command = f"{{ '{programs.claude()}', '--permission-mode', 'default' }}"
@@ -110,7 +110,7 @@ def test_a_refused_proposal_is_not_written(rig: Workstation, words: str, name: s
     assert neovim.buffer(poem) == ["one", "two", "three"]
     claude.prompt("Why not?")
     claude.pane.wait_for("I leave it")
-    assert "The user doesn't want to proceed with this tool use" in rig.model.requests[-1].told
+    assert "The user doesn't want to proceed with this tool use" in rig.model.requests[-1].new_text
 
 
 @pytest.mark.thorough
@@ -131,7 +131,7 @@ def test_a_new_file_is_shown_and_written(rig: Workstation) -> None:
 
 
 @pytest.mark.thorough
-def test_two_edits_come_one_after_the_other(rig: Workstation) -> None:
+def test_two_edits_are_proposed_in_turn(rig: Workstation) -> None:
     poem = rig.file("poem.txt", POEM)
     neovim = rig.neovim(poem)
     claude = rig.claude(recorded_as=("two-edits", "Two Edits in one answer: the first accepted, the second rejected."))

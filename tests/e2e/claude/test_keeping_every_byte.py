@@ -35,7 +35,7 @@ def test_line_endings_bom_and_final_newline_are_kept(rig: Workstation, before: b
 
     claude.pane.wait_for("It is done")
     assert poem.read_bytes() == after
-    assert "user modified" not in rig.model.requests[-1].told
+    assert "user modified" not in rig.model.requests[-1].new_text
     neovim.wait_until_closed()
     assert not neovim.modified(poem)
 

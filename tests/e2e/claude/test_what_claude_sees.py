@@ -41,7 +41,7 @@ def test_sent_lines_are_typed_into_the_prompt(rig: Workstation) -> None:
     rig.model.will_say(text("I see."))
     claude.prompt("What about these?")
     claude.pane.wait_for("I see")
-    assert "2\ttwo\n3\tthree" in rig.model.requests[-1].told
+    assert "2\ttwo\n3\tthree" in rig.model.requests[-1].new_text
 
 
 @pytest.mark.thorough
@@ -68,7 +68,7 @@ def test_the_selection_is_in_the_next_request(rig: Workstation) -> None:
     rig.model.will_say(text("I see."))
     claude.prompt("What is selected?")
     claude.pane.wait_for("I see")
-    assert f"The user selected the lines 2 to 3 from {poem}:\ntwo\nthree" in rig.model.requests[-1].told
+    assert f"The user selected the lines 2 to 3 from {poem}:\ntwo\nthree" in rig.model.requests[-1].new_text
 
 
 @pytest.mark.thorough
@@ -117,6 +117,6 @@ def test_new_diagnostics_after_an_edit_are_in_a_later_request(rig: Workstation) 
     claude.prompt("Well?")
     claude.pane.wait_for("Oh")
 
-    told = "\n".join(request.told for request in rig.model.requests)
-    assert "Now it is too loud" in told
-    assert "This does not rhyme" not in told, "this problem is not new"
+    received = "\n".join(request.new_text for request in rig.model.requests)
+    assert "Now it is too loud" in received
+    assert "This does not rhyme" not in received, "this problem is not new"

@@ -20,7 +20,7 @@ POEM = "one\ntwo\nthree\n"
     ids=["accept", "reject"],
 )
 @pytest.mark.thorough
-def test_unattended_it_decides_automatically(rig: Workstation, decision: str, screen: str, content: str) -> None:
+def test_an_unattended_bridge_decides_automatically(rig: Workstation, decision: str, screen: str, content: str) -> None:
     poem = rig.file("poem.txt", POEM)
     rig.folder("--decide", decision)
     claude = rig.claude()
@@ -72,4 +72,4 @@ def test_the_text_edited_in_the_users_editor_is_written(rig: Workstation) -> Non
 
     claude.pane.wait_for("It is done")
     assert poem.read_text() == "one\nzwei\nthree\n"
-    assert "user modified your proposed changes" in rig.model.requests[-1].told
+    assert "user modified your proposed changes" in rig.model.requests[-1].new_text

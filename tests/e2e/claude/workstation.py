@@ -1,4 +1,4 @@
-"""A user's workstation: a project, an editor, the CLI beside it, and a model that the test scripts."""
+"""A user's workstation: a project, an editor, the CLI next to it, and a model that the test scripts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.rigs.tmux import Pane, Tmux
 from tests.waiting import PATIENCE
 
 RECORD_INTO = os.environ.get("DRAWBRIDGE_TEST_RECORD")
-"""The directory into which ``tools/record_ide.py`` records the sessions that tests have named; None to record nothing."""
+"""The directory into which ``tools/record_ide.py`` records the sessions that tests named; None to record nothing."""
 
 
 class Workstation(contextlib.ExitStack):
@@ -84,10 +84,10 @@ class Workstation(contextlib.ExitStack):
 
     def _recorder(self, lock: Path, name: str, what: str) -> int:
         """Starts a recorder in front of the bridge of ``lock``. Returns the port on which it listens."""
-        said = subprocess.run(
+        result = subprocess.run(
             [programs.claude(), "--version"], capture_output=True, text=True, check=True, timeout=PATIENCE
         )
-        transcript = Path(RECORD_INTO or ".") / f"{said.stdout.split()[0]}-{name}.jsonl"
+        transcript = Path(RECORD_INTO or ".") / f"{result.stdout.split()[0]}-{name}.jsonl"
         script = str(ROOT / "tools" / "record_ide.py")
         shown = ("--what", what, "--replace", f"{self.project}=/project")
         command = [sys.executable, script, str(lock), str(transcript), *shown]

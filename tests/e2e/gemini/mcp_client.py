@@ -33,10 +33,10 @@ async def use(url: str, token: str, file: str, new_text: str) -> dict[str, Any]:
     notices: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue()
 
     def listen(method: str) -> NotificationBinding:
-        async def heard(params: Params) -> None:
+        async def handle(params: Params) -> None:
             notices.put_nowait((method, params.model_dump(exclude_none=True)))
 
-        return NotificationBinding(method=method, params_type=Params, handler=heard)
+        return NotificationBinding(method=method, params_type=Params, handler=handle)
 
     bindings = [listen(f"ide/{name}") for name in ("contextUpdate", "diffAccepted", "diffRejected")]
     http = httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}, trust_env=False)

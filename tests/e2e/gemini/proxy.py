@@ -23,11 +23,11 @@ HOP_BY_HOP = {"connection", "content-length", "keep-alive", "transfer-encoding"}
 
 
 class CuttingProxy(contextlib.AbstractContextManager["CuttingProxy"]):
-    """Announces itself with a discovery file beside the bridge's. A CLI that is given the proxy's port finds it."""
+    """Announces itself with a discovery file next to the bridge's. A CLI that is given the proxy's port finds it."""
 
     def __init__(self, discovery: Path, *, transcript: Transcript | None = None, lends_token: bool = False) -> None:
         """``discovery``: the bridge's own discovery file. ``transcript``: records the messages, if given.
-        ``lends_token``: whether requests without a token get the bridge's.
+        ``lends_token``: whether requests without a token get the bridge's token.
         """
         content = json.loads(discovery.read_text())
         self.streams = 0

@@ -19,7 +19,7 @@ POEM = "one\ntwo\nthree\n"
 
 
 @pytest.mark.thorough
-def test_w_accepts_the_proposal_as_it_is(rig: Workstation) -> None:
+def test_w_accepts_the_proposal_unchanged(rig: Workstation) -> None:
     poem = rig.file("poem.txt", POEM)
     neovim = rig.neovim(poem)
     gemini = rig.gemini(recorded_as=("accept", "A replace, accepted as it is with :w in Neovim."))
@@ -190,7 +190,7 @@ def test_line_endings_and_a_missing_final_newline_are_kept(rig: Workstation, bef
     assert not neovim.modified(poem)
 
 
-def of_somebody(home: Path) -> Path:
+def nvim_of_another_user(home: Path) -> Path:
     """Creates a script that starts Neovim as user 1000, to whom the test's files appear to belong. Its umask and the
     mode of ``home`` let the group write. Returns the script's path.
     """
@@ -216,7 +216,7 @@ def test_a_first_start_in_neovim_asks_once_and_connects(rig: Workstation, answer
     del first["ide"]
     settings.write_text(json.dumps(first))
     poem = rig.file("poem.txt", POEM)
-    program = of_somebody(home) if user == "somebody" else None
+    program = nvim_of_another_user(home) if user == "somebody" else None
     neovim = rig.neovim(poem, options=f"{{ gemini = {{ command = '{programs.gemini()}' }} }}", program=program)
 
     neovim.pane.type(":DrawbridgeGemini")

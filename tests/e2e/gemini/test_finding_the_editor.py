@@ -18,7 +18,7 @@ def test_a_cli_below_the_workspace_is_connected(rig: Workstation) -> None:
     below = rig.project / "verses"
     below.mkdir()
 
-    gemini = rig.lonely_gemini(cwd=below)
+    gemini = rig.unconnected_gemini(cwd=below)
 
     gemini.wait_for_editor()
     gemini.prompt("/ide status")
@@ -32,7 +32,7 @@ def test_a_cli_in_another_directory_is_not_connected(rig: Workstation) -> None:
     elsewhere = rig.project.with_name("elsewhere")
     elsewhere.mkdir()
 
-    gemini = rig.lonely_gemini(cwd=elsewhere)
+    gemini = rig.unconnected_gemini(cwd=elsewhere)
 
     gemini.prompt("/ide status")
     gemini.pane.wait_for(r"Directory mismatch|Nothing more was scripted")

@@ -1,4 +1,4 @@
-"""The bridge works as an MCP server for programs that do not know it: the official client and the conformance suite."""
+"""The bridge works as an MCP server for the official client and the conformance suite, which do not know it."""
 
 from __future__ import annotations
 
@@ -77,10 +77,10 @@ def test_the_official_python_client_reviews_a_file(discovery: Path, project: Pat
     url = f"http://127.0.0.1:{bridge['port']}/mcp"
     command = [str(programs.mcp_client()), script, url, bridge["authToken"], str(poem), "ONE\n"]
 
-    said = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
-    assert said.returncode == 0, said.stderr
-    got: dict[str, Any] = json.loads(said.stdout)
+    assert result.returncode == 0, result.stderr
+    got: dict[str, Any] = json.loads(result.stdout)
     assert got["first_notice"] == "ide/contextUpdate"
     assert got["opened"] is False
     assert got["decision"] == ["ide/diffAccepted", {"filePath": str(poem), "content": "ONE\n"}]

@@ -1,4 +1,4 @@
-"""A user's workstation with Gemini CLI: a project, an editor, the CLI beside it, and a model scripted by the test."""
+"""A user's workstation with Gemini CLI: a project, an editor, the CLI next to it, and a model scripted by the test."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .proxy import CuttingProxy
 from .transcript import Transcript
 
 RECORD_INTO = os.environ.get("DRAWBRIDGE_TEST_RECORD")
-"""The directory for transcripts of the sessions that tests have named; None to record nothing."""
+"""The directory for transcripts of the sessions that tests named; None to record nothing."""
 
 
 class Workstation(contextlib.ExitStack):
@@ -70,11 +70,11 @@ class Workstation(contextlib.ExitStack):
         """Starts the CLI in another terminal and connects it. ``recorded_as``: a transcript's name and description."""
         if RECORD_INTO and recorded_as:
             return self.gemini_through(self.proxy(*recorded_as))
-        gemini = self.lonely_gemini()
+        gemini = self.unconnected_gemini()
         self._wait_for_one_more()
         return gemini
 
-    def lonely_gemini(self, *, cwd: Path | None = None, environment: Mapping[str, str] | None = None) -> Gemini:
+    def unconnected_gemini(self, *, cwd: Path | None = None, environment: Mapping[str, str] | None = None) -> Gemini:
         """Starts the CLI in another terminal, without waiting for it to connect."""
         everything = self.environment | dict(environment or {})
         return Gemini.start(self.tmux, programs.gemini(), project=cwd or self.project, environment=everything)
@@ -88,7 +88,7 @@ class Workstation(contextlib.ExitStack):
 
     def gemini_through(self, proxy: CuttingProxy) -> Gemini:
         """Starts the CLI and connects it to the bridge through the proxy."""
-        gemini = self.lonely_gemini(environment={"GEMINI_CLI_IDE_SERVER_PORT": str(proxy.port)})
+        gemini = self.unconnected_gemini(environment={"GEMINI_CLI_IDE_SERVER_PORT": str(proxy.port)})
         self._wait_for_one_more()
         return gemini
 

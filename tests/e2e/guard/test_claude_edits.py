@@ -12,7 +12,7 @@ from tests import programs
 from tests.rigs.messages_stub import HOLD, edit, read, text, tool_use, write
 from tests.rigs.neovim_rig import Neovim
 
-from .workstation import STUCK, GuardedWorkstation, is_told_in_one_line
+from .workstation import STUCK, GuardedWorkstation, is_notified_in_one_line
 
 POEM = "one\ntwo\nthree\n"
 NEW_POEM = "one\nTWO\nthree\n"
@@ -28,7 +28,7 @@ local view = vim.fn.winsaveview()
 return { vim.fn.getline('.'), view.col, vim.fn.winline(), vim.fn.getline('w0'),
   vim.fn.getline(vim.fn.foldclosed(vim.fn.search('^line 20$', 'nw'))) }
 """
-"""Where the user is in the file, in terms of the text rather than line numbers."""
+"""The user's position in the file, in terms of the text rather than of line numbers."""
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_an_edit_of_unsaved_work_is_denied_until_it_is_saved(
     claude = rig.start_claude(read(poem), edit(poem, "two", "TWO"), again, text("It is done."))
     [reason] = rig.model.wait_for_request(3).tool_results
 
-    is_told_in_one_line(neovim, KEPT)
+    is_notified_in_one_line(neovim, KEPT)
     assert poem.read_text() == POEM
     assert neovim.buffer(poem) == MINE
     assert f"{poem} has unsaved changes in Neovim " in reason
@@ -90,12 +90,12 @@ def test_a_new_file_is_not_written_if_it_is_an_unsaved_buffer(rig: GuardedWorkst
     rig.set_up()
     type_a_line(neovim)
 
-    told = rig.ask_claude(write(poem, "by an agent\n"), text("Then not."))
+    received = rig.ask_claude(write(poem, "by an agent\n"), text("Then not."))
 
     assert not poem.exists()
-    assert f"{poem} has unsaved changes" in told
-    assert "+mine" in told
-    is_told_in_one_line(neovim, "kept from changing new.txt")
+    assert f"{poem} has unsaved changes" in received
+    assert "+mine" in received
+    is_notified_in_one_line(neovim, "kept from changing new.txt")
 
 
 @pytest.mark.thorough
@@ -106,10 +106,10 @@ def test_a_new_file_below_a_linked_directory_is_not_written(rig: GuardedWorkstat
     rig.set_up()
     type_a_line(neovim)
 
-    told = rig.ask_claude(write(rig.project / "real" / "new.txt", "by an agent\n"), text("Then not."))
+    received = rig.ask_claude(write(rig.project / "real" / "new.txt", "by an agent\n"), text("Then not."))
 
     assert list((rig.project / "real").iterdir()) == []
-    assert "has unsaved changes" in told
+    assert "has unsaved changes" in received
 
 
 @pytest.mark.thorough
@@ -125,9 +125,9 @@ def test_two_dots_in_a_path_are_resolved_as_claude_code_does(rig: GuardedWorksta
     type_a_line(neovim)
     name = rig.project / path
 
-    told = rig.ask_claude(read(name), edit(name, "two", "TWO"), text("Then not."))
+    received = rig.ask_claude(read(name), edit(name, "two", "TWO"), text("Then not."))
 
-    assert "has unsaved changes" in told
+    assert "has unsaved changes" in received
     assert (poem.read_text(), elsewhere.read_text()) == (POEM, POEM)
 
 
@@ -140,11 +140,11 @@ def test_an_edit_of_an_unsaved_notebook_is_denied(rig: GuardedWorkstation) -> No
     type_a_line(neovim)
 
     change = tool_use("NotebookEdit", notebook_path=str(notebook), cell_id="a1", new_source="2", edit_mode="replace")
-    told = rig.ask_claude(read(notebook), change, text("Then not."))
+    received = rig.ask_claude(read(notebook), change, text("Then not."))
 
     assert notebook.read_text() == content
-    assert f"{notebook} has unsaved changes" in told
-    is_told_in_one_line(neovim, "kept from changing book.ipynb")
+    assert f"{notebook} has unsaved changes" in received
+    is_notified_in_one_line(neovim, "kept from changing book.ipynb")
 
 
 @pytest.mark.parametrize("program", programs.each_nvim())
@@ -157,13 +157,13 @@ def test_an_edit_leaves_unsaved_work_in_another_window_alone(rig: GuardedWorksta
     type_a_line(neovim)
     neovim.command(f"set hidden | split {other}")
 
-    told = rig.ask_claude(read(poem), edit(poem, "two", "TWO"), text("It is done."))
+    received = rig.ask_claude(read(poem), edit(poem, "two", "TWO"), text("It is done."))
 
     assert poem.read_text() == NEW_POEM
     assert neovim.buffer(poem) == MINE
     assert neovim.modified(poem)
-    assert f"{poem} is on disk as written, but has unsaved changes in Neovim" in told
-    is_told_in_one_line(neovim, r"poem\.txt changed on disk \(Claude Code\); your text was not touched")
+    assert f"{poem} is on disk as written, but has unsaved changes in Neovim" in received
+    is_notified_in_one_line(neovim, r"poem\.txt changed on disk \(Claude Code\); your text was not touched")
     assert "W12" not in neovim.pane.screen
 
 
@@ -176,9 +176,9 @@ def test_a_policy_for_one_tool_protects_hidden_buffers(rig: GuardedWorkstation) 
     neovim.command(f"set hidden | edit {other}")
     neovim.wait_for("return vim.fn.expand('%:t') == 'other.txt'", what="did not go there")
 
-    told = rig.ask_claude(read(poem), write(poem, "all new\n"), edit(poem, "two", "TWO"), text("Done."))
+    received = rig.ask_claude(read(poem), write(poem, "all new\n"), edit(poem, "two", "TWO"), text("Done."))
 
-    assert "where it is open" in told
+    assert "where it is open" in received
     assert poem.read_text() == NEW_POEM
     assert neovim.buffer(poem) == MINE
 
@@ -193,14 +193,14 @@ def test_an_edit_by_an_agent_in_a_subdirectory_is_denied(rig: GuardedWorkstation
     type_a_line(neovim)
 
     allowed = ("--add-dir", str(rig.project))  # otherwise Claude Code itself would not allow the write
-    told = rig.ask_claude(read(poem), edit(poem, "two", "TWO"), text("Then not."), flags=allowed, cwd=below)
+    received = rig.ask_claude(read(poem), edit(poem, "two", "TWO"), text("Then not."), flags=allowed, cwd=below)
 
     assert poem.read_text() == POEM
-    assert "where the user is working on it; its text there has 4 lines. Nothing was written." in told
+    assert "where the user is working on it; its text there has 4 lines. Nothing was written." in received
 
 
 @pytest.mark.thorough
-def test_a_neovim_started_without_drawbridge_is_found_too(rig: GuardedWorkstation) -> None:
+def test_a_neovim_started_without_drawbridge_is_found(rig: GuardedWorkstation) -> None:
     """The guard finds the socket that Neovim itself created in the directory that ``--socket-dir`` names."""
     poem = rig.file("poem.txt", POEM)
     neovim = rig.plain_nvim(poem)
@@ -210,7 +210,7 @@ def test_a_neovim_started_without_drawbridge_is_found_too(rig: GuardedWorkstatio
     rig.ask_claude(read(poem), edit(poem, "two", "TWO"), text("Then not."))
 
     assert poem.read_text() == POEM
-    is_told_in_one_line(neovim, KEPT)
+    is_notified_in_one_line(neovim, KEPT)
 
 
 class TestTwoNeovimsInOneDirectory:
@@ -226,12 +226,12 @@ class TestTwoNeovimsInOneDirectory:
         second.command(f"set hidden | edit {other}")
         second.wait_for("return vim.fn.expand('%:t') == 'other.txt'", what="did not go there")
 
-        told = rig.ask_claude(read(poem), edit(poem, "two", "TWO"), text("It is done."))
+        received = rig.ask_claude(read(poem), edit(poem, "two", "TWO"), text("It is done."))
 
         assert poem.read_text() == NEW_POEM
         first.wait_for_buffer(poem, ["one", "TWO", "three"])
         assert second.buffer(poem) == MINE
-        assert told.count("which were not touched") == 1
+        assert received.count("which were not touched") == 1
 
     @pytest.mark.thorough
     @pytest.mark.parametrize("behind", [0, 1], ids=["behind-in-the-first", "behind-in-the-second"])
@@ -249,7 +249,7 @@ class TestTwoNeovimsInOneDirectory:
 
         assert poem.read_text() == POEM
         for neovim in both:
-            is_told_in_one_line(neovim, KEPT)
+            is_notified_in_one_line(neovim, KEPT)
 
     @pytest.mark.thorough
     def test_an_edit_is_shown_in_both(self, rig: GuardedWorkstation) -> None:

@@ -17,7 +17,7 @@ from tests.setup import headless
 
 from .test_claude_edits import POEM, type_a_line
 from .test_what_claude_is_told import SELECTED, select_two_lines
-from .workstation import GuardedWorkstation, is_told_in_one_line
+from .workstation import GuardedWorkstation, is_notified_in_one_line
 
 PATCH = """\
 *** Begin Patch
@@ -50,7 +50,7 @@ def test_a_gemini_edit_of_unsaved_work_is_denied_until_saved(rig: GuardedWorksta
     [reason] = model.requests[1].tool_results
     assert f"{poem} has unsaved changes in Neovim" in reason
     assert "+mine" in reason
-    is_told_in_one_line(neovim, r"Gemini CLI was kept from changing poem\.txt")
+    is_notified_in_one_line(neovim, r"Gemini CLI was kept from changing poem\.txt")
 
     neovim.save()
     with GeminiStub() as model:
@@ -71,7 +71,7 @@ def test_a_prompt_to_gemini_includes_the_selection(rig: GuardedWorkstation, home
         model.will_say(gemini_stub.text("I see."))
         headless.gemini(model, rig.project)
 
-    assert f"{SELECTED} {poem}, lines 2-3:\n```text\ntwo\nthree\n```" in model.requests[0].told
+    assert f"{SELECTED} {poem}, lines 2-3:\n```text\ntwo\nthree\n```" in model.requests[0].new_text
 
 
 @pytest.mark.thorough
@@ -88,7 +88,7 @@ def test_a_codex_patch_is_denied_if_any_file_has_unsaved_work(rig: GuardedWorkst
     assert f"{poem} has unsaved changes in Neovim" in model.tool_results[0]
     assert (poem.read_text(), clean.read_text()) == (POEM, POEM)
     assert not (rig.project / "new.txt").exists()
-    is_told_in_one_line(neovim, r"Codex was kept from changing poem\.txt")
+    is_notified_in_one_line(neovim, r"Codex was kept from changing poem\.txt")
 
     neovim.save()
     with ResponsesStub(apply_patch(PATCH), text("Done.")) as model:
@@ -116,4 +116,4 @@ def test_gemini_connected_to_the_editor_gets_the_selection_once(rig: GuardedWork
 
     assert request.editor is not None
     assert request.editor["activeFile"]["selectedText"] == "two\nthree"
-    assert SELECTED not in request.told
+    assert SELECTED not in request.new_text

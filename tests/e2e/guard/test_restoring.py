@@ -1,4 +1,4 @@
-"""``drawbridge hook --restore`` restores text that a reload has replaced in an editor."""
+"""``drawbridge hook --restore`` restores text that a reload replaced in an editor."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def test_copies_are_listed_with_the_newest_first(rig: GuardedWorkstation, poem: 
 
 @pytest.mark.thorough
 def test_a_copy_chosen_by_number_is_restored_and_shown(rig: GuardedWorkstation, poem: Path, neovim: Neovim) -> None:
-    said = rig.drawbridge("hook", "--restore", "2")
+    output = rig.drawbridge("hook", "--restore", "2")
 
-    assert said.startswith(f"{poem} was restored to its text from ")
+    assert output.startswith(f"{poem} was restored to its text from ")
     assert poem.read_text() == POEM
     neovim.wait_for_buffer(poem, ["one", "two", "three"])
     assert len(rig.drawbridge("hook", "--restore").splitlines()) > 2, "the replaced text is a copy, too"

@@ -16,13 +16,15 @@ from tests.rigs.tmux import wait_until
 from tests.waiting import PATIENCE
 
 from .test_claude_edits import KEPT, MINE, NEW_POEM, POEM, type_a_line
-from .workstation import STUCK, GuardedWorkstation, edit_call, is_told_in_one_line
+from .workstation import STUCK, GuardedWorkstation, edit_call, is_notified_in_one_line
 
 DEADLINE = ("--deadline", "300")
 """The default deadline, in milliseconds."""
 
 SOON = PATIENCE / 2
-"""The seconds that a call may take at most, including the deadline and the start of Python on a busy machine."""
+"""The maximum number of seconds that a call may take, including the deadline and the start of Python on a busy
+machine.
+"""
 
 State = Callable[[Neovim], None]
 
@@ -76,7 +78,7 @@ def neovim(request: pytest.FixtureRequest, rig: GuardedWorkstation, poem: Path) 
 def test_a_silent_editor_costs_one_deadline_and_a_log_line(
     rig: GuardedWorkstation, poem: Path, neovim: Neovim, state: State, why: str
 ) -> None:
-    """The guard has no opinion on the edit: it neither denies nor approves it."""
+    """The guard neither denies nor approves the edit."""
     rig.set_up("claude", *DEADLINE)
     state(neovim)
 
@@ -119,12 +121,12 @@ def test_unknown_deny_denies_an_edit_at_a_hit_enter_prompt(rig: GuardedWorkstati
     rig.set_up("claude", "--unknown", "deny", *DEADLINE)
     at_a_hit_enter_prompt(neovim)
 
-    told = rig.ask_claude(read(poem), edit(poem, "two", "TWO"), text("Then not."))
+    received = rig.ask_claude(read(poem), edit(poem, "two", "TWO"), text("Then not."))
 
     assert poem.read_text() == POEM
-    assert "Drawbridge could not find out in time whether poem.txt has unsaved changes" in told
+    assert "Drawbridge could not find out in time whether poem.txt has unsaved changes" in received
     neovim.pane.press("Enter")
     neovim.wait_for("return not vim.api.nvim_get_mode().blocking", what="waits for more")
     rig.set_up("claude", "--unknown", "deny", "--deadline", "5000")
     rig.ask_claude(read(poem), edit(poem, "two", "TWO"), text("Then not."))
-    is_told_in_one_line(neovim, KEPT)
+    is_notified_in_one_line(neovim, KEPT)

@@ -26,7 +26,7 @@ STUCK = "Press ENTER"
 
 
 class GuardedWorkstation(Workstation):
-    """Editors listen in ``sockets``, and the guard looks nowhere else unless a test sets it up with other directories."""
+    """Editors listen in ``sockets``, and the guard searches no other directory unless a test sets it up with others."""
 
     def __init__(self, project: Path, model: MessagesStub, tmux: Tmux) -> None:
         super().__init__(project, model, tmux)
@@ -80,7 +80,7 @@ class GuardedWorkstation(Workstation):
         return neovim
 
     def plain_nvim(self, *files: Path) -> Neovim:
-        """Starts ``nvim`` without naming a socket: it creates one in the runtime directory."""
+        """Starts ``nvim`` without naming a socket, so it creates one in the runtime directory."""
         folder = Path(os.environ["XDG_RUNTIME_DIR"])
         command = [str(programs.nvim()), "-n", "-i", "NONE", "-u", "NONE", *map(str, files)]
         environment = claude_rig.environment(self.model) | {"TMPDIR": str(folder)}  # where Neovim 0.7 creates it
@@ -89,11 +89,11 @@ class GuardedWorkstation(Workstation):
         return Neovim(pane, socket)
 
     def ask_claude(self, *turns: Block | list[Block], flags: tuple[str, ...] = (), cwd: Path | None = None) -> str:
-        """Runs one prompt with ``claude -p`` until the CLI ends. Returns all text that it has sent to the model."""
+        """Runs one prompt with ``claude -p`` until the CLI ends. Returns all text that it sent to the model."""
         before = len(self.model.requests)
         pane = self.start_claude(*turns, flags=flags, cwd=cwd)
         assert pane.wait_for_exit() == 0
-        return "\n".join(request.told for request in self.model.requests[before:])
+        return "\n".join(request.new_text for request in self.model.requests[before:])
 
     def start_claude(self, *turns: Block | list[Block], flags: tuple[str, ...] = (), cwd: Path | None = None) -> Pane:
         """Starts ``claude -p`` like ``ask_claude``, but does not wait for it to end."""
@@ -103,7 +103,7 @@ class GuardedWorkstation(Workstation):
             "claude -p", headless.claude_command(*flags), cwd=cwd or self.project, environment=environment
         )
 
-    def lonely_claude(self, *flags: str) -> Claude:
+    def unconnected_claude(self, *flags: str) -> Claude:
         """Starts the CLI in a terminal, without an editor connection. Unless ``flags`` change that, it asks before it
         writes.
         """
@@ -115,12 +115,12 @@ class GuardedWorkstation(Workstation):
         call = {"session_id": "s", "transcript_path": "/t", "cwd": str(self.project), **payload}
         environment = claude_rig.environment(self.model)
         before = time.monotonic()
-        said = subprocess.run(
+        result = subprocess.run(
             self.guards[agent], input=json.dumps(call).encode(), env=environment, capture_output=True, timeout=PATIENCE
         )
         took = time.monotonic() - before
-        assert (said.returncode, said.stderr) == (0, b"")
-        answer: dict[str, Any] = json.loads(said.stdout)
+        assert (result.returncode, result.stderr) == (0, b"")
+        answer: dict[str, Any] = json.loads(result.stdout)
         return answer, took
 
     @property
@@ -141,7 +141,7 @@ def results(requests: list[ModelRequest]) -> list[str]:
     return [result for request in requests for result in request.tool_results]
 
 
-def is_told_in_one_line(neovim: Neovim, words: str) -> None:
+def is_notified_in_one_line(neovim: Neovim, words: str) -> None:
     """Waits for a notice with these words, and checks that it does not keep the user from typing."""
     screen = neovim.pane.wait_for(words)
     assert STUCK not in screen

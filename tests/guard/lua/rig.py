@@ -58,8 +58,8 @@ class Workstation:
         given = {name: str(value) if isinstance(value, Path) else value for name, value in params.items()}
         return await asyncio.to_thread(ask.ask, [(self.person.address, find.NEOVIM)], method, given, milliseconds)
 
-    async def stands(self, path: Path | str) -> Any:
-        """Returns the state of one file in this Neovim; None if it is not open."""
+    async def state_of(self, path: Path | str) -> Any:
+        """Returns the state of one file in this Neovim, or None if it is not open."""
         return (await self.asks("snapshot", paths=[str(path)]))["files"][0]
 
     async def text(self, name: str | Path = "%") -> list[str]:
@@ -84,9 +84,9 @@ class Workstation:
     async def mode(self) -> str:
         return str((await self.person.call("nvim_get_mode"))["mode"])
 
-    async def comes_into(self, mode: str) -> None:
+    async def waits_for_mode(self, mode: str) -> None:
         """Waits for a mode, even one in which Neovim answers no request except the one for its mode."""
-        await sooner_or_later(self.mode, mode.__eq__, f"mode {mode}")
+        await eventually(self.mode, mode.__eq__, f"mode {mode}")
 
 
 def reloaded(answer: Any) -> list[str]:
@@ -105,12 +105,12 @@ def kept(answer: Any) -> list[str]:
     return [file["name"] for file in answer["kept"]]
 
 
-async def sooner_or_later(
-    look: Callable[[], Awaitable[T]], enough: Callable[[T], bool], what: str = "what was waited for"
+async def eventually(
+    read: Callable[[], Awaitable[T]], enough: Callable[[T], bool], what: str = "what was waited for"
 ) -> T:
-    """Calls ``look`` until ``enough`` is true for its result. Returns that result. Fails after ``PATIENCE`` seconds."""
+    """Calls ``read`` until ``enough`` is true for its result. Returns that result. Fails after ``PATIENCE`` seconds."""
     end = time.monotonic() + PATIENCE
-    while not enough(found := await look()):
+    while not enough(found := await read()):
         assert time.monotonic() < end, f"{what} did not happen within {PATIENCE:g} s"
         await asyncio.sleep(0.01)
     return found

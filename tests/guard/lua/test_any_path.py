@@ -50,7 +50,7 @@ def runner() -> Iterator[asyncio.Runner]:
         yield running
 
 
-def test_any_two_paths(program: Path, tmp_path: Path, runner: asyncio.Runner) -> None:
+def test_any_two_paths_lead_to_the_right_buffers(program: Path, tmp_path: Path, runner: asyncio.Runner) -> None:
     for name in DIRECTORIES:
         (tmp_path / name).mkdir()
         for leaf in FILES:
@@ -74,7 +74,7 @@ def test_any_two_paths(program: Path, tmp_path: Path, runner: asyncio.Runner) ->
         if is_a_circle(opened) or is_a_circle(asked):
             return
         runner.run(opens(at, opened))
-        stands = runner.run(at.stands(asked))
+        stands = runner.run(at.state_of(asked))
         assert (stands is not None) is is_same_file(opened, asked), (opened, asked)
 
     try:
@@ -84,7 +84,7 @@ def test_any_two_paths(program: Path, tmp_path: Path, runner: asyncio.Runner) ->
 
 
 def is_a_circle(path: str) -> bool:
-    """Whether links in the path form a loop. No file can be opened by such a name; ``test_snapshot`` tests these."""
+    """Whether links in the path form a loop. No file can be opened by such a name. ``test_snapshot`` tests these."""
     try:
         os.path.realpath(path, strict=True)
     except FileNotFoundError:

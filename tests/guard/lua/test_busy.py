@@ -1,4 +1,4 @@
-"""A Neovim in the middle of something may or may not answer, but a request never disturbs it."""
+"""A busy Neovim may or may not answer, but a request never disturbs it."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ async def test_requests_are_answered_without_disturbing_the_user(
     path = await at.opened("a.py", "one\ntwo\n")
     await at.ex("call append(0, 'mine')")
     await at.person.types(keys)
-    await at.comes_into(mode)
+    await at.waits_for_mode(mode)
     clean.write_text("new\n")
 
-    stands = await at.stands(path)
+    stands = await at.state_of(path)
     answer = await at.asks("refresh_buffer", file_path=clean)
     await at.asks("send_message", message="hello")
 
@@ -43,7 +43,7 @@ async def test_requests_are_answered_without_disturbing_the_user(
     assert [file["name"] for file in answer["reloaded"]] == [str(clean)]
     assert await at.mode() == mode
     await at.person.types(out)
-    await at.comes_into("n")
+    await at.waits_for_mode("n")
     assert await at.text(clean) == ["new"]
     assert await at.text(path) == ["mine", "one", "two"] or mode == "ic"
 
@@ -73,16 +73,16 @@ async def test_requests_do_not_disturb_a_neovim_that_waits_for_a_key(
             await at.asks_unsure(method, milliseconds=50, paths=[str(path)], message="hello", file_path=path)
 
         await person.types(out)
-        await at.comes_into("n")
+        await at.waits_for_mode("n")
         await at.asks("refresh_buffer", file_path=path)
-        stands = await at.stands(path)
+        stands = await at.state_of(path)
         assert (stands["modified"], stands["lines"]) == (False, 1)
         await at.keys("ggItyped <Esc>")
         await person.until("return vim.fn.getline(1) == 'typed two'")
 
 
 async def test_a_pending_global_command_is_not_disturbed(at: Workstation) -> None:
-    """`:global` works on lines that it has marked. The command waits at each line, so that requests can arrive."""
+    """`:global` works on lines that it marked. The command waits at each line, so that requests can arrive."""
     path = await at.opened("a.py", "".join(f"{number}\n" for number in range(1, 41)))
     other = await at.opened("other.py", "one\n")
     await at.person.edits(path)

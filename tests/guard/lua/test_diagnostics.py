@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.guard.lua.rig import Workstation, reloaded, sooner_or_later
+from tests.guard.lua.rig import Workstation, eventually, reloaded
 
 SERVER = Path(__file__).with_name("language_server.py")
 
@@ -139,7 +139,7 @@ async def served(at: Workstation) -> Any:
 
 async def answer_at_last(at: Workstation, path: Path) -> Any:
     """Asks until nothing is pending any more, as the guard does. Returns the last answer."""
-    return await sooner_or_later(lambda: at.asks("diagnostics", file_path=path), lambda answer: not answer["pending"])
+    return await eventually(lambda: at.asks("diagnostics", file_path=path), lambda answer: not answer["pending"])
 
 
 async def test_new_problems_from_the_language_server_are_returned(at: Workstation, served: Path) -> None:

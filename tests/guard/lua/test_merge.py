@@ -188,12 +188,12 @@ async def test_undo_to_the_text_saved_earlier_counts_as_modified(at: Workstation
 async def test_a_merge_while_the_user_types_can_be_undone(at: Workstation) -> None:
     path = await at.opened("a.py", "one\ntwo\n")
     await at.keys("jA before")
-    await at.comes_into("i")
+    await at.waits_for_mode("i")
     path.write_text("zero\none\ntwo\n")
     assert await merged(at, path, "zero\none\ntwo before\n") == {"merged": True}
     await at.keys(" and after")
     await at.keys("<Esc>")
-    await at.comes_into("n")
+    await at.waits_for_mode("n")
     assert await at.text() == ["zero", "one", "two before and after"]
 
     await at.keys("u")
@@ -227,7 +227,7 @@ async def test_cursor_marks_folds_and_extmarks_move_with_the_text(at: Workstatio
     assert await at.text() == new
 
 
-async def test_a_hidden_buffer_is_merged_too(at: Workstation) -> None:
+async def test_a_hidden_buffer_is_merged(at: Workstation) -> None:
     await at.ex("set hidden")
     path = await at.opened("a.py", "one\n")
     await at.keys("omine<Esc>")
@@ -256,7 +256,7 @@ SHAPES = {
 
 
 @pytest.mark.parametrize(("old", "new"), SHAPES.values(), ids=SHAPES)
-async def test_any_change_results_in_the_merged_text(at: Workstation, old: str, new: str) -> None:
+async def test_any_change_is_merged(at: Workstation, old: str, new: str) -> None:
     path = await at.opened("a.txt", "something else\n")
     await at.person.lua("vim.api.nvim_buf_set_lines(0, 0, -1, true, ...)", old.splitlines() or [""])
 
@@ -352,7 +352,7 @@ async def test_a_text_that_a_plugin_saves_is_left_alone(at: Workstation) -> None
 
 
 async def test_a_merge_that_fails_halfway_is_undone(at: Workstation) -> None:
-    """The edits are applied from the bottom up, and the topmost fails: no line can contain a line end."""
+    """The edits are applied from the bottom up, and the topmost fails because no line can contain a line end."""
     path = await at.opened("a.py", "one\ntwo\nthree\n")
     await at.keys("Gomine<Esc>")
     version = (await at.asks("buffer_text", file_path=path))["version"]

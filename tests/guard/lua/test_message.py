@@ -12,7 +12,7 @@ from tests.nvim.rig import on_screen
 SENT = {"success": True}
 
 
-async def heard(at: Workstation, text: str) -> None:
+async def is_shown(at: Workstation, text: str) -> None:
     await at.person.until("return vim.fn.execute('messages'):find(..., 1, true) ~= nil", text)
 
 
@@ -40,7 +40,7 @@ async def test_a_notice_is_shown_as_a_warning(at: Workstation) -> None:
 async def test_a_message_may_contain_anything(at: Workstation, text: str, shown: str) -> None:
     assert await at.asks("send_message", message=text) == SENT
 
-    await heard(at, shown)
+    await is_shown(at, shown)
     assert await at.mode() == "n"
 
 
@@ -50,7 +50,7 @@ async def test_a_notice_is_shown_only_where_its_file_is_open(at: Workstation) ->
     assert await at.asks("send_message", message="about b", file_path=at.file("b.py")) == SENT
     assert await at.asks("send_message", message="about a", file_path=path) == SENT
 
-    await heard(at, "about a")
+    await is_shown(at, "about a")
     assert "about b" not in await at.person.messages()
 
 
@@ -68,7 +68,7 @@ async def test_an_error_in_the_users_notify_function_is_harmless(at: Workstation
 @pytest.mark.parametrize(
     "options", ["", "set cmdheight=2", "silent! set cmdheight=0", "set laststatus=0 noruler noshowcmd"]
 )
-async def test_neither_a_long_message_nor_many_end_in_press_enter(program: Path, tmp_path: Path, options: str) -> None:
+async def test_long_or_many_messages_never_wait_for_enter(program: Path, tmp_path: Path, options: str) -> None:
     (tmp_path / "a.py").write_text("one\n")
     async with on_screen(program, *QUICK, "-c", options or "echo", "a.py", cwd=tmp_path, columns=60, rows=12) as (
         person,
@@ -78,9 +78,9 @@ async def test_neither_a_long_message_nor_many_end_in_press_enter(program: Path,
         for length in (10, 40, 47, 48, 49, 50, 58, 59, 60, 61, 300, 3_000):
             assert await at.asks("send_message", message=f"{length} " + "x" * (length - 3)) == SENT
             assert await at.asks("send_message", message="日" * length) == SENT
-        await heard(at, "3000 xx")
+        await is_shown(at, "3000 xx")
         await at.asks("send_message", message="the last one")
-        await heard(at, "the last one")
+        await is_shown(at, "the last one")
 
         assert await at.mode() == "n"
         await at.keys("ityped<Esc>")
@@ -93,15 +93,15 @@ async def test_a_notice_does_not_disturb_typing(program: Path, tmp_path: Path) -
     async with on_screen(program, *QUICK, "a.py", cwd=tmp_path, columns=60, rows=12) as (person, _):
         at = Workstation(person, tmp_path, program)
         await at.keys("i")
-        await at.comes_into("i")
+        await at.waits_for_mode("i")
         await at.asks("send_message", message="in insert mode " * 20)
-        await heard(at, "in insert mode")
+        await is_shown(at, "in insert mode")
         await at.keys("typed <Esc>")
         await at.person.until("return vim.fn.getline(1) == 'typed one'")
         await at.keys(":let g:answer = ")
-        await at.comes_into("c")
+        await at.waits_for_mode("c")
         await at.asks("send_message", message="in a command line " * 20)
-        await heard(at, "in a command line")
+        await is_shown(at, "in a command line")
         assert await at.mode() == "c"
         await at.keys("42<CR>")
 
@@ -116,8 +116,8 @@ vim.wait(60000, function() return vim.g.may_enter end, 5)
 """
 
 
-async def test_a_message_during_startup_is_shown_once_that_is_over(program: Path, tmp_path: Path) -> None:
-    """A configuration that waits for something answers requests meanwhile."""
+async def test_a_message_during_startup_is_shown_after_it(program: Path, tmp_path: Path) -> None:
+    """A configuration that waits for something answers requests in the meantime."""
     starts = " ".join(STARTS.splitlines())
     async with workstation(program, tmp_path, "-c", starts) as at:
         assert await at.asks("send_message", message="hello") == SENT

@@ -55,7 +55,7 @@ async def test_a_mode_that_does_not_ask_is_shown(at: Workstation) -> None:
     assert await shown(at) == ("◆ Claude", 'yes: its mode is "default"')
 
 
-async def test_a_write_in_a_mode_that_asks(at: Workstation) -> None:
+async def test_a_write_in_a_mode_that_asks_is_shown_as_possible(at: Workstation) -> None:
     """A rule in the user's settings may have allowed it, so the status is "possibly not"."""
     await hooked(at, recorded("claude", "UserPromptSubmit"), "default")
     state = BridgeState(4711, "token", CONNECTED, (os.getpid(),), unasked=CONNECTED)

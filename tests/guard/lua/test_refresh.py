@@ -1,4 +1,4 @@
-"""`refresh_buffer` shows what an agent has written, and keeps the user's view, marks and unsaved work."""
+"""`refresh_buffer` shows what an agent wrote, and keeps the user's view, marks and unsaved work."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ async def test_a_change_before_the_first_refresh_is_found(at: Workstation) -> No
 
 
 async def test_unsaved_work_is_reported_once_for_each_change_on_disk(at: Workstation) -> None:
-    """This applies to requests that name no file; a request that names the file reports it again."""
+    """This applies to requests that name no file. A request that names the file reports it again."""
     path = await at.opened("a.py", "old\n")
     await at.keys("onew<Esc>")
     await at.asks("snapshot", paths=[])
@@ -288,7 +288,7 @@ async def test_the_cursor_stays_at_its_word(at: Workstation, new: str, cursor: l
     assert await at.person.call("nvim_win_get_cursor", 0) == cursor
 
 
-async def test_the_cursor_moves_to_the_nearest_line_if_its_own_is_gone(at: Workstation) -> None:
+async def test_the_cursor_moves_to_the_nearest_remaining_line(at: Workstation) -> None:
     path = await at.opened("a.py", LINES)
     await at.keys("G")
     path.write_text("only\n")
@@ -382,14 +382,14 @@ async def test_the_undo_file_matches_the_file_on_disk(program: Path, tmp_path: P
 async def test_typing_continues_after_a_reload_in_insert_mode(at: Workstation) -> None:
     path = await at.opened("a.py", "one\ntwo\n")
     await at.keys("jA")
-    await at.comes_into("i")
+    await at.waits_for_mode("i")
     path.write_text("zero\none\ntwo\n")
 
     assert reloaded(await at.asks("refresh_buffer", file_path=path)) == [str(path)]
 
     assert await at.mode() == "i"
     await at.keys(" typed<Esc>")
-    await at.comes_into("n")
+    await at.waits_for_mode("n")
     assert await at.text() == ["zero", "one", "two typed"]
     await at.keys("u")
     assert await at.text() == ["zero", "one", "two"]

@@ -1,4 +1,5 @@
-"""`refresh_buffer`, byte by byte: a later save keeps what the agent wrote, and the replaced text is kept as a copy."""
+"""After `refresh_buffer`, a later save keeps every byte that the agent wrote, and the replaced text is kept as a
+copy."""
 
 from __future__ import annotations
 
@@ -78,7 +79,7 @@ async def test_a_copy_is_made_of_what_is_replaced(at: Workstation) -> None:
     assert {folder.stat().st_mode & 0o777 for folder in made} == {0o700}
 
 
-async def test_where_no_copy_can_be_made_nothing_is_replaced(at: Workstation) -> None:
+async def test_nothing_is_replaced_if_no_copy_can_be_made(at: Workstation) -> None:
     path = await at.opened("a.py", "one\n")
     path.write_text("two\n")
     blocked = at.file("blocked", "a file")

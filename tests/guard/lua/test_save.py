@@ -76,7 +76,7 @@ async def test_the_users_format_on_save_runs(at: Workstation) -> None:
 async def test_saving_works_in_insert_mode(at: Workstation) -> None:
     path = await at.opened("a.py", "one\n")
     await at.keys("Atyped")
-    await at.comes_into("i")
+    await at.waits_for_mode("i")
 
     assert await at.asks("save_buffer", file_path=path) == {"saved": True}
 
@@ -131,9 +131,9 @@ async def test_neovim_still_warns_after_a_refused_save(at: Workstation) -> None:
     await refused(at, path, NEWER)
 
     await at.person.types(":w<CR>")
-    await at.comes_into("r?")
+    await at.waits_for_mode("r?")
     await at.person.types("n<CR>")
-    await at.comes_into("n")
+    await at.waits_for_mode("n")
 
     assert path.read_text() == "agent's\n"
     assert await at.modified()
@@ -178,7 +178,7 @@ vim.api.nvim_buf_set_lines(0, 1, 1, false, { 'mine' })
 
 
 async def test_a_change_right_after_the_file_was_written_is_saved(at: Workstation) -> None:
-    """A file's time is exact, but Neovim dates a change by the last clock tick: here, in the previous second."""
+    """A file's time is exact, but Neovim dates a change by the last clock tick, here in the previous second."""
     await at.opened("b.py")  # the first file of a type takes longer to open than a clock tick
     path = at.folder / "a.py"
     await at.person.lua(CHANGED_AS_A_SECOND_BEGINS, str(path))
@@ -215,7 +215,7 @@ async def test_a_file_that_became_a_directory_is_not_saved(at: Workstation) -> N
 
 
 async def test_a_file_without_write_permission_is_not_saved(program: Path, tmp_path: Path) -> None:
-    async with workstation(under_the_rules(program, tmp_path), tmp_path) as at:
+    async with workstation(without_root_privileges(program, tmp_path), tmp_path) as at:
         path = await at.opened("a.py")
         path.chmod(0o444)
         await at.ex("setlocal noreadonly")
@@ -224,7 +224,7 @@ async def test_a_file_without_write_permission_is_not_saved(program: Path, tmp_p
         await refused(at, path, "the file is not writable")
 
 
-def under_the_rules(program: Path, folder: Path) -> Path:
+def without_root_privileges(program: Path, folder: Path) -> Path:
     """Returns a program that runs Neovim so that file modes apply to it even if the tests run as root."""
     if os.geteuid() != 0:
         return program

@@ -100,7 +100,7 @@ async def is_yanked(at: Workstation, keys: str, *, left: bool) -> None:
 
 
 @pytest.mark.parametrize("inclusive", ["inclusive", "exclusive", "old"])
-async def test_a_selection_is_what_a_yank_would_copy(at: Workstation, inclusive: str) -> None:
+async def test_a_selection_equals_what_a_yank_would_copy(at: Workstation, inclusive: str) -> None:
     await starts(at, WIDE)
     await at.ex(f"set selection={inclusive} keymodel=")
     for keys in KEYS.values():
@@ -109,7 +109,7 @@ async def test_a_selection_is_what_a_yank_would_copy(at: Workstation, inclusive:
 
 
 @pytest.mark.parametrize("inclusive", ["inclusive", "exclusive", "old"])
-async def test_a_block_selection_is_what_a_yank_would_copy(at: Workstation, inclusive: str) -> None:
+async def test_a_block_selection_equals_what_a_yank_would_copy(at: Workstation, inclusive: str) -> None:
     await starts(at, "ab\u00e9d日mn yz\nae\u0301o\u03088語mn z...\nshort ones\n12345\n\n0123456789\n")
     await at.ex(f"set selection={inclusive}")
     for keys in BLOCKS.values():
@@ -182,7 +182,7 @@ async def test_a_selection_that_was_edited_does_not_count(at: Workstation, opera
     await starts(at)
     await at.ex("let @\" = 'put'")
     await at.keys(f"vj{operator}")
-    await at.comes_into("n")
+    await at.waits_for_mode("n")
 
     assert await content(at) is None
 
@@ -191,7 +191,7 @@ async def test_a_selection_that_was_edited_does_not_count(at: Workstation, opera
 async def test_a_selection_counts_after_commands_that_change_nothing(at: Workstation, operator: str) -> None:
     await starts(at)
     await at.keys(f"jV{operator}")
-    await at.comes_into("n")
+    await at.waits_for_mode("n")
 
     assert await content(at) == "second line"
 
@@ -199,12 +199,12 @@ async def test_a_selection_counts_after_commands_that_change_nothing(at: Worksta
 async def test_a_selection_counts_while_a_command_about_it_is_typed(at: Workstation) -> None:
     await starts(at)
     await at.keys("jV:")
-    await at.comes_into("c")
+    await at.waits_for_mode("c")
 
     assert await content(at) == "second line"
 
 
-async def test_a_selection_counts_from_the_terminal_beside_it(at: Workstation) -> None:
+async def test_a_selection_counts_from_the_terminal_next_to_it(at: Workstation) -> None:
     await starts(at)
     await at.ex("botright split | terminal sleep 60")
     await at.ex("wincmd p")
@@ -231,7 +231,7 @@ async def test_a_reload_ends_a_selection(at: Workstation) -> None:
     assert await content(at) is None
 
 
-async def test_a_selection_in_a_hidden_buffer_counts_until_its_wiped(at: Workstation) -> None:
+async def test_a_selection_in_a_hidden_buffer_counts_until_it_is_wiped(at: Workstation) -> None:
     await at.ex("set hidden")
     await starts(at)
     await at.keys("j0<C-v>jl<Esc>")

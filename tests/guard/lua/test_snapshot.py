@@ -27,7 +27,7 @@ async def test_the_current_file_is_returned_with_its_state(at: Workstation) -> N
     path = await at.opened("a.py", "one\ntwo\n")
     await at.keys("onew<Esc>")
 
-    assert await at.stands(path) == {
+    assert await at.state_of(path) == {
         "name": str(path), "modified": True, "current": True, "visible": True, "lines": 3,
     }  # fmt: skip
 
@@ -84,7 +84,7 @@ async def test_a_modified_but_hidden_file_is_not_current(at: Workstation) -> Non
     await at.keys("x")
     other = await at.opened("b.py")
 
-    hidden, front = await at.stands(path), await at.stands(other)
+    hidden, front = await at.state_of(path), await at.state_of(other)
 
     assert (hidden["modified"], hidden["current"], hidden["visible"]) == (True, False, False)
     assert (front["modified"], front["current"], front["visible"]) == (False, True, True)
@@ -94,7 +94,7 @@ async def test_the_other_half_of_a_split_is_visible_but_not_current(at: Workstat
     path = await at.opened("a.py")
     await at.ex("split b.py")
 
-    stands = await at.stands(path)
+    stands = await at.state_of(path)
 
     assert (stands["current"], stands["visible"]) == (False, True)
 
@@ -103,7 +103,7 @@ async def test_another_tab_page_is_visible_but_not_current(at: Workstation) -> N
     path = await at.opened("a.py")
     await at.ex("tabedit b.py")
 
-    stands = await at.stands(path)
+    stands = await at.state_of(path)
 
     assert (stands["current"], stands["visible"]) == (False, True)
 
@@ -129,7 +129,7 @@ async def test_a_special_buffer_in_front_leaves_the_last_file_current(at: Workst
     await at.keys("x")
     await at.ex(command)
 
-    stands, other = await at.stands(path), await at.stands(at.folder / "other.py")
+    stands, other = await at.state_of(path), await at.state_of(at.folder / "other.py")
 
     assert (stands["current"], stands["modified"]) == (True, True)
     assert other["current"] is False
@@ -141,7 +141,7 @@ async def test_a_full_screen_terminal_leaves_the_last_file_current(at: Workstati
     await at.keys("x")
     await at.ex("terminal sleep 60")
 
-    stands = await at.stands(path)
+    stands = await at.state_of(path)
 
     assert (stands["current"], stands["visible"]) == (True, False)
 
@@ -151,7 +151,7 @@ async def next_second(at: Workstation) -> None:
     await at.person.until("return os.time() > ...", await at.person.lua("return os.time()"))
 
 
-async def test_the_last_used_file_beside_a_terminal_is_current(at: Workstation) -> None:
+async def test_the_last_used_file_next_to_a_terminal_is_current(at: Workstation) -> None:
     old, new = await at.opened("old.py"), at.file("new.py")
     await at.ex("split new.py")
     await next_second(at)
@@ -161,8 +161,8 @@ async def test_the_last_used_file_beside_a_terminal_is_current(at: Workstation) 
     await at.ex("wincmd p")
     await at.ex("wincmd p")
 
-    assert (await at.stands(new))["current"] is True
-    assert (await at.stands(old))["current"] is False
+    assert (await at.state_of(new))["current"] is True
+    assert (await at.state_of(old))["current"] is False
 
 
 async def test_files_used_in_the_same_second_are_all_current(at: Workstation) -> None:
@@ -172,7 +172,7 @@ async def test_files_used_in_the_same_second_are_all_current(at: Workstation) ->
     await at.ex("botright split | enew | setlocal buftype=nofile")
     await at.ex("botright split | enew | setlocal buftype=nofile")
 
-    assert [(await at.stands(path))["current"] for path in (first, at.folder / "2.py")] == [True, True]
+    assert [(await at.state_of(path))["current"] for path in (first, at.folder / "2.py")] == [True, True]
 
 
 async def test_the_command_line_window_leaves_the_file_current(at: Workstation) -> None:
@@ -180,7 +180,7 @@ async def test_the_command_line_window_leaves_the_file_current(at: Workstation) 
     await at.keys("q:")
     await at.person.until("return vim.fn.getcmdwintype() == ':'")
 
-    assert (await at.stands(path))["current"] is True
+    assert (await at.state_of(path))["current"] is True
 
 
 # Which buffers count.
@@ -192,15 +192,15 @@ async def test_unlisted_and_acwrite_buffers_count(at: Workstation) -> None:
     taken = await at.opened("taken.py")
     await at.ex("setlocal buftype=acwrite")
 
-    assert (await at.stands(unlisted))["name"] == str(unlisted)
-    assert (await at.stands(taken))["name"] == str(taken)
+    assert (await at.state_of(unlisted))["name"] == str(unlisted)
+    assert (await at.state_of(taken))["name"] == str(taken)
 
 
 async def test_a_buffer_that_is_not_loaded_does_not_count(at: Workstation) -> None:
     path = at.file("a.py")
     await at.ex("badd a.py")
 
-    assert await at.stands(path) is None
+    assert await at.state_of(path) is None
     assert (await at.asks("snapshot", paths=[], want=["open"]))["open"] == []
 
 
@@ -208,10 +208,10 @@ async def test_a_scratch_buffer_with_the_name_of_a_file_does_not_count(at: Works
     path = at.file("a.py")
     await at.ex("file a.py | setlocal buftype=nofile")
 
-    assert await at.stands(path) is None
+    assert await at.state_of(path) is None
 
 
-# However a path is spelled.
+# How a path is spelled does not matter.
 
 
 async def test_a_file_is_found_by_any_of_its_names(at: Workstation) -> None:
@@ -232,7 +232,7 @@ async def test_a_file_opened_through_a_link_is_found_by_its_real_name(at: Workst
     await at.person.edits(at.folder / "link.py")
     await at.keys("x")
 
-    assert (await at.stands(path))["modified"] is True
+    assert (await at.state_of(path))["modified"] is True
 
 
 async def test_an_open_file_is_found_after_it_was_replaced_on_disk(at: Workstation) -> None:
@@ -242,7 +242,7 @@ async def test_an_open_file_is_found_after_it_was_replaced_on_disk(at: Workstati
     await at.keys("x")
     at.file("real.py.new", "other\n").rename(path)
 
-    assert (await at.stands(path))["modified"] is True
+    assert (await at.state_of(path))["modified"] is True
 
 
 async def test_a_new_file_below_a_linked_directory_is_found(at: Workstation) -> None:
@@ -252,11 +252,11 @@ async def test_a_new_file_below_a_linked_directory_is_found(at: Workstation) -> 
     await at.keys("ihello<Esc>")
 
     for name in ("dir/new.py", "ws/new.py", "ws/./new.py", "dir/../ws/new.py"):
-        stands = await at.stands(f"{at.folder}/{name}")
+        stands = await at.state_of(f"{at.folder}/{name}")
         assert stands is not None, name
         assert (stands["modified"], stands["current"]) == (True, True)
-    assert await at.stands(at.folder / "ws/other.py") is None
-    assert await at.stands(at.folder / "new.py") is None
+    assert await at.state_of(at.folder / "ws/other.py") is None
+    assert await at.state_of(at.folder / "new.py") is None
 
 
 async def test_a_new_file_in_a_missing_directory_is_found(at: Workstation) -> None:
@@ -264,8 +264,8 @@ async def test_a_new_file_in_a_missing_directory_is_found(at: Workstation) -> No
     await at.keys("ihello<Esc>")
 
     for name in ("deep/er/new.py", "deep/./er//new.py", "deep/other/../er/new.py"):
-        assert (await at.stands(f"{at.folder}/{name}"))["modified"] is True, name
-    assert await at.stands(at.folder / "er/new.py") is None
+        assert (await at.state_of(f"{at.folder}/{name}"))["modified"] is True, name
+    assert await at.state_of(at.folder / "er/new.py") is None
 
 
 async def test_a_new_file_is_found_through_a_link(at: Workstation) -> None:
@@ -273,7 +273,7 @@ async def test_a_new_file_is_found_through_a_link(at: Workstation) -> None:
     await at.ex("edit new.py")
     await at.keys("ihello<Esc>")
 
-    assert (await at.stands(at.folder / "link.py"))["modified"] is True
+    assert (await at.state_of(at.folder / "link.py"))["modified"] is True
 
 
 async def test_circular_links_are_not_files(at: Workstation) -> None:
@@ -283,16 +283,16 @@ async def test_circular_links_are_not_files(at: Workstation) -> None:
 
     (at.folder / "round").symlink_to("nowhere/../round")
 
-    assert await at.stands(at.folder / "x") is None
-    assert await at.stands(at.folder / "x/deeper.py") is None
-    assert await at.stands(at.folder / "round") is None
+    assert await at.state_of(at.folder / "x") is None
+    assert await at.state_of(at.folder / "x/deeper.py") is None
+    assert await at.state_of(at.folder / "round") is None
 
 
 async def test_a_file_that_was_deleted_is_found_by_its_name(at: Workstation) -> None:
     path = await at.opened("a.py")
     path.unlink()
 
-    assert (await at.stands(path))["name"] == str(path)
+    assert (await at.state_of(path))["name"] == str(path)
 
 
 async def test_a_file_whose_name_is_not_utf8_is_found(at: Workstation) -> None:
@@ -301,7 +301,7 @@ async def test_a_file_whose_name_is_not_utf8_is_found(at: Workstation) -> None:
     await at.person.edits(path)
     await at.keys("x")
 
-    stands = await at.stands(path)
+    stands = await at.state_of(path)
 
     assert (stands["name"], stands["modified"]) == (str(path), True)
 
@@ -315,12 +315,12 @@ async def test_a_file_in_two_buffers_is_modified_if_one_of_them_is(at: Workstati
     await at.ex("edit b.py")
     (at.folder / "a.py").symlink_to("b.py")
 
-    stands = await at.stands(at.folder / "b.py")
+    stands = await at.state_of(at.folder / "b.py")
 
     assert (stands["modified"], stands["current"], stands["visible"]) == (True, True, True)
 
 
-# What it costs, and what it leaves behind.
+# Its cost, and what it leaves behind.
 
 
 async def test_a_snapshot_changes_nothing_that_the_user_could_notice(at: Workstation) -> None:

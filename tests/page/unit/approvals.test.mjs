@@ -153,7 +153,7 @@ test('only text fields of the input can be edited', () => {
   assert.deepEqual(editableFields({ ...request, editable: undefined }), []);
 });
 
-test('a risk without a place marks nothing', () => {
+test('a risk without a position marks nothing', () => {
   const risks = [
     { code: 'sudo', text: 's', field: 'command', start: 0, end: 4 },
     { code: 'delete', text: 'd', field: 'command' },
@@ -164,12 +164,10 @@ test('a risk without a place marks nothing', () => {
 
 test('the server’s title is used unless it shortens a name', () => {
   const request = { tool_name: 'Edit', input: {}, title: { text: 'Claude wants to edit', path: 'a.py' } };
-  assert.deepEqual(titleOf(request, 'Claude', '/p'), ['Claude wants to edit', 'a.py']);
+  assert.deepEqual(titleOf(request, 'Claude'), ['Claude wants to edit', 'a.py']);
   const long = 'x'.repeat(300);
-  assert.deepEqual(titleOf({ ...request, tool_name: long }, 'Claude', '/p'), [
-    `Claude wants to use ${long}`,
-    undefined,
-  ]);
+  assert.deepEqual(titleOf({ ...request, tool_name: long }, 'Claude'), [`Claude wants to use ${long}`, 'a.py']);
+  assert.deepEqual(titleOf({ ...request, title: undefined }, 'Claude'), ['Claude wants to use Edit', undefined]);
 });
 
 test('a common reason is added to the message, and removed again', () => {

@@ -45,7 +45,7 @@ const said = (seq) => ({
 });
 const rest = () => new Promise((later) => setImmediate(later));
 
-/** A client whose server is the test. `answers`: by type, a function that returns the answer to a request. */
+/** A client whose server is the test. `answers` maps a request's type to a function that returns the answer. */
 function world(answers) {
   const sockets = [];
   const asked = [];
@@ -460,7 +460,7 @@ test('an empty page with nothing before it adds no older records', async () => {
   assert.equal(await older, false);
 });
 
-test('a list that asks for older records while the first ones are on their way does not load them twice', async () => {
+test('a list that requests older records while the first ones are loading does not load them twice', async () => {
   const { client, asked } = withSession({ session_messages: () => undefined });
   client.choose('p');
   client.start('secret');
@@ -560,6 +560,30 @@ async function returns(records, queue = []) {
   return one;
 }
 const told = ({ removed }) => removed.map(({ by, prompt, project }) => ({ by, prompt, project }));
+
+test('a terminal session is continued here only if its agent can fork a conversation', async () => {
+  const hello = {
+    ...HELLO,
+    features: ['session_fork', 'project_create'],
+    agents: ['codex', 'gemini'],
+    forks: ['codex'],
+  };
+  const { client } = world({
+    ...server(
+      () => [],
+      () => 0,
+    ),
+    hello: () => ({ type: 'hello', data: hello }),
+  });
+  client.start('secret');
+  await rest();
+  await rest();
+  const of = (agent) => project({ id: `desk_${agent}`, agent, session_id: 's', desk: { state: 'finished' } });
+  assert.deepEqual(
+    ['codex', 'gemini'].map((agent) => client.canFork(of(agent))),
+    [true, false],
+  );
+});
 
 test('the removal of a prompt while the web UI was closed is shown until it is dismissed', async () => {
   const { accepts } = await queues();

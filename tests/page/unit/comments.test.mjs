@@ -200,7 +200,7 @@ test('a comment whose reply was lost is not added twice', async () => {
   assert.deepEqual(comments.writings.value, []);
 });
 
-test('an edit of a draft that was sent meanwhile becomes a new comment', async () => {
+test('an edit of a draft that has been sent becomes a new comment', async () => {
   const { server, comments } = made('meanwhile');
   comments.show({ comments: [comment('a')], drafts: 'v' });
   comments.edit(comment('a'), PART);

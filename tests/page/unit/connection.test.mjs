@@ -38,7 +38,7 @@ test('the token is sent first, and nothing else before it is accepted', async ()
   assert.equal(connection.state, 'open');
 });
 
-test('a refused token is not tried again', () => {
+test('a refused token is not sent again', () => {
   const { connection, timers, hear, drop } = world();
   connection.start('wrong', 'Ada');
   hear({ type: 'error', data: { code: 'UNAUTHORIZED', message: 'The token is wrong.' } });
@@ -69,7 +69,7 @@ test('a paired device keeps its token when the server closes the connection', ()
   assert.equal(sockets.at(-1).sent[0].data.token, 'mine');
 });
 
-test('the pauses between attempts grow, and start over after a connection', () => {
+test('the pauses between attempts grow, and are reset after a connection', () => {
   const { connection, timers, open, drop } = world();
   connection.start('secret', 'Ada');
   for (let n = 0; n < 7; n++) {

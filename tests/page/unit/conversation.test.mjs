@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { Conversation, KEPT, recordOf } from '../../../web/src/state/conversation.ts';
-import { alwaysWords, editedInput, Projects } from '../../../web/src/state/projects.ts';
+import { editedInput, Projects } from '../../../web/src/state/projects.ts';
 
 const said = (seq, text = `m${seq}`) => ({
   seq,
@@ -58,18 +58,23 @@ test('decisions in a review are shown', () => {
   );
 });
 
-test('what has become of an interrupted decision is shown', () => {
+test('the outcome of an interrupted decision is shown', () => {
   const conversation = joined();
   const about = { by: 'Ada', decision: 'undo', files: 1, hunks: 2 };
   conversation.take(event(1, 'review_decided', { ...about, left: 0, interrupted: true }));
   conversation.take(event(2, 'review_interrupted', { ...about, result: 'not_done' }));
   conversation.take(event(3, 'review_interrupted', { ...about, result: 'unknown', changed: ['a.py', 'b.py'] }));
+  const operation = { by: 'Ada', files: 2, hunks: 0 };
+  conversation.take(event(4, 'review_interrupted', { ...operation, decision: 'revert', result: 'not_done' }));
+  conversation.take(event(5, 'review_interrupted', { ...operation, decision: 'commit', result: 'unknown' }));
   assert.deepEqual(
     conversation.items.map(({ text }) => text),
     [
-      'undid 2 changes in 1 file (the server was restarted meanwhile)',
+      'undid 2 changes in 1 file (the server was restarted in the meantime)',
       'wanted to undo 2 changes in 1 file, but the server was restarted. Nothing was changed.',
-      'wanted to undo 2 changes in 1 file, but the server was restarted meanwhile, and a.py, b.py changed. Check the review.',
+      'wanted to undo 2 changes in 1 file, but the server was restarted in the meantime, and a.py, b.py changed. Check the review.',
+      'wanted to undo the changes to 2 files, but the server was restarted. Nothing was changed.',
+      'wanted to commit 2 files, but the server was restarted in the meantime, and the branch changed. Check its commits.',
     ],
   );
 });
@@ -211,31 +216,6 @@ test('an edited proposal is sent as the whole file, with its line endings', () =
     content: 'a\r\nd\r\n',
   });
   assert.equal(editedInput({ tool_name: 'NotebookEdit', input: {}, proposal }, 'x'), undefined);
-});
-
-test('“always” is described in words', () => {
-  assert.equal(
-    alwaysWords([{ type: 'setMode', mode: 'acceptEdits', destination: 'session' }]),
-    'accept all edits for this session',
-  );
-  const rule = {
-    type: 'addRules',
-    behavior: 'allow',
-    rules: [{ toolName: 'Bash', ruleContent: 'make:*' }],
-    destination: 'localSettings',
-  };
-  assert.equal(alwaysWords([rule]), 'allow Bash(make:*) from now on');
-  const mode = { type: 'setMode', mode: 'acceptEdits', destination: 'session' };
-  assert.equal(alwaysWords([mode, rule]), 'allow Bash(make:*) from now on', 'a mode beside a rule is not remembered');
-  const directory = { type: 'addDirectories', directories: ['/p'], destination: 'session' };
-  assert.equal(alwaysWords([directory, { ...mode, destination: 'localSettings' }]), 'allow /p for this session');
-  assert.equal(
-    alwaysWords([{ type: 'removeRules', rules: [] }]),
-    'apply {"type":"removeRules","rules":[]} for this session',
-  );
-  assert.equal(alwaysWords([{ optionId: 'once', kind: 'allow_once' }]), '');
-  assert.equal(alwaysWords(['odd', rule]), '', 'nothing of it is remembered');
-  assert.equal(alwaysWords(null), '');
 });
 
 test('records that only the agent has stored stay between their neighbors', () => {

@@ -5,7 +5,7 @@ import { common, compare, difference, hasGaps } from '../../../web/src/diff/line
 import { blocksOf, linesIn, STEP } from '../../../web/src/diff/rows.ts';
 
 /** The texts of the lines that a diff shows on one side. */
-function told({ hunks }, side) {
+function shown({ hunks }, side) {
   return hunks
     .flatMap(({ rows }) => rows)
     .filter((row) => row[side])
@@ -65,7 +65,7 @@ test('a single unchanged line is shown, not counted', () => {
   const lines = Array.from({ length: 18 }, (_, n) => `line ${n}`);
   const found = compare(`${lines.join('\n')}\n`, `${lines.with(4, 'x').with(12, 'y').with(13, 'z').join('\n')}\n`);
   assert.equal(found.hunks.length, 1);
-  assert.deepEqual(told(found, 'old'), lines);
+  assert.deepEqual(shown(found, 'old'), lines);
   assert.equal(hasGaps(found), false);
 });
 
@@ -80,13 +80,13 @@ test('blocks and gaps reproduce both texts', () => {
       ['old', lines],
       ['new', changed],
     ]) {
-      const told = rows.flatMap((row) => row[side] ?? []);
+      const shown = rows.flatMap((row) => row[side] ?? []);
       assert.deepEqual(
-        told.map(({ text }) => text),
+        shown.map(({ text }) => text),
         texts,
       );
       assert.deepEqual(
-        told.map(({ number }) => number),
+        shown.map(({ number }) => number),
         texts.map((_, n) => n + 1),
       );
     }
@@ -94,7 +94,7 @@ test('blocks and gaps reproduce both texts', () => {
   }
 });
 
-test('in one column removed lines come before the added ones', () => {
+test('in one column, removed lines come before the added ones', () => {
   const rows = blocksOf(compare('a\nb\n', 'c\nd\ne\n'), false).flatMap((block) => block.rows);
   assert.deepEqual(
     rows.map(({ kind, old, new: fresh }) => `${kind} ${(old ?? fresh).text}`),
@@ -102,9 +102,9 @@ test('in one column removed lines come before the added ones', () => {
   );
 });
 
-test('a new file, an emptied file, an end that comes or goes', () => {
+test('a new file, an emptied file, and an added or removed final newline', () => {
   assert.deepEqual([difference('', 'a\nb\n').added, difference('', 'a\nb\n').removed], [2, 0]);
-  assert.deepEqual(told(difference('a\nb\n', ''), 'old'), ['a', 'b']);
+  assert.deepEqual(shown(difference('a\nb\n', ''), 'old'), ['a', 'b']);
   assert.equal(difference('a\n', 'a').end, 'No newline at end of file.');
   assert.equal(difference('a', 'a\n').end, 'Newline added at end of file.');
   assert.equal(difference('a', '').end, '', 'an empty file has no last line');

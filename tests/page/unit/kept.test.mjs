@@ -1,4 +1,4 @@
-// The browser's storage: it may be full, and the data of removed projects and old drafts of answers is deleted.
+// The browser's storage may be full, and the data of removed projects and old drafts of answers is deleted.
 import assert from 'node:assert/strict';
 import { beforeEach, test } from 'node:test';
 

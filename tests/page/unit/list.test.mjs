@@ -38,7 +38,7 @@ test('sessions that wait for a person come first, then the latest', () => {
     [
       project('a', '/a', { last_active: '2026-01-03' }),
       project('b', '/b', { last_active: '2026-01-02' }),
-      project('c', '/c', { approvals: [{ tool_name: 'Bash', title: 'Run make' }] }),
+      project('c', '/c', { approvals: [{ tool_name: 'Bash', summary: 'Run a command' }] }),
     ],
     [],
   );
@@ -46,7 +46,7 @@ test('sessions that wait for a person come first, then the latest', () => {
     found.map(({ name }) => name),
     ['c', 'a', 'b'],
   );
-  assert.equal(found[0].rows[0].preview, 'Run make');
+  assert.equal(found[0].rows[0].preview, 'Run a command');
 });
 
 test('directories with the same name show where they are', () => {
@@ -54,7 +54,7 @@ test('directories with the same name show where they are', () => {
   assert.deepEqual(found.map(({ hint }) => hint).sort(), ['…/ada/work', '…/bob/old']);
 });
 
-test('the filter looks at title, directory, agent and preview', () => {
+test('the filter searches title, directory, agent and preview', () => {
   const all = [project('a', '/work/blog', { title: 'Mend the gate' }), project('b', '/work/shop', { agent: 'gemini' })];
   const names = (filter) => groups(all, [], filter).map(({ name }) => name);
   assert.deepEqual(names('gate MEND'), ['blog']);
@@ -84,7 +84,7 @@ test('a title is one line of bounded length', () => {
   assert.equal(groups([project('a', '/a', { title: 'x'.repeat(1e6) })], [])[0].rows[0].title.length, 120);
 });
 
-test('a name is found by letters in its order, and better matches come first', () => {
+test('a name is found by some of its letters in order, and better matches come first', () => {
   assert.equal(score('xyz', 'toll-house'), 0);
   assert.ok(score('tlho', 'toll-house') > 0);
   assert.deepEqual(
@@ -113,13 +113,11 @@ test('the next waiting session is not the one that is shown', () => {
   assert.equal(nextWaiting(world('b', ['a', 'b'])), '#/p/a');
 });
 
-test('an approval without a title is named by its tool', () => {
-  const asked = { ...project('a', '/a'), approvals: [{ approval_id: '1', tool_name: 'mcp__github__create_issue' }] };
-  assert.equal(groups([asked], [])[0].rows[0].preview, 'Use create_issue (github)');
-  asked.approvals[0].tool_name = 'Bash';
-  assert.equal(groups([asked], [])[0].rows[0].preview, 'Run a command');
-  asked.approvals[0].tool_name = 'constructor';
-  assert.equal(groups([asked], [])[0].rows[0].preview, 'Use constructor');
+test('a session that waits shows what is asked, in the words of the server', () => {
+  const asked = { approval_id: '1', tool_name: 'mcp__github__create_issue', summary: 'Use create_issue (github)' };
+  const preview = (one) => groups([{ ...project('a', '/a'), approvals: [one] }], [])[0].rows[0].preview;
+  assert.equal(preview(asked), 'Use create_issue (github)');
+  assert.equal(preview({ ...asked, summary: '' }), 'Use mcp__github__create_issue');
 });
 
 test('the preview of a last line has no Markdown', () => {

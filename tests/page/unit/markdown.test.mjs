@@ -65,7 +65,7 @@ test('the depth of quotes and lists is limited', () => {
   assert.equal(depth(`${'* - '.repeat(10)}a`, 'ul'), 9);
 });
 
-/** The approximate length of the texts below, in characters: parsing them used to take a long time. */
+/** The approximate length of the texts below, in characters. Parsing them used to take a long time. */
 const LONG = 100_000;
 const of = (piece) => piece.repeat(Math.ceil(LONG / piece.length));
 const growing = () => Array.from({ length: 440 }, (_, n) => '`'.repeat(n + 1)).join(' ');

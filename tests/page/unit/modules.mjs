@@ -1,6 +1,7 @@
 // The functions of the web UI that tests in Python use.
 export { settledWords } from '../../../web/src/conversation/settled.ts';
 export { liftedWords, standing } from '../../../web/src/projects/words.ts';
+export { retryWords } from '../../../web/src/run/doing.ts';
 export { harmless } from '../../../web/src/text/harmless.ts';
 export {
   goneWords,

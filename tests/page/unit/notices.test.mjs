@@ -95,7 +95,7 @@ test('it does not wait for longer than 3 seconds', async () => {
   assert.deepEqual(shown, [['blog', 'Run finished', '/#/p/p']]);
 });
 
-test('a review that is decided meanwhile is not in it', async () => {
+test('a review that is decided during the wait is left out', async () => {
   const { ends, review } = watched();
   review(7);
   ends('failed');

@@ -37,7 +37,7 @@ const shown = (conversation) =>
   });
 const waiting = (conversation) => conversation.waiting.map((one) => one.run_id);
 
-/** The records of two prompts; the second one was sent while the first one ran. */
+/** The records of two prompts. The second one was sent while the first one ran. */
 const TWO = [
   prompt(1, 'a'),
   started(2, 'a'),
@@ -113,7 +113,7 @@ test('a prompt that was edited in the queue is shown as it was sent', () => {
   }
 });
 
-test('a message into a run is shown at once', () => {
+test('a message into a run is shown immediately', () => {
   const conversation = joined();
   for (const record of [prompt(1, 'a'), started(2, 'a'), prompt(3, 'a', 'and quickly', { steer: true })])
     conversation.take(record);

@@ -85,7 +85,7 @@ test('the lines around a hunk end at the next hunk and at the ends of the file',
   assert.deepEqual(model.contextOf(TEXT, both, second, 100).after.length, 15);
 });
 
-test('a file that has changed since gives no lines around a hunk', () => {
+test('no lines around a hunk are shown if the file has changed since', () => {
   const one = hunk('a', { new_start: 5, added: 'something else\n' });
   assert.deepEqual(model.contextOf(TEXT, file('f', [one]), one, 3), model.NO_CONTEXT);
   const behind = hunk('b', { new_start: 40, added: '' });
@@ -144,7 +144,7 @@ test('the current part is followed by the next remaining one, or at the end by t
   assert.equal(model.follow(['a'], [], 'a'), undefined);
 });
 
-test('a part that is gone stays in its place, and unchanged files stay the same objects', () => {
+test('a removed part stays in its place, and unchanged files stay the same objects', () => {
   const [a, b, c] = ['a', 'b', 'c'].map((id, n) => hunk(id, { new_start: n + 1 }));
   const before = model.shownFiles([file('f', [a, b, c]), file('g', [hunk('d')])]);
   const gone = { part: { ...before[0].parts[1], isGone: true }, file: before[0].file };
@@ -229,7 +229,7 @@ test('a decision sends the hunk, or the version that was shown', async () => {
   assert.deepEqual(server.asked[3], ['review_decide', { files: ['f'], decision: 'undo', version: '2' }]);
 });
 
-test('an answer that is older than what is shown is not shown', async () => {
+test('an outdated answer is not shown', async () => {
   const { server, found } = await opened([file('f', [hunk('a'), B])]);
   server.hears(changed('Phone'));
   void found.decide(found.parts.value[0], 'keep');
@@ -309,7 +309,7 @@ test('an update about the user’s own decision removes the hunk', async () => {
   assert.deepEqual(keysOf(found), ['b']);
 });
 
-test('a clash names the files', async () => {
+test('a conflict names the files', async () => {
   const { server, found } = await opened([file('f', [hunk('a'), B])]);
   void found.decide(found.parts.value[0], 'undo');
   await server.refuses(1, 'REVIEW_CLASH', { paths: ['f'] });
@@ -370,7 +370,7 @@ test('a review that has changed is loaded again, and its buttons show it', async
   assert.deepEqual(server.asked[2], ['review_get', {}]);
 });
 
-test('changes that come while the review is loaded are loaded once after it', async () => {
+test('changes that arrive while the review is loading are loaded once afterwards', async () => {
   const { server, found } = await opened([file('f', [hunk('a')])]);
   for (let n = 0; n < 5; n++) server.hears(changed('Phone'));
   await server.answers_(1, review('2', [file('f', [B])]));
@@ -379,7 +379,7 @@ test('changes that come while the review is loaded are loaded once after it', as
   assert.deepEqual(keysOf(found), ['c']);
 });
 
-test('a review is closed if its directory is gone, and shows the drafts again once it is back', async () => {
+test('a review is closed if its directory is missing, and shows the drafts again once it exists', async () => {
   const { server, found } = await opened([file('f', [hunk('a'), B]), file('g', [hunk('c')])], 'gone');
   const [first, , last] = found.parts.value;
   for (const part of [first, last]) {
@@ -399,7 +399,7 @@ test('a review is closed if its directory is gone, and shows the drafts again on
   assert.equal(found.problem.value, '');
 });
 
-test('a review that the server can’t read now stays as it was', async () => {
+test('a review that the server can’t read stays as it was', async () => {
   const { server, found } = await opened([file('f', [hunk('a')])]);
   void found.load();
   await server.refuses(1, 'CHECKPOINT_NOT_FOUND');
@@ -409,7 +409,7 @@ test('a review that the server can’t read now stays as it was', async () => {
 const BOARD = { add: () => () => {} };
 
 /** The first render of a part. */
-const lookOf = async (found, number = 0, rights = { mayDecide: true, whyNot: '' }) => {
+const firstRender = async (found, number = 0, rights = { mayDecide: true, whyNot: '' }) => {
   const [{ file: of }] = found.files.value;
   const props = { file: of, part: found.parts.value[number], place: '', review: found, board: BOARD, rights, acts: {} };
   const look = drawn(PartView, props);
@@ -417,7 +417,7 @@ const lookOf = async (found, number = 0, rights = { mayDecide: true, whyNot: '' 
   return look;
 };
 
-/** The texts of the buttons, with "(off)" if they are disabled; without buttons that have no text (line numbers). */
+/** The texts of the buttons, with "(off)" if they are disabled. Buttons without text (line numbers) are left out. */
 const buttonsOf = (element) => {
   const found = [];
   const visit = (one) => {
@@ -431,24 +431,24 @@ const buttonsOf = (element) => {
 
 test('a hunk is drawn with its lines and its buttons', async () => {
   const { found } = await opened([file('src/f', [hunk('a')])], 'drawn');
-  const look = await lookOf(found);
+  const look = await firstRender(found);
   assert.match(look.textContent, /^Line 5 f/);
   assert.match(look.textContent, /old.*new/);
   assert.deepEqual(buttonsOf(look), ['Keepa', 'Undou', 'Edite']);
   assert.match(markup(look), /<table>/);
-  const reading = await lookOf(found, 0, { mayDecide: false, whyNot: '' });
+  const reading = await firstRender(found, 0, { mayDecide: false, whyNot: '' });
   assert.deepEqual(buttonsOf(reading), []);
 });
 
 test('during a run a hunk can only be kept', async () => {
   const { found } = await opened([file('f', [hunk('a')])], 'drawn');
-  const look = await lookOf(found, 0, { mayDecide: true, whyNot: 'The agent is working.' });
+  const look = await firstRender(found, 0, { mayDecide: true, whyNot: 'The agent is working.' });
   assert.deepEqual(buttonsOf(look), ['Keepa', 'Undou (off)', 'Edite (off)']);
 });
 
 test('a cut hunk has to be expanded before it is decided', async () => {
   const { found } = await opened([file('f', [hunk('a', { added: 'x\n'.repeat(500) })])], 'drawn');
-  const look = await lookOf(found);
+  const look = await firstRender(found);
   assert.equal(found.of('a').unopened.value, 1);
   assert.equal(found.isClosed(found.parts.value[0]), true);
   assert.deepEqual(buttonsOf(look).slice(1), ['Keepa (off)', 'Undou (off)', 'Edite']);
@@ -502,7 +502,7 @@ test('kept changes can be committed until the review reports otherwise', () => {
   assert.equal(reviews.kept('p'), 0);
 });
 
-test('the numbers of a review are those of its project until a message about the review comes', () => {
+test('the numbers of a review are those of its project until a message about the review arrives', () => {
   const server = new Server();
   const reviews = new Reviews(server);
   const stored = { files: 7, hunks: 9, added: 3, removed: 4 };

@@ -120,7 +120,7 @@ test('a call waits although the request has its fields in another order', () => 
   assert.deepEqual(shape(rowsOf(items, true)), ['1 waiting']);
 });
 
-test('an approval has no second row beside its call', () => {
+test('an approval has no row of its own besides its call', () => {
   const input = { file_path: 'a', old_string: 'b', new_string: 'c' };
   const items = itemsOf(
     call('1', 'Edit', input),
@@ -177,7 +177,7 @@ test('an approval of the Agent Client Protocol is joined to the call with its id
   );
 });
 
-test('a second line with the id of a call completes it', () => {
+test('a second record with the id of a call completes it', () => {
   const items = itemsOf(call('1', 'Terminal', {}), call('1', 'Bash', { command: 'ls' }), result('1'));
   assert.deepEqual(shape(rowsOf(items, false)), ['1 done']);
   assert.deepEqual([items[0].name, items[0].input], ['Bash', { command: 'ls' }]);
@@ -217,7 +217,7 @@ test('the end of a run counts the edits of its calls', () => {
   assert.equal(part.calls, undefined);
 });
 
-test('the end of a run is drawn again once all of the run is here', () => {
+test('the end of a run is drawn again once all of the run is loaded', () => {
   const conversation = new Conversation('p');
   conversation.join({ last_seq: 3, run: null, queue: [], open_approvals: [] }, true);
   const record = (seq, { direction = 'claude', ...message }) => ({ seq, timestamp: '', direction, message });
@@ -231,7 +231,7 @@ test('the end of a run is drawn again once all of the run is here', () => {
   assert.notEqual(whole.version, part.version);
 });
 
-test('what subagents do is under their call', () => {
+test('calls of subagents are under their parent call', () => {
   const items = itemsOf(
     call('1', 'Task', { description: 'Look' }),
     call('2', 'Read', { file_path: 'a' }, '1'),
@@ -244,7 +244,7 @@ test('what subagents do is under their call', () => {
   assert.deepEqual(shape(rowsOf(items, true)), ['1 running [["2 done","3 done"]]', 'text', '4 running']);
 });
 
-test('a task in the background belongs to its call', () => {
+test('a background task belongs to its call', () => {
   const items = itemsOf(
     call('1', 'Bash', { command: 'a', run_in_background: true }),
     { type: 'system', subtype: 'task_started', task_id: 't', tool_use_id: '1', description: 'd' },
@@ -255,7 +255,7 @@ test('a task in the background belongs to its call', () => {
   assert.deepEqual(shape(rowsOf(items, true)), ['1 failed']);
 });
 
-test('a group keeps its key while calls come on both sides', () => {
+test('a group keeps its key while calls are added on both sides', () => {
   const conversation = new Conversation('p');
   conversation.join({ last_seq: 2, run: null, queue: [], open_approvals: [] }, true);
   add(conversation, [call('3', 'Read', { file_path: 'a' }), call('4', 'Read', { file_path: 'b' })]);
@@ -269,7 +269,7 @@ test('a group keeps its key while calls come on both sides', () => {
   assert.equal(rows[0].key, key);
 });
 
-test('a group that is split has no key twice', () => {
+test('the parts of a split group have different keys', () => {
   const input = { command: 'b' };
   const conversation = new Conversation('p');
   conversation.join({ last_seq: 0, run: null, queue: [], open_approvals: [] }, true);
@@ -282,7 +282,7 @@ test('a group that is split has no key twice', () => {
   assert.equal(new Set(keys).size, 3);
 });
 
-test('each day has a rule, unless all rows are from today', () => {
+test('each day has a divider, unless all rows are from today', () => {
   const at = (seq, timestamp) => ({
     kind: 'item',
     key: `${seq}`,

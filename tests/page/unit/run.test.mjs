@@ -6,19 +6,35 @@ import { problemOf } from '../../../web/src/run/problem.ts';
 import { duration } from '../../../web/src/ui/dom.ts';
 
 test('a running call is described by a verb', () => {
-  const words = (name, input) => doing({ name, input });
+  const words = (name, input) => doing({ name, input }, '/a');
   assert.equal(words('Bash', { command: 'cd web && npm test -- --watch' }), 'Running tests');
   assert.equal(words('Bash', { command: '.venv/bin/python -m pytest -q' }), 'Running tests');
   assert.equal(words('Bash', { command: 'git status\ngit log' }), 'Running git status');
   assert.equal(words('Edit', { file_path: '/a/notes.md' }), 'Editing notes.md');
   assert.equal(words('apply_patch', { patch: '*** Update File: /a/notes.md' }), 'Editing notes.md');
   assert.equal(words('apply_patch', {}), 'Editing files');
-  assert.equal(words('Grep', { pattern: 'is_open', path: 'src' }), 'Searching for is_open');
-  assert.equal(words('WebFetch', { url: 'https://example.org/a?b' }), 'Fetching example.org');
+  assert.equal(words('Grep', { pattern: 'is_open', path: 'src' }), 'Searching for is_open in src');
+  assert.equal(words('WebFetch', { url: 'https://example.org/a?b' }), 'Fetching https://example.org/a?b');
   assert.equal(words('mcp__tickets__create', {}), 'Using create (tickets)');
   assert.equal(words('Bash', { command: 7 }), 'Running a command');
   assert.equal(words('Read', null), 'Reading a file');
   assert.ok(words('Bash', { command: 'x'.repeat(1e6) }).length < 80);
+});
+
+test('a running call whose input is incomplete is described by a whole sentence', () => {
+  const found = ['Grep', 'Glob', 'WebFetch', 'WebSearch', 'AskUserQuestion', 'BashOutput', 'KillShell'];
+  assert.deepEqual(
+    found.map((name) => doing({ name, input: {} }, '/a')),
+    [
+      'Searching for text',
+      'Looking for files',
+      'Fetching a page',
+      'Searching the web for pages',
+      'Asking a question',
+      'Reading output of a background task',
+      'Stopping a background task',
+    ],
+  );
 });
 
 test('only calls of the latest run that have no result are running', () => {
@@ -40,19 +56,17 @@ test('retries and the context are described in a few words', () => {
   assert.equal(contextWords(undefined, 200_000), undefined);
 });
 
-test('S2-23: an error has the help that fits it', () => {
-  const help = (error, code = 'EXECUTION_FAILED', more = {}) =>
-    problemOf({ outcome: 'failed', error, code, ...more }, 'Claude', new Date('2026-01-01T12:00:00Z'));
-  assert.deepEqual(help('Failed to authenticate. API Error: 401 invalid x-api-key').help, ['login', 'retry']);
-  assert.deepEqual(help('', 'AGENT_NOT_LOGGED_IN').help, ['login', 'retry']);
-  assert.deepEqual(help('API Error: 529 Overloaded').help, ['retry']);
-  assert.deepEqual(help('Prompt is too long').help, ['compact', 'new']);
-  assert.deepEqual(help('There is no program', 'AGENT_NOT_FOUND').help, ['install', 'retry']);
-  for (const how of ['exited with code 3', 'was killed by signal 9'])
-    assert.match(help(`Claude Code ${how} before it was done, without a message.`).title, /process ended unexpectedly/);
-  assert.match(help('', 'AGENT_RATE_LIMITED', { retry_at: '2026-01-01T14:00:00Z' }).hint, /^It resets at /);
-  assert.match(help('', 'AGENT_RATE_LIMITED', { retry_at: '2026-01-01T11:00:00Z' }).hint, /has since reset/);
-  assert.deepEqual(help('Something else').help, ['retry', 'new']);
+test('S2-23: each error offers a suitable remedy', () => {
+  const help = (code, more = {}) =>
+    problemOf({ outcome: 'failed', code, ...more }, 'Claude', new Date('2026-01-01T12:00:00Z'));
+  assert.deepEqual(help('AGENT_NOT_LOGGED_IN').help, ['login', 'retry']);
+  assert.deepEqual(help('MODEL_UNAVAILABLE').help, ['retry']);
+  assert.deepEqual(help('CONTEXT_TOO_LONG').help, ['compact', 'new']);
+  assert.deepEqual(help('AGENT_NOT_FOUND').help, ['install', 'retry']);
+  assert.match(help('AGENT_EXITED').title, /process ended unexpectedly/);
+  assert.match(help('AGENT_RATE_LIMITED', { retry_at: '2026-01-01T14:00:00Z' }).hint, /^It resets at /);
+  assert.match(help('AGENT_RATE_LIMITED', { retry_at: '2026-01-01T11:00:00Z' }).hint, /has since reset/);
+  assert.deepEqual(help('EXECUTION_FAILED').help, ['retry', 'new']);
   assert.equal(problemOf({ outcome: 'completed' }, 'Claude'), undefined);
   assert.equal(problemOf({ outcome: 'interrupted' }, 'Claude'), undefined);
 });

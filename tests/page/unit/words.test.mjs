@@ -58,7 +58,7 @@ test('a mode shows that its agent does not ask', () => {
   assert.equal(modeWords({ own_modes }, 'plan', offers), 'Plan');
 });
 
-test('a limit has the time at which it resets', () => {
+test('a limit shows when it resets', () => {
   assert.equal(liftedWords(LATER, NOW), `Limit resets at ${clock(LATER, NOW)}.`);
   assert.match(clock('2026-03-06T12:30:00Z', NOW), /^[^\d]+ \d/, 'another day has its name');
   assert.match(clock('2026-03-11T12:30:00Z', NOW), /11/, 'the same weekday of the next week has its date');
@@ -111,7 +111,7 @@ test('a new state replaces all of the previous one', () => {
   assert.equal(projects.all.get('p').last_seq, 2);
 });
 
-test('a warning about a project has its name and not its id', () => {
+test('a warning about a project contains its name and not its id', () => {
   const projects = new Projects();
   projects.take({
     type: 'project_list',

@@ -19,7 +19,6 @@ from drawbridge.server.app.blobs import Blobs
 from drawbridge.server.app.clients import Clients
 from drawbridge.server.app.command_table import COMMANDS, scopes_of
 from drawbridge.server.app.connection import Connection
-from drawbridge.server.app.core import Core
 from drawbridge.server.app.dispatch import AnyRow, Dispatch
 from drawbridge.server.app.outbox import Writers
 from drawbridge.server.app.server_commands import ServerCommands
@@ -30,9 +29,10 @@ from drawbridge.server.auth.entrance import Entrance
 from drawbridge.server.auth.scopes import Identity
 from drawbridge.server.events import ApprovalRequested, SessionSummary
 from drawbridge.server.protocol import commands as say
-from drawbridge.server.protocol import messages, replies
+from drawbridge.server.protocol import frames, messages, replies
+from drawbridge.server.protocol.answers import Answer, updated
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import Answer, Frame, Subscriber
+from drawbridge.server.protocol.frames import Frame, Subscriber
 from drawbridge.server.protocol.replies import OK, Health
 from drawbridge.server.updates import project_info
 from drawbridge.transport.http_server import HttpServer, ServerOptions, WebSocket
@@ -61,7 +61,7 @@ def info(id: str, path: str) -> messages.ProjectInfo:
 
 
 class FakeCore:
-    """A core in memory. It records commands and answers them like the real one; a test can make it wait or fail."""
+    """A core in memory. It records commands and answers them like the real one. A test can make it wait or fail."""
 
     def __init__(self) -> None:
         self.modes: list[str] = ["default"]
@@ -83,14 +83,14 @@ class FakeCore:
             subscriber.send(frame)
 
     def say_line(self, line: bytes, seq: int | None = None) -> None:
-        data = messages.agent_message(line, project_id="p1", session_id="s1", seq=seq)
+        data = frames.agent_message(line, project_id="p1", session_id="s1", seq=seq)
         self.publish(Frame(data, ephemeral=seq is None, project_id="p1", seq=seq))
 
     async def project_create(self, command: say.ProjectCreate, client: Subscriber) -> Answer[Any]:
         self.asked.append(command)
         made = info(f"p{len(self.projects) + 1}", command.path)
         self.projects[made.id] = made
-        return messages.updated("project_state", messages.ProjectState(**msgspec.structs.asdict(made)))
+        return updated("project_state", messages.ProjectState(**msgspec.structs.asdict(made)))
 
     async def project_list(self, command: say.ProjectList, client: Subscriber) -> Answer[Any]:
         self.asked.append(command)
@@ -103,7 +103,7 @@ class FakeCore:
             raise ClientError("PROJECT_NOT_FOUND", "The project does not exist.", "project_id")
         self.subscribers[client.id] = client
         made = msgspec.structs.asdict(self.projects[command.project_id])
-        return messages.updated(
+        return updated(
             "project_joined", messages.ProjectJoined(**made, run=None, queue=[], open_approvals=[]), command.project_id
         )
 
@@ -158,7 +158,7 @@ class FakeCore:
         return self.questions.get(approval_id)
 
     async def examine(self) -> None:
-        """Does nothing: the projects have no directories."""
+        """Does nothing, because the projects have no directories."""
 
     def leads_to(self, path: Path) -> Path:
         return path
@@ -208,8 +208,8 @@ class Server:
             scopes=scopes_of(COMMANDS),
             health=self.monitor.health,
         )
-        rows = [_done_by_fake(row) if row.owner is Core else row for row in COMMANDS]
-        self.dispatch = Dispatch(rows, core, own, entrance)
+        rows = [row if row.owner is ServerCommands else _done_by_fake(row) for row in COMMANDS]
+        self.dispatch = Dispatch(rows, core, (core, own), entrance)
         self.site = Site(entrance, self.clients, self.dispatch)
         self.door = HttpServer(self.site, self.listener, terms, tls)
 

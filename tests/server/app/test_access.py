@@ -41,7 +41,7 @@ async def status_of(server: Server, path: str = "/ws", **headers: str | list[str
 # a token in the header
 
 
-async def test_the_right_token_in_the_header_signs_in_at_once(server: Server) -> None:
+async def test_the_right_token_in_the_header_signs_in_immediately(server: Server) -> None:
     async with connected(server.url, TOKEN) as client:
         assert (await client.ask("project_list"))["type"] == "project_list"
 
@@ -55,7 +55,7 @@ async def test_a_wrong_token_in_the_header_gets_401(server: Server, shown: str) 
     assert not list(server.clients)
 
 
-async def test_the_scheme_may_be_written_in_any_case(server: Server) -> None:
+async def test_the_scheme_is_case_insensitive(server: Server) -> None:
     assert await status_of(server, Authorization=f"bearer {TOKEN}") == 101
 
 
@@ -96,9 +96,9 @@ async def test_any_first_message_but_a_valid_auth_is_refused(server: Server, mes
     """The connection ends with code 4401, no command runs and the error contains no address."""
     async with connect(server.url, proxy=None) as stranger:
         await stranger.send(message)
-        said = await stranger.recv()
-        assert '"UNAUTHORIZED"' in said
-        assert "127.0.0.1" not in said
+        reply = await stranger.recv()
+        assert '"UNAUTHORIZED"' in reply
+        assert "127.0.0.1" not in reply
         with pytest.raises(ConnectionClosed):
             await stranger.recv()
         assert stranger.close_code == 4401
@@ -130,8 +130,8 @@ async def test_a_token_lifts_the_limit_on_message_size(server: Server) -> None:
 
 
 async def test_a_request_sent_together_with_the_token_is_executed(server: Server) -> None:
-    """The request is larger than a client without a token may send. The client sends its token and the request at once,
-    without waiting for an answer.
+    """The request is larger than a client without a token may send. The client sends its token and the request
+    together, without waiting for an answer.
     """
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     client = Client(reader, writer)
@@ -226,7 +226,9 @@ async def test_the_oldest_stranger_of_the_largest_group_is_closed(
 
 
 @pytest.mark.usefixtures("few_strangers")
-async def test_no_stranger_is_closed_in_its_first_second(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_unauthenticated_client_is_closed_in_its_first_second(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(clients_module, "GRACE_SECONDS", 3_600.0)
     mine = [await stranger(server, 2) for _ in range(2)]
     assert await close_code(await stranger(server, 2)) == 1013, "its address has its share"
@@ -262,7 +264,7 @@ async def test_refused_requests_cause_few_log_lines(
 
 
 async def test_a_client_that_does_not_sign_in_is_not_logged(server: Server, caplog: pytest.LogCaptureFixture) -> None:
-    """This is the case at the default log level."""
+    """This applies to the default log level."""
     caplog.set_level("INFO", "drawbridge")
     async with connect(server.url, proxy=None) as client:
         await client.send('{"type":"hello"}')
@@ -368,7 +370,7 @@ async def test_the_only_other_path_is_health(server: Server) -> None:
 # the token file
 
 
-def test_the_token_is_made_once_and_only_the_owner_can_read_it(tmp_path: Path) -> None:
+def test_the_token_is_created_once_and_private_to_the_owner(tmp_path: Path) -> None:
     path = tmp_path / "data" / "token"
     token = owner_token(path)
     assert len(token) >= 43
@@ -395,7 +397,7 @@ def test_a_file_without_a_token_is_reported_and_kept(tmp_path: Path, content: by
     assert path.read_bytes() == content
 
 
-def test_a_file_in_place_of_the_directory_is_reported(tmp_path: Path) -> None:
+def test_a_file_where_the_directory_should_be_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(NotPrivate):
         owner_token(tmp_path / "file" / "token")

@@ -74,7 +74,7 @@ async def test_a_prompt_runs_even_if_its_audit_fails(
     assert found.count("run_started") == 1
 
 
-async def test_a_prompt_runs_even_if_its_client_is_gone(
+async def test_a_prompt_runs_even_if_its_client_disconnects(
     server: Server, owner: WireClient, project: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The connection ends after the prompt is recorded in the history and before the reply is sent."""

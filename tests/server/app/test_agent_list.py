@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.server.processes import serving
 
 
-async def test_agents_are_listed_with_what_to_do_for_the_missing(tmp_path: Path) -> None:
+async def test_missing_agents_are_listed_with_a_remedy(tmp_path: Path) -> None:
     """Runs the real server with Codex installed. Gemini CLI is installed while the server runs."""
     (tmp_path / "bin").mkdir()
     codex, gemini = tmp_path / "bin" / "codex", tmp_path / "bin" / "gemini"
@@ -21,6 +21,7 @@ async def test_agents_are_listed_with_what_to_do_for_the_missing(tmp_path: Path)
         listed = {agent["name"]: agent for agent in (await client.ask("agent_list"))["data"]["agents"]}
         hello = (await client.ask("hello"))["data"]
         assert list(listed) == hello["agents"]
+        assert hello["forks"] == ["claude", "codex", "goose", "demo"]
         assert hello["machine"] == socket.gethostname()
         words = {one["name"]: one for one in hello["agent_words"]}
         assert words["claude"]["label"] == "Claude"

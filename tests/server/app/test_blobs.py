@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-import json
 import os
 import threading
 from itertools import count
@@ -19,7 +18,6 @@ import pytest
 
 from drawbridge.server.app import blobs as blobs_module
 from drawbridge.server.app.blobs import Blobs
-from drawbridge.server.protocol import messages
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import BLOB_BYTES, FRAME_BYTES, PIECE_BYTES
 from tests.server.app.rig import Server
@@ -254,20 +252,3 @@ async def test_a_large_record_is_downloaded_in_pieces(server: Server, client: Wi
     third = (await client.ask("blob_get", {"blob_id": "p1:7", "offset": 2 * PIECE_BYTES}))["data"]
     assert b"".join(base64.b64decode(piece["data"]) for piece in (first, second, third)) == line
     assert [piece["last"] for piece in (first, second, third)] == [False, False, True]
-
-
-def test_a_line_over_the_limit_becomes_a_preview() -> None:
-    text = json.dumps({"type": "user", "message": {"content": [{"type": "tool_result", "content": "y" * 3_000_000}]}})
-    said = json.loads(messages.agent_message(text.encode(), project_id="p1", session_id="s", seq=9))
-    assert said["seq"] == 9
-    assert said["data"]["truncated"] == {"blob_id": "p1:9", "bytes": len(text)}
-    content = said["data"]["messages"][0]["message"]["content"][0]
-    assert content["type"] == "tool_result"
-    assert content["content"].startswith("yyyy")
-    assert content["content"].endswith("…")
-    assert len(json.dumps(said)) < FRAME_BYTES
-    record = json.loads(bytes(messages.history_record(b'{"seq":9,"message":' + text.encode() + b"}", "p1", 9)))
-    assert record["seq"] == 9
-    assert record["truncated"]["blob_id"] == "p1:9"
-    small = messages.agent_message(b'{"type":"result"}', project_id="p1", session_id="s", seq=9)
-    assert b"truncated" not in small

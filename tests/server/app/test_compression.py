@@ -13,7 +13,7 @@ from drawbridge.protocols.compression import compressed
 from drawbridge.protocols.websocket import framed
 from drawbridge.server.app import outbox as outbox_module
 from drawbridge.server.app.outbox import COMPRESSED_FROM, Writers
-from drawbridge.server.protocol.messages import Frame
+from drawbridge.server.protocol.frames import Frame
 from tests.server.app.test_outbox import Rig
 from tests.server.auth.rig import OWNER, Server, serving
 from tests.server.wire_client import connected

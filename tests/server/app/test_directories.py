@@ -1,5 +1,5 @@
-"""Choosing a directory: only the allowed roots and directories inside them are shown, and nothing reveals whether other
-directories exist.
+"""When a user chooses a directory, only the allowed roots and directories inside them are shown, and nothing reveals
+whether other directories exist.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def test_a_huge_directory_is_listed_in_part(tmp_path: Path) -> None:
     assert shown.more
 
 
-async def test_a_client_asks_over_the_socket(server: Server, client: WireClient) -> None:
+async def test_directories_are_requested_over_the_socket(server: Server, client: WireClient) -> None:
     (server.roots[0] / "code").mkdir()
     roots = (await client.ask("dir_list", {"path": ""}))["data"]
     assert roots["directories"] == [str(server.roots[0])]

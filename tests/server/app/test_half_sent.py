@@ -20,7 +20,7 @@ from tests.waiting import until
 
 CROWD = 400
 RENEWALS = 5
-"""How many times each member of the crowd reconnects, at most, after the server has closed its connection."""
+"""The maximum number of times that each member of the crowd reconnects after the server has closed its connection."""
 
 TRIES = 5
 PROMPT_SECONDS = 15.0
@@ -102,7 +102,7 @@ def trusting_all() -> ssl.SSLContext:
 
 
 async def gets_in(server: Server, until: float | None) -> None:
-    """Connects as the owner. ``until``: the monotonic time after which no further attempt is made; None allows one
+    """Connects as the owner. ``until`` is the monotonic time after which no further attempt is made. None allows one
     attempt.
     """
     while True:
@@ -118,8 +118,8 @@ async def gets_in(server: Server, until: float | None) -> None:
 async def check(tmp_path: Path, tls: bool, words: bytes, most: int, *, shaken: bool = True) -> None:
     """Checks that the owner can connect while a crowd sends ``words``, and that the server's memory grows by less than
     ``most`` bytes. If ``shaken`` is false, the crowd sends ``words`` in place of a TLS handshake. The owner then
-    retries, as the web UI and ``attach`` do: a new handshake is refused while the crowd uses all the handshakes allowed
-    for one address (docs/access.md).
+    retries, as the web UI and ``attach`` do, because a new handshake is refused while the crowd uses all the handshakes
+    allowed for one address (docs/access.md).
     """
     async with serving(tmp_path / "data", *([] if tls else ["--no-tls"])) as server:
         async with server.client() as before:
@@ -136,20 +136,20 @@ async def check(tmp_path: Path, tls: bool, words: bytes, most: int, *, shaken: b
 
 @pytest.mark.parametrize("words", REQUESTS)
 @pytest.mark.parametrize("tls", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["plain", "tls"])
-async def test_half_sent_requests_block_nobody(tmp_path: Path, tls: bool, words: bytes) -> None:
-    # The server waits for the rest of up to 128 requests at a time; TLS takes about 80 kB for each.
+async def test_half_sent_requests_block_no_client(tmp_path: Path, tls: bool, words: bytes) -> None:
+    # The server waits for the rest of up to 128 requests at a time, and TLS takes about 80 kB for each.
     await check(tmp_path, tls, words, 2 * LITTLE if tls else LITTLE)
 
 
 @pytest.mark.thorough
-async def test_half_sent_tls_handshakes_block_nobody(tmp_path: Path) -> None:
+async def test_half_sent_tls_handshakes_block_no_client(tmp_path: Path) -> None:
     """The crowd connects from the owner's address, and reconnects as soon as it is cut off."""
     await check(tmp_path, True, b"\x16\x03\x01\x02\x00\x01", LITTLE, shaken=False)
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
-async def test_half_sent_first_messages_block_nobody(tmp_path: Path, tls: bool) -> None:
+async def test_half_sent_first_messages_block_no_client(tmp_path: Path, tls: bool) -> None:
     """The server waits for the tokens of up to 64 clients of one address, and reads from each of them in pieces of up
     to 256 kB.
     """

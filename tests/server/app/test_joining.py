@@ -1,4 +1,4 @@
-"""A client that joins, leaves and returns gets every record once and in order, whatever happens meanwhile."""
+"""A client that joins, leaves and returns gets every record once and in order, whatever happens in the meantime."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import FRAME_BYTES
 from drawbridge.server.store.log import History, Page
 from tests.server.core_rig import Client, Server, records, serving, settled
-from tests.server.schema import check_said
+from tests.server.schema import check_sent
 from tests.waiting import PATIENCE, until
 
 
@@ -121,7 +121,9 @@ async def test_a_client_that_catches_up_gets_nothing_out_of_order(
         await until(lambda: slow.updates("project_state") == [now], "the current state, once")
 
 
-async def test_a_client_that_catches_up_learns_of_a_deletion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_that_catches_up_is_notified_of_a_deletion(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(joining, "PAGE", 3)
     phone, slow = Client(), SlowReader()
     async with serving(tmp_path) as server:
@@ -147,10 +149,10 @@ async def test_catching_up_does_not_join_a_deleted_project(tmp_path: Path) -> No
         await server.does(slow, "project_join", project, after_seq=0)
         await until(lambda: bool(slow.seqs))
         await server.does(phone, "project_delete", project)
-        received = len(slow.heard)
+        received = len(slow.received)
         slow.reads_on.set()
         await settled(turns=20)
-        assert slow.heard[received:] == []
+        assert slow.received[received:] == []
         assert server.core.audience.all_joined(project) == {}
 
 
@@ -189,7 +191,7 @@ async def test_a_snapshot_with_long_approvals_fits_in_one_message(tmp_path: Path
             process.asks(f"q{number}", given={"file_path": "/p/a.py", "content": "x" * 400_000})
         joined = await server.does(page, "project_join", project)
         assert len(json.dumps(joined)) <= FRAME_BYTES
-        check_said(joined)
+        check_sent(joined)
         asked = phone.of_type("permission_request")
         for shown, whole in zip(joined["data"]["data"]["open_approvals"], asked, strict=True):
             assert shown["approval_id"] == whole["data"]["approval_id"]
@@ -218,7 +220,7 @@ async def test_messages_with_large_agent_output_fit_the_limit(tmp_path: Path) ->
         await until_quiet(back, records(server, project)[-1]["seq"])
         page = await server.does(phone, "get_messages", project, limit=1_000)
         assert all(len(frame.data) <= FRAME_BYTES for frame in [*phone.frames, *back.frames])
-        assert max(len(json.dumps(said)) for said in (listed, joined, page)) <= FRAME_BYTES
+        assert max(len(json.dumps(sent)) for sent in (listed, joined, page)) <= FRAME_BYTES
 
 
 async def test_a_client_receives_nothing_after_it_has_left(tmp_path: Path) -> None:
@@ -228,11 +230,11 @@ async def test_a_client_receives_nothing_after_it_has_left(tmp_path: Path) -> No
         process = await server.running(phone, project)
         await server.does(page, "project_join", project)
         await server.does(page, "project_leave", project)
-        heard = len(page.heard)
+        received = len(page.received)
         process.says({"type": "assistant"})
         process.ends()
         await settled()
-        assert len(page.heard) == heard
+        assert len(page.received) == received
 
 
 @pytest.mark.parametrize(
@@ -296,9 +298,9 @@ async def test_an_unreadable_history_is_reported_and_not_skipped(
         with monkeypatch.context() as broken:
             broken.setattr(History, "read", unreadable)
             await server.does(page, "project_join", project, after_seq=0)
-            await until(lambda: bool(page.heard))
+            await until(lambda: bool(page.received))
         process.says({"type": "assistant"})
-        assert [message["data"]["code"] for message in page.heard] == ["FILE_OPERATION"]
+        assert [message["data"]["code"] for message in page.received] == ["FILE_OPERATION"]
         await server.does(page, "project_join", project, after_seq=0)
         process.ends()
         await until_quiet(page, records(server, project)[-1]["seq"])
@@ -326,7 +328,7 @@ STEPS = st.lists(st.sampled_from(WANDERING.split("|")), max_size=40)
 @example(steps=["join", "prompt"])
 @example(steps=["join", "page", "new session", "turn ends", "new session", "prompt", "drop", "join", "kill"])
 @given(steps=STEPS)
-def test_whatever_a_client_does_it_gets_each_record_once(
+def test_a_client_gets_each_record_once_whatever_it_does(
     steps: list[str], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     asyncio.run(_wander(steps, tmp_path_factory.mktemp("wander")))
@@ -362,7 +364,7 @@ async def _wander(steps: list[str], folder: Path) -> None:
                     client = client or Client("wanderer")
                     cursor = client.seqs[-1] if client.seqs else cursor
                     got += client.seqs
-                    client.heard.clear()
+                    client.received.clear()
                     await server.does(client, "project_join", project, after_seq=cursor)
                 case "leave" | "drop" if client is not None:
                     server.core.remove_client(client)
@@ -407,8 +409,8 @@ async def _comes_to_rest(server: Server, project: str) -> None:
     await settled()
 
 
-async def test_a_client_that_catches_up_learns_what_changed_meanwhile(tmp_path: Path) -> None:
-    """The queue changes, and so does what the agent reports about itself; neither is in the history."""
+async def test_a_client_that_catches_up_gets_the_latest_state(tmp_path: Path) -> None:
+    """The queue changes, and so does what the agent reports about itself. Neither is in the history."""
     phone, late = Client(), Client("late")
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -418,10 +420,10 @@ async def test_a_client_that_catches_up_learns_what_changed_meanwhile(tmp_path: 
         assert [one["prompt"] for one in joined["data"]["data"]["queue"]] == ["A", "B"]
         assert late.updates("queue_changed") == []
         await server.does(phone, "queue_move", project, run_id=ids[1], before=ids[0])
-        process.heard(base.StateReported(base.AgentState(model="opus")))
-        process.heard(base.OffersReported(base.AgentOffers(steer=True)))
+        process.emit(base.StateReported(base.AgentState(model="opus")))
+        process.emit(base.OffersReported(base.AgentOffers(steer=True)))
         await until(lambda: late.updates("agent_offers"), "what the agent offers")
-        assert [[one["prompt"] for one in told["queue"]] for told in late.updates("queue_changed")] == [["B", "A"]]
+        assert [[one["prompt"] for one in data["queue"]] for data in late.updates("queue_changed")] == [["B", "A"]]
         assert (late.updates("agent_state"), late.updates("agent_offers")) == ([{"model": "opus"}], [{"steer": True}])
         again = Client("again")
         await server.does(again, "project_join", project, after_seq=0)

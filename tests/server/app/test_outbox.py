@@ -1,4 +1,4 @@
-"""Frames that wait for a client: their total size is limited, their order is kept, and small ones of one turn of the
+"""The total size of frames that wait for a client is limited, their order is kept, and small ones of one turn of the
 event loop share a write. If the client is too slow, ephemeral frames are dropped first, then its connection is closed.
 """
 
@@ -18,7 +18,7 @@ from websockets.frames import Opcode
 from drawbridge.protocols.websocket import framed
 from drawbridge.server.app import outbox as outbox_module
 from drawbridge.server.app.outbox import BATCH, EPHEMERAL_LIMIT, LIMIT, ROOM, Outbox, Writers
-from drawbridge.server.protocol.messages import Frame
+from drawbridge.server.protocol.frames import Frame
 from tests.protocols.bytes_of import close, request, text
 from tests.server.app.rig import TOKEN, Server
 from tests.server.wire_client import WireClient, connected
@@ -328,7 +328,7 @@ async def test_a_stalled_client_is_closed_and_others_miss_nothing(server: Server
     stalled.client.cut()
 
 
-async def test_a_client_that_is_closed_is_removed_at_once(server: Server, client: WireClient) -> None:
+async def test_a_client_that_is_closed_is_removed_immediately(server: Server, client: WireClient) -> None:
     """The client is removed even if a frame for it was collected and has not been written yet."""
     await join_all(server)
     await server.site.connections[0].done()
@@ -356,9 +356,9 @@ async def test_a_slow_client_misses_partial_text_and_nothing_else(server: Server
     slow.read_again()
     numbers: list[int] = []
     while len(numbers) < 50:
-        said = json.loads(await slow.client.hear_text())
-        if "seq" in said:
-            numbers.append(said["seq"])
+        message = json.loads(await slow.client.receive_text())
+        if "seq" in message:
+            numbers.append(message["seq"])
     assert numbers == list(range(1, 51))
     [there] = server.clients
     assert there.outbox.left_out > 0
@@ -378,7 +378,7 @@ async def test_requests_of_a_slow_client_are_still_executed(server: Server) -> N
     slow.client.send(text('{"type":"agent_kill","project_id":"p1"}'))
     await until(lambda: server.core.asked)
     slow.read_again()
-    assert [json.loads(await slow.client.hear_text())["seq"] for _ in range(40)] == list(range(1, 41))
+    assert [json.loads(await slow.client.receive_text())["seq"] for _ in range(40)] == list(range(1, 41))
     slow.client.cut()
 
 

@@ -41,7 +41,7 @@ async def whole(client: WireClient, blob_id: str) -> bytes:
             return data
 
 
-async def test_a_device_that_only_views_sees_files(server: Server, project: str) -> None:
+async def test_a_view_only_device_sees_files(server: Server, project: str) -> None:
     async with server.client(server.token("tv", "view")) as viewer:
         listed = (await viewer.ask("file_list", {}, project))["data"]
         assert [entry["path"] for entry in listed["entries"]] == ["src", "a.png", "large.txt"]
@@ -54,7 +54,7 @@ async def test_a_device_that_only_views_sees_files(server: Server, project: str)
         assert await whole(viewer, large["truncated"]["blob_id"]) == b"line\n" * 300_000
 
 
-async def test_a_device_that_only_views_sees_changes(server: Server, project: str) -> None:
+async def test_a_view_only_device_sees_changes(server: Server, project: str) -> None:
     """The device sees neither changes to private files nor their text in the last commit."""
     code = server.roots / "code"
     (code / ".env").write_text("secret")
@@ -89,7 +89,7 @@ async def test_the_owner_chooses_what_is_private(tmp_path: Path) -> None:
         assert [entry["path"] for entry in found] == [".env"]
 
 
-async def test_a_device_of_another_project_sees_none(server: Server, owner: WireClient, project: str) -> None:
+async def test_a_device_of_another_project_sees_no_files(server: Server, owner: WireClient, project: str) -> None:
     """The device can't read a blob of the project either, even if it knows the id that another client was given."""
     (server.roots / "other").mkdir()
     image = (await owner.ask("file_read", {"path": "a.png"}, project))["data"]

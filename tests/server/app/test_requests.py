@@ -22,7 +22,8 @@ from drawbridge.server.app.command_table import COMMANDS
 from drawbridge.server.app.connection import ASIDE, INBOX
 from drawbridge.server.protocol import commands as say
 from drawbridge.server.protocol.client_errors import CODES, ClientError
-from drawbridge.server.protocol.messages import MESSAGE_BYTES, encode
+from drawbridge.server.protocol.frames import encode
+from drawbridge.server.protocol.messages import MESSAGE_BYTES
 from tests.server.app.rig import TOKEN, Server
 from tests.server.wire_client import WireClient, connected
 from tests.waiting import until
@@ -46,13 +47,13 @@ async def raw(server: Server, *messages: str | bytes) -> list[dict[str, Any]]:
 
 
 async def test_hello_describes_the_server(client: WireClient) -> None:
-    said = (await client.ask("hello", {"client": "my phone", "version": "2.0"}))["data"]
-    assert said["server"] == "drawbridge"
-    assert said["version"] == "1.2.3"
-    assert said["protocol"] == 1
-    assert said["agents"] == ["demo"]
-    assert said["limits"]["message_bytes"] == 1_000_000
-    assert set(said["features"]) == {row.name for row in COMMANDS}
+    reply = (await client.ask("hello", {"client": "my phone", "version": "2.0"}))["data"]
+    assert reply["server"] == "drawbridge"
+    assert reply["version"] == "1.2.3"
+    assert reply["protocol"] == 1
+    assert reply["agents"] == ["demo"]
+    assert reply["limits"]["message_bytes"] == 1_000_000
+    assert set(reply["features"]) == {row.name for row in COMMANDS}
 
 
 async def test_a_client_is_named_by_its_address_until_it_gives_a_name(client: WireClient) -> None:
@@ -270,8 +271,8 @@ async def test_an_id_that_cannot_be_read_is_not_repeated(server: Server, request
 
 
 async def test_messages_of_the_specifications_client_are_understood(server: Server) -> None:
-    """The specification's client is written in Go: it sends ``data`` as null if there is no data, and may put
-    ``project_id`` beside ``data`` or in it.
+    """The specification's client, which is written in Go, sends ``data`` as null if there is no data, and may put
+    ``project_id`` next to ``data`` or in it.
     """
     await raw(
         server,
@@ -433,7 +434,8 @@ def test_any_text_is_a_command_or_an_error(text: str) -> None:
 async def test_an_unexpected_error_fails_only_one_request(
     server: Server, client: WireClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The error is not in the handler: the reply can't be encoded. Requests that are sent later are still executed."""
+    """The error is not in the handler, but in the encoding of the reply. Requests that are sent later are still
+    executed."""
 
     def failing(answer: Any, request_id: str | None) -> bytes:
         if answer.type == "project_list":

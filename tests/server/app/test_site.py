@@ -31,7 +31,7 @@ def shown(folder: Path) -> str:
     return answer.body.decode()
 
 
-def test_a_page_that_could_not_be_built_shows_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_web_ui_that_could_not_be_built_shows_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(site.FAILED, raising=False)
     assert "make page" in shown(tmp_path)
     assert "npm ci" not in shown(tmp_path)
@@ -39,7 +39,7 @@ def test_a_page_that_could_not_be_built_shows_the_reason(tmp_path: Path, monkeyp
     assert "npm ci exited with code 7. See &lt;its&gt; message" in shown(tmp_path)
 
 
-async def test_a_server_without_a_page_runs(tmp_path: Path) -> None:
+async def test_a_server_without_a_web_ui_runs(tmp_path: Path) -> None:
     environment = {site.FAILED: REASON}
     async with serving(tmp_path / "data", "--no-tls", command=WITHOUT_A_PAGE, **environment) as server:
 

@@ -1,7 +1,8 @@
-"""An agent sends an approval request: the first decision counts, all clients see it, and the agent gets it once."""
+"""An agent sends an approval request. The first decision counts, all clients see it, and the agent gets it once."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import pwd
 from pathlib import Path
@@ -41,6 +42,7 @@ async def test_an_approval_request_shows_the_proposed_change(tmp_path: Path) -> 
         [listed] = (await server.does(Client(), "project_list"))["data"]["projects"]
         [waiting] = listed["approvals"]
         assert (waiting["approval_id"], waiting["tool_name"]) == (request["data"]["approval_id"], "Write")
+        assert waiting["summary"] == request["data"]["summary"] != ""
         assert listed["last_seq"] == request["seq"]
         joined = (await server.does(Client(), "project_join", project))["data"]["data"]
         [shown] = joined["open_approvals"]
@@ -94,8 +96,7 @@ async def test_an_edited_input_and_remember_reach_the_agent(tmp_path: Path) -> N
             approval_id=approval, decision="allow", updated_input={"content": "mine"}, remember=True,
         )  # fmt: skip
         ((_, decision),) = server.agent.latest.answers
-        assert decision.updated_input is not None
-        assert bytes(decision.updated_input) == b'{"content":"mine"}'
+        assert decision.updated_input == {"content": "mine"}
         assert decision.remember
         server.agent.latest.ends()
 
@@ -107,9 +108,9 @@ EDITED = [
 ]
 
 
-@pytest.mark.parametrize(("given", "told"), EDITED, ids=["another text", "the same text", "a large text"])
+@pytest.mark.parametrize(("given", "expected"), EDITED, ids=["another text", "the same text", "a large text"])
 async def test_an_edited_answer_is_marked_for_every_client(
-    tmp_path: Path, given: dict[str, object], told: dict[str, object]
+    tmp_path: Path, given: dict[str, object], expected: dict[str, object]
 ) -> None:
     """The mark reaches the client that answers, another connected client, and one that reads the history later."""
     phone, page = Client("phone"), Client("page")
@@ -124,14 +125,14 @@ async def test_an_edited_answer_is_marked_for_every_client(
         await until(lambda: later.updates("permission_resolved"), what="the replay")
         for resolved in (replied, *page.updates("permission_resolved"), *later.updates("permission_resolved")):
             found = {name: resolved[name] for name in ("edited", "new_text", "updated_input") if name in resolved}
-            assert found == told
+            assert found == expected
         server.agent.latest.ends()
 
 
 @pytest.mark.parametrize(
-    ("letters", "told"), [(50_000, True), (800_000, False)], ids=["both fit", "only the message fits"]
+    ("letters", "is_shown"), [(50_000, True), (800_000, False)], ids=["both fit", "only the message fits"]
 )
-async def test_an_answer_fits_into_a_frame(tmp_path: Path, letters: int, told: bool) -> None:
+async def test_an_answer_fits_into_a_frame(tmp_path: Path, letters: int, is_shown: bool) -> None:
     """Each control character takes six bytes in JSON. The agent gets the complete answer, even if it is too
     long for the clients."""
     phone, page = Client("phone"), Client("page")
@@ -146,7 +147,7 @@ async def test_an_answer_fits_into_a_frame(tmp_path: Path, letters: int, told: b
         later = Client()
         await server.does(later, "project_join", project, after_seq=0)
         await until(lambda: later.updates("permission_resolved"), what="the replay")
-        expected = {"edited": True, "message": message} | ({"new_text": edited} if told else {})
+        expected = {"edited": True, "message": message} | ({"new_text": edited} if is_shown else {})
         for resolved in (
             replied["data"]["data"],
             *(client.updates("permission_resolved")[0] for client in (page, later)),
@@ -154,8 +155,7 @@ async def test_an_answer_fits_into_a_frame(tmp_path: Path, letters: int, told: b
             assert {name: resolved[name] for name in ("edited", "message", "new_text") if name in resolved} == expected
         assert max(len(frame.data) for frame in page.frames + later.frames) <= FRAME_BYTES
         [(_, decision)] = server.agent.latest.answers
-        assert decision.updated_input is not None
-        assert json.loads(bytes(decision.updated_input)) == given
+        assert decision.updated_input == given
         server.agent.latest.ends()
 
 
@@ -172,7 +172,7 @@ async def test_clients_see_an_edited_command(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
         project = await server.project(phone)
         process = await server.running(phone, project)
-        process.heard(Question("q1", "Bash", Raw(b'{"command":"ls","n":1}'), Raw(b"[]")))
+        process.emit(Question("q1", "Bash", Raw(b'{"command":"ls","n":1}'), Raw(b"[]")))
         approval = phone.of_type("permission_request")[-1]["data"]["approval_id"]
         answer = {"approval_id": approval, "decision": "allow", "updated_input": {"command": "ls -a", "n": 1}}
         resolved = (await server.does(phone, "permission_response", project, **answer))["data"]["data"]
@@ -229,10 +229,10 @@ async def test_the_target_of_a_link_is_sent(tmp_path: Path, monkeypatch: pytest.
             ({"paths": [plain, inside]}, {inside: str(tmp_path / "new.md")}),
             ({"content": "README.md and more"}, None),
         ):
-            process.heard(Question(f"q{len(phone.heard)}", "Write", Raw(json.dumps(given).encode()), Raw(b"[]")))
+            process.emit(Question(f"q{len(phone.received)}", "Write", Raw(json.dumps(given).encode()), Raw(b"[]")))
             assert phone.of_type("permission_request")[-1]["data"].get("link_targets") == targets
         asked = Raw(b'{"command":"cat config"}')
-        process.heard(Question("blocked", "Bash", asked, Raw(b"[]"), blocked_path=inside))
+        process.emit(Question("blocked", "Bash", asked, Raw(b"[]"), blocked_path=inside))
         assert phone.of_type("permission_request")[-1]["data"]["link_targets"] == {inside: str(tmp_path / "new.md")}
         process.ends()
 
@@ -250,11 +250,11 @@ async def test_a_large_edited_input_is_sent_as_a_blob(tmp_path: Path) -> None:
             await server.does(phone, "permission_response", project, **answer, updated_input_blob="a list")
         assert (refused.value.code, refused.value.field) == ("VALIDATION_FAILED", "data.updated_input_blob")
         assert process.answers == []
-        await server.upload("large", json.dumps({"file_path": "/p/a.py", "content": "x" * 2_000_000}).encode())
+        given = {"file_path": "/p/a.py", "content": "x" * 2_000_000}
+        await server.upload("large", json.dumps(given).encode())
         await server.does(phone, "permission_response", project, **answer, updated_input_blob="large")
         [(_, decision)] = process.answers
-        assert decision.updated_input is not None
-        assert len(json.loads(bytes(decision.updated_input))["content"]) == 2_000_000
+        assert decision.updated_input == given
         process.ends()
 
 
@@ -264,7 +264,7 @@ async def test_an_approval_request_may_contain_a_huge_number(tmp_path: Path) -> 
         project = await server.project(phone)
         process = await server.running(phone, project)
         given = Raw(b'{"file_path":"/p/a.py","content":"new\\n","n":1e999}')
-        process.heard(Question("q1", "Write", given, Raw(b"[]"), Proposal("/p/a.py", "old\n", "new\n")))
+        process.emit(Question("q1", "Write", given, Raw(b"[]"), Proposal("/p/a.py", "old\n", "new\n")))
         [request] = phone.of_type("permission_request")
         approval = request["data"]["approval_id"]
         asked = server.core.approval_request(project, approval)
@@ -289,14 +289,42 @@ async def test_an_invalid_edited_input_leaves_the_request_open(tmp_path: Path, g
         value = given if how == "updated_input" else '"b"'
         data = f'{{"approval_id":"{approval}","decision":"allow","{how}":{value}}}'
         text = f'{{"type":"permission_response","project_id":"{project}","data":{data}}}'
-        command = commands.parse(text, {"permission_response": commands.PermissionResponse})
-        assert isinstance(command, commands.PermissionResponse)
-        with pytest.raises(ClientError) as refused:
+
+        async def decide() -> None:
+            command = commands.parse(text, {"permission_response": commands.PermissionResponse})
+            assert isinstance(command, commands.PermissionResponse)
             await server.core.permission_response(await server.core.with_input(command, phone), phone)
+
+        with pytest.raises(ClientError) as refused:
+            await decide()
         assert (refused.value.code, refused.value.field) == ("VALIDATION_FAILED", f"data.{how}")
         assert (records(server, project), server.agent.latest.answers) == (before, [])
         await server.does(phone, "permission_response", project, approval_id=approval, decision="allow")
         assert len(server.agent.latest.answers) == 1
+        server.agent.latest.ends()
+
+
+@pytest.mark.parametrize("how", ["updated_input", "updated_input_blob"])
+async def test_an_edited_input_may_be_nested_to_a_limit(tmp_path: Path, how: str) -> None:
+    """At the limit, the agent receives it, and it is in the history. Beyond the limit, the request stays open."""
+
+    def nested(levels: int) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads('{"n":' * levels + "1" + "}" * levels)
+        return found
+
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        answer = {"approval_id": await asked(server, phone, project), "decision": "allow"}
+        for levels in (commands.DEEPEST + 1, commands.DEEPEST):
+            await server.upload(f"b{levels}", json.dumps(nested(levels)).encode())
+            given = nested(levels) if how == "updated_input" else f"b{levels}"
+            refused = levels > commands.DEEPEST
+            with pytest.raises(ClientError, match="nested too deeply") if refused else contextlib.nullcontext():
+                await server.does(phone, "permission_response", project, **answer, **{how: given})
+        [(_, decision)] = server.agent.latest.answers
+        assert decision.updated_input == nested(commands.DEEPEST)
+        assert records(server, project)[-1]["message"]["message"]["updated_input"] == nested(commands.DEEPEST)
         server.agent.latest.ends()
 
 
@@ -306,7 +334,7 @@ async def test_an_agent_that_does_not_support_edits_gets_none(tmp_path: Path) ->
     async with serving(tmp_path) as server:
         project = await server.project(phone)
         process = await server.running(phone, project)
-        process.heard(Question("q1", "edit", Raw(b'{"title":"x"}'), Raw(b"[]"), changeable=False, form="acp"))
+        process.emit(Question("q1", "edit", Raw(b'{"title":"x"}'), Raw(b"[]"), changeable=False, form="acp"))
         [request] = phone.of_type("permission_request")
         answer = {"approval_id": request["data"]["approval_id"], "decision": "allow"}
         with pytest.raises(ClientError) as refused:
@@ -325,7 +353,7 @@ async def test_questions_cannot_be_approved_without_answers(tmp_path: Path, more
     async with serving(tmp_path) as server:
         project = await server.project(phone)
         process = await server.running(phone, project)
-        process.heard(Question("q1", "AskUserQuestion", Raw(b'{"questions":[{"question":"Which?"}]}'), Raw(b"[]")))
+        process.emit(Question("q1", "AskUserQuestion", Raw(b'{"questions":[{"question":"Which?"}]}'), Raw(b"[]")))
         [request] = phone.of_type("permission_request")
         answer = {"approval_id": request["data"]["approval_id"], "decision": "allow"}
         changed = {"updated_input": more} if more else {}
@@ -346,7 +374,7 @@ async def test_an_approval_request_canceled_by_the_agent_is_withdrawn(tmp_path: 
     async with serving(tmp_path) as server:
         project = await server.project(phone)
         approval = await asked(server, phone, project)
-        server.agent.latest.heard(QuestionCancelled("q1", "answered elsewhere"))
+        server.agent.latest.emit(QuestionCancelled("q1", "answered elsewhere"))
         assert phone.updates("permission_withdrawn") == [{"approval_id": approval, "reason": "answered elsewhere"}]
         with pytest.raises(ClientError) as late:
             await server.does(phone, "permission_response", project, approval_id=approval, decision="allow")

@@ -1,4 +1,4 @@
-"""Decisions made in an editor on a proposal: the agent may write exactly the text that the user saw."""
+"""After a decision in an editor on a proposal, the agent may write exactly the text that the user saw."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def approval(tool: str) -> PendingApproval:
     return asked
 
 
-def test_the_proposed_text_is_allowed_as_it_is() -> None:
+def test_the_proposed_text_is_allowed_unchanged() -> None:
     given = decision(approval("Write"), "new")
     assert (given.allow, given.updated_input) == (True, None)
 
@@ -28,8 +28,7 @@ def test_the_proposed_text_is_allowed_as_it_is() -> None:
 def test_the_tool_writes_the_edited_text() -> None:
     given = decision(approval("Write"), "mine")
     assert given.allow
-    assert given.updated_input is not None
-    assert json.loads(bytes(given.updated_input))["content"] == "mine"
+    assert given.updated_input == {"file_path": "/srv/a.txt", "content": "mine"}
 
 
 def test_an_edited_text_that_the_tool_cannot_write_is_denied() -> None:

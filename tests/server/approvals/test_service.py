@@ -1,4 +1,4 @@
-"""One approval request on several surfaces: the first decision is recorded, and reaches the agent once."""
+"""Of the decisions on several surfaces on one approval request, the first is recorded and reaches the agent once."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from drawbridge.core.errors import HistoryNotWritten
 from drawbridge.server.approvals.editors import Editors, Person
 from drawbridge.server.approvals.pending import PendingApproval
 from drawbridge.server.approvals.service import Approvals
-from drawbridge.server.events import ApprovalRequested, ApprovalResolved, PermissionWithdrawn, Recorded
+from drawbridge.server.events import ApprovalRequested, ApprovalResolved, PermissionWithdrawn, Recorded, Stored
 from drawbridge.server.protocol.client_errors import ClientError
 
 ALLOW, DENY = Decision(allow=True), Decision(allow=False, message="not now")
 PHONE, EDITOR = Person("phone"), Person("Neovim")
 
 
-class Surface:
+class Asker:
     """A surface that records its notifications: the decisions that it is sent, and that it was closed."""
 
     pid: int | None = None
@@ -27,27 +27,28 @@ class Surface:
     known_as = ""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.notifications: list[str] = []
 
     def decided(self, approval: PendingApproval, decision: Decision, by: str) -> None:
-        self.told.append(f"{'allow' if decision.allow else 'deny'} by {by}")
+        self.notifications.append(f"{'allow' if decision.allow else 'deny'} by {by}")
 
     def closed(self) -> None:
-        self.told.append("closed")
+        self.notifications.append("closed")
 
 
 class Service:
     """The approval requests of one session. ``recorded`` is its history, to which nothing can be written while ``full``
-    is set.
+    is set; ``published`` contains what the agent's surface had been sent whenever a decision was published.
     """
 
     def __init__(self) -> None:
         self.recorded: list[Recorded] = []
+        self.published: list[list[str]] = []
         self.full = False
         self.approvals = Approvals(
-            "p1", "/p", lambda event, by: self.record(event), self.record, {}, Editors(Path), self.decided_in_an_editor
+            "p1", "/p", self.append, self.publish, self.record, {}, Editors(Path), self.decided_in_an_editor
         )
-        self.asking, self.other = Surface(), Surface()
+        self.asking, self.other = Asker(), Asker()
 
     def decided_in_an_editor(self, approval_id: str, decision: Decision, by: object) -> None:
         raise AssertionError("no editor is connected")
@@ -57,6 +58,13 @@ class Service:
             raise HistoryNotWritten("The disk is full.", disk_full=True)
         self.recorded.append(event)
         return len(self.recorded)
+
+    def append(self, event: ApprovalResolved, by: str) -> Stored:
+        return Stored("p1", Path("/p"), event, by, seq=self.record(event), timestamp="2026-11-28T12:00:00.000000Z")
+
+    def publish(self, stored: Stored) -> int:
+        self.published.append([*self.asking.notifications])
+        return stored.seq
 
     def requested(self) -> PendingApproval:
         """Adds a request from the agent that is open on two surfaces, and returns it."""
@@ -74,16 +82,33 @@ def service() -> Service:
 def test_only_the_asking_surface_receives_the_decision(service: Service) -> None:
     approval = service.requested()
     service.approvals.decide("appr_1", ALLOW, PHONE)
-    assert (service.asking.told, service.other.told) == (["allow by phone"], ["closed"])
+    assert (service.asking.notifications, service.other.notifications) == (["allow by phone"], ["closed"])
     assert (approval.decided_by, approval.is_open, len(service.approvals)) == ("phone", False, 0)
     assert [type(event) for event in service.recorded] == [ApprovalRequested, ApprovalResolved]
+
+
+def test_the_agent_receives_a_decision_before_it_is_published(service: Service) -> None:
+    service.requested()
+    service.approvals.decide("appr_1", ALLOW, PHONE)
+    assert service.published == [["allow by phone"]]
+
+
+def test_a_decision_is_published_if_the_agent_is_unreachable(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    def decided(approval: PendingApproval, decision: Decision, by: str) -> None:
+        raise OSError("its process has ended")
+
+    service.requested()
+    monkeypatch.setattr(service.asking, "decided", decided)
+    with pytest.raises(OSError, match="has ended"):
+        service.approvals.decide("appr_1", ALLOW, PHONE)
+    assert service.published == [[]]
 
 
 def test_a_surface_that_decides_is_not_notified(service: Service) -> None:
     service.requested()
     *_, asking = service.approvals.decide("appr_1", DENY, EDITOR, service.other)
     assert asking is service.other
-    assert (service.asking.told, service.other.told) == (["closed"], [])
+    assert (service.asking.notifications, service.other.notifications) == (["closed"], [])
 
 
 def test_a_second_decision_changes_nothing(service: Service) -> None:
@@ -93,25 +118,25 @@ def test_a_second_decision_changes_nothing(service: Service) -> None:
         service.approvals.decide("appr_1", DENY, EDITOR)
     assert refused.value.code == "APPROVAL_RESOLVED"
     assert refused.value.details == {"by": "phone", "decision": "allow", "client_id": PHONE.id}
-    assert service.asking.told == ["allow by phone"]
+    assert service.asking.notifications == ["allow by phone"]
     assert len(service.recorded) == 2
 
 
-def test_a_decision_that_cannot_be_written_reaches_nobody(service: Service) -> None:
+def test_a_decision_that_cannot_be_written_is_not_sent(service: Service) -> None:
     approval = service.requested()
     service.full = True
     with pytest.raises(ClientError):
         service.approvals.decide("appr_1", ALLOW, PHONE)
-    assert service.asking.told == service.other.told == []
+    assert service.asking.notifications == service.other.notifications == []
     assert approval.is_open
     service.full = False
     service.approvals.decide("appr_1", DENY, PHONE)
-    assert service.asking.told == ["deny by phone"]
+    assert service.asking.notifications == ["deny by phone"]
 
 
 def test_withdrawing_closes_every_surface_once(service: Service) -> None:
     approval = service.requested()
     assert service.approvals.withdraw(approval, "the run was stopped")
     assert not service.approvals.withdraw(approval, "again")
-    assert service.asking.told == service.other.told == ["closed"]
+    assert service.asking.notifications == service.other.notifications == ["closed"]
     assert service.recorded[-1] == PermissionWithdrawn("appr_1", "the run was stopped")

@@ -90,7 +90,7 @@ def test_a_title_names_the_tool_and_the_file(
         ("mcp__github__create_issue", {"title": "secret"}, "Use create_issue (github)"),
     ],
 )
-def test_a_summary_has_no_part_of_the_input(tool: str, given: dict[str, Any], summary: str) -> None:
+def test_a_summary_contains_no_part_of_the_input(tool: str, given: dict[str, Any], summary: str) -> None:
     assert said(tool, given).summary == summary
 
 
@@ -113,7 +113,7 @@ def test_an_unknown_agent_has_its_name() -> None:
         ("mcp__github__create_issue", {}, "tool", "wants to use create_issue (github)", None),
     ],
 )
-def test_a_call_of_codex_has_a_title(tool: str, given: Any, kind: str, text: str, path: str | None) -> None:
+def test_a_codex_call_has_a_title(tool: str, given: Any, kind: str, text: str, path: str | None) -> None:
     found = said(tool, given, agent="codex", changeable=False)
     assert (found.kind, found.title.text, found.title.path) == (kind, f"Codex {text}", path)
 
@@ -141,12 +141,12 @@ def acp(kind: str, *paths: str, **more: Any) -> dict[str, Any]:
         ("other", acp("other"), "wants to use a tool", None),
     ],
 )
-def test_a_tool_call_of_acp_has_a_title(kind: str, call: dict[str, Any], text: str, path: str | None) -> None:
+def test_an_acp_tool_call_has_a_title(kind: str, call: dict[str, Any], text: str, path: str | None) -> None:
     found = said(kind, call, agent="gemini", form="acp")
     assert (found.title.text, found.title.path) == (f"Gemini {text}", path)
 
 
-def test_a_command_of_acp_is_marked_in_its_own_field() -> None:
+def test_an_acp_command_is_marked_in_its_own_field() -> None:
     [risk] = said("execute", acp("execute", rawInput={"command": "sudo ls"}), form="acp").risks
     assert (risk.code, risk.field, risk.start, risk.end) == ("sudo", "rawInput.command", 0, 4)
     [risk] = said("execute", acp("execute") | {"title": "sudo ls"}, form="acp").risks
@@ -162,13 +162,13 @@ def test_the_command_of_any_tool_is_marked() -> None:
     assert [(risk.code, risk.field) for risk in risks] == [("sudo", "rawInput.command")]
 
 
-def test_an_acp_call_of_kind_other_is_about_a_tool() -> None:
+def test_an_acp_call_of_kind_other_is_described_as_a_tool() -> None:
     found = said("other", acp("other"), form="acp")
     assert (found.title.text, found.summary) == ("Claude wants to use a tool", "Use a tool")
     assert said("other").title.text == "Claude wants to use other"
 
 
-def test_an_input_that_looks_like_acp_is_read_by_its_fields() -> None:
+def test_an_input_that_only_looks_like_acp_is_not_acp() -> None:
     """The input of an MCP tool may have any fields, since the model chooses them."""
     evil = {"toolCallId": "t", "kind": "edit", "content": [{"path": "/etc/motd"}], "command": "sudo ls"}
     found = said("Bash", evil)
@@ -176,7 +176,7 @@ def test_an_input_that_looks_like_acp_is_read_by_its_fields() -> None:
     assert [(risk.code, risk.field) for risk in found.risks] == [("sudo", "command")]
 
 
-def test_a_flag_of_a_call_of_acp_is_marked_wherever_it_is() -> None:
+def test_a_flag_of_an_acp_call_is_marked_in_any_position() -> None:
     call = acp("execute", dangerouslySkip=True, rawInput={"command": "ls", "dangerouslyDisableSandbox": True})
     fields = [risk.field for risk in said("execute", call, form="acp").risks]
     assert fields == ["dangerouslySkip", "rawInput.dangerouslyDisableSandbox"]
@@ -247,9 +247,11 @@ MODE = {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
         ),
         ({"type": "removeRules", "rules": []}, 'Always apply {"type": "removeRules", "rules": []}', ""),
         ({**RULE, "rules": ["odd"], "destination": "moon"}, 'Always allow "odd" ("moon")', ""),
+        ({**RULE, "rules": ["odd"], "destination": "project"}, 'Always allow "odd" ("project")', ""),
+        ({**RULE, "rules": ["odd"], "destination": ""}, 'Always allow "odd" ("")', ""),
     ],
 )
-def test_always_is_in_words_with_its_place(suggestion: dict[str, Any], text: str, saved_in: str) -> None:
+def test_always_is_described_with_where_it_is_saved(suggestion: dict[str, Any], text: str, saved_in: str) -> None:
     [always] = said("Bash", {"command": "ls"}, suggestions=[suggestion]).always
     assert (always.text, always.suggestion, always.saved_in) == (text, 0, saved_in)
 
@@ -282,7 +284,7 @@ SUGGESTION = some.sampled_from([MODE, {**RULE, "rules": [{"toolName": "Bash"}]},
 
 
 @given(some.lists(SUGGESTION, max_size=4))
-def test_always_is_what_the_agents_driver_remembers(suggestions: list[dict[str, Any]]) -> None:
+def test_always_matches_what_the_agents_driver_remembers(suggestions: list[dict[str, Any]]) -> None:
     found = said("Bash", {"command": "ls"}, suggestions=suggestions).always
     raw = Raw(json.dumps(suggestions).encode())
     assert [suggestions[one.suggestion] for one in found] == remembered(raw)
@@ -303,7 +305,7 @@ def test_suggestions_of_unknown_form_are_ignored(suggestions: Any) -> None:
         ("NotebookEdit", {"cell_id": "c", "new_source": "", "edit_mode": "delete"}, ()),
     ],
 )
-def test_the_fields_that_can_be_edited_are_named(tool: str, given: Any, fields: tuple[str, ...]) -> None:
+def test_the_fields_that_can_be_edited_are_listed(tool: str, given: Any, fields: tuple[str, ...]) -> None:
     assert said(tool, given).editable == fields
     assert said(tool, given, changeable=False).editable == ()
 
@@ -331,7 +333,7 @@ def test_all_of_a_path_is_in_the_title() -> None:
     some.dictionaries(some.sampled_from(FIELDS), JSON | some.fixed_dictionaries({"command": JSON}), max_size=6) | JSON,
     JSON | some.lists(some.dictionaries(some.sampled_from(["type", "rules", "optionId", "mode", "destination"]), JSON)),
 )
-def test_no_input_breaks_the_words(asks: tuple[str, Form], tool: str, given: Any, suggestions: Any) -> None:
+def test_every_input_has_valid_texts(asks: tuple[str, Form], tool: str, given: Any, suggestions: Any) -> None:
     agent, form = asks
     found = said(tool, given, suggestions=suggestions, agent=agent, form=form)
     assert msgspec.json.decode(msgspec.json.encode(found), type=Words) == found

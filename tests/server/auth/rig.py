@@ -112,5 +112,5 @@ async def serving(
 
 
 def code_of(answer: dict[str, Any]) -> str:
-    """The code of an error; otherwise the type of the reply."""
+    """Returns the code of an error, or otherwise the type of the reply."""
     return str(answer["data"]["code"] if answer["type"] == "error" else answer["type"])

@@ -164,6 +164,12 @@ def test_every_command_that_changes_something_is_audited() -> None:
     assert audited == {row.name for row in COMMANDS} - only_read - of_others
 
 
+def test_the_docs_list_the_event_of_each_command() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "access.md").read_text()
+    audited = {row.audit.event for row in COMMANDS if row.audit is not None}
+    assert {event for event in audited if f"`{event}`" not in page} == set()
+
+
 # the file
 
 
@@ -256,7 +262,7 @@ async def test_no_secret_is_in_the_log_the_audit_log_or_an_error(tmp_path: Path)
     async with serving(data, *arguments) as server:
         token = await asyncio.to_thread(made, data, "phone", "--scope", "admin")
         pairing_code = new_code(Devices(data), "view")
-        heard = []
+        received = []
         async with connected(server.url, tls=server.tls) as new:
             paired = (await new.ask("pair", {"code": pairing_code, "name": "pad"}))["data"]["token"]
         for first in (
@@ -265,9 +271,9 @@ async def test_no_secret_is_in_the_log_the_audit_log_or_an_error(tmp_path: Path)
         ):
             async with connect(server.url, ssl=server.tls, proxy=None) as stranger:
                 await stranger.send(json.dumps(first))
-                heard.append(str(await stranger.recv()))
+                received.append(str(await stranger.recv()))
         async with server.client() as owner, connected(server.url, token, server.tls) as phone:
-            heard.append(json.dumps(await owner.ask("auth", {"token": token})))
+            received.append(json.dumps(await owner.ask("auth", {"token": token})))
             await phone.ask("auth", {"token": token})
             project = (await phone.ask("project_create", {"path": str(code), "agent": "demo"}))["project_id"]
             await phone.ask("project_join", project_id=project)
@@ -276,7 +282,7 @@ async def test_no_secret_is_in_the_log_the_audit_log_or_an_error(tmp_path: Path)
             await asyncio.to_thread(drawbridge, "token", "revoke", "phone", "--data-dir", data)
             await phone.close_code()
         await server.end()
-        written = {"log": server.errors, "audit": (data / FILE).read_text(), "errors": "\n".join(heard)}
+        written = {"log": server.errors, "audit": (data / FILE).read_text(), "errors": "\n".join(received)}
         assert all(written.values())
         secrets = [server.token, token, paired, pairing_code, pairing_code.replace("-", ""), "the-prompt-is-mine"]
         for one in (token, paired):
@@ -287,7 +293,7 @@ async def test_no_secret_is_in_the_log_the_audit_log_or_an_error(tmp_path: Path)
             assert [secret for secret in secrets if secret in text] == [], where
 
 
-def test_a_link_in_place_of_the_audit_log_is_not_followed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_link_instead_of_the_audit_log_is_not_followed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Otherwise, anyone who can create a link there could make the server write to any of the owner's files."""
     (tmp_path / "notes").write_text("mine\n")
     (tmp_path / FILE).symlink_to(tmp_path / "notes")

@@ -1,4 +1,4 @@
-"""A phone has to trust the server's certificate authority only once: the authority also signs renewed certificates, but
+"""A phone has to trust the server's certificate authority only once. The authority also signs renewed certificates, but
 is not valid for other hosts.
 """
 
@@ -196,7 +196,7 @@ def get(port: int, path: str, context: ssl.SSLContext | None) -> tuple[int, str 
     return found
 
 
-async def test_everybody_can_download_the_authority_and_trust_it(tmp_path: Path) -> None:
+async def test_anyone_can_download_the_authority_and_trust_it(tmp_path: Path) -> None:
     async with process_serving(tmp_path / "data", "--host", "0.0.0.0") as server:
         port = int(server.url.rpartition(":")[2].partition("/")[0])
         status, kind, body = await asyncio.to_thread(get, port, "/ca.crt", server.tls)
@@ -206,8 +206,8 @@ async def test_everybody_can_download_the_authority_and_trust_it(tmp_path: Path)
         lan = next(str(one) for one in of_this_machine() if one.version == 4 and not one.is_loopback)
         async with connected(f"wss://{lan}:{port}/ws", server.token, phone) as client:
             assert (await client.ask("project_list"))["type"] == "project_list"
-        told = json.loads((server.data / "server.json").read_bytes())
-        assert told["authority"] is True
+        about = json.loads((server.data / "server.json").read_bytes())
+        assert about["authority"] is True
 
 
 async def test_downloading_a_missing_authority_is_a_404(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ from tests.waiting import until
 PHONE = "Ada's phone"
 
 Shown = tuple[str, set[str]]
-"""The code of the answer, and the secrets that the client has sent."""
+"""The code of the answer, and the secrets that the client sent."""
 
 
 class Guest:
@@ -85,8 +85,8 @@ async def signed(guest: Guest, host: str = "", nonce: str = "") -> Shown:
         asked = (await client.ask("ssh_challenge"))["data"]
         host, nonce = host or asked["host"], nonce or asked["nonce"]
         text = signature(ADA, challenge(host, None, nonce))
-        said = await client.ask("ssh_auth", {"nonce": nonce, "host": host, "signature": text})
-        return code_of(said), {nonce, *text.splitlines()[1:-1]}
+        reply = await client.ask("ssh_auth", {"nonce": nonce, "host": host, "signature": text})
+        return code_of(reply), {nonce, *text.splitlines()[1:-1]}
 
 
 async def replayed_signature(guest: Guest) -> Shown:

@@ -48,7 +48,7 @@ def of_the_flood(number: int) -> str:
 
 @contextlib.contextmanager
 def many_files() -> Iterator[None]:
-    """Allows the process enough open files for the flood. Skips the test if the system does not permit so many."""
+    """Lets the process open enough files for the flood. Skips the test if the system does not permit so many."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = max(soft, 2 * KEPT)
     if hard != resource.RLIM_INFINITY and hard < wanted:
@@ -60,7 +60,8 @@ def many_files() -> Iterator[None]:
 
 @contextlib.contextmanager
 def flood(server: Server, room: int, rate: int = RATE, words: bytes = b"") -> Iterator[threading.Event]:
-    """Opens ``rate`` connections a second; each sends ``words``. Yields an event that is set when more than 2 *
+    """Opens ``rate`` connections a second, each of which sends ``words``. Yields an event that is set when more than 2
+    *
     ``room`` connections have been opened.
     """
     is_full, is_over = threading.Event(), threading.Event()

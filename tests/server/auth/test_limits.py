@@ -1,4 +1,4 @@
-"""However many clients connect, each one that is refused learns why, the others notice nothing, and memory stays
+"""However many clients connect, each refused client receives the reason, the others are not affected, and memory stays
 limited.
 """
 
@@ -26,11 +26,15 @@ from websockets.exceptions import InvalidMessage, InvalidStatus
 
 from drawbridge.core.addresses import network_of, unmapped
 from drawbridge.protocols.gate import Head
+from drawbridge.server import serve
+from drawbridge.server.app import blobs
 from drawbridge.server.app import clients as clients_module
 from drawbridge.server.auth import devices, entrance
 from drawbridge.server.auth.access import Access, OwnNames
 from drawbridge.server.auth.entrance import (
     ALL_WRONG_CODES,
+    CHANGES,
+    CONNECTS,
     FAILURES,
     HANDSHAKES,
     LEAST_PER_DEVICE,
@@ -43,13 +47,61 @@ from drawbridge.server.auth.rate_limits import Buckets
 from drawbridge.server.auth.ssh_keys import Keys
 from drawbridge.server.auth.tls import own_certificate
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.transport import tls_acceptor
+from drawbridge.transport import http_server, tls_acceptor
 from drawbridge.transport.tls_acceptor import HANDSHAKE_LIMIT, NETWORK_LIMIT, TlsAcceptor
 from tests.server.auth.rig import OWNER, Server, code_of, serving
 from tests.server.wire_client import connected
 from tests.waiting import PATIENCE, until
 
 SOMEWHERE, ELSEWHERE = "203.0.113.5", "203.0.113.6"
+
+DOCS = Path(__file__).parents[3] / "docs" / "access.md"
+
+
+def test_the_docs_list_the_current_limits() -> None:
+    page, limits = DOCS.read_text(), ClientLimits()
+    assert entrance.OWNERS_PART == entrance.DEVICES_PART == 8, "an eighth"
+    stored = {
+        share: f"{blobs.MOST * share:g} blobs and {blobs.ALTOGETHER * share / 2**20:g} MB" for share in (0.5, 0.75)
+    }
+    ways = {
+        "wrong tokens, codes and signatures from one address": at_once(FAILURES),
+        "wrong pairing codes from one address": at_once(WRONG_CODES),
+        "wrong pairing codes from all addresses": at_once(ALL_WRONG_CODES),
+        "handshakes from one address, without a valid token in their header": at_once(HANDSHAKES),
+        "clients from one address": f"{limits.per_address} (`--max-per-address`)",
+        "clients of one device": f"an eighth of `--max-clients` (at least {LEAST_PER_DEVICE}): {limits.per_device}",
+        "clients in total": f"{limits.clients} (`--max-clients`), an eighth of them reserved for the owner",
+        "plain requests from one address (the files of the web UI, `/health`)": at_once(REQUESTS),
+        "connections with an unfinished request, or without one": (
+            f"{serve.WAITING_CONNECTIONS}. In their first second there can be more: up to {http_server.GRACE_NETWORKS} from"
+            f" each address, while fewer than `--max-clients` + {serve.SPARE_CONNECTIONS} connections are open."
+        ),
+        "unfinished first message of a WebSocket without a token": f"{clients_module.UNFINISHED_BYTES // 1024} kB",
+        "first message of a WebSocket without a token": f"{clients_module.AUTH_BYTES // 1024} kB",
+        "TLS handshakes in progress": (
+            f"{HANDSHAKE_LIMIT}, and {NETWORK_LIMIT} from one address; {http_server.HANDSHAKE_SECONDS:g} seconds each"
+        ),
+        "WebSockets that have not signed in": (
+            f"{clients_module.STRANGERS}, and {clients_module.NETWORK_STRANGERS} from one address;"
+            f" {clients_module.AUTH_SECONDS:g} seconds each, or {clients_module.SIGNING_SECONDS:g} to sign a challenge"
+            " with an SSH key"
+        ),
+        "blobs (large input) from one device": (
+            f"{stored[blobs.DEVICE_PART]}; {stored[blobs.DEVICES_PART]} for all devices together"
+        ),
+        "other commands that are audited, from one device": at_once(CHANGES),
+        "connections of one device": at_once(CONNECTS),
+    }
+    assert [what for what, limit in ways.items() if f"| {what} | {limit} |" not in page] == []
+    assert f"| {limits.prompts} (`--max-prompts`) |" in page
+    assert f"at most {ALL_WRONG_CODES[0] + 600 * ALL_WRONG_CODES[1]:,.0f} of" in page
+
+
+def at_once(limit: tuple[int, float]) -> str:
+    """A limit in the words of the documentation, such as "60 at once, then 2 a second"."""
+    count, rate = limit
+    return f"{count:,} at once, then " + (f"{rate:g} a second" if rate >= 1 else f"one every {1 / rate:g} seconds")
 
 
 class Clock:
@@ -79,7 +131,7 @@ async def server(tmp_path: Path, clock: Clock) -> AsyncIterator[Server]:
 async def status(
     server: Server, address: str, token: str | None = None, **headers: str
 ) -> tuple[int, http.client.HTTPMessage, str]:
-    """Sends a handshake from this address. Returns the status, headers and body of the answer; the body is empty if the
+    """Sends a handshake from this address. Returns the status, headers and body of the answer. The body is empty if the
     handshake was accepted.
     """
     fields = {"X-Forwarded-For": address, "Upgrade": "websocket", "Connection": "Upgrade", **headers}
@@ -103,10 +155,10 @@ async def first_words(server: Server, address: str, message: dict[str, Any]) -> 
     """
     async with connect(server.url, proxy=None, additional_headers={"X-Forwarded-For": address}) as stranger:
         await stranger.send(json.dumps(message))
-        said = json.loads(await stranger.recv())
-        if said["type"] == "error":
+        reply = json.loads(await stranger.recv())
+        if reply["type"] == "error":
             await stranger.wait_closed()
-        return code_of(said), stranger.close_code
+        return code_of(reply), stranger.close_code
 
 
 def auth(token: str) -> dict[str, Any]:
@@ -163,8 +215,8 @@ def pair(code: str) -> dict[str, Any]:
 async def test_wrong_pairing_codes_block_only_their_address(server: Server, clock: Clock) -> None:
     """Other addresses are not blocked, however long the guessing continues."""
     code = devices.new_code(server.devices, "admin")
-    said = [(await first_words(server, SOMEWHERE, pair("AAAA-0000")))[0] for _ in range(WRONG_CODES[0] + 2)]
-    assert said == ["PAIRING_WRONG"] * WRONG_CODES[0] + ["RATE_LIMITED"] * 2
+    answers = [(await first_words(server, SOMEWHERE, pair("AAAA-0000")))[0] for _ in range(WRONG_CODES[0] + 2)]
+    assert answers == ["PAIRING_WRONG"] * WRONG_CODES[0] + ["RATE_LIMITED"] * 2
     for _ in range(5):
         clock.time += 1 / WRONG_CODES[1]
         assert (await first_words(server, SOMEWHERE, pair("AAAA-0000")))[0] == "PAIRING_WRONG"
@@ -206,10 +258,10 @@ async def test_many_addresses_cannot_guess_a_pairing_code(server: Server, clock:
     assert a_second >= 300 * WRONG_CODES[1], "and have to continue"
     code = devices.new_code(server.devices, "admin")
     crowd = Entrance(server.access)
-    said = [
+    outcomes = [
         await outcome(crowd, "AAAA-0000", f"198.51.{number // 250}.{number % 250}") for number in range(at_once + 50)
     ]
-    assert said == ["PAIRING_WRONG"] * at_once + ["RATE_LIMITED"] * 50
+    assert outcomes == ["PAIRING_WRONG"] * at_once + ["RATE_LIMITED"] * 50
     assert await outcome(crowd, code, SOMEWHERE) == "RATE_LIMITED"
     clock.time += 2 / a_second
     assert await outcome(crowd, code, SOMEWHERE) == "paired"
@@ -331,7 +383,7 @@ async def strangers(server: Server, number: int, *, sign: bool) -> AsyncIterator
 
 
 @pytest.mark.parametrize("sign", [False, True], ids=["silent", "with a challenge"])
-async def test_strangers_at_its_address_do_not_keep_a_device_out(
+async def test_strangers_at_its_address_do_not_lock_out_a_device(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch, sign: bool
 ) -> None:
     """Clients without a token have their own limit, and do not count toward the limit of clients from one address."""
@@ -503,16 +555,16 @@ async def test_many_refusals_cause_few_log_lines(server: Server, caplog: pytest.
     caplog.set_level("INFO", "drawbridge")
     for _ in range(FAILURES[0] + 30):
         await status(server, SOMEWHERE, "wrong")
-    said = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
-    assert len([line for line in said if "too many failed sign-in attempts from 203.0.113.5" in line]) == 1
-    assert len(said) <= 2 * FAILURES[0] + 1
+    logged = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert len([line for line in logged if "too many failed sign-in attempts from 203.0.113.5" in line]) == 1
+    assert len(logged) <= 2 * FAILURES[0] + 1
 
 
 # proxies
 
 
 @pytest.mark.parametrize(
-    ("peer", "said", "expected"),
+    ("peer", "headers", "expected"),
     [
         ("127.0.0.1", ["203.0.113.5"], "203.0.113.5"),
         ("203.0.113.9", ["203.0.113.5"], "203.0.113.9"),
@@ -529,9 +581,9 @@ async def test_many_refusals_cause_few_log_lines(server: Server, caplog: pytest.
         ("", ["203.0.113.5"], ""),
     ],
 )
-def test_only_trusted_proxies_report_a_clients_address(peer: str, said: list[str], expected: str) -> None:
+def test_only_trusted_proxies_report_a_clients_address(peer: str, headers: list[str], expected: str) -> None:
     access = Access(OWNER, OwnNames(), secure=True, proxies=["127.0.0.1", "10.0.0.0/8"])
-    assert access.address(Head("GET", "/ws", tuple(("x-forwarded-for", one) for one in said), peer)) == expected
+    assert access.address(Head("GET", "/ws", tuple(("x-forwarded-for", one) for one in headers), peer)) == expected
 
 
 async def test_without_a_proxy_no_client_can_fake_its_address(tmp_path: Path, clock: Clock) -> None:
@@ -582,7 +634,7 @@ def test_a_bucket_refills_up_to_its_burst() -> None:
     assert [buckets.admit("a", 1_000.0) is None for _ in range(3)] == [True, True, False]
 
 
-def test_a_clock_that_is_set_back_gives_no_tokens() -> None:
+def test_a_clock_that_is_set_back_adds_no_tokens() -> None:
     buckets = Buckets(1, 1.0)
     assert buckets.admit("a", 100.0) is None
     assert buckets.admit("a", 0.0) is not None
@@ -604,7 +656,7 @@ def test_the_table_is_limited_and_keeps_known_addresses() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.floats(0, 5)), max_size=200))
-def test_nobody_gets_more_than_burst_and_rate_allow(steps: list[tuple[str, float]]) -> None:
+def test_no_client_gets_more_than_burst_and_rate_allow(steps: list[tuple[str, float]]) -> None:
     buckets, now, taken = Buckets(3, 0.5), 0.0, {"a": 0, "b": 0, "c": 0}
     for key, pause in steps:
         now += pause
@@ -672,7 +724,7 @@ async def test_a_thousand_connections_do_not_disturb_a_client(tmp_path: Path, ca
     [b"", pytest.param(b"GET / HTTP/1.1\r\n\r\n", marks=pytest.mark.thorough), b"\x16\x03\x01\x02\x00\x01"],
     ids=["silent", "plain", "half"],
 )
-async def test_unfinished_tls_handshakes_block_nobody(tmp_path: Path, words: bytes) -> None:
+async def test_unfinished_tls_handshakes_block_no_client(tmp_path: Path, words: bytes) -> None:
     made = own_certificate(tmp_path / "tls", ["127.0.0.1"])
     trusted = ssl.create_default_context(cafile=str(made.certificate))
     loop = asyncio.get_running_loop()

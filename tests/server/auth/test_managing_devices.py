@@ -108,7 +108,7 @@ async def test_a_name_that_is_not_printable_is_refused(owner: WireClient) -> Non
     ("command", "data"),
     [("device_list", {}), ("device_revoke", {"device_id": "none"}), ("pair_create", {"scope": "view"})],
 )
-async def test_a_confined_device_manages_none(server: Server, command: str, data: dict[str, str]) -> None:
+async def test_a_confined_device_cannot_manage_devices(server: Server, command: str, data: dict[str, str]) -> None:
     """Otherwise, the device could pair another one without confinement."""
     token = server.token("pad", "admin", projects=[str(server.roots)])
     async with server.client(token) as confined:
@@ -142,7 +142,7 @@ async def test_pairing_late_does_not_extend_the_lifetime(server: Server, monkeyp
     assert {device.expires for device in server.devices} == {pad_device.expires}
 
 
-async def test_a_code_expires_with_its_maker(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_code_expires_with_its_creator(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     async with server.client(server.token("pad", "admin", lifetime=timedelta(minutes=1))) as pad:
         code = (await pad.ask("pair_create", {"scope": "admin"}))["data"]["code"]
         later = now() + timedelta(minutes=2)
@@ -150,7 +150,7 @@ async def test_a_code_expires_with_its_maker(server: Server, monkeypatch: pytest
         assert code_of(await redeemed(server, code)) == "PAIRING_EXPIRED"
 
 
-async def test_codes_are_revoked_with_their_maker(server: Server, owner: WireClient) -> None:
+async def test_codes_are_revoked_with_their_creator(server: Server, owner: WireClient) -> None:
     async with server.client(server.token("stolen", "admin")) as stolen:
         code = (await stolen.ask("pair_create", {"scope": "admin"}))["data"]["code"]
         used = (await stolen.ask("pair_create", {"scope": "view"}))["data"]["code"]
@@ -167,7 +167,7 @@ async def test_codes_are_revoked_with_their_maker(server: Server, owner: WireCli
     assert [line.get("made_by") for line in events(server.data, "paired")] == [id, None]
 
 
-async def test_a_device_that_was_just_revoked_makes_no_code(server: Server) -> None:
+async def test_a_device_that_was_just_revoked_creates_no_code(server: Server) -> None:
     """The device is still connected when its request arrives."""
     server.token("stolen", "admin")
     [device] = server.devices
@@ -190,14 +190,14 @@ async def test_a_code_of_a_removed_ssh_key_is_not_valid(server: Server) -> None:
 
 
 @pytest.mark.parametrize("origin", ["https://[", "https://[x]", "https://a:b", "https://a:99999"])
-async def test_a_bad_origin_stores_no_code(server: Server, owner: WireClient, origin: str) -> None:
+async def test_an_invalid_origin_creates_no_code(server: Server, owner: WireClient, origin: str) -> None:
     answer = await owner.ask("pair_create", {"scope": "view", "origin": origin})
     assert (answer["data"]["code"], answer["data"]["field"]) == ("VALIDATION_FAILED", "data.origin")
     with server.devices.changed() as file:
         assert file.codes == []
 
 
-async def test_a_loopback_address_is_replaced_by_another_of_the_server(tmp_path: Path) -> None:
+async def test_a_loopback_address_in_a_link_is_replaced(tmp_path: Path) -> None:
     """The user pairs a phone from a browser on the server's own machine."""
     async with serving(tmp_path, public_hosts=("192.168.1.7",)) as server, server.client() as owner:
         made = (await owner.ask("pair_create", {"scope": "view"}))["data"]
@@ -209,7 +209,7 @@ def test_the_fingerprint_is_part_of_the_link() -> None:
     assert pairing_link("https://a:1", "ABCD-EFGH", "AB:CD") == "https://a:1/#pair=ABCDEFGH&fp=abcd"
 
 
-def test_the_qr_code_is_that_of_the_link() -> None:
+def test_the_qr_code_contains_the_link() -> None:
     text = "https://192.168.178.20:8443/#pair=ABCDEFGH&fp=" + "ab" * 32
     rows = qr_modules(text)
     assert {len(row) for row in rows} == {len(rows)}

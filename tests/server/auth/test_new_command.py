@@ -1,4 +1,4 @@
-"""A new command needs only its types, its handler, and its row; no other part of the server has to change."""
+"""A new command needs only its types, its handler, and its row. No other part of the server has to change."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from drawbridge.server.app.server_commands import ServerCommands
 from drawbridge.server.auth.audited import AuditEntry
 from drawbridge.server.events import ApprovalRequested
 from drawbridge.server.protocol import commands
-from drawbridge.server.protocol.messages import Answer
+from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.replies import Reply
 from tests.server.auth.rig import OWNER, Server, serving
 from tests.server.auth.test_audit import events
@@ -52,7 +52,7 @@ NOT_ROWS = (
     Row("rename", commands.RunRevert, "run", Core, renamed, Reply("renamed", Renamed)),  # type: ignore[arg-type]
     Row("rename", Rename, "run", Core, renamed, OK),  # type: ignore[arg-type]
     Row("rename", Rename, "run", ServerCommands, renamed, Reply("renamed", Renamed)),  # type: ignore[arg-type]
-    Row("rename", Rename, "run", Core, Core.run_revert, Reply("renamed", Renamed)),  # type: ignore[arg-type]
+    Row("rename", Rename, "run", Core, Core.agent_kill, Reply("renamed", Renamed)),  # type: ignore[arg-type]
     Row("set_mode", commands.SetMode, "run", Core, Core.set_mode, OK, AuditEntry("named", title)),  # type: ignore[misc]
 )
 """Rows that mypy must reject: it compares request, owner, reply and audit with the handler, and reports a
@@ -77,7 +77,7 @@ async def asks(server: Server, token: str, type: str, data: dict[str, Any], proj
     raise AssertionError("it was not answered")
 
 
-async def test_a_new_command_is_done_and_audited(server: Server) -> None:
+async def test_a_new_command_is_executed_and_audited(server: Server) -> None:
     async with server.client() as owner:
         project = await server.project(owner)
     answer = await asks(server, server.token("pad", "run"), "rename", {"title": "Blog"}, project)

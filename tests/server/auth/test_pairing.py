@@ -32,7 +32,7 @@ from drawbridge.transport.running import Running
 from tests.server.auth.rig import Server, code_of
 from tests.server.auth.test_command import drawbridge
 from tests.server.processes import serving
-from tests.server.schema import check_asked, check_said
+from tests.server.schema import check_request, check_sent
 from tests.server.wire_client import WireClient, connected
 from tests.waiting import PATIENCE
 
@@ -41,10 +41,10 @@ async def pair(server: Server, code: str, **more: str) -> tuple[dict[str, Any], 
     """Pairs a new client with this code. Returns the answer, and the close code if the connection was closed."""
     async with connect(server.url, proxy=None) as stranger:
         asked = {"type": "pair", "data": {"code": code, **more}}
-        check_asked(asked)
+        check_request(asked)
         await stranger.send(json.dumps(asked))
         answer = json.loads(await stranger.recv())
-        check_said(answer)
+        check_sent(answer)
         if answer["type"] == "error":
             await stranger.wait_closed()
         return answer, stranger.close_code
@@ -66,7 +66,7 @@ async def test_a_code_is_exchanged_for_a_token_and_signs_in(server: Server) -> N
 @pytest.mark.parametrize(
     "written", [str, str.lower, lambda code: code.replace("-", " "), lambda code: code[:4] + code[5:]]
 )
-async def test_a_code_may_be_typed_in_any_way(server: Server, written: Any) -> None:
+async def test_a_code_may_be_typed_in_any_format(server: Server, written: Any) -> None:
     answer, _ = await pair(server, written(new_code(server.devices, "view")))
     assert answer["type"] == "paired"
 
@@ -107,7 +107,7 @@ async def test_an_unprintable_name_does_not_use_up_the_code(server: Server) -> N
         new_code(server.devices, "view", name="\n")
 
 
-async def test_two_simultaneous_pairings_are_one_device(server: Server) -> None:
+async def test_two_simultaneous_pairings_create_one_device(server: Server) -> None:
     code = new_code(server.devices, "view")
     async with connected(server.url) as one, connected(server.url) as two:
         for client in (one, two):
@@ -125,7 +125,7 @@ def devices_locked(server: Server) -> Iterator[None]:
         yield
 
 
-async def test_a_pairing_that_waits_delays_nobody_else(
+async def test_a_pairing_that_waits_delays_no_other_client(
     server: Server, owner: WireClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code = new_code(server.devices, "view")
@@ -195,10 +195,10 @@ async def test_neither_code_nor_token_is_logged_or_kept(server: Server, caplog: 
     token = (await pair(server, code))[0]["data"]["token"]
     await pair(server, code)
     kept = (server.data / "devices.json").read_text()
-    said = "\n".join(record.getMessage() for record in caplog.records if record.name != "websockets.client")
+    logged = "\n".join(record.getMessage() for record in caplog.records if record.name != "websockets.client")
     for secret in (code, code.replace("-", ""), token, token.split("_", 2)[2]):
         assert secret not in kept
-        assert secret not in said
+        assert secret not in logged
 
 
 # the command
@@ -216,7 +216,7 @@ async def shown(server: Any, *arguments: str) -> subprocess.CompletedProcess[str
     return await asyncio.to_thread(drawbridge, "pair", "--data-dir", server.data, *arguments)
 
 
-async def test_the_command_shows_a_code_that_lets_one_device_in(tmp_path: Path) -> None:
+async def test_the_command_shows_a_code_that_pairs_one_device(tmp_path: Path) -> None:
     host = next(str(one) for one in of_this_machine() if one.version == 4 and not one.is_loopback)
     async with serving(tmp_path / "data", "--host", "0.0.0.0", "--public-host", "agents.example") as server:
         done = await shown(server, "--name", "phone")
@@ -272,7 +272,7 @@ def test_the_qr_code_contains_the_link_with_the_code() -> None:
     assert link(server, "ABCD-2345") == "https://h:1/#pair=ABCD2345&fp=abcd"
 
 
-def test_which_addresses_are_served() -> None:
+def test_link_local_and_loopback_addresses_are_not_offered() -> None:
     assert served("127.0.0.1", []) == ()
     assert served("localhost", ["agents.example"]) == ("agents.example",)
     assert served("192.0.2.7", ["agents.example"]) == ("agents.example", "192.0.2.7")

@@ -1,4 +1,4 @@
-"""A device may do only what its scope allows; everything else is refused and has no effect."""
+"""A device may do only what its scope allows. Everything else is refused and has no effect."""
 
 from __future__ import annotations
 
@@ -167,6 +167,10 @@ async def test_an_approver_may_edit_the_text_but_not_the_path(server: Server, ow
         assert await answered(updated_input={**before, word: "my own text\n"}) == "update"
 
 
+def allowed(updated_input: dict[str, Any]) -> say.PermissionResponse:
+    return say.PermissionResponse(project_id="p", approval_id="a", decision="allow", updated_input=updated_input)
+
+
 def asked(tool: str, given: bytes, proposal: Proposal | None = None, agent: str = "claude") -> ApprovalRequested:
     request = ApprovalRequested("appr_1", "run_1", tool, Raw(given), Raw(b"[]"), proposal)
     return with_call(request, registry.tools(agent))
@@ -196,9 +200,8 @@ def asked(tool: str, given: bytes, proposal: Proposal | None = None, agent: str 
 )
 def test_an_approver_cannot_edit_a_command(tool: str, given: bytes, updated: dict[str, Any], fine: bool) -> None:
     phone = Identity(name="phone", scope="approve", device_id="1")
-    answer = say.PermissionResponse(project_id="p", approval_id="a", decision="allow")
     with contextlib.nullcontext() if fine else pytest.raises(ClientError, match="requires the run scope"):
-        check_answer(phone, answer, asked(tool, given), updated)
+        check_answer(phone, allowed(updated), asked(tool, given))
 
 
 @pytest.mark.parametrize(
@@ -218,29 +221,26 @@ def test_an_approver_cannot_edit_a_command(tool: str, given: bytes, updated: dic
 )
 def test_an_approver_may_change_only_the_text_of_a_proposal(tool: str, field: str, agent: str, fine: bool) -> None:
     phone = Identity(name="phone", scope="approve", device_id="1")
-    answer = say.PermissionResponse(project_id="p", approval_id="a", decision="allow")
     request = asked(tool, json.dumps({field: "old"}).encode(), Proposal("/p/a", "", "old"), agent)
     with contextlib.nullcontext() if fine else pytest.raises(ClientError, match="requires the run scope"):
-        check_answer(phone, answer, request, {field: "new"})
+        check_answer(phone, allowed({field: "new"}), request)
 
 
-def test_an_approver_may_not_edit_a_request_that_is_not_understood() -> None:
+def test_an_approver_cannot_edit_a_request_of_unknown_form() -> None:
     phone = Identity(name="phone", scope="approve", device_id="1")
-    answer = say.PermissionResponse(project_id="p", approval_id="a", decision="allow")
     unread = ApprovalRequested("a", "r", "Write", Raw(b'{"content":"old"}'), Raw(b"[]"), Proposal("/p/a", "", "old"))
     with pytest.raises(ClientError, match="requires the run scope"):
-        check_answer(phone, answer, unread, {"content": "new"})
+        check_answer(phone, allowed({"content": "new"}), unread)
 
 
 def test_an_input_that_is_too_deep_to_compare_is_refused() -> None:
     phone = Identity(name="phone", scope="approve", device_id="1")
-    answer = say.PermissionResponse(project_id="p", approval_id="a", decision="allow")
     given = asked("Bash", b'{"n":' + b"[" * 900 + b"]" * 900 + b"}")
     deep: list[Any] = []
     for _ in range(5_000):
         deep = [deep]
     with pytest.raises(ClientError, match="requires the run scope"):
-        check_answer(phone, answer, given, {"n": deep})
+        check_answer(phone, allowed({"n": deep}), given)
 
 
 # projects
@@ -261,9 +261,7 @@ async def confined(server: Server) -> AsyncIterator[WireClient]:
 async def test_a_project_replaced_by_a_link_cannot_be_reached(
     server: Server, owner: WireClient, two: tuple[str, str], confined: WireClient
 ) -> None:
-    """The device doesn't see it either: not in the list, not if it joined the project before, and not if it follows all
-    projects.
-    """
+    """The device doesn't see it either, even if it joined the project before or follows all projects."""
     mine, _ = two
     for client in (owner, confined):
         await client.ask("project_join", project_id=mine)
@@ -348,7 +346,7 @@ async def test_a_confined_device_sees_only_its_projects_problems(
     assert (health["status"], len(health["problems"])) == ("degraded", 1)
 
 
-async def test_a_confined_device_receives_nothing_of_other_projects(
+async def test_a_confined_device_receives_nothing_about_other_projects(
     server: Server, owner: WireClient, two: tuple[str, str], confined: WireClient
 ) -> None:
     mine, secret = two

@@ -1,4 +1,4 @@
-"""Signing in with an SSH key: the user's own tools sign a challenge that is valid only for this connection and this
+"""To sign in with an SSH key, the user's own tools sign a challenge that is valid only for this connection and this
 server.
 """
 
@@ -122,7 +122,7 @@ async def log_in(client: WireClient, key: PrivateKey, **more: Any) -> str:
 
 
 @pytest.mark.parametrize("key", [ADA, RSA, *CURVES], ids=["ed25519", "rsa", "p256", "p384", "p521"])
-async def test_a_key_in_the_file_signs_in_with_all_rights(server: Server, key: PrivateKey) -> None:
+async def test_a_key_in_the_file_signs_in_with_full_access(server: Server, key: PrivateKey) -> None:
     async with connected(server.url) as client:
         assert await log_in(client, key) == "auth"
         hello = (await client.ask("hello", {"client": "somebody else"}))["data"]
@@ -159,7 +159,7 @@ async def test_a_key_that_is_not_in_the_file_is_refused(server: Server) -> None:
     assert not list(server.clients)
 
 
-async def test_a_signature_is_valid_for_one_try_on_one_connection(server: Server) -> None:
+async def test_a_signature_is_valid_once_on_one_connection(server: Server) -> None:
     async with connected(server.url) as client:
         asked = (await client.ask("ssh_challenge"))["data"]
         signed = signature(ADA, challenge(asked["host"], None, asked["nonce"]))
@@ -244,7 +244,7 @@ async def test_a_login_cannot_be_relayed_from_another_port(server: Server) -> No
 
 @pytest.fixture
 async def secure(tmp_path: Path, file: Path) -> AsyncIterator[Server]:
-    """A server with TLS; the fingerprint of its certificate is ``secure.access.certificate()``."""
+    """A server with TLS. The fingerprint of its certificate is ``secure.access.certificate()``."""
     (tmp_path / "secure").mkdir()
     made = own_certificate(tmp_path / "tls", ["localhost", "127.0.0.1"])
     context = made.context()
@@ -420,10 +420,10 @@ def test_a_file_of_another_user_is_not_used(file: Path, monkeypatch: pytest.Monk
 async def test_a_server_does_not_start_with_a_file_that_cannot_be_used(tmp_path: Path, file: Path) -> None:
     file.chmod(0o666)
     for path, expected in ((file, "can be written by other users"), (tmp_path / "none", "no such file")):
-        code, said = await refused("--data-dir", tmp_path / "data", "--port", "0", "--authorized-keys", path)
+        code, output = await refused("--data-dir", tmp_path / "data", "--port", "0", "--authorized-keys", path)
         assert code == 2
-        assert f"--authorized-keys: {path}" in said
-        assert expected in said
+        assert f"--authorized-keys: {path}" in output
+        assert expected in output
 
 
 # any bytes

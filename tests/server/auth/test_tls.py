@@ -1,4 +1,4 @@
-"""The certificate that the server creates (its names, lifetime and key, and a server that uses it) or is given."""
+"""The server's TLS certificate, which it creates or is given: its names, lifetime, key and use."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def test_large_messages_and_slow_readers_work_with_tls(tmp_path: Path, mad
             assert (await client.receive("agent_message"))["seq"] == seq
 
 
-def test_the_certificates_names_and_lifetime(made: Certificate) -> None:
+def test_the_certificate_has_these_names_and_this_lifetime(made: Certificate) -> None:
     certificate = x509.load_pem_x509_certificate(made.certificate.read_bytes())
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert names.get_values_for_type(x509.DNSName) == ["localhost", "my-laptop"]
@@ -78,7 +78,7 @@ def test_only_the_owner_can_read_the_key(made: Certificate) -> None:
     assert made.key.parent.stat().st_mode & 0o777 == 0o700
 
 
-def test_the_fingerprint_is_what_a_client_sees(made: Certificate, tmp_path: Path) -> None:
+def test_the_fingerprint_matches_what_a_client_sees(made: Certificate, tmp_path: Path) -> None:
     first, end, _ = made.certificate.read_text().partition("-----END CERTIFICATE-----")
     der = ssl.PEM_cert_to_DER_cert(first + end)
     assert made.fingerprint.replace(":", "").lower() == hashlib.sha256(der).hexdigest()

@@ -44,10 +44,10 @@ async def refusal(server: Server, token: str) -> tuple[str, int | None]:
     """Tries to sign in with this token in the first message. Returns the error code and the close code."""
     async with connect(server.url, proxy=None) as stranger:
         await stranger.send(json.dumps({"type": "auth", "data": {"token": token}}))
-        said = json.loads(await stranger.recv())
+        message = json.loads(await stranger.recv())
         with pytest.raises(ConnectionClosed):
             await stranger.recv()
-        return code_of(said), stranger.close_code
+        return code_of(message), stranger.close_code
 
 
 def handshake(server: Server, token: str) -> tuple[int, str]:
@@ -78,7 +78,7 @@ async def test_the_owners_token_may_do_everything(server: Server) -> None:
         assert hello["device"] == {"name": "desk", "scope": "admin", "projects": None}
 
 
-async def test_a_new_devices_token_is_valid_at_once(server: Server) -> None:
+async def test_a_new_devices_token_is_valid_immediately(server: Server) -> None:
     async with server.client(server.token("one")), server.client(server.token("two")):
         assert {client.name for client in server.clients} == {"one", "two"}
 
@@ -124,8 +124,8 @@ async def test_revoked_and_expired_tokens_have_different_codes(server: Server) -
 
 
 async def dismissed(client: WireClient, code: str) -> None:
-    said = await client.receive("error")
-    assert said["data"]["code"] == code
+    message = await client.receive("error")
+    assert message["data"]["code"] == code
     assert await client.close_code() == DISMISSED == 4403
 
 
@@ -224,10 +224,10 @@ async def test_no_token_is_ever_logged_or_sent(tmp_path: Path, caplog: pytest.Lo
         async with connect(server.url, proxy=None) as client:
             await client.send(json.dumps({"type": "auth", "data": {"token": token}}))
             await client.recv()
-        said = [record.getMessage() for record in caplog.records if record.name != "websockets.client"]
-        assert any("refused" in line for line in said)
+        logged = [record.getMessage() for record in caplog.records if record.name != "websockets.client"]
+        assert any("refused" in line for line in logged)
         for secret in (token, token[-20:], token[11:35], OWNER, changed(token)[-20:], "a-guess-"):
-            assert [line for line in said if secret in line] == []
+            assert [line for line in logged if secret in line] == []
 
 
 # the file
@@ -306,7 +306,7 @@ def test_a_name_that_cannot_be_shown_is_refused(tmp_path: Path, name: str) -> No
     assert list(devices) == []
 
 
-def test_no_device_can_be_named_like_the_person_at_the_terminal(tmp_path: Path) -> None:
+def test_no_device_can_be_named_like_the_user_in_the_terminal(tmp_path: Path) -> None:
     """Clients show this name as "You, in the terminal"."""
     devices = Devices(tmp_path)
     with pytest.raises(BadArgument, match="Choose another name"):

@@ -11,7 +11,9 @@ import pytest
 from drawbridge.server.checkpoints.changes import ESCAPED, LARGEST_DIFF, beginning_of
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
 from drawbridge.server.checkpoints.errors import NoCheckpoint
-from drawbridge.server.protocol.messages import FRAME_BYTES, Answer, encode
+from drawbridge.server.protocol.answers import Answer
+from drawbridge.server.protocol.frames import encode
+from drawbridge.server.protocol.messages import FRAME_BYTES
 from tests.server.checkpoints.rig import RUN, a_run, everything, git
 from tests.waiting import PATIENCE
 
@@ -38,8 +40,8 @@ def test_changes_can_be_requested_as_the_run_ends(project: Path) -> None:
     """This runs in a separate process, because uvloop keeps a pipe open for as long as its process lives."""
     pytest.importorskip("uvloop")
     command = [sys.executable, "-c", ASKS_AT_ONCE, str(project)]
-    said = subprocess.run(command, check=True, capture_output=True, text=True, timeout=PATIENCE).stdout
-    assert said.splitlines() == ["['poem.txt']"] * 3
+    output = subprocess.run(command, check=True, capture_output=True, text=True, timeout=PATIENCE).stdout
+    assert output.splitlines() == ["['poem.txt']"] * 3
 
 
 async def test_a_runs_changed_files_are_listed(project: Path) -> None:
@@ -50,7 +52,7 @@ async def test_a_runs_changed_files_are_listed(project: Path) -> None:
     assert "-line 3\n+LINE 3\n" in changes.diff
 
 
-async def test_a_persons_display_settings_change_nothing(project: Path) -> None:
+async def test_a_users_display_settings_change_nothing(project: Path) -> None:
     for name, value in {
         "diff.noprefix": "true",
         "color.ui": "always",

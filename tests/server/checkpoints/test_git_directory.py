@@ -38,7 +38,7 @@ def test_folders_of_killed_servers_are_removed(tmp_path: Path, monkeypatch: pyte
 
 
 def left_git(line: str, mark: str) -> subprocess.Popen[bytes]:
-    """Starts a shell like one whose server was killed. ``mark``: that of its operation."""
+    """Starts a shell like one that a killed server has left running. ``mark`` is the mark of its operation."""
     return subprocess.Popen(["sh", "-c", line], env={**os.environ, MARK: mark}, start_new_session=True)
 
 

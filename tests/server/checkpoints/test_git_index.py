@@ -44,7 +44,7 @@ def test_the_entries_are_those_that_git_lists(project: Path, version: int) -> No
     assert index.entries == listed(project)
 
 
-def test_object_ids_of_32_bytes(tmp_path: Path) -> None:
+def test_object_ids_of_32_bytes_are_read(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q", "--object-format=sha256")
     (tmp_path / "a.txt").write_text("a\n")
     git(tmp_path, "add", ".")
@@ -83,7 +83,7 @@ def test_the_digest_changes_with_what_is_staged(project: Path, words: tuple[str,
     assert after.digest != before.digest
 
 
-def test_no_index_has_no_entries(tmp_path: Path) -> None:
+def test_a_missing_index_has_no_entries(tmp_path: Path) -> None:
     assert git_index.read(tmp_path / "index", 20) == git_index.NO_INDEX
 
 
@@ -98,12 +98,12 @@ def test_a_sparse_index_is_left_to_git(project: Path) -> None:
     assert found(project) is None
 
 
-def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_pipe_causes_no_wait(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "index")
     assert git_index.read(tmp_path / "index", 20) is None
 
 
-def test_damaged_indexes_raise_nothing(project: Path) -> None:
+def test_damaged_indexes_raise_no_errors(project: Path) -> None:
     data = (project / ".git" / "index").read_bytes()
     damaged = project / "damaged"
     chance = random.Random(1)
@@ -123,7 +123,7 @@ def index_of(version: int, *entries: bytes) -> bytes:
     return b"DIRC" + version.to_bytes(4, "big") + len(entries).to_bytes(4, "big") + b"".join(entries) + bytes(20)
 
 
-def test_paths_that_repeat_each_other_do_not_fill_the_memory(tmp_path: Path) -> None:
+def test_repetitive_paths_do_not_fill_the_memory(tmp_path: Path) -> None:
     """In version 4 of the format, an entry of 65 bytes can repeat a path of a megabyte: here, 65 kB would
     become 1 GB.
     """

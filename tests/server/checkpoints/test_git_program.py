@@ -16,7 +16,7 @@ from tests.server.checkpoints.rig import RUN, a_run, git
 from tests.waiting import PATIENCE
 
 
-async def test_git_that_waits_for_something_unknown_is_waited_for_once(
+async def test_the_wait_for_a_blocked_git_happens_once(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Once git has taken too long, it gets less time in this repository for a few minutes, and then its usual time
@@ -60,7 +60,7 @@ async def test_git_is_not_hurried_while_it_writes_files(project: Path, monkeypat
     assert {seconds for line, seconds in given.items() if " write-tree " in line} == {git_program.SECONDS_AFTER}
 
 
-async def test_a_configuration_that_includes_a_pipe(
+async def test_a_configuration_that_includes_a_pipe_is_reported(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(git_module, "SETTINGS_SECONDS", 0.2)

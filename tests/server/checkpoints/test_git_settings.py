@@ -44,7 +44,7 @@ async def test_an_extension_that_is_not_known_is_refused(project: Path, monkeypa
 
 
 @pytest.mark.parametrize("setting", ["core.excludesFile", "core.attributesFile"])
-async def test_a_setting_that_names_a_pipe(setting: str, project: Path, tmp_path: Path) -> None:
+async def test_a_setting_that_names_a_pipe_is_reported(setting: str, project: Path, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     git(project, "config", setting, str(tmp_path / "pipe"))
     with pytest.raises(NoCheckpoint, match=f"{setting.lower()} is not a small regular file"):
@@ -58,7 +58,7 @@ def listed(*items: tuple[str, str]) -> str:
     return "".join(f"{origin}\0{setting}\0" for origin, setting in items)
 
 
-OWN = "file:/work/.git/config"
+OWN = "file:/home/ada/poems/.git/config"
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_a_configuration_that_cannot_be_watched_is_read_again(item: tuple[str, s
     assert not settings.are_current()
 
 
-def test_the_object_format_gives_the_size_of_object_ids(repository: Repository) -> None:
+def test_the_object_format_determines_the_size_of_object_ids(repository: Repository) -> None:
     assert settings_from("", repository).id_bytes == 20
     assert settings_from(listed((OWN, "extensions.objectformat\nsha256")), repository).id_bytes == 32
     with pytest.raises(NoCheckpoint, match="object format is not sha1 or sha256"):

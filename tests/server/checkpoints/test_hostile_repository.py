@@ -16,7 +16,7 @@ import pytest
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
 from drawbridge.server.checkpoints.errors import Changed, GitFailed, NoCheckpoint
 from drawbridge.server.checkpoints.git_program import program
-from drawbridge.server.reviews.reviews import Decision, HunkGone, Open, Review, ReviewMoved, Wish
+from drawbridge.server.reviews.reviews import Decision, HunkGone, OpenReview, RequestedDecision, Review, ReviewMoved
 from tests.server.checkpoints.rig import RUN, git, make_project
 
 Attack: TypeAlias = Callable[[Path, str], None]
@@ -85,7 +85,7 @@ def filter_in_the_work_trees_configuration(project: Path, spy: str) -> None:
 
 
 @attack
-def filter_in_the_persons_configuration(project: Path, spy: str) -> None:
+def filter_in_the_users_configuration(project: Path, spy: str) -> None:
     (Path(os.environ["HOME"]) / ".gitconfig").write_text(f'[filter "x"]\n\tclean = {spy}\n\tprocess = {spy}\n')
     filtered(project)
 
@@ -115,7 +115,7 @@ def differences(project: Path, spy: str) -> None:
 
 
 @attack
-def programs_for_people(project: Path, spy: str) -> None:
+def interactive_programs(project: Path, spy: str) -> None:
     settings(project, core__pager=spy, core__editor=spy, core__askPass=spy, credential__helper=spy, pager__config=spy)
 
 
@@ -196,7 +196,7 @@ async def test_no_program_of_the_repository_runs_for_a_review(name: str, tmp_pat
     ATTACKS[name](project, str(tmp_path / "spy"))
     spy.unlink(missing_ok=True)  # git may have run the program while the attack was being prepared
 
-    async def seen() -> Open:
+    async def seen() -> OpenReview:
         async with checkpoints.operations.exclusive() as running:
             return await review.current(running, checkpoints.work_tree)
 
@@ -207,7 +207,9 @@ async def test_no_program_of_the_repository_runs_for_a_review(name: str, tmp_pat
             ids = [hunk.id for file in (await seen()).files for hunk in file.hunks if hunk.kind == "lines"]
             async with checkpoints.operations.exclusive() as running:
                 await review.decide(
-                    running, checkpoints.work_tree, Wish("phone", decision, tuple(ids[:1]), text="edited\n")
+                    running,
+                    checkpoints.work_tree,
+                    RequestedDecision("phone", decision, tuple(ids[:1]), text="edited\n"),
                 )
                 decided += 1
     with contextlib.suppress(GitFailed, NoCheckpoint):

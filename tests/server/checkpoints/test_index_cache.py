@@ -51,7 +51,7 @@ async def test_a_warm_turn_waits_for_one_git(
     assert await changes(checkpoints, "second") == {"old.txt": "changed"}
 
 
-async def test_a_warm_turn_after_a_persons_edit_waits_for_one_git(
+async def test_a_warm_turn_after_a_users_edit_waits_for_one_git(
     checkpoints: Checkpoints, project: Path, calls: Callable[[], list[str]]
 ) -> None:
     await a_turn(checkpoints, project)
@@ -106,7 +106,7 @@ async def test_ignored_files_of_a_new_directory_stay_outside(checkpoints: Checkp
     assert await changes(checkpoints, "second") == {".gitignore": "changed"}
 
 
-async def test_an_ignored_file_that_a_person_adds_is_included(checkpoints: Checkpoints, project: Path) -> None:
+async def test_an_ignored_file_that_a_user_adds_is_included(checkpoints: Checkpoints, project: Path) -> None:
     await a_turn(checkpoints, project)
     git(project, "add", "-f", "noise.log")
     assert await checkpoints.snapshotter.begin("second")
@@ -123,7 +123,7 @@ async def test_a_changed_configuration_is_read(checkpoints: Checkpoints, project
     assert git(project, "show", "refs/drawbridge/proj_1/second/before:letter.txt") == "one\ntwo\n"
 
 
-async def test_an_included_configuration_that_comes_later_is_read(
+async def test_an_included_configuration_that_is_added_later_is_read(
     checkpoints: Checkpoints, project: Path, tmp_path: Path
 ) -> None:
     git(project, "config", "include.path", str(tmp_path / "later"))
@@ -146,7 +146,7 @@ async def test_a_filter_that_a_run_adds_loses_no_content(checkpoints: Checkpoint
 
 
 @pytest.mark.parametrize("split", [False, True])
-async def test_a_repository_inside_is_never_asked(
+async def test_git_is_never_run_in_a_nested_repository(
     checkpoints: Checkpoints, project: Path, tmp_path: Path, split: bool
 ) -> None:
     git(project, "init", "-q", "inside")
@@ -158,7 +158,7 @@ async def test_a_repository_inside_is_never_asked(
     spy.chmod(0o755)
     git(project / "inside", "config", "core.fsmonitor", str(spy))
     git(project, "add", "inside")
-    if split:  # the entry of the repository inside is then in another file
+    if split:  # the entry of the nested repository is then in another file
         git(project, "update-index", "--split-index")
     noted.unlink(missing_ok=True)
     for name in ("first", "second", "third"):

@@ -59,7 +59,7 @@ async def test_an_encoding_keeps_its_meaning(project: Path) -> None:
 
 
 @pytest.mark.parametrize("place", [".config/git/ignore", ".ignored", "own"])
-async def test_files_that_the_person_ignores_globally_stay_ignored(place: str, project: Path, home: Path) -> None:
+async def test_files_that_the_user_ignores_globally_stay_ignored(place: str, project: Path, home: Path) -> None:
     file = project / ".git" / "info" / "exclude" if place == "own" else home / place
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("*.secret\n")
@@ -70,7 +70,7 @@ async def test_files_that_the_person_ignores_globally_stay_ignored(place: str, p
     assert "+changed" in diff
 
 
-async def test_a_linked_work_tree(project: Path, tmp_path: Path) -> None:
+async def test_a_run_is_reverted_in_a_linked_work_tree(project: Path, tmp_path: Path) -> None:
     linked = tmp_path / "linked"
     git(project, "worktree", "add", "-q", str(linked))
     git(project, "pack-refs", "--all")
@@ -80,7 +80,7 @@ async def test_a_linked_work_tree(project: Path, tmp_path: Path) -> None:
     assert git(project, "status", "--porcelain") == "A  staged.txt\n?? mine.txt\n"
 
 
-async def test_a_submodule_as_the_project(project: Path, tmp_path: Path) -> None:
+async def test_a_run_is_reverted_in_a_submodule(project: Path, tmp_path: Path) -> None:
     outer = make_project(tmp_path / "outer")
     git(outer, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(project), "sub")
     before = everything(outer / "sub")
@@ -88,7 +88,7 @@ async def test_a_submodule_as_the_project(project: Path, tmp_path: Path) -> None
     assert everything(outer / "sub") == before
 
 
-async def test_a_repository_with_sha256(tmp_path: Path, home: Path) -> None:
+async def test_a_run_is_reverted_in_a_repository_with_sha256(tmp_path: Path, home: Path) -> None:
     directory = tmp_path / "ws"
     directory.mkdir()
     git(directory, "init", "-q", "--object-format=sha256")
@@ -100,14 +100,14 @@ async def test_a_repository_with_sha256(tmp_path: Path, home: Path) -> None:
     assert everything(directory) == before
 
 
-async def test_an_index_that_is_split(project: Path) -> None:
+async def test_a_run_is_reverted_with_a_split_index(project: Path) -> None:
     git(project, "update-index", "--split-index")
     before, status = everything(project), git(project, "status", "--porcelain")
     await (await a_run(project)).reverter.revert(RUN)
     assert (everything(project), git(project, "status", "--porcelain")) == (before, status)
 
 
-async def test_a_sparse_work_tree(project: Path) -> None:
+async def test_a_run_is_reverted_in_a_sparse_work_tree(project: Path) -> None:
     (project / "aside").mkdir()
     (project / "aside" / "text").write_text("aside\n")
     git(project, "add", "aside")
@@ -120,7 +120,7 @@ async def test_a_sparse_work_tree(project: Path) -> None:
     assert everything(project) == before
 
 
-async def test_a_partial_clone(project: Path, tmp_path: Path) -> None:
+async def test_a_run_is_reverted_in_a_partial_clone(project: Path, tmp_path: Path) -> None:
     git(project, "config", "uploadpack.allowFilter", "true")
     clone = tmp_path / "clone"
     git(tmp_path, "clone", "-q", "--filter=blob:none", f"file://{project}", str(clone))
@@ -132,8 +132,8 @@ async def test_a_partial_clone(project: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "value"), [("refStorage", "reftable"), ("objectFormat", 'sha1\n[filter "x"]\nclean = true')]
 )
-async def test_a_format_that_is_not_supported(name: str, value: str, project: Path) -> None:
-    """The second case is an attack: its value would add a filter to the configuration that the server writes
+async def test_a_format_that_is_not_supported_is_refused(name: str, value: str, project: Path) -> None:
+    """The second case is an attack, because its value would add a filter to the configuration that the server writes
     for git.
     """
     checkpoints = await a_run(project)
@@ -148,7 +148,7 @@ async def test_a_format_that_is_not_supported(name: str, value: str, project: Pa
             await asked
 
 
-async def test_a_work_tree_that_is_configured_elsewhere(project: Path, tmp_path: Path) -> None:
+async def test_a_work_tree_configured_elsewhere_is_not_touched(project: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "poem.txt").write_text("not of this project\n")

@@ -1,4 +1,5 @@
-"""One operation of git at a time, and the reason if there can be none. The tests use the real git."""
+"""Git operations run one at a time, and if there can be no checkpoint, the reason is shown. The tests use the real
+git."""
 
 from __future__ import annotations
 
@@ -52,7 +53,7 @@ async def test_without_git_a_missing_checkpoint_is_explained(
         await checkpoints.reverter.revert(RUN)
 
 
-async def test_outside_of_git_a_missing_checkpoint_is_explained(tmp_path: Path) -> None:
+async def test_outside_git_a_missing_checkpoint_is_explained(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path, "proj_1")
     assert not await checkpoints.snapshotter.create(RUN, "before")
     with pytest.raises(NoCheckpoint):

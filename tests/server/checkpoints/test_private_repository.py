@@ -19,7 +19,7 @@ from drawbridge.server.checkpoints import commits, private, refs
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
 from drawbridge.server.checkpoints.errors import Changed, GitFailed, NoCheckpoint
 from drawbridge.server.checkpoints.git import Git
-from drawbridge.server.reviews.reviews import HunkGone, Open, Review, ReviewMoved, Wish
+from drawbridge.server.reviews.reviews import HunkGone, OpenReview, RequestedDecision, Review, ReviewMoved
 from tests import programs
 from tests.server.checkpoints.rig import RUN, git
 from tests.server.checkpoints.test_hostile_repository import spy  # noqa: F401 - a fixture
@@ -43,7 +43,7 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def plain(own_home: Path, tmp_path: Path) -> Path:
-    """A directory that is not in a git work tree. ``Kept`` creates the server's data directory beside it."""
+    """A directory that is not in a git work tree. ``Kept`` creates the server's data directory next to it."""
     directory = tmp_path / "plain"
     directory.mkdir()
     (directory / "poem.txt").write_text(POEM)
@@ -73,11 +73,11 @@ class Kept:
     async def changed(self, run: str = RUN) -> dict[str, str]:
         return {file.path: file.change for file in (await self.checkpoints.changes.of(run)).files}
 
-    async def seen(self) -> Open:
+    async def seen(self) -> OpenReview:
         async with self.checkpoints.operations.exclusive() as running:
             return await self.review.current(running, self.checkpoints.work_tree)
 
-    async def decide(self, wish: Wish) -> Open:
+    async def decide(self, wish: RequestedDecision) -> OpenReview:
         async with self.checkpoints.operations.exclusive() as running:
             return (await self.review.decide(running, self.checkpoints.work_tree, wish)).review
 
@@ -122,9 +122,9 @@ async def test_a_review_is_decided_hunk_by_hunk(plain: Path) -> None:
     assert review.private
     ids = {file.path: [hunk.id for hunk in file.hunks] for file in review.files}
     assert {path: len(hunks) for path, hunks in ids.items()} == {"new.bin": 1, "old.txt": 1, "poem.txt": 2}
-    await kept.decide(Wish("phone", "undo", (ids["poem.txt"][0], *ids["old.txt"])))
-    await kept.decide(Wish("phone", "keep", tuple(ids["new.bin"])))
-    left = await kept.decide(Wish("phone", "edit", (ids["poem.txt"][1],), text="seventeen\n"))
+    await kept.decide(RequestedDecision("phone", "undo", (ids["poem.txt"][0], *ids["old.txt"])))
+    await kept.decide(RequestedDecision("phone", "keep", tuple(ids["new.bin"])))
+    left = await kept.decide(RequestedDecision("phone", "edit", (ids["poem.txt"][1],), text="seventeen\n"))
     assert (left.files, left.private) == ((), True)
     assert (plain / "poem.txt").read_text() == POEM.replace("line 17\n", "seventeen\n")
     assert sorted(os.listdir(plain)) == ["new.bin", "old.txt", "poem.txt"]
@@ -140,7 +140,7 @@ async def test_the_review_outlives_the_server(plain: Path) -> None:
     assert len((await later.seen()).files) == 4
 
 
-async def test_what_is_ignored_by_default_is_left_out(plain: Path) -> None:
+async def test_files_that_are_ignored_by_default_are_left_out(plain: Path) -> None:
     """A ``.gitignore`` adds to the default list, and re-includes whatever it names after an exclamation mark."""
     (plain / ".gitignore").write_text("*.log\n!dist/\n")
     kept = Kept(plain)
@@ -221,7 +221,7 @@ async def test_a_home_directory_is_not_copied(which: str, own_home: Path, tmp_pa
 
 
 @pytest.mark.thorough
-async def test_a_directory_inside_of_gits_own_has_no_checkpoints(plain: Path) -> None:
+async def test_a_directory_inside_a_git_directory_has_no_checkpoints(plain: Path) -> None:
     git(plain, "init", "-q")
     kept = Checkpoints(plain / ".git" / "info", "proj_1", folder=plain.parent)
     assert not await kept.snapshotter.create(RUN, "before")
@@ -247,7 +247,7 @@ async def test_a_new_repository_is_used_once_everything_is_decided(plain: Path) 
     review = await kept.seen()
     assert (len(review.files), review.private) == (4, True)
     assert git(plain, "for-each-ref", "refs/drawbridge") == ""
-    await kept.decide(Wish("phone", "keep", all=True, version=review.version))
+    await kept.decide(RequestedDecision("phone", "keep", all=True, version=review.version))
     await kept.run(lambda directory: (directory / "more.txt").write_text("yet more\n"), "run_3")
     review = await kept.seen()
     assert ([file.path for file in review.files], review.private) == (["more.txt"], False)
@@ -302,7 +302,7 @@ async def test_files_are_restored_byte_for_byte(plain: Path, own_home: Path) -> 
 
 
 @pytest.mark.thorough
-async def test_repositories_inside_are_left_alone(plain: Path) -> None:
+async def test_nested_repositories_are_not_changed(plain: Path) -> None:
     inside = plain / "inside"
     inside.mkdir()
     git(inside, "init", "-q")
@@ -359,7 +359,9 @@ async def test_old_checkpoints_are_removed_with_their_contents(plain: Path, monk
 
 
 @pytest.mark.thorough
-async def test_a_disk_that_cannot_be_written_is_an_error_of_git(plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_disk_that_cannot_be_written_is_a_reported_git_error(
+    plain: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """No partial repository is left, and the checkpoint can be taken later."""
 
     def fails(path: str, data: bytes) -> None:
@@ -405,7 +407,7 @@ def filters(directory: Path, spy: str) -> None:  # noqa: F811
     (directory / ".gitconfig").write_text(f'[filter "x"]\n\tclean = {spy}\n\tsmudge = {spy}\n\tprocess = {spy}\n')
 
 
-def filters_of_the_person(directory: Path, spy: str) -> None:  # noqa: F811
+def filters_of_the_user(directory: Path, spy: str) -> None:  # noqa: F811
     filters(directory, spy)
     text = f'[filter "x"]\n\tclean = {spy}\n\trequired = true\n[core]\n\tfsmonitor = {spy}\n\thooksPath = {directory}\n'
     (Path(os.environ["HOME"]) / ".gitconfig").write_text(text)
@@ -437,7 +439,7 @@ def broken_repositories(directory: Path, spy: str) -> None:  # noqa: F811
 
 
 @pytest.mark.parametrize(
-    "attack", [filters, filters_of_the_person, own_repository, repository_inside, broken_repositories]
+    "attack", [filters, filters_of_the_user, own_repository, repository_inside, broken_repositories]
 )
 async def test_no_program_of_the_directory_runs(attack: Attack, spy: Path, plain: Path) -> None:  # noqa: F811
     program = str(spy.parent / "spy")
@@ -452,7 +454,7 @@ async def test_no_program_of_the_directory_runs(attack: Attack, spy: Path, plain
     ids = [hunk.id for file in (await kept.seen()).files for hunk in file.hunks]
     for id in ids:
         with contextlib.suppress(Changed, HunkGone, ReviewMoved):
-            await kept.decide(Wish("phone", "undo", (id,)))
+            await kept.decide(RequestedDecision("phone", "undo", (id,)))
     assert not spy.exists(), spy.read_text()
 
 

@@ -15,12 +15,12 @@ from drawbridge.server.checkpoints.git_program import GitProgram
 from tests.server.checkpoints.rig import RUN, git
 
 
-async def test_a_pointer_that_names_no_file(project: Path) -> None:
+async def test_a_pointer_that_names_no_file_means_no_checkpoint(project: Path) -> None:
     (project / ".git" / "commondir").write_bytes(b"\0")
     assert not await Checkpoints(project, "proj_1").snapshotter.create(RUN, "before")
 
 
-async def test_a_pipe_in_place_of_the_repository(tmp_path: Path) -> None:
+async def test_a_pipe_instead_of_the_repository_means_no_checkpoint(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / ".git")
     assert not await Checkpoints(tmp_path, "proj_1").snapshotter.create(RUN, "before")
 
@@ -45,7 +45,7 @@ OF_OBJECTS = [
         *((name, "pipe") for name in (".git/commondir", *OF_OBJECTS)),
     ],
 )
-async def test_a_file_that_git_would_wait_for(name: str, kind: str, project: Path) -> None:
+async def test_a_file_that_git_would_wait_for_is_reported(name: str, kind: str, project: Path) -> None:
     file = project / name
     file.parent.mkdir(exist_ok=True)
     file.unlink(missing_ok=True)
@@ -59,7 +59,7 @@ async def test_a_file_that_git_would_wait_for(name: str, kind: str, project: Pat
 
 
 @pytest.mark.parametrize("name", [".gitignore", ".gitattributes"])
-async def test_a_pipe_in_a_directory_is_waited_for_once(
+async def test_the_wait_for_a_pipe_in_a_directory_happens_once(
     name: str, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checkpoints = Checkpoints(project, "proj_1")
@@ -81,7 +81,7 @@ async def test_a_pipe_in_a_directory_is_waited_for_once(
 
 
 @pytest.mark.parametrize("what", ["objects", "a ref", "the alternates of an alternate"])
-async def test_a_pipe_among_the_data_of_git_is_waited_for_once(
+async def test_the_wait_for_a_pipe_in_the_git_directory_happens_once(
     what: str, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checkpoints = Checkpoints(project, "proj_1")
@@ -112,7 +112,7 @@ async def test_a_pipe_among_the_data_of_git_is_waited_for_once(
 
 
 @pytest.mark.parametrize("place", [".git", ".git/objects", "bare", "nowhere"])
-async def test_a_directory_that_is_not_in_a_work_tree(
+async def test_a_directory_outside_a_work_tree_starts_no_process(
     place: str, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No process is started for such a directory."""

@@ -10,7 +10,8 @@ import pytest
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
 from drawbridge.server.checkpoints.errors import Changed
 from drawbridge.server.checkpoints.reverter import first_conflict
-from drawbridge.server.protocol.messages import Answer, encode
+from drawbridge.server.protocol.answers import Answer
+from drawbridge.server.protocol.frames import encode
 from tests.server.checkpoints.rig import RUN, a_run, everything, make_project
 
 
@@ -89,7 +90,7 @@ async def test_a_project_inside_a_repository_has_only_its_files(project: Path) -
     assert (project / "poem.txt").read_text() == "mine\n"
 
 
-async def test_names_with_spaces_umlauts_and_line_breaks(project: Path) -> None:
+async def test_names_with_spaces_umlauts_and_line_breaks_are_reverted(project: Path) -> None:
     checkpoints = Checkpoints(project, "proj_1")
     await checkpoints.snapshotter.create(RUN, "before")
     names = ["two words.txt", "übung.txt", "line\nbreak.txt", "-rf"]
@@ -121,7 +122,7 @@ async def test_text_that_is_not_utf8_is_restored_exactly(project: Path) -> None:
     assert Path(os.fsdecode(name)).read_bytes() == b"\xe4 one\n"
 
 
-async def test_a_directory_in_place_of_a_file_is_seen_and_reverted(tmp_path: Path) -> None:
+async def test_a_directory_that_replaced_a_file_is_reverted(tmp_path: Path) -> None:
     project = make_project(tmp_path / "project")
     checkpoints = Checkpoints(project, "proj_1")
     await checkpoints.snapshotter.create(RUN, "before")

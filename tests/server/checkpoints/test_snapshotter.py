@@ -17,7 +17,7 @@ def own_git(project: Path) -> list[str]:
     return [git(project, *words.split(" ")) for words in questions]
 
 
-async def test_the_persons_index_branches_and_stash_are_never_touched(project: Path) -> None:
+async def test_the_users_index_branches_and_stash_are_never_touched(project: Path) -> None:
     checkpoints = Checkpoints(project, "proj_1")
     before = own_git(project)
     await checkpoints.snapshotter.create(RUN, "before")
@@ -34,7 +34,7 @@ async def test_no_hook_of_the_repository_runs(project: Path) -> None:
     assert list(project.glob("ran-*")) == []
 
 
-async def test_a_repository_without_a_commit_has_checkpoints_too(tmp_path: Path) -> None:
+async def test_a_repository_without_a_commit_has_checkpoints(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q")
     (tmp_path / "poem.txt").write_text("line 3\n")
     (tmp_path / "old.txt").write_text("old\n")
@@ -43,7 +43,7 @@ async def test_a_repository_without_a_commit_has_checkpoints_too(tmp_path: Path)
     assert everything(tmp_path) == before
 
 
-async def test_outside_of_a_work_tree_git_is_not_started(tmp_path: Path, calls: Callable[[], list[str]]) -> None:
+async def test_outside_a_work_tree_git_is_not_started(tmp_path: Path, calls: Callable[[], list[str]]) -> None:
     plain = tmp_path / "plain"
     plain.mkdir()
     checkpoints = Checkpoints(plain, "proj_1")

@@ -38,13 +38,13 @@ def test_untracked_files_are_those_that_git_lists(project: Path) -> None:
     assert ignore_files == {".gitignore", "sub/.gitignore"}
 
 
-def test_directories_inside_each_other_do_not_fill_the_memory() -> None:
+def test_nested_directories_do_not_fill_the_memory() -> None:
     """The names of the 20,000 directories in a path of 40 kB would take 400 MB in total."""
     with pytest.raises(ValueError, match="nested too deeply"):
         folders_of(["a/" * 20_000 + "b"])
 
 
-async def test_git_is_asked_only_for_an_index_that_it_alone_can_read(
+async def test_git_is_run_only_for_an_index_that_it_alone_can_read(
     project: Path, checkpoints: Checkpoints, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("build/a.log", "src/a.txt", "src/b.log"):

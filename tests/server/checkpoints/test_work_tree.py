@@ -13,7 +13,7 @@ from drawbridge.server.checkpoints.work_tree import named_files
 from tests.server.checkpoints.rig import RUN, everything
 
 
-def test_the_files_that_git_complains_about_are_named() -> None:
+def test_the_files_that_git_complains_about_are_listed() -> None:
     complaint = (
         "error: patch failed: inner/poem.txt:3\nerror: inner/poem.txt: patch does not apply\n"
         "error: inner/new.txt: already exists in working directory\n"
@@ -22,7 +22,7 @@ def test_the_files_that_git_complains_about_are_named() -> None:
     assert named_files(complaint, "inner/", known) == ["new.txt", "poem.txt"]
 
 
-def test_all_files_are_named_if_git_names_none() -> None:
+def test_all_files_are_listed_if_git_names_none() -> None:
     assert named_files("error: something else\n", "", ["b.txt", "a.txt"]) == ["a.txt", "b.txt"]
 
 

@@ -91,11 +91,11 @@ def test_a_notification_shows_only_project_and_tool() -> None:
 
 
 @pytest.mark.parametrize(
-    ("outcome", "told"), [("completed", "Run finished"), ("failed", "Run failed"), ("interrupted", None)]
+    ("outcome", "expected"), [("completed", "Run finished"), ("failed", "Run failed"), ("interrupted", None)]
 )
-def test_users_are_notified_of_a_runs_end_unless_interrupted(outcome: Outcome, told: str | None) -> None:
-    said = notice_of(run_finished(outcome))
-    assert (said.body if said else None) == told
+def test_users_are_notified_of_a_runs_end_unless_interrupted(outcome: Outcome, expected: str | None) -> None:
+    notification = notice_of(run_finished(outcome))
+    assert (notification.body if notification else None) == expected
 
 
 @pytest.mark.parametrize(
@@ -112,11 +112,11 @@ def test_users_are_notified_of_a_runs_end_unless_interrupted(outcome: Outcome, t
 def test_a_notification_contains_the_size_of_the_review(
     outcome: Outcome, changed: ReviewChanged, expected: tuple[str, str] | None
 ) -> None:
-    told = notice_of(run_finished(outcome), changed)
-    assert ((told.title, told.body) if told else None) == expected
-    if told:
-        assert json.loads(push_payload(told))["review"] is True
-        assert SECRET not in push_payload(told).decode()
+    notification = notice_of(run_finished(outcome), changed)
+    assert ((notification.title, notification.body) if notification else None) == expected
+    if notification:
+        assert json.loads(push_payload(notification))["review"] is True
+        assert SECRET not in push_payload(notification).decode()
 
 
 @pytest.mark.parametrize(
@@ -134,29 +134,33 @@ def test_other_events_cause_no_notification(event: Event) -> None:
 
 
 def test_a_request_in_the_terminal_causes_a_notification() -> None:
-    said = notice_of(at_blog(PermissionWithdrawn("a", IN_TERMINAL)))
-    assert said is not None
-    assert (said.title, said.body, said.urgent) == ("blog needs you", "Answer in its terminal", False)
+    notification = notice_of(at_blog(PermissionWithdrawn("a", IN_TERMINAL)))
+    assert notification is not None
+    assert (notification.title, notification.body, notification.urgent) == (
+        "blog needs you",
+        "Answer in its terminal",
+        False,
+    )
 
 
 async def test_old_events_cause_no_notification(tmp_path: Path, sender: Sender) -> None:
     with Service().up() as ntfy:
-        told = notifier(tmp_path, sender, ntfy.url)
-        told.published(at_blog(run_finished("completed").event, quiet=True))
-        told.published(run_finished("failed"))
+        notifier = new_notifier(tmp_path, sender, ntfy.url)
+        notifier.published(at_blog(run_finished("completed").event, quiet=True))
+        notifier.published(run_finished("failed"))
         await until(lambda: bool(ntfy.posted))
     assert [body for _, body in ntfy.posted] == [b"Run failed"]
 
 
 def test_names_in_notifications_are_made_safe_and_short() -> None:
     asked = question("Ba\r\nX-Evil: 1\u202e" + "h" * 500).event
-    said = notice(asked, "proj_1", Path("/home/ada/böses\r\nTags: skull"))
-    assert said is not None
-    headers, body = webhook_request(said)
+    notification = notice(asked, "proj_1", Path("/home/ada/böses\r\nTags: skull"))
+    assert notification is not None
+    headers, body = webhook_request(notification)
     assert all(value.isascii() and value.isprintable() for value in headers.values())
     assert str(make_header(decode_header(headers["Title"]))).startswith("böses")
     assert len(body) < 200
-    assert set(json.loads(push_payload(said))) == {"title", "body", "project"}
+    assert set(json.loads(push_payload(notification))) == {"title", "body", "project"}
 
 
 # the owner's webhook
@@ -170,7 +174,7 @@ def sender() -> Iterator[Sender]:
     sender.join(PATIENCE)
 
 
-def notifier(
+def new_notifier(
     data: Path,
     sender: Sender,
     webhook: str | None = None,
@@ -185,10 +189,10 @@ def notifier(
 
 async def test_webhook_requests_use_the_format_of_ntfy(tmp_path: Path, sender: Sender) -> None:
     with Service().up() as ntfy:
-        told = notifier(tmp_path, sender, ntfy.url)
-        told.published(question())
+        notifier = new_notifier(tmp_path, sender, ntfy.url)
+        notifier.published(question())
         await until(lambda: bool(ntfy.posted))
-        told.published(run_finished("completed"))
+        notifier.published(run_finished("completed"))
         await until(lambda: len(ntfy.posted) == 2)
     (first, words), (second, _) = ntfy.posted
     assert (first["title"], first["priority"], words) == ("blog needs you", "high", b"Use Edit")
@@ -205,12 +209,12 @@ async def test_a_request_decided_quickly_causes_no_notification(
     tmp_path: Path, sender: Sender, answered: Event
 ) -> None:
     with Service().up() as ntfy:
-        told = notifier(tmp_path, sender, ntfy.url, patience=0.05)
-        told.published(question())
-        told.published(question("Bash", "appr_2"))
-        told.published(at_blog(answered))
+        notifier = new_notifier(tmp_path, sender, ntfy.url, patience=0.05)
+        notifier.published(question())
+        notifier.published(question("Bash", "appr_2"))
+        notifier.published(at_blog(answered))
         await until(lambda: bool(ntfy.posted))
-        told.published(run_finished("completed"))
+        notifier.published(run_finished("completed"))
         await until(lambda: len(ntfy.posted) == 2)
     assert [body for _, body in ntfy.posted] == [b"Use Bash", b"Run finished"]
 
@@ -219,9 +223,9 @@ async def test_a_failing_service_is_retried_and_a_refusal_is_not(
     tmp_path: Path, sender: Sender, caplog: pytest.LogCaptureFixture
 ) -> None:
     with Service(503, 429, 200, 500, 500, 500, 403, 302, 200).up() as ntfy:
-        told = notifier(tmp_path, sender, f"{ntfy.url}?auth={SECRET}")
+        notifier = new_notifier(tmp_path, sender, f"{ntfy.url}?auth={SECRET}")
         for number in range(5):
-            told.published(question(id=f"appr_{number}"))
+            notifier.published(question(id=f"appr_{number}"))
         await until(lambda: len(ntfy.posted) == 9)
         assert ntfy.answers == [200], "3 to the first, 3 to the second, 1 to each of the others"
         assert ntfy.fetched == []
@@ -265,12 +269,12 @@ def titles(service: Service) -> list[str]:
 async def test_the_end_of_a_run_waits_for_the_review(tmp_path: Path, sender: Sender) -> None:
     """One notification reports the end and the review. A review of another project is not included."""
     with Service().up() as ntfy:
-        told = notifier(tmp_path, sender, ntfy.url, review_seconds=LONG)
-        told.published(run_finished("completed"))
-        told.published(Announced("proj_2", BLOG, review(3)))
-        told.published(at_blog(review(7)))
-        told.published(at_blog(review(8)))  # the files were compared again
-        told.published(question())
+        notifier = new_notifier(tmp_path, sender, ntfy.url, review_seconds=LONG)
+        notifier.published(run_finished("completed"))
+        notifier.published(Announced("proj_2", BLOG, review(3)))
+        notifier.published(at_blog(review(7)))
+        notifier.published(at_blog(review(8)))  # the files were compared again
+        notifier.published(question())
         await until(lambda: len(ntfy.posted) == 2)
     assert titles(ntfy) == ["blog: 7 files to review", "blog needs you"]
     assert ntfy.posted[0][1].decode() == "Run finished · +120 −34"
@@ -279,11 +283,11 @@ async def test_the_end_of_a_run_waits_for_the_review(tmp_path: Path, sender: Sen
 async def test_without_a_review_the_notification_is_sent_anyway(tmp_path: Path, sender: Sender) -> None:
     """For example, git is not installed, or the checkpoint takes too long."""
     with Service().up() as ntfy:
-        told = notifier(tmp_path, sender, ntfy.url, review_seconds=0.05)
-        told.published(run_finished("completed"))
+        notifier = new_notifier(tmp_path, sender, ntfy.url, review_seconds=0.05)
+        notifier.published(run_finished("completed"))
         await until(lambda: bool(ntfy.posted))
-        told.published(at_blog(review(7)))
-        told.published(question())
+        notifier.published(at_blog(review(7)))
+        notifier.published(question())
         await until(lambda: len(ntfy.posted) == 2)
     assert titles(ntfy) == ["blog", "blog needs you"]
     assert ntfy.posted[0][1] == b"Run finished"
@@ -291,25 +295,25 @@ async def test_without_a_review_the_notification_is_sent_anyway(tmp_path: Path, 
 
 async def test_an_unchanged_review_is_in_the_notification(tmp_path: Path, sender: Sender) -> None:
     with Service().up() as ntfy:
-        told = notifier(tmp_path, sender, ntfy.url, review_seconds=0.05)
-        told.published(at_blog(review(7)))
-        told.published(at_blog(review(2, by="Ada")))
-        told.published(run_finished("completed"))
+        notifier = new_notifier(tmp_path, sender, ntfy.url, review_seconds=0.05)
+        notifier.published(at_blog(review(7)))
+        notifier.published(at_blog(review(2, by="Ada")))
+        notifier.published(run_finished("completed"))
         await until(lambda: bool(ntfy.posted))
     assert titles(ntfy) == ["blog: 2 files to review"]
 
 
-async def test_a_review_decided_meanwhile_is_not_in_the_notification(tmp_path: Path, sender: Sender) -> None:
+async def test_a_decided_review_is_not_in_the_notification(tmp_path: Path, sender: Sender) -> None:
     """A decision does not end the wait for the review, since the run may have left more changes."""
     with Service().up() as ntfy:
-        told = notifier(tmp_path, sender, ntfy.url, review_seconds=0.05)
-        told.published(at_blog(review(7)))
-        told.published(run_finished("completed"))
-        told.published(at_blog(review(0, by="Ada")))
+        notifier = new_notifier(tmp_path, sender, ntfy.url, review_seconds=0.05)
+        notifier.published(at_blog(review(7)))
+        notifier.published(run_finished("completed"))
+        notifier.published(at_blog(review(0, by="Ada")))
         await until(lambda: bool(ntfy.posted))
-        told.published(run_finished("failed"))
-        told.published(at_blog(review(0, by="Ada")))
-        told.published(at_blog(review(1)))
+        notifier.published(run_finished("failed"))
+        notifier.published(at_blog(review(0, by="Ada")))
+        notifier.published(at_blog(review(1)))
         await until(lambda: len(ntfy.posted) == 2)
     assert [(headers["title"], body.decode()) for headers, body in ntfy.posted] == [
         ("blog", "Run finished"),
@@ -320,26 +324,26 @@ async def test_a_review_decided_meanwhile_is_not_in_the_notification(tmp_path: P
 async def test_two_runs_before_a_review_cause_two_notifications(tmp_path: Path, sender: Sender) -> None:
     """The notification of the second run contains the review."""
     with Service().up() as ntfy:
-        told = notifier(tmp_path, sender, ntfy.url, review_seconds=LONG)
-        told.published(run_finished("failed"))
-        told.published(run_finished("completed"))
-        told.published(at_blog(review(7)))
+        notifier = new_notifier(tmp_path, sender, ntfy.url, review_seconds=LONG)
+        notifier.published(run_finished("failed"))
+        notifier.published(run_finished("completed"))
+        notifier.published(at_blog(review(7)))
         await until(lambda: len(ntfy.posted) == 2)
     assert titles(ntfy) == ["blog", "blog: 7 files to review"]
 
 
 async def test_only_devices_that_see_the_project_get_its_review(tmp_path: Path, sender: Sender) -> None:
-    devices, told = Devices(tmp_path), notifier(tmp_path, sender, review_seconds=LONG)
+    devices, notifier = Devices(tmp_path), new_notifier(tmp_path, sender, review_seconds=LONG)
     for name, project in (("confined", "/home/ada/blog"), ("elsewhere", "/srv")):
         devices.add(name, "view", [project])
     ids = {device.name: device.id for device in devices}
     seeing, other = Browser(), Browser()
     with Service(201).up() as service:
-        subscribed(told, other, f"{service.url}/elsewhere", ids["elsewhere"])
-        subscribed(told, seeing, f"{service.url}/confined", ids["confined"])
-        told.published(run_finished("completed"))
-        told.published(at_blog(review(7)))
-        told.published(question())
+        subscribed(notifier, other, f"{service.url}/elsewhere", ids["elsewhere"])
+        subscribed(notifier, seeing, f"{service.url}/confined", ids["confined"])
+        notifier.published(run_finished("completed"))
+        notifier.published(at_blog(review(7)))
+        notifier.published(question())
         await until(lambda: len(service.posted) == 2)
     assert seeing.reads(service.posted[0][1]) == {
         "title": "blog: 7 files to review",
@@ -369,28 +373,28 @@ class Browser:
 
 
 def subscribed(
-    told: Notifier, browser: Browser, url: str, device_id: str | None = None, *, actions: bool = False
+    notifier: Notifier, browser: Browser, url: str, device_id: str | None = None, *, actions: bool = False
 ) -> None:
     """Adds a subscription without checking its address, since the tests' service is a plain HTTP service on this
     machine.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(told.subscriptions, "_checked", lambda new: new)
-        told.subscriptions.add(replace(browser.subscription(url, device_id), actions=actions))
+        patch.setattr(notifier.subscriptions, "_checked", lambda new: new)
+        notifier.subscriptions.add(replace(browser.subscription(url, device_id), actions=actions))
 
 
 async def test_a_push_is_encrypted_for_its_browser_and_signed(tmp_path: Path, sender: Sender) -> None:
-    browser, told = Browser(), notifier(tmp_path, sender)
+    browser, notifier = Browser(), new_notifier(tmp_path, sender)
     with Service(201).up() as service:
-        subscribed(told, browser, service.url)
-        told.published(question())
+        subscribed(notifier, browser, service.url)
+        notifier.published(question())
         await until(lambda: bool(service.posted))
     [(headers, body)] = service.posted
     assert browser.reads(body) == {"title": URGENT.title, "body": URGENT.body, "project": "proj_1"}
     assert headers["urgency"] == "high"
     assert 60 <= int(headers["ttl"]) <= 86_400
     [claims, key] = headers["authorization"].removeprefix("vapid t=").split(",k=")
-    assert key == told.subscriptions.public_key
+    assert key == notifier.subscriptions.public_key
     assert json.loads(unpacked(claims.split(".")[1]))["sub"] == "https://me.example"
 
 
@@ -422,35 +426,35 @@ def test_the_contact_is_accepted_by_py_vapid(public: list[str], host: str, expec
 
 
 async def test_pushes_work_where_the_host_name_has_no_dot(tmp_path: Path, sender: Sender) -> None:
-    browser, told = Browser(), notifier(tmp_path, sender, host="vm")
+    browser, notifier = Browser(), new_notifier(tmp_path, sender, host="vm")
     with Service(201).up() as service:
-        subscribed(told, browser, service.url)
-        told.published(question())
+        subscribed(notifier, browser, service.url)
+        notifier.published(question())
         await until(lambda: bool(service.posted))
     assert browser.reads(service.posted[0][1])["title"] == URGENT.title
 
 
 async def test_a_push_service_that_refuses_is_reported_as_a_problem(tmp_path: Path, sender: Sender) -> None:
     """For example, Apple's service may refuse a private host name. The problem ends when the subscription expires."""
-    told = notifier(tmp_path, sender)
+    notifier = new_notifier(tmp_path, sender)
     with Service(403, 410, 201).up() as service:
-        subscribed(told, Browser(), service.url)
-        told.published(question())
-        await until(lambda: bool(told.problems()))
-        [problem] = told.problems()
+        subscribed(notifier, Browser(), service.url)
+        notifier.published(question())
+        await until(lambda: bool(notifier.problems()))
+        [problem] = notifier.problems()
         assert "it responded with 403" in problem
         assert "--public-host" in problem
         assert "a-topic" not in problem, "the address is the browser's"
-        told.published(question())
-        await until(lambda: not list(told.subscriptions))
-        await until(lambda: told.problems() == [])
+        notifier.published(question())
+        await until(lambda: not list(notifier.subscriptions))
+        await until(lambda: notifier.problems() == [])
 
 
 async def test_a_push_is_not_redirected(tmp_path: Path, sender: Sender, caplog: pytest.LogCaptureFixture) -> None:
-    told = notifier(tmp_path, sender)
+    notifier = new_notifier(tmp_path, sender)
     with Service(302).up() as service:
-        subscribed(told, Browser(), service.url)
-        told.published(question())
+        subscribed(notifier, Browser(), service.url)
+        notifier.published(question())
         await until(lambda: "was not notified: it responded with 302" in caplog.text)
     assert len(service.posted) == 1
     assert service.fetched == []
@@ -459,59 +463,59 @@ async def test_a_push_is_not_redirected(tmp_path: Path, sender: Sender, caplog: 
 async def test_a_silent_push_service_does_not_delay_the_webhook(tmp_path: Path) -> None:
     """Ten subscriptions use a service that accepts connections and never responds."""
     with socket.create_server(("127.0.0.1", 0)) as deaf, Service().up() as ntfy:
-        told = Notifier(
+        notifier = Notifier(
             Subscriptions(tmp_path), Devices(tmp_path), Path, ntfy.url, [], "vm", patience=0.0, review_seconds=0.0
         )
         try:
             for number in range(10):
-                subscribed(told, Browser(), f"http://127.0.0.1:{deaf.getsockname()[1]}/{number}")
-            told.published(run_finished("completed"))
-            told.published(run_finished("failed"))
+                subscribed(notifier, Browser(), f"http://127.0.0.1:{deaf.getsockname()[1]}/{number}")
+            notifier.published(run_finished("completed"))
+            notifier.published(run_finished("failed"))
             await until(lambda: len(ntfy.posted) == 2)
         finally:
-            told.end()
+            notifier.end()
 
 
 async def test_an_expired_subscription_is_removed(tmp_path: Path, sender: Sender) -> None:
-    told = notifier(tmp_path, sender)
+    notifier = new_notifier(tmp_path, sender)
     with Service(410).up() as service:
-        subscribed(told, Browser(), service.url)
-        told.published(question())
-        await until(lambda: not list(told.subscriptions))
+        subscribed(notifier, Browser(), service.url)
+        notifier.published(question())
+        await until(lambda: not list(notifier.subscriptions))
     assert len(service.posted) == 1
     assert list(Subscriptions(tmp_path)) == []
 
 
 async def test_only_devices_with_access_are_notified(tmp_path: Path, sender: Sender) -> None:
-    devices, told = Devices(tmp_path), notifier(tmp_path, sender)
+    devices, notifier = Devices(tmp_path), new_notifier(tmp_path, sender)
     for name, projects in (("confined", ["/home/ada/blog"]), ("elsewhere", ["/srv"]), ("lost", None)):
         devices.add(name, "view", projects)
     ids = {device.name: device.id for device in devices}
     devices.revoke("lost")
     with Service(201).up() as service:
         for name, id in ids.items():
-            subscribed(told, Browser(), f"{service.url}/{name}", id)
-        told.published(question())
-        told.published(run_finished("completed"))
+            subscribed(notifier, Browser(), f"{service.url}/{name}", id)
+        notifier.published(question())
+        notifier.published(run_finished("completed"))
         await until(lambda: len(service.posted) == 2)
         devices.revoke("confined")
-        told.published(run_finished("failed"))
-        told.published(at_blog(review(0)))  # nothing to review, so the notification is sent at once
-        subscribed(told, Browser(), f"{service.url}/owner")
-        told.published(run_finished("failed"))
+        notifier.published(run_finished("failed"))
+        notifier.published(at_blog(review(0)))  # nothing to review, so the notification is sent immediately
+        subscribed(notifier, Browser(), f"{service.url}/owner")
+        notifier.published(run_finished("failed"))
         await until(lambda: len(service.posted) == 3)
         assert service.answers == [201]
 
 
 async def test_a_damaged_device_file_does_not_stop_notifications(tmp_path: Path, sender: Sender) -> None:
-    devices, told = Devices(tmp_path), notifier(tmp_path, sender)
+    devices, notifier = Devices(tmp_path), new_notifier(tmp_path, sender)
     device, _ = devices.add("phone", "view")
     with Service(201).up() as service:
-        subscribed(told, Browser(), service.url, device.id)
-        told.published(run_finished("completed"))
-        told.published(at_blog(review(0)))  # nothing to review, so the notification is sent at once
+        subscribed(notifier, Browser(), service.url, device.id)
+        notifier.published(run_finished("completed"))
+        notifier.published(at_blog(review(0)))  # nothing to review, so the notification is sent immediately
         (tmp_path / "devices.json").write_text("{")
-        told.published(run_finished("failed"))
+        notifier.published(run_finished("failed"))
         await until(lambda: len(service.posted) == 2)
 
 
@@ -638,8 +642,8 @@ def test_a_damaged_file_is_replaced_and_logged(tmp_path: Path, caplog: pytest.Lo
 
 
 def test_the_text_of_an_approval_is_its_summary() -> None:
-    said = notice_of(at_blog(replace(question().event, summary="Edit a file")))
-    assert (said and said.body) == "Edit a file"
+    notification = notice_of(at_blog(replace(question().event, summary="Edit a file")))
+    assert (notification and notification.body) == "Edit a file"
 
 
 # decisions in notifications
@@ -653,14 +657,14 @@ def shell(given: Any, tool: str = "Bash", **more: Any) -> Announced:
 @pytest.mark.parametrize("command", ["npm test", "git push && make deploy", "a" * 120, "echo ü"])
 async def test_a_short_command_can_be_decided_in_its_notification(tmp_path: Path, sender: Sender, command: str) -> None:
     wants, plain = Browser(), Browser()
-    told = notifier(tmp_path, sender)
+    notifier = new_notifier(tmp_path, sender)
     with Service(201).up() as one, Service(201).up() as two:
-        subscribed(told, wants, one.url, actions=True)
-        subscribed(told, plain, two.url)
-        told.published(shell({"command": command, "description": "Runs it"}))
+        subscribed(notifier, wants, one.url, actions=True)
+        subscribed(notifier, plain, two.url)
+        notifier.published(shell({"command": command, "description": "Runs it"}))
         await until(lambda: bool(one.posted and two.posted))
     shown = wants.reads(one.posted[0][1])
-    assert identity_of(told, shown.pop("token")) == ("approve", ("proj_1", "appr_1"))
+    assert identity_of(notifier, shown.pop("token")) == ("approve", ("proj_1", "appr_1"))
     assert shown == {
         "title": "blog needs you",
         "body": command,
@@ -745,14 +749,14 @@ def test_a_notification_can_only_decide_what_it_fully_shows(
 
 async def test_only_a_device_that_may_decide_gets_actions(tmp_path: Path, sender: Sender) -> None:
     """A device that may only view gets no actions, even if it asked for them. The webhook never gets the command."""
-    told = notifier(tmp_path, sender)
+    notifier = new_notifier(tmp_path, sender)
     tv, _ = Devices(tmp_path).add("tv", "view")
     phone, _ = Devices(tmp_path).add("phone", "approve")
     on_tv, on_phone = Browser(), Browser()
     with Service(201).up() as one, Service(201).up() as two:
-        subscribed(told, on_tv, one.url, tv.id, actions=True)
-        subscribed(told, on_phone, two.url, phone.id, actions=True)
-        told.published(shell({"command": SECRET}))
+        subscribed(notifier, on_tv, one.url, tv.id, actions=True)
+        subscribed(notifier, on_phone, two.url, phone.id, actions=True)
+        notifier.published(shell({"command": SECRET}))
         await until(lambda: bool(one.posted and two.posted))
     assert "whole" not in on_tv.reads(one.posted[0][1])
     assert on_phone.reads(two.posted[0][1])["whole"] is True
@@ -761,54 +765,54 @@ async def test_only_a_device_that_may_decide_gets_actions(tmp_path: Path, sender
     assert SECRET not in str(webhook_request(found))
 
 
-def identity_of(told: Notifier, token: str) -> tuple[str, tuple[str, str] | None] | None:
-    found = told.identify(token)
+def identity_of(notifier: Notifier, token: str) -> tuple[str, tuple[str, str] | None] | None:
+    found = notifier.identify(token)
     return (found.scope, found.only) if found is not None else None
 
 
-async def token_of_push(told: Notifier, device_id: str | None) -> str:
+async def token_of_push(notifier: Notifier, device_id: str | None) -> str:
     """Subscribes a browser of the device and sends it a notification. Returns the token in the notification."""
     browser = Browser()
     with Service(201).up() as service:
-        subscribed(told, browser, service.url, device_id, actions=True)
-        told.published(shell({"command": "npm test"}))
+        subscribed(notifier, browser, service.url, device_id, actions=True)
+        notifier.published(shell({"command": "npm test"}))
         await until(lambda: bool(service.posted))
     return str(browser.reads(service.posted[0][1])["token"])
 
 
 async def test_a_notifications_token_is_revoked_with_its_device(tmp_path: Path, sender: Sender) -> None:
-    told = notifier(tmp_path, sender)
+    notifier = new_notifier(tmp_path, sender)
     phone, _ = Devices(tmp_path).add("phone", "run")
-    token = await token_of_push(told, phone.id)
-    assert identity_of(told, token) == ("approve", ("proj_1", "appr_1"))
-    assert identity_of(told, token + "x") is None
+    token = await token_of_push(notifier, phone.id)
+    assert identity_of(notifier, token) == ("approve", ("proj_1", "appr_1"))
+    assert identity_of(notifier, token + "x") is None
     Devices(tmp_path).revoke("phone")
-    assert identity_of(told, token) is None
+    assert identity_of(notifier, token) is None
 
 
 async def test_a_notifications_token_is_revoked_with_its_subscription(tmp_path: Path, sender: Sender) -> None:
-    told = notifier(tmp_path, sender)
-    token = await token_of_push(told, None)
-    assert identity_of(told, token) == ("approve", ("proj_1", "appr_1"))
-    [one] = told.subscriptions
-    told.subscriptions.remove(one.endpoint)
-    assert identity_of(told, token) is None
+    notifier = new_notifier(tmp_path, sender)
+    token = await token_of_push(notifier, None)
+    assert identity_of(notifier, token) == ("approve", ("proj_1", "appr_1"))
+    [one] = notifier.subscriptions
+    notifier.subscriptions.remove(one.endpoint)
+    assert identity_of(notifier, token) is None
 
 
 async def test_a_notifications_token_is_revoked_with_its_actions(tmp_path: Path, sender: Sender) -> None:
-    told = notifier(tmp_path, sender)
-    token = await token_of_push(told, None)
-    [one] = told.subscriptions
-    subscribed(told, Browser(), one.endpoint, actions=False)
-    assert identity_of(told, token) is None
+    notifier = new_notifier(tmp_path, sender)
+    token = await token_of_push(notifier, None)
+    [one] = notifier.subscriptions
+    subscribed(notifier, Browser(), one.endpoint, actions=False)
+    assert identity_of(notifier, token) is None
 
 
 async def test_the_token_of_a_notification_expires(
     tmp_path: Path, sender: Sender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(answer_tokens, "SECONDS", 0.0)
-    told = notifier(tmp_path, sender)
-    assert identity_of(told, await token_of_push(told, None)) is None
+    notifier = new_notifier(tmp_path, sender)
+    assert identity_of(notifier, await token_of_push(notifier, None)) is None
 
 
 def test_only_the_latest_tokens_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -819,8 +823,8 @@ def test_only_the_latest_tokens_are_kept(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_subscription_of_an_earlier_version_has_no_actions(tmp_path: Path) -> None:
-    told = Subscriptions(tmp_path)
-    told.add(Browser().subscription("https://fcm.googleapis.com/x"))
+    subscriptions = Subscriptions(tmp_path)
+    subscriptions.add(Browser().subscription("https://fcm.googleapis.com/x"))
     file = tmp_path / web_push.FILE
     kept = json.loads(file.read_text())
     del kept["subscriptions"][0]["actions"]
@@ -836,73 +840,73 @@ async def test_a_test_notification_reports_the_services_response(
     tmp_path: Path, sender: Sender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(send, "TEST_PAUSE", 0.0)
-    browser, told = Browser(), notifier(tmp_path, sender)
+    browser, notifier = Browser(), new_notifier(tmp_path, sender)
     with Service(201, 403, 410).up() as service:
-        subscribed(told, browser, service.url)
-        [own] = told.subscriptions
-        assert await told.test(own) is None
+        subscribed(notifier, browser, service.url)
+        [own] = notifier.subscriptions
+        assert await notifier.test(own) is None
         assert browser.reads(service.posted[0][1])["body"] == "Notifications work."
-        problem = await told.test(own) or ""
+        problem = await notifier.test(own) or ""
         assert "did not accept the notification: it responded with 403" in problem
         assert "a-topic" not in problem, "the address is the browser's"
-        assert "has expired" in (await told.test(own) or "")
-    assert list(told.subscriptions) == []
+        assert "has expired" in (await notifier.test(own) or "")
+    assert list(notifier.subscriptions) == []
 
 
 async def test_a_failed_test_notification_is_not_a_server_problem(tmp_path: Path, sender: Sender) -> None:
-    """Otherwise, any device with the `view` scope could cause a problem: it can subscribe with an address that a push
-    service refuses, and test it.
+    """Otherwise, any device with the `view` scope could cause a problem by subscribing with an address that a push
+    service refuses, and testing it.
     """
-    told = notifier(tmp_path, sender)
+    notifier = new_notifier(tmp_path, sender)
     with Service(403).up() as service:
-        subscribed(told, Browser(), service.url, "tv")
-        [own] = told.subscriptions
-        assert "403" in (await told.test(own) or "")
-    assert told.problems() == []
+        subscribed(notifier, Browser(), service.url, "tv")
+        [own] = notifier.subscriptions
+        assert "403" in (await notifier.test(own) or "")
+    assert notifier.problems() == []
 
 
 async def test_a_service_that_is_no_longer_used_is_not_a_problem(tmp_path: Path, sender: Sender) -> None:
-    told = notifier(tmp_path, sender)
+    notifier = new_notifier(tmp_path, sender)
     with Service(403).up() as service:
-        subscribed(told, Browser(), service.url)
-        told.published(run_finished("completed"))
-        await until(lambda: bool(told.problems()))
-        [own] = told.subscriptions
-        told.subscriptions.remove(own.endpoint)
-    assert told.problems() == []
+        subscribed(notifier, Browser(), service.url)
+        notifier.published(run_finished("completed"))
+        await until(lambda: bool(notifier.problems()))
+        [own] = notifier.subscriptions
+        notifier.subscriptions.remove(own.endpoint)
+    assert notifier.problems() == []
 
 
 async def test_a_device_sends_one_test_notification_at_a_time(
     tmp_path: Path, sender: Sender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(send, "TEST_PAUSE", 10 * PATIENCE)
-    told = notifier(tmp_path, sender)
+    notifier = new_notifier(tmp_path, sender)
     with Service(201).up() as service:
-        subscribed(told, Browser(), service.url, "tv")
-        subscribed(told, Browser(), service.url + "2", "phone")
-        on_tv, on_phone = told.subscriptions
+        subscribed(notifier, Browser(), service.url, "tv")
+        subscribed(notifier, Browser(), service.url + "2", "phone")
+        on_tv, on_phone = notifier.subscriptions
         results = await asyncio.gather(
-            *(told.test(on_tv) for _ in range(5)), told.test(on_phone), return_exceptions=True
+            *(notifier.test(on_tv) for _ in range(5)), notifier.test(on_phone), return_exceptions=True
         )
         assert [one for one in results if one is None] == [None, None]
         refused = [one for one in results if isinstance(one, ClientError)]
         assert [one.code for one in refused] == ["RATE_LIMITED"] * 4
         with pytest.raises(ClientError, match="Try again in 15 s"):
-            await told.test(on_tv)
+            await notifier.test(on_tv)
     assert len(service.posted) == 2
 
 
 async def test_test_notifications_use_their_own_thread(
     tmp_path: Path, sender: Sender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Test notifications are sent in the thread for notifications: the server's other threads are shared by everything
-    that reads files, and a push service may take many seconds.
+    """Test notifications are sent in the thread for notifications, because the server's other threads are shared by
+    everything that reads files, and a push service may take many seconds.
     """
-    told, names = notifier(tmp_path, sender), []
+    notifier, names = new_notifier(tmp_path, sender), []
     monkeypatch.setattr(send, "post", lambda *_: names.append(threading.current_thread().name))
-    subscribed(told, Browser(), "http://127.0.0.1:1/a-topic")
-    [own] = told.subscriptions
-    assert await told.test(own) is None
+    subscribed(notifier, Browser(), "http://127.0.0.1:1/a-topic")
+    [own] = notifier.subscriptions
+    assert await notifier.test(own) is None
     assert names == ["notices"]
 
 
@@ -910,16 +914,16 @@ async def test_a_test_notification_that_waits_too_long_is_reported(
     tmp_path: Path, sender: Sender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(send, "TEST_SECONDS", 0.01)
-    told, may_end = notifier(tmp_path, sender), threading.Event()
+    notifier, may_end = new_notifier(tmp_path, sender), threading.Event()
 
     def busy() -> None:
         may_end.wait(PATIENCE)
 
     sender.do("another", busy)
     with Service(201).up() as service:
-        subscribed(told, Browser(), service.url)
-        [own] = told.subscriptions
-        assert "has not responded yet" in (await told.test(own) or "")
+        subscribed(notifier, Browser(), service.url)
+        [own] = notifier.subscriptions
+        assert "has not responded yet" in (await notifier.test(own) or "")
         may_end.set()
         await until(lambda: bool(service.posted))
 
@@ -927,7 +931,7 @@ async def test_a_test_notification_that_waits_too_long_is_reported(
 async def test_a_test_notification_fails_if_too_many_are_waiting(
     tmp_path: Path, sender: Sender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told, may_end = notifier(tmp_path, sender), threading.Event()
+    notifier, may_end = new_notifier(tmp_path, sender), threading.Event()
     is_busy = threading.Event()
 
     def busy() -> None:
@@ -938,19 +942,19 @@ async def test_a_test_notification_fails_if_too_many_are_waiting(
     await until(is_busy.is_set)
     while sender.do("another", busy):
         pass
-    subscribed(told, Browser(), "http://127.0.0.1:1/a-topic")
-    [own] = told.subscriptions
-    assert "Too many notifications are waiting" in (await told.test(own) or "")
+    subscribed(notifier, Browser(), "http://127.0.0.1:1/a-topic")
+    [own] = notifier.subscriptions
+    assert "Too many notifications are waiting" in (await notifier.test(own) or "")
     may_end.set()
 
 
 def test_a_device_can_test_only_its_own_subscription(tmp_path: Path) -> None:
-    told, url = Subscriptions(tmp_path), "https://fcm.googleapis.com/x"
-    told.add(Browser().subscription(url, "phone"))
+    subscriptions, url = Subscriptions(tmp_path), "https://fcm.googleapis.com/x"
+    subscriptions.add(Browser().subscription(url, "phone"))
     phone = Identity(name="phone", scope="view", device_id="phone")
-    assert told.own(url, phone) is not None
-    assert told.own(url, owner("ada")) is None
-    assert told.own(url, replace(phone, device_id="tv")) is None
-    assert told.own(url, replace(phone, device_id=None, key="SHA256:x")) is None
-    assert told.own(url + "y", phone) is None
-    assert told.own("http://127.0.0.1/", phone) is None
+    assert subscriptions.own(url, phone) is not None
+    assert subscriptions.own(url, owner("ada")) is None
+    assert subscriptions.own(url, replace(phone, device_id="tv")) is None
+    assert subscriptions.own(url, replace(phone, device_id=None, key="SHA256:x")) is None
+    assert subscriptions.own(url + "y", phone) is None
+    assert subscriptions.own("http://127.0.0.1/", phone) is None

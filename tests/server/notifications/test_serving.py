@@ -32,7 +32,7 @@ async def runs(client: WireClient, directory: Path, prompt: str) -> None:
 
 
 @pytest.mark.thorough
-async def test_the_webhook_gets_nothing_that_the_agent_said(tmp_path: Path) -> None:
+async def test_the_webhook_gets_no_text_from_the_agent(tmp_path: Path) -> None:
     (tmp_path / "blog").mkdir()
     with Service().up() as ntfy:
         options = ("--no-tls", "--allow", tmp_path, "--webhook", f"{ntfy.url}?auth=hidden")
@@ -47,7 +47,7 @@ async def test_the_webhook_gets_nothing_that_the_agent_said(tmp_path: Path) -> N
 
 
 @pytest.mark.thorough
-async def test_the_webhook_gets_how_much_there_is_to_review(tmp_path: Path) -> None:
+async def test_the_webhook_gets_the_size_of_the_review(tmp_path: Path) -> None:
     """The number of files is part of the notification about the end of the run. On a busy machine, the first run's
     notification may be sent before the checkpoint is taken, so the test checks the notification of a second run, which
     changes nothing.
@@ -71,7 +71,7 @@ async def test_the_webhook_gets_how_much_there_is_to_review(tmp_path: Path) -> N
 
 
 @pytest.mark.thorough
-async def test_a_webhook_that_hangs_delays_neither_runs_nor_the_end(tmp_path: Path) -> None:
+async def test_a_webhook_that_hangs_delays_neither_runs_nor_shutdown(tmp_path: Path) -> None:
     (tmp_path / "blog").mkdir()
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         url = f"http://127.0.0.1:{deaf.getsockname()[1]}/"
@@ -94,8 +94,8 @@ async def test_an_agent_does_not_see_the_webhook(tmp_path: Path) -> None:
     (tmp_path / "blog").mkdir()
     with Service().up() as ntfy:
         options = ("--no-tls", "--allow", tmp_path, "--command-agent", "printer=env")
-        told = {"DRAWBRIDGE_SERVE_WEBHOOK": f"{ntfy.url}?auth=hidden"}
-        async with serving(tmp_path / "data", *options, **told) as server, server.client() as client:
+        settings = {"DRAWBRIDGE_SERVE_WEBHOOK": f"{ntfy.url}?auth=hidden"}
+        async with serving(tmp_path / "data", *options, **settings) as server, server.client() as client:
             path = str(tmp_path / "blog")
             made = await client.ask("project_create", {"path": path, "agent": "printer", "join": True})
             await client.ask("execute", {"prompt": "go"}, made["project_id"])
@@ -106,9 +106,9 @@ async def test_an_agent_does_not_see_the_webhook(tmp_path: Path) -> None:
 
 
 async def test_an_invalid_webhook_address_is_reported(tmp_path: Path) -> None:
-    code, said = await refused("--data-dir", tmp_path / "data", "--webhook", "file:///etc/passwd")
+    code, output = await refused("--data-dir", tmp_path / "data", "--webhook", "file:///etc/passwd")
     assert code == 2
-    assert "--webhook" in said
+    assert "--webhook" in output
     assert not (tmp_path / "data").exists()
 
 

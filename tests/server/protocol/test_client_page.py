@@ -1,4 +1,4 @@
-"""docs/protocols/client.md matches the server: every message, field and code is documented, and its examples work."""
+"""docs/protocols/client.md matches the server. Every message, field and code is documented, and the examples work."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_every_option_and_limit_is_on_the_page() -> None:
     assert f"every {EVERY_SECONDS:g} seconds `update/stats`" in PAGE
 
 
-def test_docs_list_every_error_code() -> None:
+def test_the_docs_list_every_error_code() -> None:
     assert [(code, retryable == "yes", meaning) for code, retryable, meaning, _ in ERRORS] == [
         (code, kind.retryable, kind.meaning) for code, kind in CODES.items()
     ]
@@ -100,7 +100,7 @@ async def answer_of(connection: ClientConnection, request: str) -> dict[str, obj
     return answer
 
 
-async def test_the_examples_of_errors_happen(tmp_path: Path) -> None:
+async def test_the_examples_of_errors_are_correct(tmp_path: Path) -> None:
     directory = tmp_path / "roots" / "code"
     (directory / "inner").mkdir(parents=True)
     async with serving(tmp_path / "data", "--allow", tmp_path / "roots") as server:

@@ -1,8 +1,8 @@
 """Remotes, and stand-ins for the programs that create pull requests.
 
-The remote is a real one: a bare repository. ``gh`` and ``glab`` are stand-ins that behave as their manuals describe:
+The remote is a real bare repository. ``gh`` and ``glab`` are stand-ins that behave as their manuals describe:
 ``gh pr create --title --body`` and ``glab mr create --title --description --source-branch --yes`` print the address of
-what they have created, or exit with an error. They also fail if prompts are not disabled or stdin contains a line.
+what they created, or exit with an error. They also fail if prompts are not disabled or stdin contains a line.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def add_remote(directory: Path, remote: Path, url: str = "") -> None:
 
 
 def tip(remote: Path, branch: str = "work") -> str:
-    """The commit of the branch; empty if the remote has no such branch."""
+    """The commit of the branch, or "" if it is not on the remote."""
     return git(remote, "for-each-ref", "--format=%(objectname)", f"refs/heads/{branch}").strip()
 
 

@@ -49,7 +49,7 @@ class Reviewed:
     async def begin_alone(self) -> None:
         """Begins a run without a prompt, and waits for the checkpoint before it."""
         session = self.server.core.projects.get(self.project)
-        self.server.agent.latest.heard(TurnBegun())
+        self.server.agent.latest.emit(TurnBegun())
         await session.tasks.wait()
         await session.checkpoints.snapshotter.stored()
 
@@ -165,11 +165,11 @@ def id_of(review: dict[str, Any], part: str) -> str:
 
 
 class Killed(Exception):
-    """The server ends here."""
+    """Raised at the point where the server is killed."""
 
 
 @contextlib.contextmanager
-def killed(owner: type, name: str, first: Callable[..., object] = lambda *_: None) -> Iterator[None]:
+def killed(owner: object, name: str, first: Callable[..., object] = lambda *_: None) -> Iterator[None]:
     """The server is killed where ``owner.name`` would be called, after ``first`` was called with its arguments."""
 
     async def stops(*given: object) -> None:

@@ -1,15 +1,19 @@
-"""Edits by an agent and by the user, decisions and reverted runs in any order, in memory: thousands of sequences in
-seconds.
+"""Edits by several agents and by the user, decisions and reverted runs in any order, in memory: thousands of sequences
+in seconds.
 
-``test_any_order`` uses the real git and the whole review, for a few hundred sequences without reverted runs. Here the
-operations on two versions of a file are combined as the review combines them. A simple model predicts the file and its
-hunks: slots between lines that nobody changes, each with its own texts.
+Two agents work in terminals in the same directory, so they share its review. The third one is the agent of a project in
+this directory, which has its own review of the same file. Their runs overlap, and each review is read at any time.
+
+``test_any_order`` uses the real git and the whole review, for a few hundred sequences. Here the operations on two
+versions of a file are combined as the review combines them. A simple model predicts the file and its hunks: slots
+between lines that nobody changes, each with its own texts.
 """
 
 from __future__ import annotations
 
 import random
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -27,7 +31,10 @@ from drawbridge.server.reviews.change_set import (
 from tests import programs
 
 SLOTS = 6
-STEPS = 20
+STEPS = 24
+
+AGENTS = {"claude": "directory", "codex": "directory", "managed": "project"}
+"""The review to which each agent's runs belong."""
 
 Slots = dict[int, str]
 
@@ -44,25 +51,102 @@ def stored(side: Version | None) -> Version:
     return Version(side.mode, f"blob of {side.text}", side.text)
 
 
+class Review:
+    """One review. ``base`` and ``head``: the text of each slot as of the last decision, and in the file when the review
+    was last read. ``old`` and ``new``: the two versions in the review, which must always have these texts.
+    ``running``: the agents whose runs are active.
+    """
+
+    def __init__(self, slots: Slots) -> None:
+        self.base = dict(slots)
+        self.head = dict(slots)
+        self.old = self.new = version(slots)
+        self.running: set[str] = set()
+        self.decided: set[str] = set()
+        self.ids: dict[tuple[str, str], str] = {}
+        self.compare()
+
+    def compare(self) -> None:
+        self.change = changed("file", self.old, self.new, self.decided)
+
+    def read(self, disk: Slots) -> None:
+        """Compares the file. What has changed during a run is the agents' work. Otherwise it is absorbed: outside of
+        hunks, it does not become part of the review.
+        """
+        now = version(disk)
+        if not self.running:
+            self.base |= {slot: text for slot, text in disk.items() if self.head[slot] == self.base[slot]}
+            self.old = stored(absorbed(self.old, self.new, now))
+        self.new, self.head = now, dict(disk)
+        self.compare()
+
+    def decide(self, chance: random.Random, value: Callable[[int], str]) -> Slots:
+        """Decides on some of the hunks. ``value``: returns a text for a slot. Returns what this changes in the file.
+        During a run, hunks can only be kept.
+        """
+        hunks = self.hunks()
+        if not hunks:
+            return {}
+        some = chance.sample(sorted(hunks), chance.randint(1, len(hunks)))
+        ids, written = {hunks[slot] for slot in some}, Slots()
+        match "keep" if self.running else chance.choice(["keep", "undo", "edit", "both"]):
+            case "keep":
+                self.change = decide(self.change, keep=ids)
+                self.base |= {slot: self.head[slot] for slot in some}
+            case "undo":
+                self.change = decide(self.change, undo=ids)
+                written = {slot: self.base[slot] for slot in some}
+            case "both":
+                self.change = decide(self.change, keep=ids, undo=set(hunks.values()) - ids)
+                ids = set(hunks.values())
+                self.base |= {slot: self.head[slot] for slot in some}
+                written = {slot: self.base[slot] for slot in hunks}
+            case "edit":
+                slot, ids = some[0], {hunks[some[0]]}
+                text = value(slot)
+                self.change = edit(self.change, hunks[slot], text)
+                written = {slot: text}
+                self.base[slot] = text
+        self.head |= written
+        self.decided |= ids
+        self.ids = {texts: id for texts, id in self.ids.items() if id not in ids}
+        self.old, self.new = stored(self.change.old), stored(self.change.new)
+        self.change = msgspec.structs.replace(self.change, old=self.old, new=self.new)
+        return written
+
+    def hunks(self) -> Slots:
+        """Returns the hunk id of each slot that was changed. There must be no other hunk."""
+        found = {("".join(removed), "".join(added)): hunk.id for hunk, removed, added in self.change.parts()}
+        slots = {(self.base[slot], text): slot for slot, text in self.head.items() if text != self.base[slot]}
+        assert found.keys() == slots.keys()
+        assert not self.decided & set(found.values()), "a hunk that was decided is never shown again"
+        for texts in found.keys() & self.ids.keys():
+            assert self.ids[texts] == found[texts], "a hunk keeps its id as long as its lines are the same"
+        self.ids = found
+        return {slots[texts]: id for texts, id in found.items()}
+
+    def check(self) -> None:
+        assert self.new.text == version(self.head).text
+        assert self.old.text == version(self.base).text
+        self.hunks()
+
+
 class World:
-    """``base`` and ``disk``: the text of each slot as of the last decision, and in the file. ``old`` and ``new``: the
-    two versions in the review, which must always have the texts of ``base`` and ``disk``."""
+    """``disk``: the text of each slot in the file."""
 
     def __init__(self, seed: int, directory: Path | None = None) -> None:
         self.chance = random.Random(seed)
         self.directory = directory
         """The directory in which git merges the same texts for comparison; None if they are not compared with git."""
-        self.base: Slots = {number: f"{number}\n" for number in range(SLOTS)}
-        self.disk = dict(self.base)
-        self.old = self.new = version(self.base)
+        self.disk: Slots = {number: f"{number}\n" for number in range(SLOTS)}
+        self.reviews = {name: Review(self.disk) for name in ("directory", "project")}
+        self.begun: dict[str, Slots] = {}
+        """The file before the active run of each agent that has one."""
         self.runs: list[tuple[Slots, Slots]] = []
-        self.decided: set[str] = set()
-        self.ids: dict[tuple[str, str], str] = {}
+        """The file before and after each run that has ended."""
+        self.overlaps = 0
+        """How many runs have begun during another one."""
         self.values = 0
-        self.compare()
-
-    def compare(self) -> None:
-        self.change = changed("file", self.old, self.new, self.decided)
 
     def value(self, slot: int) -> str:
         """A text for the slot. It is often an earlier one, so that changes that were already decided are made again."""
@@ -75,17 +159,29 @@ class World:
         for slot in self.chance.sample(range(SLOTS), self.chance.randint(1, 3)):
             self.disk[slot] = self.value(slot)
 
-    def step_run(self) -> None:
-        before = dict(self.disk)
-        self.changes()
-        self.runs.append((before, dict(self.disk)))
-        self.new = version(self.disk)
-        self.compare()
+    def step_begin(self) -> None:
+        agent = self.chance.choice(sorted(AGENTS))
+        if agent not in self.begun:
+            self.overlaps += bool(self.begun)
+            review = self.reviews[AGENTS[agent]]
+            review.read(self.disk)
+            review.running.add(agent)
+            self.begun[agent] = dict(self.disk)
+
+    def step_agent(self) -> None:
+        if self.begun:
+            self.changes()
+
+    def step_end(self) -> None:
+        if self.begun:
+            agent = self.chance.choice(sorted(self.begun))
+            review = self.reviews[AGENTS[agent]]
+            review.read(self.disk)
+            review.running.remove(agent)
+            self.runs.append((self.begun.pop(agent), dict(self.disk)))
 
     def step_person(self) -> None:
-        before = dict(self.disk)
         self.changes()
-        self.absorb(before)
 
     def step_revert(self) -> None:
         """Reverts a run in the current file completely, or not at all if the same lines have changed since."""
@@ -101,7 +197,7 @@ class World:
         if clash:
             self.disk = there
         try:
-            result = merged(version(after), self.new, version(before))
+            result = merged(version(after), version(there), version(before))
         except Overlapping:
             assert clash, "nothing of the run had changed since"
         else:
@@ -110,10 +206,9 @@ class World:
             assert result.text == version(self.disk).text
         if self.directory is not None:
             assert self.by_git(there, after, before) == (None if clash else version(self.disk).text)
-        self.absorb(there)
 
     def by_git(self, *sides: Slots) -> str | None:
-        """The result of the merge by git; None if git reports a conflict."""
+        """The result of the merge by git, or None if git reports a conflict."""
         assert self.directory is not None
         names = [self.directory / name for name in ("ours", "old", "theirs")]
         for name, side in zip(names, sides, strict=True):
@@ -122,81 +217,44 @@ class World:
         assert 0 <= done.returncode < 128, done.stderr
         return done.stdout if done.returncode == 0 else None
 
-    def absorb(self, before: Slots) -> None:
-        """Takes over changes that no agent made since ``before``. Changes outside of hunks do not become part of the
-        review.
-        """
-        for slot, text in self.disk.items():
-            if before[slot] == self.base[slot]:
-                self.base[slot] = text
-        now = version(self.disk)
-        self.old, self.new = stored(absorbed(self.old, self.new, now)), now
-        self.compare()
-
     def step_decide(self) -> None:
-        hunks = self.hunks()
-        if not hunks:
-            return
-        some = self.chance.sample(sorted(hunks), self.chance.randint(1, len(hunks)))
-        ids = {hunks[slot] for slot in some}
-        match self.chance.choice(["keep", "undo", "edit", "both"]):
-            case "keep":
-                self.change = decide(self.change, keep=ids)
-                self.base |= {slot: self.disk[slot] for slot in some}
-            case "undo":
-                self.change = decide(self.change, undo=ids)
-                self.disk |= {slot: self.base[slot] for slot in some}
-            case "both":
-                self.change = decide(self.change, keep=ids, undo=set(hunks.values()) - ids)
-                ids = set(hunks.values())
-                self.base |= {slot: self.disk[slot] for slot in some}
-                self.disk = dict(self.base)
-            case "edit":
-                slot, ids = some[0], {hunks[some[0]]}
-                text = self.value(slot)
-                self.change = edit(self.change, hunks[slot], text)
-                self.base[slot] = self.disk[slot] = text
-        self.decided |= ids
-        self.old, self.new = stored(self.change.old), stored(self.change.new)
-        self.change = msgspec.structs.replace(self.change, old=self.old, new=self.new)
+        review = self.chance.choice(list(self.reviews.values()))
+        review.read(self.disk)
+        self.disk |= review.decide(self.chance, self.value)
+        review.check()
 
     def step_restart(self) -> None:
         """Continues like a new server, which knows only the versions and the ids of the decided hunks."""
-        self.compare()
+        for review in self.reviews.values():
+            review.compare()
 
-    def hunks(self) -> dict[int, str]:
-        """The hunk id of each slot that was changed; there must be no other hunk."""
-        found = {("".join(removed), "".join(added)): hunk.id for hunk, removed, added in self.change.parts()}
-        slots = {(self.base[slot], text): slot for slot, text in self.disk.items() if text != self.base[slot]}
-        assert found.keys() == slots.keys()
-        assert not self.decided & set(found.values()), "a hunk that was decided is never shown again"
-        for texts in found.keys() & self.ids.keys():
-            assert self.ids[texts] == found[texts], "a hunk keeps its id as long as its lines are the same"
-        self.ids = found
-        return {slots[texts]: id for texts, id in found.items()}
-
-    def check(self) -> None:
-        assert self.new.text == version(self.disk).text
-        assert self.old.text == version(self.base).text
-        self.hunks()
+    def check(self, *, some: bool) -> None:
+        """Reads the reviews, or only ``some`` of them, and checks them."""
+        for review in self.reviews.values():
+            if not some or self.chance.random() < 0.5:
+                review.read(self.disk)
+                review.check()
 
 
-def sequence(seed: int, directory: Path | None = None) -> None:
+def sequence(seed: int, directory: Path | None = None) -> World:
     world = World(seed, directory)
-    steps = [world.step_run, world.step_person, world.step_revert, world.step_decide, world.step_decide]
+    agents = [world.step_begin, world.step_begin, world.step_agent, world.step_agent, world.step_end]
+    others = [world.step_person, world.step_revert, world.step_decide, world.step_decide, world.step_decide]
     try:
-        world.step_run()
         for _ in range(STEPS):
-            world.chance.choice([*steps, world.step_restart])()
-            world.check()
+            world.chance.choice([*agents, *others, world.step_restart])()
+            world.check(some=True)
+        world.check(some=False)
     except BaseException as error:
         error.add_note(f"seed {seed}")
         raise
+    return world
 
 
 def test_a_thousand_sequences() -> None:
-    for seed in range(1_000):
-        sequence(seed)
+    worlds = [sequence(seed) for seed in range(1_000)]
+    assert sum(world.overlaps for world in worlds) > 1_000
+    assert all(any(world.reviews[name].decided for world in worlds) for name in ("directory", "project"))
 
 
 @pytest.mark.slow

@@ -263,13 +263,13 @@ def test_a_users_edit_in_a_hunk_shows_the_whole_change() -> None:
 
 
 @pytest.mark.parametrize("now", ["1\nme\nagent\n3\n", "1\nagent\nme\n3\n"])
-def test_a_line_right_beside_a_hunk_is_part_of_it(now: str) -> None:
+def test_a_line_right_next_to_a_hunk_is_part_of_it(now: str) -> None:
     """The hunk then contains both lines, because their order in the old text would be a guess."""
     base, head = version("1\n2\n3\n"), version("1\nagent\n3\n")
     assert absorbed(base, head, version(now)) == base
 
 
-def test_a_hunk_that_the_user_undid_by_hand_is_gone() -> None:
+def test_a_hunk_that_the_user_undid_by_hand_is_removed() -> None:
     base, head = version("1\n2\n3\n"), version("1\nagent\n3\n")
     assert changed("a", absorbed(base, head, base), base).hunks == ()
 

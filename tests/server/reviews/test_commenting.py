@@ -105,8 +105,8 @@ async def test_comments_that_cannot_be_sent_into_a_run_stay_drafts(tmp_path: Pat
         await one.end()
 
 
-async def test_what_the_run_did_before_the_comment_is_no_answer(tmp_path: Path) -> None:
-    """The comments are on a line that the same run has written, and on the line that it has removed."""
+async def test_changes_before_a_comment_do_not_answer_it(tmp_path: Path) -> None:
+    """The comments are on a line that the same run wrote, and on the line that it removed."""
     async with reviewing(tmp_path) as one:
         await one.begin()
         lines_3_and_17(one.directory)
@@ -237,7 +237,7 @@ async def test_an_invalid_comment_is_refused(given: dict[str, Any], field: str, 
 
 
 @pytest.mark.thorough
-async def test_changed_lines_cannot_be_commented(tmp_path: Path) -> None:
+async def test_changed_lines_cannot_be_commented_on(tmp_path: Path) -> None:
     async with reviewing(tmp_path) as one:
         await one.run(lines_3_and_17)
         for line, quote, path in ((3, "line 3\n", "poem.txt"), (90, "LINE 3\n", "poem.txt"), (1, "old\n", "old.txt")):
@@ -362,9 +362,9 @@ async def test_drafts_are_sent_once_as_one_prompt(tmp_path: Path) -> None:
         await until(lambda: len(prompts_of_agent(one)) == 2, "the prompt")
         assert ["seq" in answer for answer in answers] == [False, False]
         for client in (one.phone, page):  # without the record, the sender's history would have a gap
-            told = [one for one in client.of_type("agent_message") if one["data"]["direction"] == "client"]
-            assert told[-1]["data"]["messages"][0]["run_id"] == run
-            assert told[-1]["seq"] > 0
+            messages = [one for one in client.of_type("agent_message") if one["data"]["direction"] == "client"]
+            assert messages[-1]["data"]["messages"][0]["run_id"] == run
+            assert messages[-1]["seq"] > 0
         assert prompts_of_agent(one)[1] == (
             "Nearly.\n\nI have reviewed your changes and have 2 comments. Address each one.\n\n"
             "### 1. `poem.txt`, line 3\n```\nLINE 3\n```\n\nWhy?\n\n"
@@ -504,7 +504,7 @@ async def test_a_change_before_a_comments_run_does_not_answer_it(tmp_path: Path)
 
 
 @pytest.mark.thorough
-async def test_an_inserted_line_beside_a_commented_one_answers_it(tmp_path: Path) -> None:
+async def test_an_inserted_line_next_to_a_commented_one_answers_it(tmp_path: Path) -> None:
     async with reviewing(tmp_path) as one:
         await one.run(lines_3_and_17)
         id = await one.write(10, "line 10\n", "Add a line below")
@@ -596,7 +596,7 @@ async def test_a_comment_stays_on_a_kept_file_with_a_non_utf_8_name(tmp_path: Pa
         assert not (await one.comments())[id].get("outdated", False)
 
 
-async def test_files_with_the_same_shown_name_cannot_be_commented(tmp_path: Path) -> None:
+async def test_files_with_the_same_shown_name_cannot_be_commented_on(tmp_path: Path) -> None:
     def work(directory: Path) -> None:
         for name in (ODD_NAME, "caf\udce8.txt"):
             (directory / name).write_text("1\n")

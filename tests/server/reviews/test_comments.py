@@ -85,12 +85,12 @@ def test_comments_move_only_to_identical_lines(seed: int) -> None:
         (["a\n", "b\n", "c\n", "d\n"], False),
     ],
 )
-def test_what_touches_a_line(new: list[str], *, touched: bool) -> None:
+def test_changes_that_touch_a_line_are_found(new: list[str], *, touched: bool) -> None:
     old = ["a\n", "b\n", "c\n"]
     assert bool(touching(differences.diff(old, new), Range(2, 2))) is touched
 
 
-def test_an_empty_range_meets_its_neighbors() -> None:
+def test_an_empty_range_touches_its_neighbors() -> None:
     assert meet(3, 3, 2, 3)
     assert meet(3, 3, 3, 4)
     assert meet(2, 5, 3, 3)
@@ -106,7 +106,7 @@ def comment(**fields: object) -> ReviewComment:
     return ReviewComment(**(usual | {"blob": "b", "text": "Why?"} | fields))  # type: ignore[arg-type]
 
 
-def test_a_prompt_names_path_line_code_and_words() -> None:
+def test_a_prompt_contains_path_line_code_and_comment() -> None:
     first = comment(suggestion="x = 2\n")
     second = comment(side="old", end_line=3, quote="a\nb", text="Keep these.", outdated=True)
     assert prompt_of([first, second], "Nearly done!") == (
@@ -145,8 +145,8 @@ def parsed(prompt: str) -> list[Read]:
     def closed(suggestion: str | None = None) -> None:
         """Completes the last comment with its text, and with ``suggestion`` unless it is None."""
         if found:
-            said = words[:-1] if suggestion is not None else words
-            found[-1] = (*found[-1][:4], found[-1][4] or "\n".join(said).strip("\n"), suggestion or found[-1][5])
+            text = words[:-1] if suggestion is not None else words
+            found[-1] = (*found[-1][:4], found[-1][4] or "\n".join(text).strip("\n"), suggestion or found[-1][5])
             if suggestion == "":
                 found[-1] = (*found[-1][:5], "")
         words.clear()

@@ -482,7 +482,7 @@ class Slots:
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 150))])
 async def test_any_mix_of_decisions_commits_exactly_what_was_kept(seed: int, tmp_path: Path) -> None:
-    """Meanwhile, the user stages and changes other lines. There can be several commits."""
+    """The user stages and changes other lines in between, and there can be several commits."""
     chance = random.Random(seed)
     slots = Slots(chance)
     async with committing_to(tmp_path) as one:

@@ -1,4 +1,4 @@
-"""What has become of an interrupted decision, from the states of its files alone."""
+"""The outcome of an interrupted decision, determined only from the states of its files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OLD, NEW, OTHER = "100644 aa", "100644 bb", "100644 cc"
         (OLD, "100755 aa", "100755 aa", False, "after"),
     ],
 )
-def test_the_state_of_a_file(before: str, after: str, now: str, is_part: bool, state: State) -> None:
+def test_the_state_of_a_file_is_determined(before: str, after: str, now: str, is_part: bool, state: State) -> None:
     assert state_of(before, after, now, is_part=is_part) == state
 
 

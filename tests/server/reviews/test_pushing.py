@@ -1,5 +1,5 @@
-"""A branch is pushed with the user's own git, and ``gh`` or ``glab`` creates a pull request: only
-once, and only what the user was shown."""
+"""A branch is pushed with the user's own git, and ``gh`` or ``glab`` creates a pull request. This happens only once,
+and only with what the user was shown."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ async def test_commits_are_pushed_and_the_branch_gets_an_upstream(tmp_path: Path
         assert kinds.count("review_pushed") == 2
 
 
-async def test_a_repeated_request_pushes_nothing_again(tmp_path: Path) -> None:
+async def test_a_repeated_request_does_not_push_again(tmp_path: Path) -> None:
     calls = stand_in(tmp_path, "gh", f"sleep 0.2; echo {ADDRESS}")
     async with pushing_from(tmp_path, GITHUB) as one:
         version = (await offer(one))["version"]
@@ -274,7 +274,7 @@ async def test_no_program_asks_for_a_password(tmp_path: Path, monkeypatch: pytes
 # pull requests
 
 
-async def test_gh_creates_a_pull_request_with_the_persons_text(tmp_path: Path) -> None:
+async def test_gh_creates_a_pull_request_with_the_users_text(tmp_path: Path) -> None:
     script = f'echo "Creating pull request for work into main in ada/poems" >&2; echo; echo {ADDRESS}'
     calls = stand_in(tmp_path, "gh", script)
     async with pushing_from(tmp_path, GITHUB) as one:
@@ -342,7 +342,7 @@ async def test_only_an_address_of_a_pull_request_becomes_a_link(tmp_path: Path) 
         assert "problem" not in pushed
 
 
-async def test_the_host_of_the_remote_chooses_the_program(tmp_path: Path) -> None:
+async def test_the_host_of_the_remote_determines_the_program(tmp_path: Path) -> None:
     async with pushing_from(tmp_path, GITHUB) as one:
 
         async def chosen(url: str) -> tuple[str | None, str]:

@@ -1,4 +1,4 @@
-"""The review of changes by real agents: Codex as the server runs it, and Claude Code and Codex behind their ACP
+"""The review of changes by real agents: Claude Code and Codex as the server runs them, and both behind their ACP
 adapters, each with a stub for its model.
 """
 
@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from tests import programs
-from tests.agents.acp.test_real_adapters import at_work, codex_model
+from tests.agents.acp.test_real_adapters import at_work, codex_environment
 from tests.rigs import claude_rig, messages_stub, responses_stub
 from tests.rigs.messages_stub import MessagesStub
+from tests.rigs.responses_stub import ResponsesStub
 from tests.server.processes import serving
 from tests.server.reviews.rig import POEM, hunks, id_of, make_repository
 from tests.server.wire_client import WireClient
@@ -26,6 +27,11 @@ TENTH = ("poem.txt", "line 10\n", "LINE 10\n")
 LAST = ("poem.txt", "line 17\n", "LINE 17\n")
 ADDED = ("new.txt", "", "new\n")
 DELETED = ("old.txt", "old\n", "")
+
+AGENTS = pytest.mark.parametrize("agent", ["claude", "codex", "codex-acp", "claude-agent-acp"])
+
+Turns = list[dict[str, Any]]
+"""What a model says, turn by turn."""
 
 
 @pytest.fixture
@@ -39,95 +45,198 @@ def patch(*changes: str) -> dict[str, Any]:
     return responses_stub.apply_patch("\n".join(("*** Begin Patch", *changes, "*** End Patch")) + "\n")
 
 
-def line(number: int) -> str:
-    return f"*** Update File: poem.txt\n@@\n line {number - 1}\n-line {number}\n+LINE {number}\n line {number + 1}"
+def line(number: int, old: str = "", new: str = "") -> str:
+    """A change to one line of the poem. By default, the line becomes upper-case."""
+    around = f"\n line {number - 1}\n-{old or f'line {number}'}\n+{new or f'LINE {number}'}\n line {number + 1}"
+    return f"*** Update File: poem.txt\n@@{around}"
+
+
+class Working:
+    """An agent at work in a project, and the client that follows it. ``model``: the stub of the agent's model."""
+
+    def __init__(self, client: WireClient, project: str, model: MessagesStub | ResponsesStub) -> None:
+        self.client = client
+        self.project = project
+        self.model = model
+
+    @property
+    def conversation(self) -> str:
+        """What the model was last sent: the whole conversation."""
+        last = self.model.requests[-1]
+        return str(last["input"] if isinstance(last, dict) else last.body["messages"])
+
+    async def runs(self, *, unconfined: bool) -> None:
+        """Executes a prompt, and returns after the run."""
+        options = {"options": {"dangerously_skip_permissions": True}} if unconfined else {}
+        accepted = await self.client.ask("execute", {"prompt": "Go", **options}, self.project)
+        assert accepted["type"] == "accepted", accepted
+        await self.finishes()
+
+    async def finishes(self) -> None:
+        """Allows all approval requests until the run has ended."""
+        while True:
+            message = await self.client.next()
+            if message["type"] == "permission_request":
+                allow = {"approval_id": message["data"]["approval_id"], "decision": "allow"}
+                await self.client.ask("permission_response", allow, self.project)
+            elif message["type"] == "update" and message["data"]["update_type"] == "run_finished":
+                assert message["data"]["data"]["outcome"] == "completed", message
+                return
+
+    async def review(self) -> dict[str, Any]:
+        found: dict[str, Any] = (await self.client.ask("review_get", {}, self.project))["data"]
+        return found
+
+    async def decide(self, part: str, decision: str) -> None:
+        wish = {"hunks": [id_of(await self.review(), part)], "decision": decision}
+        assert (await self.client.ask("review_decide", wish, self.project))["type"] == "review"
+
+    async def comment(self, number: int, quote: str, text: str) -> str:
+        """Writes a draft about a line of the poem. Returns its id."""
+        about = {"path": "poem.txt", "line": number, "quote": quote, "text": text}
+        written = await self.client.ask("review_comment", about, self.project)
+        return str(written["data"]["data"]["comment_id"])
+
+    async def submit(self) -> None:
+        """Sends all drafts, and returns after the run that they begin."""
+        drafts = (await self.review())["drafts"]
+        accepted = await self.client.ask("review_submit", {"drafts": drafts}, self.project)
+        assert (accepted["type"], accepted["data"]["position"]) == ("accepted", 0), accepted
+        await self.finishes()
 
 
 @contextlib.asynccontextmanager
-async def codex(directory: Path, *, acp: bool) -> AsyncIterator[tuple[WireClient, str]]:
-    added = "*** Add File: new.txt\n+new"
-    turns = [
-        *(patch(line(3)), patch(line(17)), patch(added), patch("*** Delete File: old.txt")),
-        *(responses_stub.text("Done."), patch(line(10)), responses_stub.text("Done again.")),
-    ]
-    with codex_model(*turns) as environment:
+async def managed(
+    directory: Path, agent: str, program: Path, **environment: str
+) -> AsyncIterator[tuple[WireClient, str]]:
+    options = ("--no-tls", "--allow", directory.parent, "--agent-path", f"{agent}={program}")
+    async with (
+        serving(directory.parent.parent / "data", *options, "--allow-skip-permissions", **environment) as server,
+        server.client() as client,
+    ):
+        created = await client.ask("project_create", {"path": str(directory), "agent": agent, "join": True})
+        yield client, created["project_id"]
+
+
+def unconfined_codex(directory: Path) -> Path:
+    """Creates a program that runs Codex without its sandbox, which does not work on every machine. Returns its path.
+    A prompt of comments has the project's options, and these always include a sandbox."""
+    program = directory.parent.parent / "codex"
+    program.write_text(f"""\
+#!/bin/sh
+for word do
+  shift
+  case $word in
+    --config=sandbox_mode=*) set -- "$@" --dangerously-bypass-approvals-and-sandbox ;;
+    --config=approval_policy=*) ;;
+    *) set -- "$@" "$word" ;;
+  esac
+done
+exec {programs.codex()} "$@"
+""")
+    program.chmod(0o755)
+    return program
+
+
+@contextlib.asynccontextmanager
+async def codex(directory: Path, turns: Turns, *, acp: bool) -> AsyncIterator[Working]:
+    with ResponsesStub(*turns) as model:
+        environment = codex_environment(model)
         if acp:
             async with at_work(directory / "poem.txt", "codex-acp", environment) as (client, project):
                 await client.ask("set_mode", {"mode": "plan"}, project)
-                yield client, project
-            return
-        options = ("--no-tls", "--allow", directory.parent, "--agent-path", f"codex={programs.codex()}")
-        async with (
-            serving(directory.parent.parent / "data", *options, "--allow-skip-permissions", **environment) as server,
-            server.client() as client,
-        ):
-            created = await client.ask("project_create", {"path": str(directory), "agent": "codex", "join": True})
-            yield client, created["project_id"]
+                yield Working(client, project, model)
+        else:
+            async with managed(directory, "codex", unconfined_codex(directory), **environment) as (client, project):
+                yield Working(client, project, model)
 
 
 @contextlib.asynccontextmanager
-async def claude(directory: Path) -> AsyncIterator[tuple[WireClient, str]]:
+async def claude(directory: Path, turns: Turns, *, acp: bool) -> AsyncIterator[Working]:
     claude_rig.prepare_home(directory)
-    poem = directory / "poem.txt"
     with MessagesStub() as model:
-        model.will_say(
-            messages_stub.read(poem),
-            messages_stub.edit(poem, "line 3\n", "LINE 3\n"),
-            messages_stub.edit(poem, "line 17\n", "LINE 17\n"),
-            messages_stub.write(directory / "new.txt", "new\n"),
-            messages_stub.tool_use("Bash", command="rm old.txt", description="Removes the old file"),
-            messages_stub.text("Done."),
-            messages_stub.read(poem),
-            messages_stub.edit(poem, "line 10\n", "LINE 10\n"),
-            messages_stub.text("Done again."),
+        model.will_say(*turns)
+        environment = claude_rig.environment(model)
+        working = (
+            at_work(directory / "poem.txt", "claude-agent-acp", environment | {"IS_SANDBOX": "1"})
+            if acp
+            else managed(directory, "claude", programs.claude(), **environment)
         )
-        environment = claude_rig.environment(model) | {"IS_SANDBOX": "1"}
-        async with at_work(poem, "claude-agent-acp", environment) as (client, project):
-            yield client, project
+        async with working as (client, project):
+            yield Working(client, project, model)
 
 
-async def runs(client: WireClient, project: str, agent: str) -> None:
-    """Executes a prompt and allows all approval requests. ``codex exec`` can't send any, and runs without a sandbox."""
-    options = {"options": {"dangerously_skip_permissions": True}} if agent == "codex" else {}
-    accepted = await client.ask("execute", {"prompt": "Go", **options}, project)
-    assert accepted["type"] == "accepted", accepted
-    while True:
-        message = await client.next()
-        if message["type"] == "permission_request":
-            allow = {"approval_id": message["data"]["approval_id"], "decision": "allow"}
-            await client.ask("permission_response", allow, project)
-        elif message["type"] == "update" and message["data"]["update_type"] == "run_finished":
-            assert message["data"]["data"]["outcome"] == "completed", message
-            return
+def working(agent: str, directory: Path, *, of_codex: Turns, of_claude: Turns) -> Any:
+    """The agent at work. ``of_codex`` and ``of_claude``: what its model says."""
+    acp = agent.endswith("-acp")
+    return codex(directory, of_codex, acp=acp) if "codex" in agent else claude(directory, of_claude, acp=acp)
 
 
-@pytest.mark.parametrize("agent", ["codex", "codex-acp", "claude-agent-acp"])
+@AGENTS
 async def test_the_review_shows_all_changes_of_a_real_agent(agent: str, directory: Path) -> None:
-    working = claude(directory) if agent == "claude-agent-acp" else codex(directory, acp=agent == "codex-acp")
-    async with working as (client, project):
-
-        async def review() -> dict[str, Any]:
-            found: dict[str, Any] = (await client.ask("review_get", {}, project))["data"]
-            return found
-
-        async def decide(part: str, decision: str) -> None:
-            wish = {"hunks": [id_of(await review(), part)], "decision": decision}
-            assert (await client.ask("review_decide", wish, project))["type"] == "review"
-
-        await runs(client, project, agent)
-        first = await review()
+    poem, removes = directory / "poem.txt", "Removes the old file"
+    of_codex = [
+        *(patch(line(3)), patch(line(17)), patch("*** Add File: new.txt\n+new"), patch("*** Delete File: old.txt")),
+        *(responses_stub.text("Done."), patch(line(10)), responses_stub.text("Done again.")),
+    ]
+    of_claude = [
+        messages_stub.read(poem),
+        messages_stub.edit(poem, "line 3\n", "LINE 3\n"),
+        messages_stub.edit(poem, "line 17\n", "LINE 17\n"),
+        messages_stub.write(directory / "new.txt", "new\n"),
+        messages_stub.tool_use("Bash", command="rm old.txt", description=removes),
+        messages_stub.text("Done."),
+        messages_stub.read(poem),
+        messages_stub.edit(poem, "line 10\n", "LINE 10\n"),
+        messages_stub.text("Done again."),
+    ]
+    async with working(agent, directory, of_codex=of_codex, of_claude=of_claude) as it:
+        await it.runs(unconfined=agent == "codex")
+        first = await it.review()
         assert sorted(hunks(first)) == sorted([THIRD, LAST, ADDED, DELETED])
-        await decide("LINE 3\n", "undo")
-        await decide("LINE 17\n", "keep")
-        assert (directory / "poem.txt").read_text() == POEM.replace("line 17\n", "LINE 17\n")
-        assert sorted(hunks(await review())) == sorted([ADDED, DELETED])
-        await runs(client, project, agent)
-        second = await review()
+        await it.decide("LINE 3\n", "undo")
+        await it.decide("LINE 17\n", "keep")
+        assert poem.read_text() == POEM.replace("line 17\n", "LINE 17\n")
+        assert sorted(hunks(await it.review())) == sorted([ADDED, DELETED])
+        await it.runs(unconfined=agent == "codex")
+        second = await it.review()
         assert sorted(hunks(second)) == sorted([TENTH, ADDED, DELETED])
         assert [id_of(second, name) for name in ("new.txt", "old.txt")] == [
             id_of(first, name) for name in ("new.txt", "old.txt")
         ]
-        await decide("old.txt", "undo")
+        await it.decide("old.txt", "undo")
         assert (directory / "old.txt").read_text() == "old\n"
-        expected = POEM.replace("line 10\n", "LINE 10\n").replace("line 17\n", "LINE 17\n")
-        assert (directory / "poem.txt").read_text() == expected
+        assert poem.read_text() == POEM.replace("line 10\n", "LINE 10\n").replace("line 17\n", "LINE 17\n")
+
+
+@AGENTS
+async def test_a_real_agent_receives_a_comment_and_answers_it(agent: str, directory: Path) -> None:
+    """One hunk is undone, and a comment on another one is sent. The next run changes the lines of the comment."""
+    poem = directory / "poem.txt"
+    of_codex = [
+        *(patch(line(3)), patch(line(17)), responses_stub.text("Done.")),
+        *(patch(line(17, "LINE 17", "Line seventeen")), responses_stub.text("Changed.")),
+    ]
+    of_claude = [
+        messages_stub.read(poem),
+        messages_stub.edit(poem, "line 3\n", "LINE 3\n"),
+        messages_stub.edit(poem, "line 17\n", "LINE 17\n"),
+        messages_stub.text("Done."),
+        messages_stub.read(poem),
+        messages_stub.edit(poem, "LINE 17\n", "Line seventeen\n"),
+        messages_stub.text("Changed."),
+    ]
+    async with working(agent, directory, of_codex=of_codex, of_claude=of_claude) as it:
+        await it.runs(unconfined=agent == "codex")
+        assert sorted(hunks(await it.review())) == sorted([THIRD, LAST])
+        await it.decide("LINE 3\n", "undo")
+        comment = await it.comment(17, "LINE 17\n", "Why so loud?")
+        assert "Why so loud?" not in it.conversation
+        await it.submit()
+        assert it.conversation.count("I have reviewed your changes") == 1
+        assert it.conversation.count("Why so loud?") == 1
+        review = await it.review()
+        assert hunks(review) == [("poem.txt", "line 17\n", "Line seventeen\n")]
+        assert [hunk["answers"] for file in review["files"] for hunk in file["hunks"]] == [[comment]]
+        assert [(one["comment_id"], one["state"]) for one in review["comments"]] == [(comment, "sent")]
+        assert poem.read_text() == POEM.replace("line 17\n", "Line seventeen\n")

@@ -223,6 +223,9 @@ async def test_a_kill_during_a_commit_changes_nothing(tmp_path: Path) -> None:
     assert (git(directory, "status", "--porcelain=2", "--branch"), git(directory, "branch", "--list")) == before
     hook.write_text("#!/bin/sh\nexit 0\n")
     async with serving(tmp_path / "data", *options) as server, server.client() as client:
+        records = await history(client, project)
+        [found] = [one["message"] for one in records if one.get("subtype") == "review_interrupted"]
+        assert (found["decision"], found["result"]) == ("commit", "not_done")
         done = await client.ask("review_commit", commit, project)
         assert done["data"]["data"]["created"]
         assert '"review_committed"' in (tmp_path / "data" / FILE).read_text()

@@ -1,8 +1,10 @@
-"""Decisions that were interrupted are completed or not done, and are recorded once. ``tests/chaos`` kills real
-servers."""
+"""Decisions, reverts and commits that were interrupted are completed or not done, and are recorded once.
+``tests/chaos`` kills real servers."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +12,20 @@ import pytest
 
 from drawbridge.core.errors import DrawbridgeError, NotPrivate
 from drawbridge.server.app.core import Core
+from drawbridge.server.checkpoints.errors import GitFailed
 from drawbridge.server.checkpoints.work_tree import WorkTree
-from drawbridge.server.reviews import recovery
+from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.reviews import committing, recovery
+from drawbridge.server.reviews.publishing import Publishing
 from drawbridge.server.reviews.recovery import Recovery
-from drawbridge.server.reviews.reviewing import Reviewing
+from drawbridge.server.reviews.reviewing import UNREAD, Reviewing
 from drawbridge.server.reviews.reviews import Review
 from tests import programs
+from tests.server.checkpoints.rig import git
 from tests.server.core_rig import Client, records
 from tests.server.reviews.rig import POEM, Reviewed, hunks, id_of, killed, reviewing
+from tests.server.reviews.test_committing import committing_to, hook
+from tests.waiting import until
 
 FILES = ("a.txt", "b.txt", "c.txt")
 LONG = "".join(f"{number:06}\n" for number in range(1000))
@@ -33,17 +41,18 @@ def three_files(directory: Path) -> None:
 
 
 def of_review(one: Reviewed) -> list[dict[str, Any]]:
-    """What the history contains about decisions."""
+    """What the history contains about decisions, reverts and commits."""
     found = [record["message"] for record in records(one.server, one.project)]
-    kinds = ("review_decided", "review_interrupted")
-    return [{"kind": one["subtype"], **one["message"]} for one in found if one.get("subtype") in kinds]
+    kinds = ("review_decided", "review_interrupted", "review_committed", "run_reverted")
+    about = [{"kind": one["subtype"], **one["message"]} for one in found if one.get("subtype") in kinds]
+    return [one for one in about if one.get("by")]
 
 
 def intent_of(one: Reviewed) -> Path:
     return one.server.folder / "data" / "projects" / one.project / recovery.NAME
 
 
-async def before_and_kill(folder: Path, point: tuple[type, str], decision: str = "undo") -> None:
+async def before_and_kill(folder: Path, point: tuple[object, str], decision: str = "undo") -> None:
     async with reviewing(folder) as one:
         await one.run(work)
         review = await one.get()
@@ -76,7 +85,7 @@ WRITE, SET, RECORD, END = (
     ],
 )
 async def test_it_is_done_once_or_not_at_all_and_recorded(
-    tmp_path: Path, point: tuple[type, str], decision: str, result: str
+    tmp_path: Path, point: tuple[object, str], decision: str, result: str
 ) -> None:
     await before_and_kill(tmp_path, point, decision)
     async with reviewing(tmp_path) as one:
@@ -100,7 +109,7 @@ async def test_it_is_done_once_or_not_at_all_and_recorded(
 
 
 @pytest.mark.parametrize("point", [WRITE, SET])
-async def test_a_recovery_that_is_killed_is_recorded_once(tmp_path: Path, point: tuple[type, str]) -> None:
+async def test_a_recovery_that_is_killed_is_recorded_once(tmp_path: Path, point: tuple[object, str]) -> None:
     await before_and_kill(tmp_path, point)
     with killed(*END):
         async with reviewing(tmp_path) as one:
@@ -110,7 +119,7 @@ async def test_a_recovery_that_is_killed_is_recorded_once(tmp_path: Path, point:
         assert len(of_review(one)) == 1
 
 
-async def test_nothing_is_left_after_a_decision(tmp_path: Path) -> None:
+async def test_a_decision_leaves_no_intent_behind(tmp_path: Path) -> None:
     async with reviewing(tmp_path) as one:
         await one.run(work)
         review = await one.get()
@@ -192,7 +201,7 @@ async def test_a_half_written_decision_is_undone_if_a_file_was_changed(tmp_path:
         assert {path for path, _, _ in hunks(await one.get())} == set(FILES)
 
 
-async def test_a_file_that_was_changed_meanwhile_stays_as_it_is(tmp_path: Path) -> None:
+async def test_a_file_that_was_changed_since_is_unchanged(tmp_path: Path) -> None:
     async with reviewing(tmp_path) as one:
         await one.run(work)
         review = await one.get()
@@ -218,7 +227,7 @@ async def test_a_damaged_intent_is_removed(tmp_path: Path, caplog: pytest.LogCap
         assert "a decision was interrupted, and may be incomplete" in caplog.text
 
 
-async def test_a_directory_that_is_gone_is_recovered_once_it_is_back(tmp_path: Path) -> None:
+async def test_a_missing_directory_is_recovered_once_it_exists_again(tmp_path: Path) -> None:
     async with reviewing(tmp_path) as one:
         await one.run(work)
         review = await one.get()
@@ -252,7 +261,7 @@ async def test_without_room_for_the_intent_nothing_is_changed(tmp_path: Path, mo
 
 
 @pytest.mark.parametrize("request_id", ["undo-1", None])
-async def test_a_repeated_request_is_answered_and_not_carried_out_again(tmp_path: Path, request_id: str | None) -> None:
+async def test_a_repeated_request_is_answered_but_not_executed_again(tmp_path: Path, request_id: str | None) -> None:
     """A client sends its request again after it has lost the connection."""
     async with reviewing(tmp_path) as one:
         await one.run(work)
@@ -289,7 +298,7 @@ async def test_a_repeated_request_publishes_what_has_changed_since(tmp_path: Pat
 
 
 @pytest.mark.parametrize("written", [True, False])
-async def test_what_a_killed_git_has_left_is_completed_at_once(
+async def test_a_write_that_git_interrupted_is_completed_immediately(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: bool
 ) -> None:
     """git fails while it writes, for example because the disk is full. ``written``: whether it has written anything."""
@@ -315,4 +324,227 @@ async def test_what_a_killed_git_has_left_is_completed_at_once(
             ).code == "CHECKPOINT_NOT_FOUND"
             assert hunks(await one.get()) == hunks(review)
             assert of_review(one) == [], "whoever has decided gets the error"
+        assert not intent_of(one).exists()
+
+
+async def test_a_failed_recovery_does_not_answer_the_next_decision(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A recovery that fails is tried again later. Its result is not that of the decision that has to wait for it."""
+    async with reviewing(tmp_path) as one:
+        await one.run(work)
+        review = await one.get()
+        with killed(*SET):
+            await one.decide(hunks=[id_of(review, "LINE 3\n")], decision="undo")
+    verdict, failures = Recovery._verdict, [GitFailed("no space left on the device")]
+
+    async def fails_once(*given: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return await verdict(*given)
+
+    monkeypatch.setattr(Core, "_recover_one", fails)
+    monkeypatch.setattr(Recovery, "_verdict", fails_once)
+    async with reviewing(tmp_path) as one:
+        second: dict[str, Any] = {"hunks": [id_of(review, "LINE 17\n")], "decision": "undo"}
+        assert (await one.refused(**second)).code == "CHECKPOINT_NOT_FOUND"
+        assert "LINE 17\n" in one.text()
+        assert (await one.decide(**second))["state"] == "none"
+        assert one.text() == POEM
+        assert [found.get("interrupted", False) for found in of_review(one)] == [True, False]
+
+
+async def test_a_waiting_client_does_not_get_the_result_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """git fails while a decision is written, and meanwhile another client requests the review."""
+    run, waiting, readers = Recovery.run, asyncio.Event(), list[asyncio.Task[dict[str, Any]]]()
+
+    async def waits(recovery: Recovery) -> Any:
+        waiting.set()
+        return await run(recovery)
+
+    async with reviewing(tmp_path) as one:
+        await one.run(work)
+        review = await one.get()
+        with monkeypatch.context() as failing:
+
+            async def breaks(*_: object) -> None:
+                failing.undo()
+                failing.setattr(Recovery, "run", waits)
+                readers.append(asyncio.create_task(one.get(Client("laptop"))))
+                await until(waiting.is_set, "the request of the other client")
+                (one.directory / "poem.txt").unlink()
+                raise GitFailed("no space left on the device")
+
+            failing.setattr(WorkTree, "write", breaks)
+            left = await one.decide(hunks=[id_of(review, "LINE 3\n")], decision="undo")
+        assert hunks(left) == hunks(await readers[0]) == [("poem.txt", "line 17\n", "LINE 17\n")]
+        assert [found["kind"] for found in of_review(one)] == ["review_decided"]
+
+
+async def test_an_unreadable_review_does_not_fail_the_decision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fails_to_read(*_: object) -> None:
+        raise GitFailed("git was killed")
+
+    async with reviewing(tmp_path) as one:
+        await one.run(work)
+        review = await one.get()
+        with monkeypatch.context() as failing:
+            failing.setattr(Publishing, "offers", fails_to_read)
+            refused = await one.refused(hunks=[id_of(review, "LINE 3\n")], decision="undo")
+        assert (refused.code, refused.text) == ("CHECKPOINT_NOT_FOUND", UNREAD)
+        assert [found["kind"] for found in of_review(one)] == ["review_decided"]
+        assert hunks(await one.get()) == [("poem.txt", "line 17\n", "LINE 17\n")]
+
+
+# Reverts and commits.
+
+
+async def revert_and_kill(folder: Path, point: tuple[object, str], written: int = 0) -> str:
+    """Kills the server while it reverts a run that has changed all ``FILES``. ``written``: how many of them the server
+    has restored by then. Returns the run's id."""
+    async with reviewing(folder) as one:
+        for name in FILES:
+            (one.directory / name).write_text(LONG)
+        run = await one.run(three_files)
+        await one.get()
+
+        def restore(*_: object) -> None:
+            for name in FILES[:written]:
+                (one.directory / name).write_text(LONG)
+
+        with killed(*point, restore):
+            await one.server.does(one.phone, "run_revert", one.project, run_id=run)
+        assert intent_of(one).exists()
+    return run
+
+
+@pytest.mark.parametrize(
+    ("point", "written", "done"), [(WRITE, 0, False), (WRITE, 1, True), (WRITE, 3, True), (END, 3, True)]
+)
+async def test_a_run_is_reverted_once_or_not_at_all(
+    tmp_path: Path, point: tuple[object, str], written: int, done: bool
+) -> None:
+    run = await revert_and_kill(tmp_path, point, written)
+    async with reviewing(tmp_path) as one:
+        assert not intent_of(one).exists()
+        [found] = of_review(one)
+        if done:
+            assert (found["kind"], found["by"], found["run_id"]) == ("run_reverted", "phone", run)
+            assert [file["path"] for file in found["files"]] == list(FILES)
+        else:
+            assert (found["kind"], found["by"], found["decision"]) == ("review_interrupted", "phone", "revert")
+            assert (found["files"], found["result"]) == (3, "not_done")
+        assert [one.text(name) for name in FILES] == [LONG if done else LONG + "by the agent\n"] * 3
+        assert len(hunks(await one.get())) == (0 if done else 3)
+    async with reviewing(tmp_path) as one:
+        assert len(of_review(one)) == 1, "it is recorded only once"
+
+
+async def test_a_half_reverted_run_is_restored_if_a_file_was_changed(tmp_path: Path) -> None:
+    await revert_and_kill(tmp_path, WRITE, 1)
+    [c] = tmp_path.rglob("c.txt")
+    c.write_text("by a person\n")
+    async with reviewing(tmp_path) as one:
+        assert [one.text(name) for name in FILES] == [LONG + "by the agent\n"] * 2 + ["by a person\n"]
+        [found] = of_review(one)
+        assert (found["kind"], found["result"], found["changed"]) == ("review_interrupted", "not_done", ["c.txt"])
+
+
+async def test_nothing_is_left_after_a_revert(tmp_path: Path) -> None:
+    async with reviewing(tmp_path) as one:
+        run = await one.run(work)
+        await one.server.does(one.phone, "run_revert", one.project, run_id=run)
+        assert not intent_of(one).exists()
+        again = await one.run(work)
+        one.replace("LINE 3\n", "by a person\n")
+        with pytest.raises(ClientError, match="Nothing was undone"):
+            await one.server.does(one.phone, "run_revert", one.project, run_id=again)
+        assert not intent_of(one).exists()
+        assert [found["kind"] for found in of_review(one)] == ["run_reverted"]
+
+
+COMMITTED = (Review, "_are_committed")
+UNCOMMITTED = (committing, "_run")
+
+
+async def commit_and_kill(
+    folder: Path, point: tuple[object, str], first: Callable[[Path], object] = lambda _: None, branch: str | None = None
+) -> str:
+    """Kills the server while it commits a change that was kept. ``first`` is called with the directory before that.
+    Returns the id of the last commit before it."""
+    async with committing_to(folder) as one:
+        await one.run(work)
+        await one.decide(hunks=[id_of(await one.get(), "LINE 3\n")], decision="keep")
+        before = git(one.directory, "rev-parse", "HEAD").strip()
+        with killed(*point, lambda *_: first(one.directory)):
+            await one.commit("Shout", branch=branch)
+        assert intent_of(one).exists()
+    return before
+
+
+@pytest.mark.parametrize(("point", "done"), [(UNCOMMITTED, False), (COMMITTED, True), (END, True)])
+async def test_a_commit_is_made_once_or_not_at_all(tmp_path: Path, point: tuple[object, str], done: bool) -> None:
+    before = await commit_and_kill(tmp_path, point)
+    async with reviewing(tmp_path) as one:
+        assert not intent_of(one).exists()
+        _, found = of_review(one)
+        commits = git(one.directory, "rev-list", f"{before}..HEAD").split()
+        if done:
+            assert (found["kind"], found["by"], found["branch"]) == ("review_committed", "phone", "main")
+            assert (found["files"], commits) == (["poem.txt"], [found["commit"]])
+        else:
+            assert (found["kind"], found["by"], found["decision"]) == ("review_interrupted", "phone", "commit")
+            assert (found["files"], found["result"], commits) == (1, "not_done", [])
+        assert (await one.get())["kept"] == ([] if done else ["poem.txt"])
+    async with reviewing(tmp_path) as one:
+        assert len(of_review(one)) == 2, "it is recorded only once"
+
+
+@pytest.mark.parametrize(("point", "result"), [(UNCOMMITTED, "unknown"), (COMMITTED, "done")])
+async def test_a_commit_is_found_among_those_that_followed(
+    tmp_path: Path, point: tuple[object, str], result: str
+) -> None:
+    await commit_and_kill(tmp_path, point)
+    [own] = tmp_path.rglob(".git")
+    made = git(own.parent, "rev-parse", "HEAD").strip()
+    git(own.parent, "commit", "-q", "--allow-empty", "-m", "By hand")
+    async with reviewing(tmp_path) as one:
+        _, found = of_review(one)
+        if result == "done":
+            assert (found["kind"], found["commit"]) == ("review_committed", made)
+        else:
+            assert (found["kind"], found["result"]) == ("review_interrupted", "unknown")
+
+
+async def test_the_new_branch_of_a_commit_that_was_not_made_is_removed(tmp_path: Path) -> None:
+    """As after a power failure, which the script that makes the commit does not survive either."""
+
+    def create(directory: Path) -> None:
+        git(directory, "branch", "topic")
+        git(directory, "symbolic-ref", "HEAD", "refs/heads/topic")
+
+    await commit_and_kill(tmp_path, UNCOMMITTED, create, "topic")
+    async with reviewing(tmp_path) as one:
+        assert git(one.directory, "symbolic-ref", "HEAD").strip() == "refs/heads/main"
+        assert "topic" not in git(one.directory, "for-each-ref", "refs/heads")
+        assert of_review(one)[-1]["result"] == "not_done"
+
+
+async def test_a_new_branch_that_can_not_be_removed_is_reported(tmp_path: Path) -> None:
+    def create(directory: Path) -> None:
+        git(directory, "branch", "topic")
+        (directory / ".git" / "refs" / "heads" / "topic.lock").touch()
+
+    await commit_and_kill(tmp_path, UNCOMMITTED, create, "topic")
+    async with reviewing(tmp_path) as one:
+        assert "topic" in git(one.directory, "for-each-ref", "refs/heads")
+        assert of_review(one)[-1]["result"] == "unknown"
+
+
+async def test_a_refused_commit_leaves_nothing_to_recover(tmp_path: Path) -> None:
+    async with committing_to(tmp_path) as one:
+        await one.run(work)
+        await one.decide(hunks=[id_of(await one.get(), "LINE 3\n")], decision="keep")
+        hook(one.directory, "pre-commit", "exit 1\n")
+        assert (await one.not_committed("Shout")).code == "COMMIT_FAILED"
         assert not intent_of(one).exists()

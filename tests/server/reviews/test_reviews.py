@@ -63,7 +63,7 @@ async def test_hunks_of_three_files_are_kept_undone_and_edited(tmp_path: Path) -
         assert (await one.get())["state"] == "none"
 
 
-async def test_without_a_run_there_is_nothing_to_review(tmp_path: Path) -> None:
+async def test_before_the_first_run_a_review_is_empty(tmp_path: Path) -> None:
     async with reviewing(tmp_path) as one:
         one.replace("line 3\n", "by a person\n")
         assert (await one.get())["state"] == "none"
@@ -100,7 +100,7 @@ async def test_a_users_edit_in_a_hunk_shows_the_whole_change(tmp_path: Path) -> 
         assert one.text() == POEM
 
 
-async def test_the_deciding_client_gets_the_record_too(tmp_path: Path) -> None:
+async def test_the_deciding_client_also_gets_the_record(tmp_path: Path) -> None:
     """The reply has no ``seq``, so a client that got only the reply would miss a record."""
     async with reviewing(tmp_path) as one:
         await one.run(lambda directory: one.replace("line 3\n", "LINE 3\n"))
@@ -294,8 +294,8 @@ async def test_two_clients_decide_the_same_hunk_and_the_first_one_wins(tmp_path:
         assert one.text() == (POEM if won_by_phone else POEM.replace("line 3\n", "LINE 3\n"))
         first, how = ("phone", "undo") if won_by_phone else ("page", "keep")
         assert error.details == {"gone": id, "by": first, "decision": how}  # type: ignore[attr-defined]
-        told = page if won_by_phone else one.phone
-        assert told.updates("review_changed")[-1] | {"client_id": ""} == {
+        winner = page if won_by_phone else one.phone
+        assert winner.updates("review_changed")[-1] | {"client_id": ""} == {
             "state": "decided", "files": 0, "hunks": 0, "added": 0, "removed": 0, "by": first, "client_id": ""
         }  # fmt: skip
         decided = [
@@ -304,7 +304,7 @@ async def test_two_clients_decide_the_same_hunk_and_the_first_one_wins(tmp_path:
         assert [item["message"]["message"]["by"] for item in decided] == [first]
 
 
-async def test_all_clients_learn_that_there_is_a_review(tmp_path: Path) -> None:
+async def test_all_clients_are_notified_of_a_review(tmp_path: Path) -> None:
     page = Client("page")
     async with reviewing(tmp_path) as one:
         await one.server.does(page, "project_join", one.project)
@@ -314,7 +314,7 @@ async def test_all_clients_learn_that_there_is_a_review(tmp_path: Path) -> None:
         assert len(page.updates("review_changed")) == 1
 
 
-async def test_a_missing_directory_has_no_review_until_it_is_back(tmp_path: Path) -> None:
+async def test_a_missing_directory_has_no_review_until_it_exists(tmp_path: Path) -> None:
     page = Client("page")
     async with reviewing(tmp_path) as one:
         await one.server.does(page, "project_join", one.project)
@@ -608,7 +608,7 @@ async def test_many_later_runs_do_not_remove_the_review(tmp_path: Path, monkeypa
         assert len(refs(one.directory)) <= 7
 
 
-async def test_without_git_there_is_no_review(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_review_requires_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with reviewing(tmp_path) as one:
         monkeypatch.setattr("drawbridge.server.checkpoints.git.program", lambda: None)
         monkeypatch.setattr("drawbridge.server.checkpoints.operations.program", lambda: None)
@@ -659,17 +659,17 @@ async def test_reading_the_review_of_a_project_being_deleted_fails(tmp_path: Pat
         await one.run(three_files)
         session = one.server.core.projects.get(one.project)
 
-        async def looks() -> None:
+        async def reads() -> None:
             async with session.checkpoints.operations.exclusive() as running:
                 await one.server.does(one.phone, "project_delete", one.project)
                 await running.read("for-each-ref")
 
         with pytest.raises(NoCheckpoint, match="removed in the meantime"):
-            await looks()
+            await reads()
 
 
 async def test_a_directory_that_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The review is refused; the run itself is not affected."""
+    """The review is refused, but the run itself is not affected."""
     monkeypatch.setattr("drawbridge.server.checkpoints.private.MOST_FILES", 1)
     async with reviewing(tmp_path) as one:
         shutil.rmtree(one.directory / ".git")
@@ -716,7 +716,7 @@ async def test_a_review_too_large_for_a_message_omits_large_files(tmp_path: Path
         assert sorted(file.name for file in one.directory.iterdir()) == [".git", "old.txt", "poem.txt"]
 
 
-async def test_a_link_in_place_of_a_ref_is_replaced_and_not_followed(tmp_path: Path) -> None:
+async def test_a_link_instead_of_a_ref_is_replaced_and_not_followed(tmp_path: Path) -> None:
     """An agent can make a ref of the review point to a branch, but the server does not change that branch."""
     async with reviewing(tmp_path) as one:
         await one.run(three_files)
@@ -862,11 +862,11 @@ async def test_a_turn_started_by_the_agent_is_reviewed(tmp_path: Path) -> None:
         assert [added for _, _, added in hunks(await one.get())] == ["LINE 3\n", "LINE 6\n"]
 
 
-async def test_a_turn_started_by_the_agent_may_end_at_once(tmp_path: Path) -> None:
+async def test_a_turn_started_by_the_agent_may_end_immediately(tmp_path: Path) -> None:
     """The checkpoint after the turn is still taken later than the one before the turn."""
     async with reviewing(tmp_path) as one:
         await one.run(lambda directory: one.replace("line 3\n", "LINE 3\n"))
-        one.server.agent.latest.heard(base.TurnBegun())
+        one.server.agent.latest.emit(base.TurnBegun())
         await one.end()
         one.replace("line 9\n", "by a person\n")
         assert [added for _, _, added in hunks(await one.get())] == ["LINE 3\n"]

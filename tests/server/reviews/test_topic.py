@@ -22,7 +22,7 @@ from tests.server.reviews.test_committing import keep, three_changes
 from tests.server.reviews.test_pushing import push, pushing_from
 from tests.server.reviews.test_real_server import a_run
 from tests.server.terminal_sessions.socket_rig import socket_rig
-from tests.server.terminal_sessions.test_review_comments import beside, changed
+from tests.server.terminal_sessions.test_review_comments import changed, second_session
 from tests.server.wire_client import connected
 
 ALL: tuple[commands.Topic, ...] = ("reviews", "projects", "approvals")
@@ -43,27 +43,27 @@ async def work(one: Reviewed) -> None:
     await one.server.does(one.phone, "run_revert", one.project, run_id=run)
 
 
-def heard(client: Client) -> list[str]:
-    """What the client was sent, by its update type or, if it is no update, its type."""
-    return [one["data"]["update_type"] if one["type"] == "update" else one["type"] for one in client.heard]
+def received(client: Client) -> list[str]:
+    """The update type of each message that the client was sent or, if it is not an update, its type."""
+    return [one["data"]["update_type"] if one["type"] == "update" else one["type"] for one in client.received]
 
 
 def of_review(client: Client) -> list[str]:
-    return [kind for kind in heard(client) if kind in HAPPENED]
+    return [kind for kind in received(client) if kind in HAPPENED]
 
 
-async def test_a_follower_that_has_not_joined_receives_only_the_events_of_reviews(tmp_path: Path) -> None:
+async def test_a_follower_receives_only_events_of_reviews(tmp_path: Path) -> None:
     watch = Client("watch")
     async with pushing_from(tmp_path) as one:
         one.server.core.follow(("reviews",), watch)
         await work(one)
-        assert heard(watch) == HAPPENED
-        assert {message["project_id"] for message in watch.heard} == {one.project}
-        recorded = [kind for kind, message in zip(heard(watch), watch.heard, strict=True) if "seq" in message]
+        assert received(watch) == HAPPENED
+        assert {message["project_id"] for message in watch.received} == {one.project}
+        recorded = [kind for kind, message in zip(received(watch), watch.received, strict=True) if "seq" in message]
         assert recorded == [kind for kind in HAPPENED if kind != "review_changed"]
 
 
-async def test_each_event_arrives_once_whatever_else_a_client_follows_or_has_joined(tmp_path: Path) -> None:
+async def test_each_event_arrives_once_whatever_a_client_follows(tmp_path: Path) -> None:
     everything, joined, twice = Client("everything"), Client("joined"), Client("twice")
     async with pushing_from(tmp_path) as one:
         server = one.server
@@ -108,7 +108,7 @@ async def test_nothing_arrives_after_unsubscribing(tmp_path: Path) -> None:
         assert of_review(both) == ["review_changed"] * 2, "the topic `projects` continues"
 
 
-def test_a_client_that_catches_up_receives_nothing_through_the_topic() -> None:
+def test_a_client_that_catches_up_gets_nothing_through_the_topic() -> None:
     """Its cursor would skip the records that it has missed."""
     sent: list[str] = []
 
@@ -128,15 +128,15 @@ def test_a_client_that_catches_up_receives_nothing_through_the_topic() -> None:
     audience.published(Announced("p1", Path("/p"), changed, quiet=True))
     assert sent == ["quick"], "a quiet event needs no attention"
     sent.clear()
-    audience.published(Announced("p1", Path("/p"), changed, asker=watch.id))
+    audience.published(Announced("p1", Path("/p"), changed, sender=watch.id))
     assert sent == ["quick"], "the client that caused it learns of it from the reply"
 
 
-async def test_each_terminal_session_that_shares_a_review_has_its_own_messages(tmp_path: Path) -> None:
+async def test_each_session_that_shares_a_review_has_its_own_messages(tmp_path: Path) -> None:
     watch = Client("watch")
     async with socket_rig(tmp_path, Limits()) as rig:
         one = await changed(rig)
-        two = await beside(rig)
+        two = await second_session(rig)
         rig.server.core.follow(ALL, watch)
         await two.write(3, "LINE 3\n")
         review = await two.get()
@@ -144,7 +144,7 @@ async def test_each_terminal_session_that_shares_a_review_has_its_own_messages(t
         await rig.does("review_decide", two.session.project, **data)
         ids = [one.session.project, two.session.project]
         for kind, expected in (("review_commented", ids), ("review_decided", ids[1:]), ("review_changed", ids)):
-            about = [message["project_id"] for message in watch.heard if message["data"].get("update_type") == kind]
+            about = [message["project_id"] for message in watch.received if message["data"].get("update_type") == kind]
             assert sorted(about) == sorted(expected), kind
 
 
@@ -165,11 +165,11 @@ async def test_a_confined_client_receives_nothing_about_other_projects(tmp_path:
         for client in (other, own):
             one.server.core.follow(ALL, client)
         await work(one)
-        assert heard(other) == []
+        assert received(other) == []
         assert of_review(own) == HAPPENED
 
 
-async def test_a_device_with_the_view_scope_follows_the_reviews_of_its_own_projects(tmp_path: Path) -> None:
+async def test_a_view_only_device_follows_reviews_of_its_own_projects(tmp_path: Path) -> None:
     mine, secret = make_project(tmp_path / "mine"), make_project(tmp_path / "secret")
     options = ("--allow", mine, "--allow", secret, "--no-tls")
     async with serving(tmp_path / "data", *options) as server, server.client() as owner:

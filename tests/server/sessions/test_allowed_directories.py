@@ -79,9 +79,7 @@ async def test_a_project_that_is_not_allowed_lists_its_problem(tmp_path: Path) -
         ("file_changes", {"path": "a"}),
     ],
 )
-async def test_nothing_is_read_or_changed_outside_of_the_roots(
-    tmp_path: Path, command: str, data: dict[str, str]
-) -> None:
+async def test_nothing_is_read_or_changed_outside_the_roots(tmp_path: Path, command: str, data: dict[str, str]) -> None:
     async with narrowed(tmp_path) as (server, project):
         with pytest.raises(ClientError) as refused:
             await server.does(Client(), command, project, **data)
@@ -123,7 +121,7 @@ async def test_a_swapped_directory_stops_a_starting_agent(tmp_path: Path) -> Non
     (tmp_path / "elsewhere").mkdir()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
-        await server.does(phone, "execute", project, prompt="go")  # the run has begun; its process has not started
+        await server.does(phone, "execute", project, prompt="go")  # the run has begun, but its process has not started
         assert next(iter(server.core.projects)).controller.run is not None
         os.rename(server.root / "one", server.root / "moved")
         (server.root / "one").symlink_to(tmp_path / "elsewhere")

@@ -1,4 +1,4 @@
-"""What holds for every project, run and approval request, in whatever order things happen."""
+"""Rules that hold for every project, run and approval request, in whatever order things happen."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class World:
         assert self.project.state == "IDLE"
         for person in self.people:
             answer = await self.server.does(person, "project_join", self.id, after_seq=max(person.seqs, default=0))
-            person.heard.append(answer)
+            person.received.append(answer)
             snapshot = answer["data"]["data"]
             assert (snapshot["run"], snapshot["queue"], snapshot["open_approvals"]) == (None, [], [])
             assert snapshot["last_seq"] == records(self.server, self.id)[-1]["seq"] if self.model.accepted else True
@@ -148,7 +148,7 @@ async def person_does(what: str, world: World) -> None:
         case "kill" | "interrupt" | "new session":
             await server.does(page, f"agent_{what.replace(' ', '_')}", project)
         case "mode":
-            # The reply can be delayed until an agent has started; the test doesn't wait for the reply.
+            # The reply can be delayed until an agent has started, so the test doesn't wait for it.
             world.choosing.append(asyncio.create_task(server.does(page, "set_mode", project, mode="plan")))
         case "delete" if world.project.controller.busy:
             await server.does(page, "project_delete", project)
@@ -171,9 +171,9 @@ def agent_does(what: str, world: World) -> None:
             process.asks(f"q{model.questions}")
         case "begins alone" if process and not process.turn_open:
             process.turn_open = True
-            process.heard(TurnBegun())
+            process.emit(TurnBegun())
         case "taken back" if process:
-            process.heard(QuestionCancelled(f"q{model.questions}", "moot"))
+            process.emit(QuestionCancelled(f"q{model.questions}", "moot"))
         case "turn ends" | "turn fails" | "turn interrupted" if process:
             process.ends(ok=what == "turn ends", interrupted=what == "turn interrupted")
         case "dies" if process:
@@ -209,8 +209,10 @@ async def play(steps: list[str], folder: Path) -> None:
         assert_states(person)
     await world.server.core.close("the server is ending")
     assert world.process is None, "no process is left"
-    for said in await asyncio.gather(*world.choosing, return_exceptions=True):
-        assert isinstance(said, dict) or (isinstance(said, ClientError) and said.code == "PROJECT_NOT_FOUND"), said
+    for result in await asyncio.gather(*world.choosing, return_exceptions=True):
+        assert isinstance(result, dict) or (isinstance(result, ClientError) and result.code == "PROJECT_NOT_FOUND"), (
+            result
+        )
 
 
 def started_alone(events: list[dict[str, Any]]) -> list[str]:
@@ -224,8 +226,8 @@ def started_alone(events: list[dict[str, Any]]) -> list[str]:
 
 def answers(server: Server) -> list[str]:
     """The agent's ids of the questions for which it was sent a person's decision."""
-    said = [answer for process in server.agent.processes for answer in process.answers]
-    return [question for question, decision in said if decision.message != NOBODY_ASKED]
+    sent = [answer for process in server.agent.processes for answer in process.answers]
+    return [question for question, decision in sent if decision.message != NOBODY_ASKED]
 
 
 def assert_sound(world: World) -> None:
@@ -236,9 +238,9 @@ def assert_sound(world: World) -> None:
 
 
 def assert_states(person: Client) -> None:
-    """Checks each state that the client has received against the records that it received before."""
+    """Checks each state that the client received against the records that it received before."""
     state, open_runs, snapshot = "IDLE", 0, 0
-    for message in person.heard:
+    for message in person.received:
         what = message["data"].get("update_type") if message["type"] == "update" else message["type"]
         fields = message["data"].get("data", message["data"])
         match what:

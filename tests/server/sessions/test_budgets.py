@@ -51,7 +51,7 @@ def test_the_strictest_limit_decides_what_is_left() -> None:
 
 
 @pytest.mark.parametrize(("budgets", "which"), [(Budgets(project=1.0), "project"), (Budgets(day=1.0), "day")])
-def test_a_budget_that_is_used_up_is_named(budgets: Budgets, which: str) -> None:
+def test_a_budget_that_is_used_up_is_reported(budgets: Budgets, which: str) -> None:
     budgets.spend("/a", 0.995, NOW)
     with pytest.raises(ClientError) as refused:
         budgets.left("/a", NOW)
@@ -79,9 +79,7 @@ def test_setting_back_the_clock_does_not_renew_the_budget() -> None:
     st.floats(0.5, 20),
     st.floats(0.5, 20),
 )
-def test_runs_together_never_cost_more_than_is_allowed(
-    runs: list[tuple[str, float]], project: float, day: float
-) -> None:
+def test_all_runs_together_never_exceed_the_budget(runs: list[tuple[str, float]], project: float, day: float) -> None:
     """The test's runs cost at most the budget that each was given."""
     budgets, spent = Budgets(project, day), dict.fromkeys("abc", 0.0)
     for which, wanted in runs:
@@ -118,7 +116,7 @@ def test_budgets_from_the_settings_become_ceilings() -> None:
 # In a server.
 
 
-async def test_a_run_gets_what_is_left_and_the_next_is_refused(tmp_path: Path) -> None:
+async def test_a_run_gets_the_remaining_budget_and_the_next_none(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
         limited(server, project=1.0)
         phone = Client()
@@ -126,12 +124,12 @@ async def test_a_run_gets_what_is_left_and_the_next_is_refused(tmp_path: Path) -
         first = await run(server, phone, project, 0.75)
         second = await run(server, phone, project, 0.25)
         assert [first.launch.options.max_budget_usd, second.launch.options.max_budget_usd] == [1.0, 0.25]
-        heard = len(phone.heard)
+        received = len(phone.received)
         with pytest.raises(ClientError) as refused:
             await server.does(phone, "execute", project, prompt="more")
         assert refused.value.code == "BUDGET_EXCEEDED"
         await settled()
-        assert len(phone.heard) == heard
+        assert len(phone.received) == received
         assert await run(server, phone, await server.project(phone, "two"), 0.1)
 
 

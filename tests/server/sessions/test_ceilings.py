@@ -95,7 +95,7 @@ def test_agents_run_only_during_the_owners_hours(hours: tuple[int, int], hour: i
             ask()
 
 
-def test_a_directory_outside_of_the_roots_is_named_and_refused() -> None:
+def test_a_directory_outside_the_roots_is_named_and_refused() -> None:
     with pytest.raises(ClientError) as refused:
         within(Ceilings(), Options(add_dirs=("/desk/a", "/etc")), NOON)
     assert (refused.value.code, refused.value.field) == ("INVALID_PATH", "data.options.add_dirs[1]")
@@ -190,7 +190,9 @@ def test_an_answer_never_remembers_more_than_is_allowed(
         ("an ACP agent", {"optionId": "always", "kind": "allow_always"}),
     ],
 )
-def test_what_is_not_understood_exceeds_any_limit(agent: str, suggestion: dict[str, Any], ceilings: Ceilings) -> None:
+def test_a_suggestion_of_unknown_form_exceeds_any_ceiling(
+    agent: str, suggestion: dict[str, Any], ceilings: Ceilings
+) -> None:
     check(Ceilings(), [suggestion], tool="execute", agent=agent)
     with pytest.raises(ClientError, match="a suggestion that it does not understand"):
         check(ceilings, [suggestion], tool="execute", agent=agent)
@@ -255,8 +257,8 @@ some_models = st.lists(st.text("ab*?", min_size=1, max_size=4), max_size=3).map(
 
 
 def covers(pattern: str, text: str) -> bool:
-    """Whether the pattern, in which only ``*`` is special, matches the text. Written differently from the code under
-    test.
+    """Whether the pattern, in which only ``*`` is special, matches the text. Implemented differently from the code
+    under test.
     """
     return fnmatch.fnmatchcase(text, re.sub(r"[?\[]", lambda found: f"[{found[0]}]", pattern))
 
@@ -330,7 +332,7 @@ async def test_a_forbidden_mode_set_by_the_agent_is_reset(
         server.core.grants.ceilings = Ceilings(modes=ceiling)
         phone = Client()
         process = await server.running(phone, await server.project(phone))
-        process.heard(ModeChanged(mode))
+        process.emit(ModeChanged(mode))
         await settled()
         shown = phone.updates("project_state")[-1].get("permission_mode", "default")
         if allowed:
@@ -346,7 +348,7 @@ async def test_an_agent_that_stays_in_a_forbidden_mode_is_stopped(tmp_path: Path
         server.core.grants.ceilings = Ceilings(modes=("dontAsk",))  # the fake agent refuses this mode
         phone = Client()
         process = await server.running(phone, await server.project(phone))
-        process.heard(ModeChanged("acceptEdits"))
+        process.emit(ModeChanged("acceptEdits"))
         await until(lambda: process.ended)
         finished = phone.updates("run_finished")[-1]
         assert (finished["outcome"], finished["code"]) == ("failed", "PERMISSION_DENIED")

@@ -9,7 +9,7 @@ import pytest
 from drawbridge.agents.base import ModeChanged, ModeOffer
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions.ceilings import Ceilings
-from tests.server.core_rig import Agent, Client, Process, Server, records, serving, settled
+from tests.server.core_rig import Agent, Client, Process, Server, StoredSessions, records, serving, settled
 
 
 async def ran(server: Server, phone: Client, project: str, agent: Agent, prompt: str) -> Process:
@@ -65,26 +65,26 @@ async def test_all_clients_see_every_change_of_the_mode(tmp_path: Path) -> None:
         server.core.follow(["projects"], page)
         project = await server.project(phone)
 
-        def told() -> list[str]:
+        def modes() -> list[str]:
             return [client.updates("project_state")[-1].get("permission_mode", "default") for client in (phone, page)]
 
         await server.does(phone, "set_mode", project, mode="plan")
-        assert told() == ["plan", "plan"], "what the next run starts with"
+        assert modes() == ["plan", "plan"], "what the next run starts with"
         process = await server.running(phone, project)
-        process.heard(ModeChanged("plan"))
-        process.heard(ModeChanged("acceptEdits"))  # the agent's own change, after an answer
-        assert told() == ["acceptEdits", "acceptEdits"]
+        process.emit(ModeChanged("plan"))
+        process.emit(ModeChanged("acceptEdits"))  # the agent's own change, after an answer
+        assert modes() == ["acceptEdits", "acceptEdits"]
         joined = await server.does(page, "project_join", project)
         assert joined["data"]["data"]["permission_mode"] == "acceptEdits"
         await server.does(page, "set_mode", project, mode="plan")
         assert process.modes == ["plan"], "a person chose it before, but the agent has left it"
-        assert told() == ["plan", "plan"]
-        process.heard(ModeChanged("default"))
-        assert told() == ["default", "default"]
+        assert modes() == ["plan", "plan"]
+        process.emit(ModeChanged("default"))
+        assert modes() == ["default", "default"]
         process.ends()
         process.exit(0)
         await settled()
-        assert told() == ["default", "default"]
+        assert modes() == ["default", "default"]
 
 
 @pytest.mark.parametrize("chosen", ["for all prompts", "for one prompt"])
@@ -102,8 +102,8 @@ async def test_a_mode_that_the_agent_has_changed_to_is_kept(tmp_path: Path, chos
             await server.does(phone, "execute", project, prompt="plan", options={"permission_mode": "plan"})
             process = await ran(server, phone, project, server.agent, "plan")
         assert process.launch.options.permission_mode == "plan"
-        process.heard(ModeChanged("plan"))
-        process.heard(ModeChanged("acceptEdits"))
+        process.emit(ModeChanged("plan"))
+        process.emit(ModeChanged("acceptEdits"))
         if chosen == "for all prompts":
             process.ends()
         await settled()
@@ -122,8 +122,8 @@ async def test_a_users_mode_replaces_the_agents(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
         project = await server.project(phone)
         process = await server.running(phone, project)
-        process.heard(ModeChanged("default"))
-        process.heard(ModeChanged("acceptEdits"))
+        process.emit(ModeChanged("default"))
+        process.emit(ModeChanged("acceptEdits"))
         await server.does(phone, "set_mode", project, mode="plan")
         process.ends()
         await settled()
@@ -140,8 +140,8 @@ async def test_a_mode_for_one_session_is_not_used_in_the_next(tmp_path: Path) ->
         project = await server.project(phone)
         process = await server.running(phone, project)
         former = process.launch.session_id
-        process.heard(ModeChanged("default"))
-        process.heard(ModeChanged("acceptEdits"))
+        process.emit(ModeChanged("default"))
+        process.emit(ModeChanged("acceptEdits"))
         process.ends()
         await settled()
         await server.does(phone, "agent_new_session", project)
@@ -164,8 +164,8 @@ async def test_the_mode_of_another_agent_does_not_change_the_project(tmp_path: P
         project = await server.project(phone)
         await server.does(phone, "execute", project, prompt="you do it", agent="other")
         process = await ran(server, phone, project, other, "you do it")
-        process.heard(ModeChanged("default"))
-        process.heard(ModeChanged("acceptEdits"))
+        process.emit(ModeChanged("default"))
+        process.emit(ModeChanged("acceptEdits"))
         await server.does(phone, "execute", project, prompt="and you")
         usual = await ran(server, phone, project, server.agent, "and you")
         assert usual.launch.options.permission_mode is None
@@ -181,8 +181,8 @@ async def test_a_mode_that_clients_may_not_choose_is_not_kept(tmp_path: Path, al
         server.core.grants.ceilings = Ceilings(modes=allowed)
         project = await server.project(phone)
         process = await server.running(phone, project)
-        process.heard(ModeChanged(allowed[0]))
-        process.heard(ModeChanged("default"))
+        process.emit(ModeChanged(allowed[0]))
+        process.emit(ModeChanged("default"))
         process.ends()
         await settled()
         process.exit(0)
@@ -206,8 +206,8 @@ async def test_a_prompt_runs_in_its_mode_even_if_the_agent_left_it(
         server.core.grants.ceilings = Ceilings(modes=allowed)
         project = await server.project(phone)
         process = await server.running(phone, project, options=asked)
-        process.heard(ModeChanged(chosen))
-        process.heard(ModeChanged(changed))
+        process.emit(ModeChanged(chosen))
+        process.emit(ModeChanged(changed))
         await settled()
         process.ends()
         later = await server.running(phone, project, "more", options=asked)
@@ -221,8 +221,8 @@ async def test_a_kept_mode_that_the_owner_no_longer_allows_is_not_used(tmp_path:
     async with serving(tmp_path) as server:
         project = await server.project(phone)
         process = await server.running(phone, project)
-        process.heard(ModeChanged("default"))
-        process.heard(ModeChanged("acceptEdits"))
+        process.emit(ModeChanged("default"))
+        process.emit(ModeChanged("acceptEdits"))
         process.ends()
         await settled()
     async with serving(tmp_path) as server:
@@ -238,7 +238,7 @@ async def test_the_mode_of_one_prompt_is_not_kept(tmp_path: Path) -> None:
         project = await server.project(phone)
         await server.does(phone, "execute", project, prompt="plan", options={"permission_mode": "plan"})
         process = await ran(server, phone, project, server.agent, "plan")
-        process.heard(ModeChanged("plan"))
+        process.emit(ModeChanged("plan"))
         await server.does(phone, "execute", project, prompt="more")
         again = await ran(server, phone, project, server.agent, "more")
         assert again.launch.options.permission_mode is None
@@ -278,14 +278,14 @@ async def test_waiting_prompts_use_the_users_latest_choice(tmp_path: Path) -> No
         await server.does(phone, "set_model", project, model="opus")
         assert first.modes == ["plan", "opus"]
         first.ends()
-        await settled(lambda: first.prompts[-1] == "one")  # the same process: its mode and model were changed
+        await settled(lambda: first.prompts[-1] == "one")  # the same process, whose mode and model were changed
         first.ends()
         second = await ran(server, phone, project, server.agent, "two")
         assert (second.launch.options.permission_mode, second.launch.options.model) == ("acceptEdits", "opus")
 
 
 @pytest.mark.parametrize("model", ["--x", "-p", "two words", "a\nb", "opus\n", "x" * 200 + "\u00e9"])
-async def test_an_invalid_model_name_is_refused_at_once(tmp_path: Path, model: str) -> None:
+async def test_an_invalid_model_name_is_refused_immediately(tmp_path: Path, model: str) -> None:
     """The reply to the command refuses the name, so no later run fails. The agent's command line would parse some of
     these names as options.
     """
@@ -337,16 +337,45 @@ async def test_another_session_can_be_resumed_or_forked(tmp_path: Path) -> None:
         assert page.seqs == list(range(1, len(records(server, project)) + 1))
 
 
+async def test_an_agent_that_cannot_fork_is_not_asked_to(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        server.agent.forks = False
+        project = await server.project(phone)
+        first = await server.running(phone, project)
+        first.ends()
+        await settled()
+        with pytest.raises(ClientError, match=r"Claude Code can't fork a conversation\. Resume") as refused:
+            await server.does(phone, "session_fork", project)
+        assert refused.value.code == "NOT_SUPPORTED"
+        again = await server.running(phone, project)
+        assert (again.launch.fork_from, again.launch.session_id) == (None, first.launch.session_id)
+        again.ends()
+
+
+@pytest.mark.parametrize("forks", [True, False])
+async def test_a_fork_is_suggested_only_if_the_agent_can_fork(tmp_path: Path, forks: bool) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        server.agent.forks = forks
+        project = await server.project(phone)
+        server.agent.sessions = StoredSessions(all=True, used_by=[2**22 + 1])
+        with pytest.raises(ClientError, match="Close it there") as refused:
+            await server.does(phone, "session_resume", project, session_id="an-open-conversation")
+        assert refused.value.code == "SESSION_IN_USE"
+        assert ("fork" in refused.value.text) == forks
+
+
 async def test_an_agents_own_modes_have_their_titles(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         server.agent.own_modes = True
         project = await server.project(phone)
         process = await server.running(phone, project)
-        process.heard(ModeChanged("default", ("default", "careful"), (ModeOffer("careful", "Careful", "Asks twice."),)))
+        process.emit(ModeChanged("default", ("default", "careful"), (ModeOffer("careful", "Careful", "Asks twice."),)))
         state = phone.updates("project_state")[-1]
         assert state["own_modes"] == [{"name": "careful", "title": "Careful", "text": "Asks twice."}]
-        process.heard(ModeChanged("default", ("default", "careful"), (ModeOffer("careful", "Careful", "Asks once."),)))
+        process.emit(ModeChanged("default", ("default", "careful"), (ModeOffer("careful", "Careful", "Asks once."),)))
         [changed] = phone.updates("project_state")[-1]["own_modes"]
         assert changed["text"] == "Asks once."
 
@@ -360,7 +389,7 @@ async def test_only_allowed_modes_are_offered(tmp_path: Path) -> None:
         project = await server.project(phone)
         process = await server.running(phone, project)
         modes = ("default", "acceptEdits", "plan", "bypassPermissions", "careful")
-        process.heard(ModeChanged("acceptEdits", modes, (ModeOffer("careful"),)))
+        process.emit(ModeChanged("acceptEdits", modes, (ModeOffer("careful"),)))
         state = phone.updates("project_state")[-1]
         offered = state["modes"]
         assert (offered, state.get("own_modes")) == (["acceptEdits"], None)

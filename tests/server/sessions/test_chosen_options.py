@@ -1,4 +1,4 @@
-"""A mode that the owner does not allow, which the agent is in because of its own settings or its own decision."""
+"""The agent is in a mode that the owner does not allow, because of its own settings or its own decision."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ async def test_a_mode_that_is_not_allowed_is_reset(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         process = await server.running(phone, await server.project(phone))
-        process.heard(ModeChanged(FORBIDDEN))
+        process.emit(ModeChanged(FORBIDDEN))
         assert phone.updates("project_state")[-1]["permission_mode"] == FORBIDDEN, "clients see what the agent is in"
         await until(lambda: process.modes == ["default"], "the reset")
         assert phone.updates("project_state")[-1].get("permission_mode", "default") == "default"
@@ -37,7 +37,7 @@ async def test_a_run_in_a_mode_that_cannot_be_reset_is_stopped(tmp_path: Path, m
     async with serving(tmp_path) as server:
         process = await server.running(phone, await server.project(phone))
         monkeypatch.setattr(process, "set_mode", refuse)
-        process.heard(ModeChanged(FORBIDDEN))
+        process.emit(ModeChanged(FORBIDDEN))
         await until(lambda: phone.updates("run_finished"), "the end of the run")
         [ended] = phone.updates("run_finished")
         assert (ended["outcome"], ended["code"]) == ("failed", "PERMISSION_DENIED")
@@ -54,13 +54,13 @@ async def test_an_idle_agent_in_a_mode_that_cannot_be_reset_is_ended(
         process.ends()
         await settled()
         monkeypatch.setattr(process, "set_mode", refuse)
-        process.heard(ModeChanged(FORBIDDEN))
+        process.emit(ModeChanged(FORBIDDEN))
         await until(lambda: process.ended, "the end of the process")
         assert [run["outcome"] for run in phone.updates("run_finished")] == ["completed"]
 
 
 class Stubborn:
-    """Makes a process return to a forbidden mode each time that it is reset."""
+    """Makes a process return to a forbidden mode each time it is reset."""
 
     def __init__(self, process: Process) -> None:
         self.process = process
@@ -69,19 +69,17 @@ class Stubborn:
     async def set_mode(self, mode: str) -> None:
         self.resets += 1
         await asyncio.sleep(0)
-        self.process.heard(ModeChanged(FORBIDDEN))
+        self.process.emit(ModeChanged(FORBIDDEN))
 
 
-async def test_an_agent_that_returns_to_a_forbidden_mode_is_ended_at_last(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_agent_that_keeps_a_forbidden_mode_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     phone = Client()
     monkeypatch.setattr(chosen_options, "MOST_RESETS", 3)
     async with serving(tmp_path) as server:
         process = await server.running(phone, await server.project(phone))
         stubborn = Stubborn(process)
         monkeypatch.setattr(process, "set_mode", stubborn.set_mode)
-        process.heard(ModeChanged(FORBIDDEN))
+        process.emit(ModeChanged(FORBIDDEN))
         await until(lambda: phone.updates("run_finished"), "the end of the run")
         assert phone.updates("run_finished")[-1]["error"].endswith("it was reset too many times")
         assert stubborn.resets == 3

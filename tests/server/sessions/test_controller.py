@@ -79,7 +79,7 @@ async def test_a_process_that_starts_too_late_for_its_run_is_ended(tmp_path: Pat
 async def test_a_process_that_exits_before_the_prompt_is_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its question is withdrawn: the next process does not know it."""
+    """Its question is withdrawn, because the next process does not know it."""
     phone = Client()
     async with serving(tmp_path, ONE_SLOT) as server:
         session, process = await idle(server, phone)
@@ -107,7 +107,7 @@ async def test_a_process_that_exits_during_its_last_check_is_replaced(tmp_path: 
         loop = asyncio.get_running_loop()
 
         class Exits(StoredSessions):
-            """Checks in a thread whether the conversation is in use. The process exits meanwhile."""
+            """Checks in a thread whether the conversation is in use. The process exits in the meantime."""
 
             def used_by(self, session_id: str) -> list[int]:
                 loop.call_soon_threadsafe(process.exit, 1)
@@ -121,10 +121,8 @@ async def test_a_process_that_exits_during_its_last_check_is_replaced(tmp_path: 
         assert len(phone.updates("run_finished")) == 2
 
 
-async def test_a_run_that_may_not_begin_leaves_the_idle_process_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Neither does a kill in the moment before it ends."""
+async def test_a_refused_run_leaves_the_idle_process_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killing the run just before it ends does not affect the process either."""
     phone = Client()
     async with serving(tmp_path, ONE_SLOT) as server:
         session, process = await idle(server, phone)
@@ -147,7 +145,7 @@ async def test_a_run_that_may_not_begin_leaves_the_idle_process_alone(
 
 
 async def test_a_run_whose_process_cannot_be_killed_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The person who kills it gets the error. The next prompt gets another process."""
+    """The user who kills it gets the error. The next prompt gets another process."""
     phone = Client()
     async with serving(tmp_path, ONE_SLOT) as server:
         project = await server.project(phone)
@@ -215,15 +213,15 @@ async def test_an_interrupt_before_the_prompt_keeps_the_process(tmp_path: Path) 
         await settled()
 
 
-async def test_a_held_session_begins_no_run_of_its_queue(tmp_path: Path) -> None:
-    """An agent's own turn is followed all the same."""
+async def test_a_held_session_starts_no_queued_run(tmp_path: Path) -> None:
+    """The agent's own turn is still reported."""
     phone = Client()
     async with serving(tmp_path, ONE_SLOT) as server:
         session, process = await idle(server, phone)
         session.controller.hold()
         await server.does(phone, "execute", session.id, prompt="more")
         assert session.controller.run is None
-        process.heard(base.TurnBegun())
+        process.emit(base.TurnBegun())
         assert session.controller.current.order.unprompted
         process.ends()
         await settled()

@@ -115,9 +115,9 @@ async def test_another_agent_has_its_own_state_offers_and_modes(tmp_path: Path) 
         server.agent.own_modes = True
         project = await server.project(phone)
         process = await run(server, phone, project, "Count walnuts")
-        process.heard(base.StateReported(REPORTED))
-        process.heard(base.OffersReported(base.AgentOffers(steer=True, models=(base.ModelOffer("opus"),))))
-        process.heard(base.ModeChanged("plan", ("default", "plan", "own"), (base.ModeOffer("own"),)))
+        process.emit(base.StateReported(REPORTED))
+        process.emit(base.OffersReported(base.AgentOffers(steer=True, models=(base.ModelOffer("opus"),))))
+        process.emit(base.ModeChanged("plan", ("default", "plan", "own"), (base.ModeOffer("own"),)))
         session = server.core.projects.get(project)
         assert [mode.name for mode in session.snapshot().own_modes] == ["own"]
         await run(server, phone, project, "Count pears", agent="codex")
@@ -135,9 +135,9 @@ async def test_a_prompt_that_is_not_stored_does_not_change_the_agent(
         server.agent.own_modes = True
         project = await server.project(phone)
         process = await run(server, phone, project, "Count walnuts", "Two.")
-        process.heard(base.StateReported(REPORTED))
-        process.heard(base.OffersReported(base.AgentOffers(steer=True, models=(base.ModelOffer("opus"),))))
-        process.heard(base.ModeChanged("plan", ("default", "plan", "own"), (base.ModeOffer("own"),)))
+        process.emit(base.StateReported(REPORTED))
+        process.emit(base.OffersReported(base.AgentOffers(steer=True, models=(base.ModelOffer("opus"),))))
+        process.emit(base.ModeChanged("plan", ("default", "plan", "own"), (base.ModeOffer("own"),)))
         session = server.core.projects.get(project)
         before = session.snapshot()
         append = SessionStore.append
@@ -171,7 +171,7 @@ async def killed_in_its_first_run(server: Server, phone: Client, *, known: bool)
     server.agent.sessions = StoredSessions(all=known)
     project = await server.project(phone)
     process = await server.running(phone, project, "Count walnuts")
-    process.heard(base.StateReported(REPORTED))
+    process.emit(base.StateReported(REPORTED))
     await server.does(phone, "agent_kill", project)
     await settled()
     return project
@@ -227,7 +227,7 @@ async def test_the_state_of_a_deleted_conversation_is_forgotten(tmp_path: Path) 
     async with serving(tmp_path) as server:
         project = await server.project(phone)
         process = await run(server, phone, project, "Count walnuts")
-        process.heard(base.StateReported(REPORTED))
+        process.emit(base.StateReported(REPORTED))
         session_id = process.launch.session_id
         await server.does(phone, "session_delete", project, session_id=session_id)
         assert phone.updates("agent_state")[-1] == {"model": "opus"}
@@ -239,7 +239,7 @@ async def test_a_resumed_process_begins_with_the_last_state(tmp_path: Path) -> N
     async with serving(tmp_path) as server:
         project = await server.project(phone)
         process = await run(server, phone, project, "Count walnuts")
-        process.heard(base.StateReported(REPORTED))
+        process.emit(base.StateReported(REPORTED))
         process.exit(0)
         await settled()
         later = await run(server, phone, project, "Count pears")
@@ -298,8 +298,8 @@ async def test_a_prompt_waits_for_the_reply_to_a_deletion(tmp_path: Path) -> Non
         project = await server.project(phone)
         process = await run(server, phone, project, "Count walnuts", "Two.")
         command = commands.SessionDelete(project_id=project, session_id=process.launch.session_id)
-        asker: Any = phone
-        reply = await server.core.session_delete(command, asker)
+        sender: Any = phone
+        reply = await server.core.session_delete(command, sender)
         await server.does(phone, "execute", project, prompt="Count pears")
         await settled()
         assert len(phone.updates("run_started")) == 1
@@ -320,7 +320,7 @@ def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("small_files")
 @pytest.mark.parametrize("restarted", [False, True])
-async def test_a_session_is_known_by_its_id_without_its_older_records(tmp_path: Path, restarted: bool) -> None:
+async def test_a_session_id_is_known_without_its_older_records(tmp_path: Path, restarted: bool) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)

@@ -59,7 +59,7 @@ def test_no_directory_is_created_in_the_servers_data(tmp_path: Path) -> None:
 
 
 async def test_no_directory_is_created_elsewhere(server: Server, owner: WireClient, tmp_path: Path) -> None:
-    """The request is refused outside of the roots, through a link, in the server's own data, and inside a project."""
+    """The request is refused outside the roots, through a link, in the server's own data, and inside a project."""
     await server.project(owner, "site")
     (server.roots / "link").symlink_to(tmp_path)
     for path in (

@@ -18,8 +18,10 @@ from drawbridge.agents.memory import MemoryWatch
 from drawbridge.core.privacy import Privacy
 from drawbridge.server.checkpoints import git_program
 from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import FRAME_BYTES, Answer, encode
+from drawbridge.server.protocol.frames import encode
+from drawbridge.server.protocol.messages import FRAME_BYTES
 from drawbridge.server.protocol.replies import FileChanges
 from drawbridge.server.sessions import file_changes
 from drawbridge.server.sessions.file_changes import Comparisons
@@ -143,7 +145,7 @@ async def test_the_users_index_is_not_changed(folder: Path, comparisons: Compari
 
 
 @pytest.mark.parametrize("change", ["changed", "deleted", "added"])
-async def test_large_texts_come_as_a_diff(folder: Path, comparisons: Comparisons, change: str) -> None:
+async def test_large_texts_are_sent_as_a_diff(folder: Path, comparisons: Comparisons, change: str) -> None:
     lines = [f"line {number}\n" for number in range(90_000)]
     (folder / "large.txt").write_text("".join(lines))
     if change != "added":
@@ -220,7 +222,7 @@ async def test_only_texts_are_compared(folder: Path, comparisons: Comparisons, w
 
 
 @pytest.mark.parametrize("path", [".env", "src/key.pem", ".git/config", "sub/../old.txt", "/etc/passwd", "none", "src"])
-async def test_what_the_viewer_refuses_is_refused(folder: Path, comparisons: Comparisons, path: str) -> None:
+async def test_files_that_the_viewer_refuses_are_refused(folder: Path, comparisons: Comparisons, path: str) -> None:
     """The last commit contains secrets that are no longer in the work tree."""
     for name in (".env", "src/key.pem"):
         (folder / name).write_text("secret")
@@ -272,7 +274,7 @@ async def test_links_are_followed_as_in_the_viewer(folder: Path, comparisons: Co
     assert await refusal(comparisons, folder, "link") == "FILE_UNSUPPORTED"
 
 
-async def test_a_file_in_the_place_of_a_directory_is_new(folder: Path, comparisons: Comparisons) -> None:
+async def test_a_file_that_replaced_a_directory_is_new(folder: Path, comparisons: Comparisons) -> None:
     (folder / "src" / "bridge.py").unlink()
     (folder / "src").rmdir()
     (folder / "src").write_text(PUBLIC)
@@ -280,7 +282,7 @@ async def test_a_file_in_the_place_of_a_directory_is_new(folder: Path, compariso
     assert (found.status, found.old) == ("?", None)
 
 
-async def test_a_repository_inside_is_not_compared(folder: Path, comparisons: Comparisons) -> None:
+async def test_a_nested_repository_is_not_compared(folder: Path, comparisons: Comparisons) -> None:
     git(folder, "clone", "-q", ".", "inside")
     git(folder, "add", "inside")
     git(folder, "commit", "-q", "-m", "inside")

@@ -101,7 +101,7 @@ async def test_a_directory_shows_what_has_changed(repository: Path, indexes: Fil
     assert [entry.path for entry in found.entries if entry.ignored] == ["build", "x.log"]
 
 
-async def test_a_directory_below_shows_its_own_files(repository: Path, indexes: FileIndexes) -> None:
+async def test_a_subdirectory_shows_its_own_files(repository: Path, indexes: FileIndexes) -> None:
     (repository / "src" / "gone.py").unlink()
     found = await listed(project_of(repository), "src", indexes)
     assert statuses(found) == {"src/inner": None, "src/bridge.py": None, "src/gone.py": "D"}
@@ -121,8 +121,8 @@ async def test_a_deleted_directory_is_listed(repository: Path, indexes: FileInde
         await listed(project, "src/other", indexes)
 
 
-async def test_a_project_below_its_work_tree(repository: Path, indexes: FileIndexes) -> None:
-    """Paths are relative to the project, and nothing outside of it is listed."""
+async def test_a_project_in_a_subdirectory_lists_only_its_own_files(repository: Path, indexes: FileIndexes) -> None:
+    """Paths are relative to the project, and nothing outside it is listed."""
     (repository / "src" / "bridge.py").write_text("two\n")
     (repository / "a.txt").write_text("two\n")
     project = project_of(repository / "src")
@@ -131,7 +131,7 @@ async def test_a_project_below_its_work_tree(repository: Path, indexes: FileInde
     assert names(await matching(project, "", "a.txt", 50, indexes)) == []
 
 
-async def test_a_repository_without_a_commit(folder: Path, indexes: FileIndexes) -> None:
+async def test_files_of_a_repository_without_a_commit_are_listed(folder: Path, indexes: FileIndexes) -> None:
     git(folder, "init", "-q")
     git(folder, "add", "a.txt")
     found = statuses(await listed(project_of(folder), "", indexes))
@@ -260,10 +260,10 @@ async def test_a_walk_is_bounded(folder: Path, indexes: FileIndexes, monkeypatch
     assert len(found.entries) <= 3
 
 
-# how often a list is made
+# how often a list is built
 
 
-async def test_a_list_is_made_once_for_many_requests(
+async def test_a_list_is_built_once_for_many_requests(
     repository: Path, indexes: FileIndexes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = 0
@@ -281,7 +281,7 @@ async def test_a_list_is_made_once_for_many_requests(
     assert made == 1
 
 
-async def test_an_old_list_is_used_while_a_new_one_is_made(
+async def test_an_old_list_is_used_while_a_new_one_is_built(
     repository: Path, indexes: FileIndexes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(file_index, "FRESH_SECONDS", 0.0)
@@ -315,7 +315,9 @@ async def test_a_canceled_request_does_not_stop_the_list(repository: Path, index
     assert "a.txt" in (await second).files
 
 
-async def test_few_lists_are_kept(tmp_path: Path, indexes: FileIndexes, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_number_of_kept_lists_is_limited(
+    tmp_path: Path, indexes: FileIndexes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(file_index, "LISTS_KEPT", 2)
     for number in range(4):
         (tmp_path / str(number)).mkdir()
@@ -354,7 +356,7 @@ def test_the_best_match_comes_first() -> None:
         ("[.*", "[.*"),
     ],
 )
-def test_letters_in_their_order_are_found(query: str, expected: str) -> None:
+def test_a_file_is_found_by_some_of_its_letters_in_order(query: str, expected: str) -> None:
     assert index("src/bridge.py", "ünï.md", "[.*", "other").matching(query, 10)[:1] == [expected]
 
 
@@ -370,7 +372,7 @@ def test_a_match_has_all_letters_in_order(query: str, path: str) -> None:
     assert bool(index(path).matching(query, 1)) is expected
 
 
-def test_no_query_takes_long() -> None:
+def test_every_query_is_fast() -> None:
     found = index(*("a" * 200 + f"/{number}" for number in range(20_000)))
     begun = time.process_time()
     found.matching("a" * 100 + "b" * 100, 50)

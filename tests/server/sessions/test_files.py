@@ -1,5 +1,5 @@
-"""The project's files that clients can see. Whatever path is sent, nothing private and nothing outside of the project
-is shown.
+"""The project's files that clients can see. Whatever path is sent, nothing private and nothing outside the project is
+shown.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def test_no_path_leads_out(project: Project, path: str) -> None:
 
 @pytest.mark.parametrize("target", ["../secret.txt", "../nothing", "/etc/passwd", "/", "..", "over"])
 def test_no_link_leads_out(project: Project, target: str) -> None:
-    """The error doesn't reveal whether the link's target exists."""
+    """The error does not reveal whether the link's target exists."""
     (project.root / "over").symlink_to(project.root.parent)
     (project.root / "link").symlink_to(target)
     assert code(project, "link") == "INVALID_PATH"
@@ -203,7 +203,7 @@ def test_a_file_above_its_limit_is_reported(project: Project, head: bytes, limit
     assert refused.value.details == {"size": limit + 1, "limit": limit}
 
 
-def test_a_large_text_comes_as_its_beginning(project: Project) -> None:
+def test_a_large_text_is_sent_only_in_part(project: Project) -> None:
     text = '"\x01ü\n' * 300_000
     (project.root / "a").write_text(text)
     content = read(project, "a")
@@ -225,7 +225,7 @@ def test_a_large_text_comes_as_its_beginning(project: Project) -> None:
         (b"BM\x46\0\0\0\0\0\0\0\x36\0\0\0\x28\0\0\0", "image/bmp"),
     ],
 )
-def test_an_image_is_known_by_its_content(project: Project, head: bytes, media_type: str) -> None:
+def test_an_image_is_recognized_by_its_content(project: Project, head: bytes, media_type: str) -> None:
     (project.root / "a.txt").write_bytes(head)
     content = read(project, "a.txt")
     assert (content.kind, content.media_type, content.blob_id) == ("image", media_type, "file:a")
@@ -326,7 +326,7 @@ def test_the_servers_own_data_is_private(project: Project) -> None:
     assert files.find_entry(whole, "data") is None
 
 
-def test_hidden_files_of_a_home_directory_inside_are_private(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hidden_files_of_a_nested_home_directory_are_private(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """A project's directory may contain the home directory."""
     home = project.root / "src"
     (home / ".ssh").mkdir()
@@ -340,7 +340,7 @@ def test_hidden_files_of_a_home_directory_inside_are_private(project: Project, m
 
 
 @pytest.mark.parametrize(("pattern", "name"), [("*.PEM", "x.pem"), ("Secret*", "SECRETS"), ("*/Straße/*", "STRASSE/a")])
-def test_patterns_of_the_owner_apply_in_any_case(project: Project, pattern: str, name: str) -> None:
+def test_the_owners_patterns_are_case_insensitive(project: Project, pattern: str, name: str) -> None:
     strict = Project(project.root, project.data, Privacy([pattern]))
     assert code(strict, name) == "FILE_PRIVATE"
 

@@ -1,4 +1,4 @@
-"""What an agent offers is known from its earlier processes before a new process reports it."""
+"""What an agent offers is known from its earlier processes until a new process reports it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def offered(server: Server, project: str) -> dict[str, Any] | None:
 async def has_run(server: Server, project: str, offers: base.AgentOffers = OFFERS, **more: Any) -> None:
     """Lets a process of the agent report what it offers, complete its run, and exit."""
     process = await server.running(Client(), project, **more)
-    process.heard(base.OffersReported(offers))
+    process.emit(base.OffersReported(offers))
     process.ends()
     await settled()
     process.exit(0)
@@ -85,7 +85,7 @@ async def test_a_process_reports_the_same_to_a_client_that_knew_less(tmp_path: P
         assert page.updates("agent_offers") == [{"models": MODELS}]
 
 
-async def test_a_process_replaces_what_was_known(tmp_path: Path) -> None:
+async def test_a_process_replaces_the_known_offers(tmp_path: Path) -> None:
     """Another version of the agent has a different model, different commands, and no skills."""
     haiku = base.ModelOffer("haiku")
     other = base.AgentOffers(commands=(base.Offer("compact"),), models=(haiku,))
@@ -198,7 +198,7 @@ async def test_a_new_session_shows_its_model_and_effort(tmp_path: Path) -> None:
         assert (await joined(server, project))["agent_state"] == {"model": "opus", "effort": "low"}
         process = await server.running(phone, project)
         assert (process.launch.options.model, process.launch.options.effort) == ("opus", "low")
-        process.heard(base.StateReported(base.AgentState(model="claude-opus-5", context_window=200_000)))
+        process.emit(base.StateReported(base.AgentState(model="claude-opus-5", context_window=200_000)))
         process.ends()
         await settled()
         assert (await joined(server, project))["agent_state"]["model"] == "claude-opus-5"
@@ -211,8 +211,8 @@ async def test_a_chosen_model_that_is_the_current_one_changes_nothing(tmp_path: 
     async with serving(tmp_path) as server:
         project = await server.project(phone)
         process = await server.running(phone, project)
-        process.heard(base.OffersReported(OFFERS))
-        process.heard(base.StateReported(state))
+        process.emit(base.OffersReported(OFFERS))
+        process.emit(base.StateReported(state))
         process.ends()
         await settled()
         await server.does(phone, "set_model", project, model="opus")

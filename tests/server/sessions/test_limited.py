@@ -26,7 +26,7 @@ WANTED = Limits(checkpoints=False, continue_limited=True)
 def limited(agent: Process, seconds: float) -> None:
     """Ends the agent's turn at a limit that is lifted in ``seconds`` seconds."""
     agent.turn_open = False
-    agent.heard(
+    agent.emit(
         base.TurnEnded(
             ok=False, error="5-hour limit reached.", code="AGENT_RATE_LIMITED", retry_at=time.time() + seconds
         )
@@ -35,7 +35,8 @@ def limited(agent: Process, seconds: float) -> None:
 
 @pytest.fixture
 def passed(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """A list with one item: how many seconds the clock is ahead for the code that resumes limited runs."""
+    """A list with one item, the number of seconds by which the clock is ahead for the code that resumes limited
+    runs."""
     later = [0.0]
     monkeypatch.setattr(continuing, "CHECK_SECONDS", 0.05)
     monkeypatch.setattr(continuing, "time", SimpleNamespace(time=lambda: time.time() + later[0]))
@@ -195,8 +196,8 @@ async def test_a_run_does_not_resume_after_a_very_long_limit(tmp_path: Path, cap
 def test_the_end_of_a_limit_is_read_from_claudes_output(limits: object, retry_at: float | None) -> None:
     stream = Stream()
     stream.prompt()
-    stream.say(type="rate_limit_event", rate_limit_info=limits)
-    stream.say(type="assistant", message={}, error="rate_limit")
+    stream.receives(type="rate_limit_event", rate_limit_info=limits)
+    stream.receives(type="assistant", message={}, error="rate_limit")
     stream.result(is_error=True, result="You've hit your limit")
     [ended] = stream.all(base.TurnEnded)
     assert (ended.ok, ended.code, ended.retry_at) == (False, "AGENT_RATE_LIMITED", retry_at)

@@ -11,7 +11,7 @@ from drawbridge.agents import memory
 from tests.waiting import until
 
 
-async def test_a_failing_look_is_logged_and_repeated(
+async def test_a_failing_check_is_logged_and_repeated(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     looks = 0

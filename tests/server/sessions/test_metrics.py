@@ -1,4 +1,4 @@
-"""The server's metrics: in its health report, and for Prometheus on a port that only this machine can reach."""
+"""The server's metrics are in its health report, and on a port for Prometheus that only this machine can reach."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_each_run_is_counted_once(runs: list[tuple[str, float]]) -> None:
         assert sum(metrics.buckets[: index + 1]) == sum(seconds <= bound for _, seconds in runs)
 
 
-async def test_health_and_prometheus_say_how_runs_went(tmp_path: Path) -> None:
+async def test_health_and_prometheus_report_how_runs_ended(tmp_path: Path) -> None:
     root = tmp_path / "a-very-private-name"
     root.mkdir()
     async with serving(tmp_path / "data", "--no-tls", "--allow", root, "--metrics-port", "0") as server:
@@ -103,16 +103,16 @@ async def test_the_port_serves_only_metrics_and_only_locally(tmp_path: Path) -> 
 
 
 @pytest.mark.thorough
-async def test_without_the_flag_there_is_no_port(tmp_path: Path) -> None:
+async def test_without_the_flag_no_port_is_opened(tmp_path: Path) -> None:
     async with serving(tmp_path / "data", "--no-tls") as server:
         assert server.ready["metrics"] is None
 
 
 @pytest.mark.thorough
-async def test_a_metrics_port_in_use_is_named(tmp_path: Path) -> None:
+async def test_a_metrics_port_in_use_is_reported(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        code, said = await refused("--port", "0", "--no-tls", "--data-dir", tmp_path / "data", "--metrics-port", port)
+        code, output = await refused("--port", "0", "--no-tls", "--data-dir", tmp_path / "data", "--metrics-port", port)
     assert code == 3
-    assert f"Port {port} on 127.0.0.1 is not available" in said
-    assert "--metrics-port" in said
+    assert f"Port {port} on 127.0.0.1 is not available" in output
+    assert "--metrics-port" in output

@@ -20,7 +20,7 @@ import pytest
 
 from drawbridge.agents import process_tree
 from drawbridge.agents.environment import MARK
-from drawbridge.server.sessions.processes import FILE, Entry, Running
+from drawbridge.server.sessions.processes import FILE, Entry, RunningProcesses
 from tests.agents.rig import eventually, lives
 from tests.server.bad_claude import bad_claude, project, words
 from tests.server.processes import serving
@@ -32,9 +32,7 @@ SLEEP = [sys.executable, "-I", "-S", "-c", "print(flush=True); import time; time
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """Yields a function that starts a process that does nothing, with a mark if one is given, and returns its process
-    id.
-    """
+    """Yields a function that starts an idle process, with a mark if one is given, and returns its process id."""
     started: list[subprocess.Popen[bytes]] = []
 
     def one(mark: str | None = None) -> int:
@@ -69,7 +67,7 @@ def test_leftovers_are_ended_and_logged(
 ) -> None:
     pid = start(mark)
     write(tmp_path, entry(mark, pid))
-    Running(tmp_path).end_leftovers()
+    RunningProcesses(tmp_path).end_leftovers()
     assert not lives(pid)
     assert f"process {pid} (python" in caplog.text
     assert (tmp_path / FILE).read_bytes() == b"[]\n"
@@ -80,14 +78,14 @@ def test_children_of_an_ended_agent_are_ended(tmp_path: Path, start: Start, mark
     gone, child = start(), start(mark)
     os.kill(gone, signal.SIGKILL)
     write(tmp_path, Entry(mark, gone, 5.0))
-    Running(tmp_path).end_leftovers()
+    RunningProcesses(tmp_path).end_leftovers()
     assert not lives(child)
 
 
 def test_a_process_with_a_reused_id_is_left_alone(tmp_path: Path, start: Start, mark: str) -> None:
     stranger = start()
     write(tmp_path, Entry(mark, stranger, psutil.Process(stranger).create_time() - 60))
-    Running(tmp_path).end_leftovers()
+    RunningProcesses(tmp_path).end_leftovers()
     assert lives(stranger)
 
 
@@ -99,7 +97,7 @@ def test_a_forged_file_ends_no_other_process(tmp_path: Path, start: Start, mark:
     write(
         tmp_path, entry(mark, stranger), entry("", others), Entry("", os.getpid()), Entry("", 1), Entry("", -5, -1e300)
     )
-    Running(tmp_path).end_leftovers()
+    RunningProcesses(tmp_path).end_leftovers()
     assert lives(stranger)
     assert lives(others)
 
@@ -116,7 +114,7 @@ def test_the_start_time_is_used_if_the_environment_is_hidden(
     monkeypatch.setattr(psutil.Process, "environ", denied)
     recorded = entry(mark, pid)
     write(tmp_path, recorded if same else Entry(mark, pid, recorded.started - 5))
-    Running(tmp_path).end_leftovers()
+    RunningProcesses(tmp_path).end_leftovers()
     assert lives(pid) != same
 
 
@@ -126,8 +124,8 @@ def test_a_server_started_by_an_agent_does_not_end_itself(tmp_path: Path, mark: 
         "import os, subprocess, sys\n"
         "from pathlib import Path\n"
         "if len(sys.argv) > 2: sys.exit(subprocess.call([sys.executable, __file__, sys.argv[1]]))\n"
-        "from drawbridge.server.sessions.processes import Running\n"
-        "Running(Path(sys.argv[1])).end_leftovers()\n"
+        "from drawbridge.server.sessions.processes import RunningProcesses\n"
+        "RunningProcesses(Path(sys.argv[1])).end_leftovers()\n"
         "print('alive')\n"
     )
     (tmp_path / "server.py").write_text(code)
@@ -146,7 +144,7 @@ def test_an_invalid_file_does_not_prevent_a_start(
     tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / FILE).write_bytes(content)
-    Running(tmp_path).end_leftovers()
+    RunningProcesses(tmp_path).end_leftovers()
     assert "running.json can't be read" in caplog.text
 
 
@@ -158,9 +156,9 @@ def test_leftovers_that_cannot_be_ended_are_logged_and_kept(
     with monkeypatch.context() as patch:
         patch.setattr(process_tree, "END_SECONDS", 0.05)
         patch.setattr(psutil.Process, "send_signal", lambda process, number: None)
-        Running(tmp_path).end_leftovers()
-    assert f"processes [{pid}], which an agent of a crashed server left behind" in caplog.text
-    Running(tmp_path).end_leftovers()
+        RunningProcesses(tmp_path).end_leftovers()
+    assert f"processes [{pid}], which were left behind by an agent of a crashed server" in caplog.text
+    RunningProcesses(tmp_path).end_leftovers()
     assert not lives(pid)
 
 

@@ -1,4 +1,4 @@
-"""Projects are created, found again after a restart, and deleted; invalid ones are refused."""
+"""Projects are created, found again after a restart, and deleted. Invalid ones are refused."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def refused(server: Server, client: Client, **data: Any) -> ClientError:
     return error.value
 
 
-async def test_projects_are_back_after_a_restart(tmp_path: Path) -> None:
+async def test_projects_are_restored_after_a_restart(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -135,7 +135,7 @@ async def test_a_link_to_a_name_that_is_not_text_is_refused(tmp_path: Path, name
         await server.does(phone, "project_create", path=str(server.root / "👩‍💻 ü"))
 
 
-async def test_a_hundred_projects_are_back_after_a_restart(tmp_path: Path) -> None:
+async def test_a_hundred_projects_are_restored_after_a_restart(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         made = [await server.project(phone, f"p{number}") for number in range(100)]
@@ -252,8 +252,8 @@ async def test_followers_are_notified_of_projects_they_have_not_joined(tmp_path:
         process.ends()
         await settled()
         await server.does(phone, "project_delete", project)
-        heard = [one["data"].get("update_type") or one["type"] for one in watch.heard]
-        assert [what for what in heard if what != "project_state"] == [
+        received = [one["data"].get("update_type") or one["type"] for one in watch.received]
+        assert [what for what in received if what != "project_state"] == [
             "project_created",
             "permission_request",
             "permission_request",
@@ -264,10 +264,10 @@ async def test_followers_are_notified_of_projects_they_have_not_joined(tmp_path:
         ]
         assert watch.updates("project_created")[0]["id"] == project
         assert [one["state"] for one in watch.updates("project_state")] == ["EXECUTING", "IDLE"]
-        before = len(watch.heard)
+        before = len(watch.received)
         server.core.unfollow(("projects", "approvals"), watch)
         await server.project(phone, "another")
-        assert len(watch.heard) == before
+        assert len(watch.received) == before
 
 
 async def test_deleted_projects_are_removed_after_seven_days(tmp_path: Path) -> None:
@@ -324,9 +324,9 @@ async def test_a_request_during_a_deletion_is_executed_or_refused(
             for type, data in asked:
                 tasks.append(asyncio.create_task(server.does(phone, type, project, **data)))
                 await settled(turns=abs(turns))
-            for said in await asyncio.gather(*tasks, return_exceptions=True):
-                assert isinstance(said, dict | ClientError), said
-            heard = [one["data"]["update_type"] for one in page.heard if one.get("project_id") == project]
+            for result in await asyncio.gather(*tasks, return_exceptions=True):
+                assert isinstance(result, dict | ClientError), result
+            received = [one["data"]["update_type"] for one in page.received if one.get("project_id") == project]
             # The deletion was refused if the project's agent was working.
             if any(one.id == project for one in server.core.projects):
                 with contextlib.suppress(ClientError):
@@ -334,7 +334,7 @@ async def test_a_request_during_a_deletion_is_executed_or_refused(
                 await server.does(phone, "project_delete", project)
             else:
                 await settled()
-                assert heard[-1] == "project_deleted"
+                assert received[-1] == "project_deleted"
     assert not [one for one in caplog.records if one.levelname == "ERROR"]
 
 

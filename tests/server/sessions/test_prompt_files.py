@@ -1,4 +1,4 @@
-"""Files that can't be part of the agent's prompt are stored beside the history, and the prompt contains their paths."""
+"""Files that can't be part of the agent's prompt are stored next to the history, and the prompt contains their paths."""
 
 from __future__ import annotations
 
@@ -166,9 +166,7 @@ def test_a_second_file_of_the_same_name_replaces_nothing(tmp_path: Path) -> None
 
 
 async def test_on_a_full_disk_the_prompt_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The disk is full when the second file is stored: nothing remains of the first one, and nothing reaches
-    the agent.
-    """
+    """The disk is full when the second file is stored. Nothing remains of the first one, and nothing reaches the agent."""
     phone = Client()
     written: list[str] = []
     mkdir = Path.mkdir
@@ -334,7 +332,7 @@ async def test_files_are_kept_after_a_restart(tmp_path: Path) -> None:
 
 
 async def test_a_new_file_removes_the_oldest_above_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file of a queued or running prompt is not removed: the new prompt is refused instead."""
+    """A file of a queued or running prompt is not removed. The new prompt is refused instead."""
     monkeypatch.setattr(prompt_files, "ALTOGETHER", 2 * len(ZIP))
     phone = Client()
     async with serving(tmp_path) as server:

@@ -1,4 +1,4 @@
-"""Images that were sent with prompts are stored beside the history, and removed with it."""
+"""Images that were sent with prompts are stored next to the history, and removed with it."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def test_a_prompt_that_is_not_in_the_queue_is_an_error() -> None:
     assert (refused.value.code, refused.value.field) == ("PROMPT_NOT_QUEUED", "data.run_id")
 
 
-def test_an_edited_prompt_keeps_its_place_and_its_options() -> None:
+def test_an_edited_prompt_keeps_its_position_and_options() -> None:
     queue = Shown().queue
     queue.add(Run(Order("a", "one", "phone", options=Options(model="opus")), seq=1))
     queue.add(Run(Order("b", "two", "phone")))
@@ -84,7 +84,7 @@ def test_an_edited_prompt_keeps_its_place_and_its_options() -> None:
     assert (edited.order.prompt, edited.order.options, edited.seq) == ("three", Options(model="opus"), 7)
 
 
-def test_a_choice_applies_to_prompts_that_have_not_chosen_otherwise() -> None:
+def test_a_choice_applies_to_prompts_without_their_own_choice() -> None:
     queue = Shown().queue
     usual = Options(model="opus", permission_mode="plan")
     queue.add(Run(Order("usual", "", "phone", options=usual)))

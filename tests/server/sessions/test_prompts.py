@@ -16,7 +16,7 @@ from tests.server.core_rig import Client, Process, Server, records, serving, set
 
 
 class Queued(NamedTuple):
-    """The phone has sent "first", which runs, and "second" and "third", which are queued. The page has joined the
+    """The phone has sent "first", which runs, and "second" and "third", which are queued. The web UI has joined the
     project.
     """
 
@@ -66,7 +66,7 @@ async def test_every_client_sees_the_queue(tmp_path: Path) -> None:
         assert one.shown == ["third"]
 
 
-async def test_a_prompt_that_begins_at_once_is_never_in_the_queue(tmp_path: Path) -> None:
+async def test_a_prompt_that_begins_immediately_is_never_queued(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -74,7 +74,7 @@ async def test_a_prompt_that_begins_at_once_is_never_in_the_queue(tmp_path: Path
         assert phone.updates("queue_changed") == []
 
 
-async def test_the_whole_of_a_long_prompt_is_in_its_record(tmp_path: Path) -> None:
+async def test_the_record_of_a_long_prompt_is_complete(tmp_path: Path) -> None:
     async with queued(tmp_path) as one:
         await one.does(one.page, "execute", prompt="x" * 501)
         [*_, last] = one.phone.updates("queue_changed")[-1]["queue"]
@@ -116,7 +116,7 @@ async def test_a_removed_prompt_does_not_hide_a_failed_run(tmp_path: Path) -> No
         assert list(session.recorded.unfinished) == [fourth]
 
 
-async def test_an_edited_prompt_is_what_the_agent_gets(tmp_path: Path) -> None:
+async def test_the_agent_gets_the_edited_prompt(tmp_path: Path) -> None:
     async with queued(tmp_path) as one:
         await one.does(one.page, "queue_edit", run_id=one.ids[1], prompt="second, and tests")
         assert one.shown == ["second, and tests", "third"]
@@ -186,7 +186,7 @@ async def test_stop_all_empties_the_queue(tmp_path: Path) -> None:
         assert ended == {one.ids[0]: None, one.ids[1]: "page", one.ids[2]: "page"}
 
 
-async def test_a_stop_without_all_begins_the_next_prompt(tmp_path: Path) -> None:
+async def test_stopping_only_the_run_begins_the_next_prompt(tmp_path: Path) -> None:
     async with queued(tmp_path) as one:
         await one.does(one.page, "agent_interrupt")
         one.process.ends(ok=False, interrupted=True)
@@ -217,7 +217,7 @@ async def test_a_run_that_has_begun_is_not_in_the_queue(tmp_path: Path, type: st
         assert one.process.interrupts == 0
 
 
-async def test_a_turn_without_a_prompt_puts_the_next_one_back(tmp_path: Path) -> None:
+async def test_a_turn_without_a_prompt_requeues_the_next_one(tmp_path: Path) -> None:
     """The next prompt had already left the queue and was waiting for its slot."""
     phone = Client()
     async with serving(tmp_path, Limits(checkpoints=False, runs_at_once=1)) as server:
@@ -228,7 +228,7 @@ async def test_a_turn_without_a_prompt_puts_the_next_one_back(tmp_path: Path) ->
         await server.running(phone, other, "takes the slot")
         await server.does(phone, "execute", project, prompt="waits for a slot")
         assert phone.updates("queue_changed") == []
-        process.heard(base.TurnBegun())
+        process.emit(base.TurnBegun())
         await settled()
         [waiting] = phone.updates("queue_changed")[-1]["queue"]
         assert (waiting["prompt"], waiting["position"]) == ("waits for a slot", 1)

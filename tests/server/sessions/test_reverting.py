@@ -105,7 +105,7 @@ async def test_a_revert_blocks_other_changes_to_the_project(what: str, tmp_path:
     async with serving(tmp_path, Limits()) as server:
         project, run = await a_run(server, phone, line="two\n")
         taking_back = asyncio.create_task(server.does(phone, "run_revert", project, run_id=run))
-        await until(server.core.projects.get(project)._reverting.locked, "the revert")
+        await until(server.core.projects.get(project)._changing.locked, "the revert")
         with pytest.raises(ClientError) as refused:
             await server.does(page, what, project, **({"run_id": run} if what == "run_revert" else {}))
         assert (refused.value.code, refused.value.retryable) == ("PROCESS_ACTIVE", True)
@@ -213,9 +213,9 @@ async def test_a_run_in_another_work_tree_is_marked(tmp_path: Path) -> None:
         worktree.mkdir(parents=True)
         (worktree / ".git").write_text("gitdir: elsewhere")
         process = server.agent.latest
-        process.heard(DirectoryChanged(str(worktree)))
+        process.emit(DirectoryChanged(str(worktree)))
         _, inside = await a_run(server, phone, line="")
-        process.heard(DirectoryChanged(str(server.root / "one" / "src")))
+        process.emit(DirectoryChanged(str(server.root / "one" / "src")))
         _, after = await a_run(server, phone, line="")
 
         async def directory(run: str) -> str | None:
@@ -235,7 +235,7 @@ async def idle_in_a_worktree(server: Server, client: Client, project: str) -> tu
     worktree.mkdir(parents=True)
     (worktree / ".git").write_text("gitdir: elsewhere")
     process = await server.running(client, project)
-    process.heard(DirectoryChanged(str(worktree)))
+    process.emit(DirectoryChanged(str(worktree)))
     process.ends()
     await settled()
     return process, str(worktree)
@@ -263,7 +263,7 @@ async def test_an_agents_own_run_in_another_work_tree_is_marked(tmp_path: Path) 
     async with serving(tmp_path) as server:
         project = await server.project(phone)
         process, worktree = await idle_in_a_worktree(server, phone, project)
-        process.heard(TurnBegun())
+        process.emit(TurnBegun())
         process.exit(1, "Out of memory")
         assert [run["directory"] for run in phone.updates("run_finished")] == [worktree] * 2
 

@@ -46,12 +46,12 @@ def steps_of(event: str, states: str, result: str) -> list[tuple[tuple[State, Ev
     return [((one, Event[event]), (one if following == "the same" else State[following], do)) for one in found]
 
 
-def test_the_table_in_the_docstring_is_the_one_in_force() -> None:
+def test_the_table_in_the_docstring_matches_the_code() -> None:
     assert documented() == STEPS
 
 
 @pytest.mark.parametrize(("state", "event"), list(product(State, Event)), ids=lambda one: one.name)
-def test_each_event_in_each_state_does_what_the_table_says(state: State, event: Event) -> None:
+def test_each_event_in_each_state_follows_the_table(state: State, event: Event) -> None:
     run = in_state(state)
     expected = STEPS.get((state, event))
     do = run.step(event, Ending("interrupted"))
@@ -69,7 +69,7 @@ def test_nothing_changes_the_outcome_of_a_finished_run(event: Event) -> None:
 
 
 def test_a_run_can_be_ended_in_every_state() -> None:
-    """A person can kill each run that is not in the queue, where its prompt can be removed."""
+    """A user can kill any run that is not in the queue. The prompt of a queued run can be removed."""
     for state in set(State) - {State.FINISHED}:
         assert (state, Event.DROP) in STEPS
     for state in set(State) - {State.FINISHED, State.QUEUED}:
@@ -103,7 +103,7 @@ def test_a_kill_overrides_an_interrupt() -> None:
     assert run.ending == Ending("killed")
 
 
-def test_an_interrupted_run_that_reaches_a_limit_stays_interrupted() -> None:
+def test_an_interrupted_run_stays_interrupted_at_a_limit() -> None:
     run = in_state(State.RUNNING)
     run.step(Event.INTERRUPT, Ending("interrupted"))
     assert run.step(Event.STOP, Ending("failed", error=FULL)) is None, "the agent is ending its turn"
@@ -239,7 +239,7 @@ def test_a_process_that_is_ready_has_an_owner_or_is_left(events: list[Event]) ->
         assert (session.left, run.state) == (0, State.RUNNING if before is State.STARTING else State.FINISHED)
 
 
-def test_a_slot_that_is_released_twice_is_given_back_once() -> None:
+def test_a_slot_that_is_released_twice_is_freed_once() -> None:
     runs, granted = Runs(1), list[str]()
     first = Slot(runs, lambda: granted.append("first"))
     second = Slot(runs, lambda: granted.append("second"))

@@ -37,7 +37,7 @@ def test_the_limit_that_is_reached_first_counts() -> None:
     assert clock.left(1_060.0, 1_060.0) == (40.0, TOO_LONG), "it counts from the beginning of the run"
 
 
-def test_time_in_which_a_person_is_asked_does_not_count() -> None:
+def test_time_spent_waiting_for_a_user_does_not_count() -> None:
     clock = begun(total=100.0)
     clock.asking(1_010.0)
     clock.asking(1_500.0)
@@ -47,7 +47,7 @@ def test_time_in_which_a_person_is_asked_does_not_count() -> None:
     assert clock.left(2_060.0, 2_060.0) == (40.0, TOO_LONG)
 
 
-def test_an_answer_that_nobody_waited_for_changes_nothing() -> None:
+def test_an_unexpected_answer_changes_nothing() -> None:
     clock = begun()
     assert not clock.answered(1_050.0)
     assert clock.left(1_065.0, 0.0) == (0.0, SILENT)

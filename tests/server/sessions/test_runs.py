@@ -22,7 +22,7 @@ from tests.server.core_rig import Client, Process, Server, StoredSessions, recor
 from tests.waiting import PATIENCE, until
 
 
-async def test_a_prompt_is_accepted_at_once_and_ends_exactly_once(tmp_path: Path) -> None:
+async def test_a_prompt_is_accepted_immediately_and_ends_once(tmp_path: Path) -> None:
     phone, page = Client("phone"), Client("page")
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -48,8 +48,8 @@ async def test_a_prompt_is_sent_to_all_clients_but_its_sender(tmp_path: Path) ->
         project = await server.project(phone)
         await server.does(page, "project_join", project)
         await server.does(phone, "execute", project, prompt='quotes " and\nlines')
-        (heard,) = [one for one in page.of_type("agent_message") if one["data"]["direction"] == "client"]
-        assert heard["data"]["messages"][0]["message"]["prompt"] == 'quotes " and\nlines'
+        (received,) = [one for one in page.of_type("agent_message") if one["data"]["direction"] == "client"]
+        assert received["data"]["messages"][0]["message"]["prompt"] == 'quotes " and\nlines'
         assert [one for one in phone.of_type("agent_message") if one["data"]["direction"] == "client"] == []
 
 
@@ -59,9 +59,9 @@ async def test_an_agents_line_is_passed_on_unchanged(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
         project = await server.project(phone)
         process = await server.running(phone, project)
-        process.heard(base.AgentLine(line, "s"))
+        process.emit(base.AgentLine(line, "s"))
         assert line in phone.frames[-1].data
-        assert phone.heard[-1]["data"]["session_id"] == "s"
+        assert phone.received[-1]["data"]["session_id"] == "s"
         process.ends()
 
 
@@ -73,12 +73,12 @@ async def test_partial_text_is_sent_but_not_kept(tmp_path: Path) -> None:
         before = len(records(server, project))
         process.says({"type": "stream_event"}, durable=False)
         assert phone.frames[-1].ephemeral
-        assert "seq" not in phone.heard[-1]
+        assert "seq" not in phone.received[-1]
         assert len(records(server, project)) == before
         process.ends()
 
 
-async def test_two_prompts_run_one_after_the_other_in_one_process(tmp_path: Path) -> None:
+async def test_two_prompts_run_in_turn_in_one_process(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -139,15 +139,18 @@ async def test_a_line_over_the_limit_is_sent_as_a_preview_with_a_blob(tmp_path: 
         process.says(line)
         process.ends()
         await settled()
-        [said] = [one for one in phone.of_type("agent_message") if "truncated" in one["data"]]
-        assert said["data"]["messages"][0]["message"]["content"][0]["content"].endswith("x…")
-        assert said["data"]["truncated"] == {"blob_id": f"{project}:{said['seq']}", "bytes": len(json.dumps(line))}
-        record = json.loads(await server.core.record(project, said["seq"]))
-        assert (record["seq"], record["message"]) == (said["seq"], line)
+        [messages] = [one for one in phone.of_type("agent_message") if "truncated" in one["data"]]
+        assert messages["data"]["messages"][0]["message"]["content"][0]["content"].endswith("x…")
+        assert messages["data"]["truncated"] == {
+            "blob_id": f"{project}:{messages['seq']}",
+            "bytes": len(json.dumps(line)),
+        }
+        record = json.loads(await server.core.record(project, messages["seq"]))
+        assert (record["seq"], record["message"]) == (messages["seq"], line)
         await server.does(back, "project_join", project, after_seq=0)
-        await until(lambda: said in back.heard, "the same preview in a replay")
-        page = (await server.does(phone, "get_messages", project, after_seq=said["seq"] - 1, limit=1))["data"]
-        assert page["messages"][0]["truncated"]["blob_id"] == f"{project}:{said['seq']}"
+        await until(lambda: messages in back.received, "the same preview in a replay")
+        page = (await server.does(phone, "get_messages", project, after_seq=messages["seq"] - 1, limit=1))["data"]
+        assert page["messages"][0]["truncated"]["blob_id"] == f"{project}:{messages['seq']}"
 
 
 async def test_a_request_does_not_run_twice_even_after_a_restart(tmp_path: Path) -> None:
@@ -254,7 +257,7 @@ async def test_an_interrupted_turn_leaves_the_process_for_the_next(tmp_path: Pat
         process.ends()
 
 
-async def test_a_failed_run_leaves_the_project_in_error_until_the_next(tmp_path: Path) -> None:
+async def test_a_failed_project_stays_in_error_until_the_next_run(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -307,7 +310,7 @@ async def test_a_record_that_is_not_stored_ends_the_run(tmp_path: Path, monkeypa
                 await server.does(phone, "execute", project, prompt="more")
         assert records(server, project) == before
         for client in (phone, page):
-            assert not any("unseen" in str(message) for message in client.heard)
+            assert not any("unseen" in str(message) for message in client.received)
             (finished,) = client.updates("run_finished")
             assert (finished["outcome"], finished["code"]) == ("failed", "DISK_SPACE_LOW")
             assert client.updates("project_state")[-1]["state"] == "ERROR"
@@ -402,7 +405,7 @@ async def test_uploaded_files_are_attached_to_a_prompt(tmp_path: Path) -> None:
         assert records(server, project) == before
 
 
-async def test_projects_work_side_by_side(tmp_path: Path) -> None:
+async def test_projects_run_in_parallel(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         projects = [await server.project(phone, name) for name in ("one", "two", "three")]
@@ -715,7 +718,7 @@ async def test_a_turn_without_a_prompt_is_a_run(tmp_path: Path) -> None:
         process = await server.running(phone, project)
         process.ends()
         await settled(turns=20)
-        process.heard(base.TurnBegun())
+        process.emit(base.TurnBegun())
         process.turn_open = True
         process.asks("q1")
         begun = phone.updates("run_started")[-1]
@@ -740,7 +743,7 @@ async def test_a_prompt_is_not_ended_by_the_agents_own_turn(tmp_path: Path) -> N
         process.ends()
         await settled(turns=20)
         await server.does(phone, "execute", project, prompt="next")
-        process.heard(base.TurnBegun())
+        process.emit(base.TurnBegun())
         process.ends()
         await settled(lambda: process.prompts == ["go", "next"])
         assert process.prompts == ["go", "next"]
@@ -760,7 +763,7 @@ async def test_a_turn_without_a_prompt_may_ask_while_a_prompt_waits(tmp_path: Pa
         elsewhere = await server.running(phone, two)
         await server.does(phone, "execute", one, prompt="next")
         await settled(turns=20)
-        process.heard(base.TurnBegun())
+        process.emit(base.TurnBegun())
         process.turn_open = True
         process.asks("q1")
         begun, question = phone.updates("run_started")[-1], phone.of_type("permission_request")[-1]["data"]
@@ -786,7 +789,7 @@ async def test_a_turn_without_a_prompt_is_stopped_outside_hours(tmp_path: Path) 
         await settled(turns=20)
         hour = datetime.now().hour
         server.core.grants.ceilings = Ceilings(hours=((hour + 2) % 24, (hour + 3) % 24))
-        process.heard(base.TurnBegun())
+        process.emit(base.TurnBegun())
         await settled(lambda: process.ended)
         assert phone.updates("run_finished")[-1]["code"] == "PERMISSION_DENIED"
 

@@ -10,10 +10,10 @@ import msgspec
 from drawbridge.agents.base import AgentOffers, ModelOffer, Offer, Options
 from drawbridge.server.approvals.pending import Verdict
 from drawbridge.server.events import ReviewComment, ReviewNumbers, Submission
-from drawbridge.server.reviews.remembered import Remembered
+from drawbridge.server.reviews.remembered import RememberedComment
 from drawbridge.server.sessions.metadata import Metadata, SessionMode, Waiting
 from drawbridge.server.sessions.recorded_state import Day, RecordedState
-from drawbridge.server.terminal_sessions.shared_comments import Left
+from drawbridge.server.terminal_sessions.shared_comments import LeftComments
 
 COMMENT = ReviewComment(
     comment_id="c1",
@@ -52,7 +52,7 @@ MEMORY = RecordedState(
     names={"s1": "Walnuts"},
     days={"2026-11-21": 0.5},
     usage={"2026-11-21": Day(1, 0.5, 10, 20)},
-    comments={"c1": Remembered(COMMENT, 3, 2, begun=True)},
+    comments={"c1": RememberedComment(COMMENT, 3, 2, begun=True)},
     elsewhere={"r1": "/tmp/work"},
     usage_complete=True,
 )
@@ -87,22 +87,22 @@ METADATA_IN_FILE = (
 )
 
 
-def test_the_metadata_is_written_and_read_as_before() -> None:
+def test_the_metadata_keeps_its_format() -> None:
     assert msgspec.json.encode(METADATA) == METADATA_IN_FILE
     assert msgspec.json.decode(METADATA_IN_FILE, type=Metadata) == METADATA
 
 
-def test_the_comments_of_a_directory_are_written_and_read_as_before() -> None:
-    left = Left("desk_1", "Address it", "Ada", Submission("key", ("c1",)), "q", "given", "r1", "t1")
+def test_the_comments_of_a_directory_keep_their_format() -> None:
+    left = LeftComments("desk_1", "Address it", "Ada", Submission("key", ("c1",)), "q", "given", "r1", "t1")
     in_file = (
         b'{"session":"desk_1","text":"Address it","by":"Ada","review":{"key":"key","comments":["c1"]},"request_id":"q",'
         b'"state":"given","run":"r1","turn":"t1"}'
     )
     assert msgspec.json.encode(left) == in_file
-    assert msgspec.json.decode(in_file, type=Left) == left
+    assert msgspec.json.decode(in_file, type=LeftComments) == left
 
 
-def test_the_offers_of_an_agent_are_written_and_read_as_before() -> None:
+def test_the_offers_of_an_agent_keep_their_format() -> None:
     offers = AgentOffers(
         commands=(Offer("compact", "Compacts", "WHAT"),), models=(ModelOffer("opus", efforts=("high",)),)
     )

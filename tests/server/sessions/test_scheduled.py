@@ -1,4 +1,4 @@
-"""A turn that an idle agent has scheduled: how long its process is kept, what clients see, and how it is canceled."""
+"""Turns that an idle agent has scheduled: how long its process is kept, what clients see, and how they are canceled."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def test_clients_see_that_the_scheduled_time_has_passed(tmp_path: Path, mo
     async with serving(tmp_path) as server:
         process = await server.running(phone, await server.project(phone))
         process.ends()
-        process.heard(ScheduleChanged(time.time() + 0.05))
+        process.emit(ScheduleChanged(time.time() + 0.05))
         assert "scheduled_until" in phone.updates("project_state")[-1]
         await until(lambda: "scheduled_until" not in phone.updates("project_state")[-1], "the end of the schedule")
         assert not process.ended
@@ -70,7 +70,7 @@ async def test_a_turn_that_is_late_is_shown_as_scheduled(tmp_path: Path) -> None
     async with serving(tmp_path) as server:
         process = await server.running(phone, await server.project(phone))
         process.ends()
-        process.heard(ScheduleChanged(time.time()))
+        process.emit(ScheduleChanged(time.time()))
         assert "scheduled_until" in phone.updates("project_state")[-1]
 
 
@@ -79,18 +79,18 @@ async def idle(server: Server, client: Client, seconds: float = 600.0) -> tuple[
     project = await server.project(client)
     process = await server.running(client, project)
     process.ends()
-    process.heard(ScheduleChanged(time.time() + seconds))
+    process.emit(ScheduleChanged(time.time() + seconds))
     return project, process
 
 
 @pytest.mark.parametrize("seconds", [600, -1], ids=["later", "due"])
-async def test_a_person_cancels_what_an_idle_agent_has_scheduled(tmp_path: Path, seconds: int) -> None:
+async def test_a_user_cancels_what_an_idle_agent_has_scheduled(tmp_path: Path, seconds: int) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project, process = await idle(server, phone, seconds)
-        process.heard(StateReported(AgentState(model="opus", tasks=(Task("t1", "a build", background=True),))))
+        process.emit(StateReported(AgentState(model="opus", tasks=(Task("t1", "a build", background=True),))))
         await server.does(phone, "agent_interrupt", project, schedule=True)
-        process.heard(TurnBegun())  # the scheduled turn begins at the same time
+        process.emit(TurnBegun())  # the scheduled turn begins at the same time
         await until(lambda: process.ended, "the end of the process")
         shown = phone.updates("project_state")[-1]
         assert (shown["state"], shown.get("scheduled_until")) == ("IDLE", None)
@@ -140,7 +140,7 @@ async def test_a_scheduled_run_is_not_canceled_once_it_has_begun(tmp_path: Path)
     phone = Client()
     async with serving(tmp_path) as server:
         project, process = await idle(server, phone, 0)
-        process.heard(TurnBegun())
+        process.emit(TurnBegun())
         with pytest.raises(ClientError) as refused:
             await server.does(phone, "agent_interrupt", project, schedule=True)
         assert refused.value.code == "PROCESS_ACTIVE"
@@ -149,7 +149,7 @@ async def test_a_scheduled_run_is_not_canceled_once_it_has_begun(tmp_path: Path)
         assert process.interrupts == 0
 
 
-async def test_without_a_schedule_there_is_nothing_to_cancel(tmp_path: Path) -> None:
+async def test_canceling_requires_a_schedule(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project, process = await idle(server, phone, -3600)

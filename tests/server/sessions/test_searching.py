@@ -169,12 +169,12 @@ async def test_a_client_finds_only_what_it_may_see(tmp_path: Path) -> None:
             await run(server, phone, await server.project(phone, name), "walnuts")
         confined = Client()
         confined.sees = lambda path: path.name == "two"  # type: ignore[method-assign]
-        for asker, count in ((phone, 2), (confined, 1)):
-            assert len((await server.does(asker, "search", query="walnuts"))["data"]["results"]) == count
-            assert len((await server.does(asker, "sessions"))["data"]["sessions"]) == count
+        for sender, count in ((phone, 2), (confined, 1)):
+            assert len((await server.does(sender, "search", query="walnuts"))["data"]["results"]) == count
+            assert len((await server.does(sender, "sessions"))["data"]["sessions"]) == count
 
 
-async def test_nothing_of_a_deleted_project_is_found(tmp_path: Path) -> None:
+async def test_no_records_of_a_deleted_project_are_found(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -284,7 +284,7 @@ async def test_a_name_stays_when_the_agent_reports_its_session(tmp_path: Path) -
         [entry] = (await server.does(phone, "sessions", project))["data"]["sessions"]
         assert entry["session_id"].startswith("log_")
         await server.does(phone, "session_rename", project, session_id=entry["session_id"], name="nuts")
-        process.heard(base.SessionIdentified("s-1"))
+        process.emit(base.SessionIdentified("s-1"))
         [entry] = (await server.does(phone, "sessions", project))["data"]["sessions"]
         assert (entry["session_id"], entry["title"]) == ("s-1", "nuts")
 
@@ -471,7 +471,7 @@ async def test_no_session_is_deleted_during_a_run(tmp_path: Path) -> None:
         assert list((server.folder / "data" / "trash").iterdir()) == []
 
 
-async def test_a_session_is_exported_to_read(tmp_path: Path) -> None:
+async def test_a_session_is_exported_as_readable_text(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -527,26 +527,33 @@ async def test_an_export_of_records_equals_the_history(tmp_path: Path, monkeypat
         (ReviewDecided(files=1, hunks=2, left=3, by="Ada", decision="keep"), "Ada kept 2 changes in 1 file"),
         (
             ReviewDecided(files=1, hunks=2, left=3, by="Ada", decision="undo", interrupted=True),
-            "Ada undid 2 changes in 1 file (the server was restarted meanwhile)",
+            "Ada undid 2 changes in 1 file (the server was restarted in the meantime)",
         ),
         (
             ReviewInterrupted(files=1, hunks=2, by="Ada", decision="undo", result="not_done"),
             "Ada wanted to undo 2 changes in 1 file, but the server was restarted. Nothing was changed.",
         ),
         (
+            ReviewInterrupted(files=3, hunks=0, by="Ada", decision="revert", result="not_done"),
+            "Ada wanted to undo the changes to 3 files, but the server was restarted. Nothing was changed.",
+        ),
+        (
+            ReviewInterrupted(files=1, hunks=0, by="Ada", decision="commit", result="unknown"),
+            "Ada wanted to commit 1 file, but the server was restarted in the meantime, and the branch changed. Check its "
+            "commits.",
+        ),
+        (
             ReviewInterrupted(files=1, hunks=2, by="Ada", decision="edit", result="unknown", changed=("a.py",)),
-            "Ada wanted to edit 2 changes in 1 file, but the server was restarted meanwhile, and a.py changed. "
+            "Ada wanted to edit 2 changes in 1 file, but the server was restarted in the meantime, and a.py changed. "
             "Check the review.",
         ),
     ],
     ids=[
         *("failed", "interrupted", "killed", "timed out", "undone", "reviewed"),
-        *("recovered", "not done", "unknown"),
+        *("recovered", "not done", "not reverted", "commit unknown", "unknown"),
     ],
 )
-async def test_an_export_reports_how_runs_end_and_what_users_decide(
-    tmp_path: Path, message: Recorded, words: str
-) -> None:
+async def test_an_export_contains_outcomes_and_decisions(tmp_path: Path, message: Recorded, words: str) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)

@@ -16,7 +16,7 @@ from drawbridge.server.sessions.allowed_directories import AllowedDirectories
 from drawbridge.server.sessions.limits import Limits
 from drawbridge.server.sessions.processes import AgentProcesses
 from drawbridge.server.sessions.recorded_state import RecordedState
-from drawbridge.server.sessions.session_process import AskerGone, Continued, ModeSet, SessionProcess
+from drawbridge.server.sessions.session_process import AskerGone, ContinuedConversation, ModeSet, SessionProcess
 from tests.server.core_rig import Agent, Process, StoredSessions, settled
 from tests.waiting import until
 
@@ -24,7 +24,7 @@ USUAL = base.Options(model="opus")
 
 
 class Rig:
-    """A session's process with a fake agent, and what it has reported."""
+    """A session's process with a fake agent, and what it reported."""
 
     def __init__(self, folder: Path) -> None:
         self.directory = folder / "work" / "one"
@@ -51,9 +51,9 @@ class Rig:
         )
 
     async def run(self, options: base.Options = USUAL, fork_from: str | None = None) -> Process:
-        """Prepares a process for a run with these options, which ends at once. Returns the process."""
+        """Prepares a process for a run with these options, which ends immediately. Returns the process."""
         self.process.use()
-        continued = Continued(RecordedState(session_id="s1"), fork_from, base.AgentState())
+        continued = ContinuedConversation(RecordedState(session_id="s1"), fork_from, base.AgentState())
         async with self.process.changing:
             await self.process.prepare("claude", options, continued)
         self.process.release(0.0)
@@ -81,7 +81,7 @@ async def test_a_run_with_the_same_options_gets_the_same_process(rig: Rig) -> No
 @pytest.mark.parametrize(
     "change", ["options", "a fork", "a budget", "its directory was replaced", "the first file was stored"]
 )
-async def test_a_run_with_other_needs_gets_another_process(rig: Rig, change: str) -> None:
+async def test_a_run_with_other_options_gets_another_process(rig: Rig, change: str) -> None:
     """The previous process has ended by then."""
     options = base.Options(max_budget_usd=1.0) if change == "a budget" else USUAL
     first = await rig.run(options)
@@ -119,7 +119,7 @@ async def test_the_events_of_a_process_that_is_left_are_ignored(rig: Rig) -> Non
     async with rig.process.changing:
         rig.process.end_soon()
         rig.reports.clear()
-        first.heard(base.TurnBegun())
+        first.emit(base.TurnBegun())
         first.says({"type": "assistant"})
         assert (rig.reports, rig.about_turns) == ([], [])
         assert rig.process.pids == [first.pid], "it is still ending"
@@ -130,7 +130,7 @@ async def test_the_events_of_a_process_that_is_left_are_ignored(rig: Rig) -> Non
 
 async def test_an_exit_is_reported_last(rig: Rig) -> None:
     first = await rig.run()
-    first.heard(base.ScheduleChanged(4_000_000_000.0))
+    first.emit(base.ScheduleChanged(4_000_000_000.0))
     assert rig.process.scheduled_until == 4_000_000_000.0
     rig.reports.clear()
     first.exit(3, "broken")
@@ -140,11 +140,11 @@ async def test_an_exit_is_reported_last(rig: Rig) -> None:
     assert rig.process.pids == []
 
 
-async def test_a_process_that_exits_at_once_cannot_be_used(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_process_that_exits_immediately_cannot_be_used(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     start = rig.agent.start
 
-    async def exits(launch: base.Launch, heard: Any) -> Process:
-        process = await start(launch, heard)
+    async def exits(launch: base.Launch, received: Any) -> Process:
+        process = await start(launch, received)
         process.exit(2, "no license\n")
         return process
 
@@ -167,7 +167,7 @@ async def test_the_pool_does_not_end_a_process_that_a_run_uses(rig: Rig) -> None
     await until(lambda: first.ended, "the end of the process")
 
 
-async def test_a_process_that_works_in_the_background_stays_in_the_pool(rig: Rig) -> None:
+async def test_a_process_with_background_work_stays_in_the_pool(rig: Rig) -> None:
     first = await rig.run()
     first.busy = True
     rig.process.end_if_idle()

@@ -25,7 +25,7 @@ def begun(server: Server) -> TerminalSession:
 
 
 @pytest.mark.parametrize("kind", [ManagedSession, TerminalSession])
-def test_what_sessions_share_exists_once(kind: type[Session]) -> None:
+def test_the_common_parts_of_sessions_exist_once(kind: type[Session]) -> None:
     assert [name for name in SHARED if name in vars(kind)] == []
 
 

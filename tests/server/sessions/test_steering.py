@@ -21,7 +21,7 @@ from tests.server.core_rig import Client, Process, Server, records, serving, set
 from tests.waiting import PATIENCE
 
 
-async def test_a_message_goes_into_the_active_run(tmp_path: Path) -> None:
+async def test_a_message_is_sent_into_the_active_run(tmp_path: Path) -> None:
     phone, page = Client("phone"), Client("page")
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -94,8 +94,8 @@ async def test_a_client_that_joins_late_knows_the_agents_state(tmp_path: Path) -
         process = await server.running(phone, project)
         joined = (await server.does(late, "project_join", project))["data"]["data"]
         assert not {"agent_state", "agent_offers"} & set(joined)
-        process.heard(base.StateReported(STATE))
-        process.heard(base.OffersReported(OFFERS))
+        process.emit(base.StateReported(STATE))
+        process.emit(base.OffersReported(OFFERS))
         expected = {"model": "opus", "context_tokens": 5_000, "todos": [{"text": "Fix it", "status": "pending"}]}
         assert phone.updates("agent_state") == late.updates("agent_state") == [expected]
         process.ends()
@@ -119,7 +119,7 @@ async def after_an_answer(server: Server, phone: Client) -> tuple[str, Process]:
     """A project and its process, whose agent has written a message with a to-do list in a turn that is still open."""
     project = await server.project(phone)
     process = await server.running(phone, project)
-    process.heard(answered(process.launch.session_id))
+    process.emit(answered(process.launch.session_id))
     return project, process
 
 
@@ -141,7 +141,7 @@ async def test_the_next_server_knows_the_agents_state(tmp_path: Path) -> None:
     phone = Client("phone")
     async with serving(tmp_path) as server:
         project, process = await after_an_answer(server, phone)
-        process.heard(answered("of-another", "haiku"))
+        process.emit(answered("of-another", "haiku"))
         process.ends()
         await settled()
     expected = {"model": "opus", "context_tokens": 5_000, "todos": [{"text": "Fix it", "status": "pending"}]}
@@ -168,7 +168,7 @@ async def test_a_report_since_the_restart_counts_more_than_the_history(
         monkeypatch.setattr(server.agent, "last_state", slow)
         joining = asyncio.create_task(server.does(phone, "project_join", project))
         later = await server.running(phone, project, "later")
-        later.heard(base.StateReported(base.AgentState(model="haiku")))
+        later.emit(base.StateReported(base.AgentState(model="haiku")))
         may_end.set()
         assert (await joining)["data"]["data"]["agent_state"] == {"model": "haiku"}
         later.ends()
@@ -182,13 +182,13 @@ async def test_after_a_restart_only_the_end_of_a_history_is_read(
     phone = Client("phone")
     async with serving(tmp_path) as server:
         project, process = await after_an_answer(server, phone)
-        process.heard(base.AgentLine(b'{"type":"user"}'))
+        process.emit(base.AgentLine(b'{"type":"user"}'))
         process.ends()
         await settled()
     assert await after_a_restart(tmp_path, project) == {}
 
 
-async def test_a_new_conversation_has_no_state_of_the_one_before(tmp_path: Path) -> None:
+async def test_a_new_conversation_has_no_state_of_the_previous_one(tmp_path: Path) -> None:
     phone = Client("phone")
     async with serving(tmp_path) as server:
         project, process = await after_an_answer(server, phone)
@@ -203,7 +203,7 @@ async def test_a_new_conversation_has_no_todo_list(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
         project = await server.project(phone)
         process = await server.running(phone, project)
-        process.heard(base.StateReported(STATE))
+        process.emit(base.StateReported(STATE))
         process.ends()
         await settled()
         await server.does(phone, "agent_new_session", project)
@@ -219,7 +219,7 @@ async def test_the_effort_is_one_of_the_agents_levels(tmp_path: Path) -> None:
             with pytest.raises(ClientError) as refused:
                 await server.does(phone, "set_effort", project, effort=effort)
             assert (refused.value.code, refused.value.field) == ("NOT_SUPPORTED", "data.effort")
-            process.heard(base.OffersReported(OFFERS))
+            process.emit(base.OffersReported(OFFERS))
         await server.does(phone, "set_effort", project, effort="low")
         assert process.modes == ["low"]
         process.ends()
@@ -235,7 +235,7 @@ async def test_an_effort_that_a_process_refuses_needs_a_new_process(
     async with serving(tmp_path) as server:
         project = await server.project(phone)
         process = await server.running(phone, project)
-        process.heard(base.OffersReported(OFFERS))
+        process.emit(base.OffersReported(OFFERS))
 
         async def cannot(effort: str) -> bool:
             return False
@@ -253,9 +253,9 @@ async def test_a_report_that_is_too_large_is_dropped(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
         project = await server.project(phone)
         process = await server.running(phone, project)
-        process.heard(base.StateReported(STATE))
-        process.heard(base.StateReported(base.AgentState(model="x" * LONGEST_REPORT)))
-        process.heard(base.OffersReported(base.AgentOffers(skills=("x" * LONGEST_REPORT,))))
+        process.emit(base.StateReported(STATE))
+        process.emit(base.StateReported(base.AgentState(model="x" * LONGEST_REPORT)))
+        process.emit(base.OffersReported(base.AgentOffers(skills=("x" * LONGEST_REPORT,))))
         assert [state["model"] for state in phone.updates("agent_state")] == ["opus"]
         assert phone.updates("agent_offers") == []
         process.ends()

@@ -49,7 +49,7 @@ def test_unreadable_directories_are_skipped(root: Path) -> None:
     assert repositories([root / "nothing", root / "linked" / ".git", root])[0] == repositories([root])[0]
 
 
-def test_recent_directories_come_first_and_once(root: Path, tmp_path: Path) -> None:
+def test_recent_directories_are_first_and_listed_once(root: Path, tmp_path: Path) -> None:
     used = [(root / "empty", "2026-01-01"), (root / "work" / "b", "2026-01-03"), (root / "empty", "2026-01-02")]
     made = suggested(AllowedDirectories([root], tmp_path / "data"), [], used, lambda path: True)
     assert [(place.path, place.source) for place in made.places] == [
@@ -77,7 +77,7 @@ def test_the_home_directory_is_not_searched_unless_it_is_allowed(root: Path, tmp
     assert made.home is None
 
 
-async def test_a_deleted_project_is_recent(tmp_path: Path) -> None:
+async def test_a_deleted_project_counts_as_recent(tmp_path: Path) -> None:
     async with core_serving(tmp_path) as server:
         project = await server.project(Client())
         await server.does(Client(), "project_delete", project)
@@ -85,7 +85,7 @@ async def test_a_deleted_project_is_recent(tmp_path: Path) -> None:
     assert answer["data"]["places"] == [{"path": str(server.root / "one"), "source": "recent"}]
 
 
-async def test_the_directory_of_a_terminal_session_is_recent(tmp_path: Path) -> None:
+async def test_the_directory_of_a_terminal_session_counts_as_recent(tmp_path: Path) -> None:
     async with socket_rig(tmp_path) as rig:
         directory = rig.folder / "poems"
         directory.mkdir()
@@ -94,7 +94,7 @@ async def test_the_directory_of_a_terminal_session_is_recent(tmp_path: Path) -> 
     assert {"path": str(directory), "source": "recent"} in places
 
 
-async def test_a_directory_an_agent_worked_in_is_recent(tmp_path: Path) -> None:
+async def test_a_directory_an_agent_worked_in_counts_as_recent(tmp_path: Path) -> None:
     home = tmp_path / "home"
     for name in ("poems", "blog"):
         (home / name).mkdir(parents=True)

@@ -144,7 +144,7 @@ async def test_a_terminal_session_is_exported_from_its_beginning(
         assert await exported(server, phone, project, SESSION) == whole
 
 
-async def test_a_session_from_a_terminal_is_exported_to_read(tmp_path: Path) -> None:
+async def test_a_terminal_session_is_exported_as_readable_text(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project, path = await started(server, phone)

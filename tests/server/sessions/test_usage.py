@@ -36,7 +36,7 @@ async def used(server: Server, **data: Any) -> list[dict[str, Any]]:
 async def run(server: Server, project: str, *, cost: float, tokens: Tokens | None = None) -> None:
     process = await server.running(Client(), project)
     process.turn_open = False
-    process.heard(TurnEnded(ok=True, session_id=process.launch.session_id, cost_usd=cost, tokens=tokens))
+    process.emit(TurnEnded(ok=True, session_id=process.launch.session_id, cost_usd=cost, tokens=tokens))
     await settled(turns=20)
 
 

@@ -1,4 +1,4 @@
-"""Agent processes between two prompts: their number and idle time are limited, and they are kept only while memory is
+"""The number and idle time of agent processes between two prompts are limited, and they are kept only while memory is
 available.
 """
 
@@ -55,8 +55,8 @@ async def test_a_new_turn_keeps_a_process_that_was_about_to_end(tmp_path: Path) 
         one = await server.running(phone, project)
         one.ends()
         other = await server.running(phone, await server.project(phone, "two"))
-        other.ends()  # too many processes are idle: one has to end
-        one.heard(TurnBegun())
+        other.ends()  # too many processes are idle, so one has to end
+        one.emit(TurnBegun())
         await settled()
         assert not one.ended
         one.ends()
@@ -71,14 +71,14 @@ async def test_a_turn_right_after_a_new_session_is_ignored(tmp_path: Path) -> No
         process = await server.running(phone, project)
         process.ends()
         await server.does(phone, "agent_new_session", project)
-        process.heard(TurnBegun())
+        process.emit(TurnBegun())
         await until(lambda: process.ended, "the end of the process")
         assert phone.updates("project_state")[-1]["state"] == "IDLE"
         assert len(phone.updates("run_started")) == 1
 
 
 async def test_background_work_may_exceed_the_limit_on_processes(tmp_path: Path) -> None:
-    """The limit does not apply to a process that works in the background, and its run ends all the same."""
+    """The limit does not apply to a process that works in the background, and its run ends as usual."""
     phone = Client()
     async with serving(tmp_path, Limits(warm_processes=0, checkpoints=False)) as server:
         process = await server.running(phone, await server.project(phone))
@@ -93,7 +93,7 @@ async def scheduled(server: Server, name: str, seconds: float = 600.0) -> Proces
     """The idle process of a project whose agent has scheduled a turn in ``seconds`` seconds."""
     phone = Client()
     process = await server.running(phone, await server.project(phone, name))
-    process.heard(ScheduleChanged(time.time() + seconds))
+    process.emit(ScheduleChanged(time.time() + seconds))
     process.ends()
     await settled(turns=20)
     return process
@@ -110,8 +110,8 @@ async def test_a_process_with_an_alarm_is_kept_until_the_alarm(tmp_path: Path) -
         await until(lambda: one.ended and two.ended, "the end of the other processes")
         assert not alarm.ended
 
-        alarm.heard(ScheduleChanged(time.time()))
-        alarm.heard(TurnBegun())
+        alarm.emit(ScheduleChanged(time.time()))
+        alarm.emit(TurnBegun())
         alarm.ends()
         await until(lambda: alarm.ended, "the end of the process after its alarm")
 
@@ -121,12 +121,12 @@ async def test_an_alarm_due_during_a_run_keeps_the_process(tmp_path: Path) -> No
     phone = Client()
     async with serving(tmp_path, Limits(warm_processes=0, checkpoints=False)) as server:
         process = await server.running(phone, await server.project(phone))
-        process.heard(ScheduleChanged(time.time()))
+        process.emit(ScheduleChanged(time.time()))
         process.ends()
         await until(lambda: phone.updates("run_finished"), "the run's end")
         await settled(turns=20)
         assert not process.ended
-        process.heard(TurnBegun())
+        process.emit(TurnBegun())
         process.ends()
         await until(lambda: process.ended, "the end of the process after its alarm")
 
@@ -137,7 +137,7 @@ async def test_the_project_state_shows_when_a_schedule_ends(tmp_path: Path) -> N
     async with serving(tmp_path, Limits(checkpoints=False)) as server:
         project = await server.project(phone)
         process = await server.running(phone, project)
-        process.heard(ScheduleChanged(4_000_000_000.0))
+        process.emit(ScheduleChanged(4_000_000_000.0))
         process.ends()
         await until(lambda: phone.updates("run_finished"), "the run's end")
         assert phone.updates("project_state")[-1]["scheduled_until"] == "2096-10-02T07:06:40.000Z"

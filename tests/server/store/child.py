@@ -38,7 +38,7 @@ def full(directory: Path) -> None:
     fill_up(history, logs)
     (directory / "filler").unlink(missing_ok=True)
     subprocess.run(["mount", "-o", "remount,size=1m", directory], check=True)
-    goes_on(history, logs)
+    continues(history, logs)
 
 
 def refused(history: module.History, size: int) -> HistoryNotWritten | None:
@@ -69,7 +69,7 @@ def fill_up(history: module.History, logs: Path) -> None:
         )
 
 
-def goes_on(history: module.History, logs: Path) -> None:
+def continues(history: module.History, logs: Path) -> None:
     written = history.last_seq
     fill(history, 3, size=10_000)
     history.close()
@@ -92,7 +92,7 @@ def full_at_a_new_day(directory: Path) -> None:
     assert error.disk_full, error
     assert sorted(logs.glob("messages_*")) == names
     (directory / "filler").unlink()
-    goes_on(history, logs)
+    continues(history, logs)
 
 
 def read_only(directory: Path) -> None:
@@ -117,11 +117,11 @@ def read_only(directory: Path) -> None:
     assert file.read_bytes() == before
     assert all_seqs(history) == [1, 2, 3, 4, 5]
     subprocess.run(["mount", "-o", "remount,rw", directory], check=True)
-    goes_on(history, logs)
+    continues(history, logs)
 
 
 def limited(directory: Path) -> None:
-    """Files are limited to about 100 kB: the system writes only a part of the record at the limit, and the next write
+    """Files are limited to about 100 kB. The system writes only a part of the record at the limit, and the next write
     fails.
     """
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_500, resource.RLIM_INFINITY))
@@ -129,7 +129,7 @@ def limited(directory: Path) -> None:
     history = open_history(logs)
     fill_up(history, logs)
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    goes_on(history, logs)
+    continues(history, logs)
 
 
 if __name__ == "__main__":

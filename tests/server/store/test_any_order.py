@@ -31,7 +31,7 @@ class Kept(NamedTuple):
     message: bytes
 
 
-def is_no_json(data: bytes) -> bool:
+def is_not_json(data: bytes) -> bool:
     try:
         json.loads(data)
     except ValueError:
@@ -92,8 +92,8 @@ class AnyOrder(RuleBasedStateMachine):
         assert record.seq == self.next
         self.keep(Kept(self.next, self.now, direction, data))
 
-    @rule(bad=st.one_of(st.binary(max_size=5).filter(is_no_json), st.just(b'{"a":')))
-    def append_what_is_no_message(self, bad: bytes) -> None:
+    @rule(bad=st.one_of(st.binary(max_size=5).filter(is_not_json), st.just(b'{"a":')))
+    def append_an_invalid_message(self, bad: bytes) -> None:
         with pytest.raises(BadMessage):
             self.history.append("claude", bad, self.now)
 
@@ -109,7 +109,7 @@ class AnyOrder(RuleBasedStateMachine):
 
     @rule(share=st.floats(0, 1), size=st.sampled_from([0, 500]))
     def kill_while_it_writes(self, share: float, size: int) -> None:
-        """The last record is written only up to some byte, or completely; the index, which is written later, is not
+        """The last record is written only up to some byte, or completely. The index, which is written later, is not
         updated.
         """
         before = {path.name: path.stat().st_size for path in self.logs.glob("messages_*")}
@@ -129,7 +129,7 @@ class AnyOrder(RuleBasedStateMachine):
             self.keep(Kept(self.next, self.now, "claude", data))
         self.reopen()
 
-    # what happens to its files meanwhile
+    # what happens to its files in the meantime
 
     @rule()
     def keep_the_index_for_later(self) -> None:
@@ -206,7 +206,7 @@ class AnyOrder(RuleBasedStateMachine):
         assert self.history.last_seq == self.next - 1
 
     @invariant()
-    def another_reader_finds_the_same(self) -> None:
+    def an_independent_reader_finds_the_same(self) -> None:
         if not self.damaged:
             found = read_independently(self.logs)
             assert [record["seq"] for record in found] == [kept.seq for kept in self.kept] == list(range(1, self.next))

@@ -329,7 +329,7 @@ def test_after_a_crash_only_unindexed_records_are_read(tmp_path: Path, monkeypat
     assert len(read) == 500
 
 
-# what others do to the directory
+# changes to the directory by other programs
 
 
 def test_deleting_a_file_loses_only_the_records_in_it(logs: Path) -> None:
@@ -402,7 +402,7 @@ def test_a_torn_end_is_not_cut_in_a_hard_linked_file(logs: Path, tmp_path_factor
     assert other.read_bytes() == before
 
 
-def test_links_and_pipes_in_place_of_files_are_left_alone(
+def test_links_and_pipes_instead_of_files_are_left_alone(
     tmp_path: Path, logs: Path, caplog: pytest.LogCaptureFixture, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     elsewhere = tmp_path_factory.mktemp("elsewhere") / "secret"

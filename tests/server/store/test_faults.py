@@ -200,7 +200,7 @@ def test_policy_always_syncs_before_append_returns(tmp_path: Path, monkeypatch: 
 
 @pytest.mark.parametrize("written", [0, 2])
 @pytest.mark.parametrize("fails_at", ["file", "directory"])
-def test_policy_always_drops_a_record_that_cannot_be_synced(
+def test_policy_always_drops_records_that_cannot_be_synced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: int, fails_at: str
 ) -> None:
     history = open_history(tmp_path, fsync="always")
@@ -306,13 +306,13 @@ def test_records_appended_before_a_kill_have_no_gap(tmp_path: Path) -> None:
             )
             time.sleep(random.uniform(0.02, 0.2))  # the process may be killed at any moment
             process.kill()
-            said = [first, *map(int, process.stdout.read().splitlines())]
-        assert said == list(range(first, said[-1] + 1))
+            printed = [first, *map(int, process.stdout.read().splitlines())]
+        assert printed == list(range(first, printed[-1] + 1))
         written = [record["seq"] for record in read_independently(tmp_path, torn_end=True)]
         assert written == list(range(1, len(written) + 1))
-        assert len(written) in (said[-1], said[-1] + 1), round_
+        assert len(written) in (printed[-1], printed[-1] + 1), round_
         history = open_history(tmp_path)
         assert all_seqs(history) == written == [record["seq"] for record in read_independently(tmp_path)]
-        seen = said[-1]
+        seen = printed[-1]
     history.append("server", b"{}", at(0))
     assert history.count == history.last_seq

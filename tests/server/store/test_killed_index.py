@@ -27,7 +27,7 @@ while index.update():
 """
 
 
-def test_a_killed_process_leaves_no_gap_and_no_record_twice(tmp_path: Path) -> None:
+def test_a_killed_process_leaves_neither_gaps_nor_duplicates(tmp_path: Path) -> None:
     history = open_history(tmp_path / "logs")
     for number in range(1, RECORDS + 1):
         history.append("claude", line(text(f"walnut {number}")))

@@ -1,4 +1,4 @@
-"""Which lines of a damaged file are believed, judged only by their numbers."""
+"""Which lines of a damaged file are trusted, judged only by their numbers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LENGTH = 100
 
 
 def good(numbers: list[int], before: int | None = None) -> list[int]:
-    """The numbers that are believed, for lines of equal length. A 0 in ``numbers`` is a line that can't be read."""
+    """The numbers that are trusted, for lines of equal length. A 0 in ``numbers`` is a line that can't be read."""
     heads = [Head(line, seq, 0, line * LENGTH, LENGTH) for line, seq in enumerate(numbers) if seq]
     return [head.seq for head in believed(heads, before, 0)]
 
@@ -30,14 +30,14 @@ def good(numbers: list[int], before: int | None = None) -> list[int]:
         ([7, 8, 9, 910], [7, 8, 9]),  # a last number, with no damaged lines before it that could fill the gap
         ([7, 8, 3, 10, 11], [7, 8, 10, 11]),  # a number that occurred before
         ([7, 8, 8, 9, 10], [7, 8, 9, 10]),  # a repeated line
-        ([7, 8, 21, 22, 23], [7, 8, 21, 22, 23]),  # lines that a person has deleted
+        ([7, 8, 21, 22, 23], [7, 8, 21, 22, 23]),  # lines that a user deleted
     ],
 )
 def test_a_number_counts_where_it_fits_the_lines_around_it(numbers: list[int], expected: list[int]) -> None:
     assert good(numbers) == expected
 
 
-def test_a_long_damaged_stretch_has_room_for_several_numbers() -> None:
+def test_a_long_damaged_part_has_room_for_several_numbers() -> None:
     heads = [Head(0, 7, 0, 0, 100), Head(2, 10, 0, 350, 100)]
     assert [head.seq for head in believed(heads, None, 0)] == [7, 10]
 

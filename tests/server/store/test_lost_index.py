@@ -60,7 +60,7 @@ def history(directory: Path, scanned: list[str]) -> Iterator[History]:
     history.close()
 
 
-def test_numbers_and_times_are_known_without_reading_files(
+def test_numbers_and_times_are_known_before_files_are_read(
     history: History, scanned: list[str], directory: Path
 ) -> None:
     assert scanned == []
@@ -76,7 +76,7 @@ def test_a_page_reads_only_the_files_that_it_is_in(history: History, scanned: li
     assert sorted(scanned) == [*files(directory)[:2], *files(directory)[-1:]]
 
 
-def test_every_page_is_right_before_the_index_is_built(history: History) -> None:
+def test_every_page_is_correct_before_the_index_is_built(history: History) -> None:
     assert all_seqs(history) == list(range(1, RECORDS + 1))
     page = history.read(since=at(RECORDS - 5))
     assert seqs(page) == list(range(RECORDS - 4, RECORDS + 1))

@@ -29,7 +29,7 @@ def history(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
     history.close()
 
 
-def test_records_after_a_number(history: History) -> None:
+def test_records_after_a_number_are_read(history: History) -> None:
     page = history.read(after_seq=600, limit=300)
     assert (seqs(page), page.has_more) == (list(range(601, 901)), True)
     page = history.read(after_seq=900, limit=100)
@@ -40,7 +40,7 @@ def test_records_after_a_number(history: History) -> None:
     assert seqs(history.read(after_seq=0, limit=1)) == seqs(history.read(limit=1)) == [1]
 
 
-def test_the_nearest_records_before_a_number_in_order(history: History) -> None:
+def test_the_nearest_records_before_a_number_are_in_order(history: History) -> None:
     page = history.read(before_seq=601, limit=300)
     assert (seqs(page), page.has_more) == (list(range(301, 601)), True)
     page = history.read(before_seq=301, limit=300)
@@ -49,7 +49,7 @@ def test_the_nearest_records_before_a_number_in_order(history: History) -> None:
     assert seqs(history.read(before_seq=1)) == []
 
 
-def test_records_between_two_numbers(history: History) -> None:
+def test_records_between_two_numbers_are_read(history: History) -> None:
     page = history.read(after_seq=300, before_seq=400, limit=50)
     assert (seqs(page), page.has_more) == (list(range(301, 351)), True)
     page = history.read(after_seq=350, before_seq=400, limit=50)

@@ -115,7 +115,7 @@ def test_each_kind_of_text_is_found(store: Store) -> None:
         ("   ", True),
     ],
 )
-def test_words_are_found_by_their_beginning(store: Store, query: str, found: bool) -> None:
+def test_words_are_found_by_their_first_letters(store: Store, query: str, found: bool) -> None:
     store.says(line(text("Walnuts and crème in src/bridge.py call set_model.")))
     assert bool(store.find(query)) is found
 
@@ -135,7 +135,7 @@ def test_a_snippet_of_very_long_words_is_short(store: Store) -> None:
 
 
 @given(query=st.text(max_size=60))
-def test_any_query_gives_results_or_none(query: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_any_query_is_answered_without_an_error(query: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     store = Store(tmp_path_factory.mktemp("fuzz"))
     store.prompts("walnuts", query or "x")
     for hit in store.find(query):
@@ -171,7 +171,7 @@ def test_a_search_that_takes_too_long_is_ended(store: Store, monkeypatch: pytest
 
 @pytest.mark.parametrize("query", ["a", " ".join(f"{'a' * length}" for length in range(1, 17)), "a " * 300])
 def test_a_search_of_repetitive_texts_ends_in_time(store: Store, monkeypatch: pytest.MonkeyPatch, query: str) -> None:
-    """Each text has thousands of matches; comparing all of them with each other would take seconds for each text."""
+    """Each text has thousands of matches. Comparing all of them with each other would take seconds for each text."""
     store.prompts(*("a " * 10_000 for _ in range(30)), *(f"{'a' * 16} " * 1_170 for _ in range(30)))
     store.update()
     monkeypatch.setattr(search, "SEARCH_SECONDS", 0.5)
@@ -401,7 +401,7 @@ def test_an_index_of_another_history_is_built_again(store: Store, tmp_path: Path
     assert (other.seqs("walnuts"), other.seqs("pears")) == ([], [2, 1])
 
 
-def test_an_index_that_stays_damaged_is_given_up(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_index_that_stays_damaged_is_abandoned(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise, the index would be rebuilt forever."""
     store.prompts("walnuts")
     monkeypatch.setattr(search, "_TABLES", search._TABLES.replace("created INTEGER", "other INTEGER"))
@@ -432,7 +432,7 @@ def test_the_size_of_the_index_is_limited(store: Store, monkeypatch: pytest.Monk
     assert store.file.stat().st_size < 2_000_000
 
 
-def test_without_full_text_only_word_searches_fail(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_full_text_search_only_word_searches_fail(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "has_full_text", lambda: False)
     store.prompts("walnuts", "pears")
     assert store.seqs(kinds=("prompt",)) == [2, 1]

@@ -246,7 +246,7 @@ def test_a_closed_history_can_only_be_read(tmp_path: Path) -> None:
     assert all_seqs(history) == [1, 2]
 
 
-def test_each_history_keeps_one_file_open_and_readers_none(tmp_path: Path) -> None:
+def test_each_history_keeps_only_one_file_open(tmp_path: Path) -> None:
     def open_files() -> int:
         return len(os.listdir("/proc/self/fd"))
 

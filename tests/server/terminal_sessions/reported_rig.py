@@ -1,4 +1,4 @@
-"""A simulated ``claude`` in a terminal: the test sends its hooks' reports to a server that runs as a process."""
+"""A simulated ``claude`` in a terminal. The test sends its hooks' reports to a server that runs as a process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ReportedSession:
         self.id = str(uuid.uuid4())
         self.project = f"desk_{self.id}"
 
-    async def tells(self, event: str, **more: Any) -> None:
+    async def reports(self, event: str, **more: Any) -> None:
         """Sends a hook's report. Returns once the server has closed the connection, which is when a real hook would
         end.
         """
@@ -35,14 +35,14 @@ class ReportedSession:
                 pass
 
     async def runs(self, turn: str, words: str, text: str) -> None:
-        """Reports a run, and writes ``text`` to the poem meanwhile. Returns once a client is notified of the review."""
+        """Reports a run, and writes ``text`` to the poem in the meantime. Returns once a client is notified of the review."""
         async with self.server.client() as client:
             await client.ask("subscribe", {"topics": ["projects"]})
             await self.begins(turn, words)
             (self.directory / "poem.txt").write_text(text)
-            await self.tells("Stop", prompt_id=turn)
+            await self.reports("Stop", prompt_id=turn)
             await client.receive("update", "review_changed")
 
     async def begins(self, turn: str, words: str) -> None:
-        await self.tells("UserPromptSubmit", prompt_id=turn, prompt=words)
-        await self.tells("PreToolUse", prompt_id=turn, tool_name="Edit")
+        await self.reports("UserPromptSubmit", prompt_id=turn, prompt=words)
+        await self.reports("PreToolUse", prompt_id=turn, tool_name="Edit")

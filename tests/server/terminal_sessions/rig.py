@@ -41,10 +41,10 @@ class Models(MessagesStub):
         for task, turns in self._of_subagents.items():
             if body.get("tools") and task in begins_with:
                 return [turns.pop(0) if turns else text("The task is done.")]
-        told = re.search(r"create your plan at (\S+\.md)", begins_with)
-        if body.get("tools") and self._plan and told:
+        planned = re.search(r"create your plan at (\S+\.md)", begins_with)
+        if body.get("tools") and self._plan and planned:
             plan, self._plan = self._plan, ""
-            return [write(Path(told[1]), plan)]
+            return [write(Path(planned[1]), plan)]
         return super().answer(body)
 
 
@@ -57,7 +57,7 @@ class ServedWorkstation(GuardedWorkstation):
         """Starts the CLI in a terminal, as a person does."""
         if "claude" not in self.guards:
             self.set_up()
-        return self.lonely_claude(*flags)
+        return self.unconnected_claude(*flags)
 
 
 class Phone:
@@ -81,8 +81,8 @@ class Phone:
 
     async def question(self, tool: str) -> Message:
         """Waits for the next approval request about this tool. Returns its data."""
-        heard = await self.client.receive("permission_request", tool_name=tool)
-        data: Message = heard["data"]
+        received = await self.client.receive("permission_request", tool_name=tool)
+        data: Message = received["data"]
         return data
 
     async def answer(self, question: Message, decision: str, **more: Any) -> Message:
@@ -91,15 +91,15 @@ class Phone:
 
     async def withdrawn(self, question: Message) -> str:
         """Waits until the request is withdrawn. Returns the reason."""
-        heard = await self.client.receive("update", "permission_withdrawn", approval_id=question["approval_id"])
-        reason: str = heard["data"]["data"]["reason"]
+        received = await self.client.receive("update", "permission_withdrawn", approval_id=question["approval_id"])
+        reason: str = received["data"]["data"]["reason"]
         return reason
 
     async def state(self, state: str) -> Message:
         """Waits until the session is in that state. Returns its description."""
         while True:
-            heard = await self.client.receive("update", "project_state")
-            info: Message = heard["data"]["data"]
+            received = await self.client.receive("update", "project_state")
+            info: Message = received["data"]["data"]
             if info["id"] == self.project and info["desk"]["state"] == state:
                 return info
 

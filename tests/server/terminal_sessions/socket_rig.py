@@ -53,7 +53,7 @@ class Line:
         self._writer.write_eof()
 
     async def receive(self) -> Message | None:
-        """The next message; None if the server has closed the connection."""
+        """Returns the next message, or None if the server has closed the connection."""
         async with asyncio.timeout(PATIENCE):
             line = await self._reader.readline()
         return json.loads(line) if line else None
@@ -195,7 +195,7 @@ class SocketRig:
 async def socket_rig(folder: Path, limits: Limits | None = None) -> AsyncIterator[SocketRig]:
     async with serving(folder, limits) as server:
         core = server.core
-        async with opened(core.terminal_sessions, core.surfaces.editors, core):
+        async with opened(core.terminal_sessions, core.surfaces.editors, core, server.built.reviews):
             yield SocketRig(server)
 
 

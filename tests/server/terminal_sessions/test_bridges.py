@@ -1,5 +1,5 @@
-"""Bridges at the private socket: a proposal and the hook for it become one approval request, which users can answer in
-an editor.
+"""With a bridge at the private socket, a proposal and the hook for it become one approval request, which users can
+answer in an editor.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ async def bridge(rig: SocketRig, *folders: Path, pids: tuple[int, ...] = ()) -> 
 
 
 def proposed(line: Line, file: Path, *, new_text: str = NEW, agent: str = "Claude Code", **more: Any) -> None:
-    said = {"id": "7", "agent": agent, "session": "s", "path": str(file), "old_text": OLD, "new_text": new_text}
-    line.send(type="proposed", **said, **more)
+    fields = {"id": "7", "agent": agent, "session": "s", "path": str(file), "old_text": OLD, "new_text": new_text}
+    line.send(type="proposed", **fields, **more)
 
 
 def edit(file: Path) -> Message:
@@ -156,7 +156,7 @@ async def test_a_diff_of_claude_without_its_hook_is_ignored(rig: SocketRig, file
         proposed(neovim, file, pid=CLAUDE)
         neovim.send(type="decided", id="7", text=None)
         assert await neovim.receive() == {"type": "ruling", "id": "7", "won": True}
-    assert rig.client.heard == []
+    assert rig.client.received == []
 
 
 # proposals from Gemini
@@ -215,14 +215,14 @@ async def test_a_decision_in_the_editor_is_the_answer(
 
 
 async def offered(line: Line) -> Message:
-    said = await line.receive()
-    assert said is not None
-    assert said["type"] == "offer"
-    return said
+    message = await line.receive()
+    assert message is not None
+    assert message["type"] == "offer"
+    return message
 
 
 async def test_a_proposal_is_offered_to_editors_in_its_directory(rig: SocketRig, file: Path, tmp_path: Path) -> None:
-    """An editor that connects later is offered it too; the agent's own editor is not."""
+    """An editor that connects later is offered it too, but the agent's own editor is not."""
     async with (
         bridge(rig) as here,
         bridge(rig, tmp_path / "elsewhere") as elsewhere,
@@ -320,9 +320,9 @@ async def test_an_editor_can_decide_a_managed_sessions_request(rig: SocketRig) -
     async with bridge(rig, Path("/p")) as neovim, bridge(rig, directory) as other:
         process = await rig.server.running(rig.client, project)
         process.asks("q1")
-        said = await offered(neovim)
-        assert (said["path"], said["new_text"]) == ("/p/a.py", "new\n")
-        neovim.send(type="answered", id=said["id"], text="new\n")
+        message = await offered(neovim)
+        assert (message["path"], message["new_text"]) == ("/p/a.py", "new\n")
+        neovim.send(type="answered", id=message["id"], text="new\n")
         await until(lambda: process.answers, "the answer")
         ((_, decision),) = process.answers
         assert (decision.allow, decision.updated_input) == (True, None)

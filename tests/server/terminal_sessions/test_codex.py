@@ -89,7 +89,7 @@ async def test_a_change_of_the_input_is_refused(rig: SocketRig) -> None:
         assert await hook.receive() == {"decision": {"behavior": "allow"}}
 
 
-async def test_without_a_client_the_dialog_appears_at_once(rig: SocketRig) -> None:
+async def test_without_a_client_the_dialog_appears_immediately(rig: SocketRig) -> None:
     rig.server.core.remove_client(rig.client)
     session = Codex(rig)
     await session.begins()
@@ -100,7 +100,7 @@ async def test_without_a_client_the_dialog_appears_at_once(rig: SocketRig) -> No
     assert standing(rig, session) == {"state": "working"}
 
 
-async def test_the_dialog_appears_if_nobody_answers(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_dialog_appears_if_no_client_answers(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(questions, "HOLD_SECONDS", 0.1)
     session = Codex(rig)
     await session.begins()
@@ -125,7 +125,7 @@ async def test_an_interruption_withdraws_the_requests_of_the_run(rig: SocketRig)
     assert ended(rig) == [("interrupted", None, None)]
 
 
-async def test_an_interruption_is_known_from_the_transcript(rig: SocketRig) -> None:
+async def test_an_interruption_is_read_from_the_transcript(rig: SocketRig) -> None:
     session = Codex(rig)
     await session.begins()
     session.records("event_msg", type="turn_aborted", turn_id=session.turn, reason="interrupted")
@@ -133,7 +133,7 @@ async def test_an_interruption_is_known_from_the_transcript(rig: SocketRig) -> N
     assert ended(rig) == [("interrupted", None, None)]
 
 
-async def test_a_failed_run_is_known_from_the_transcript(rig: SocketRig) -> None:
+async def test_a_failed_run_is_read_from_the_transcript(rig: SocketRig) -> None:
     session = Codex(rig)
     await session.begins()
     failed = {"message": "You've hit your usage limit.", "codex_error_info": "usage_limit_exceeded"}
@@ -183,7 +183,7 @@ async def test_a_subagents_own_transcript_is_not_the_sessions(rig: SocketRig) ->
     assert sum("I have begun." in json.dumps(line) for line in lines) == 1
 
 
-async def test_a_session_without_a_transcript_is_shown_too(rig: SocketRig) -> None:
+async def test_a_session_without_a_transcript_is_shown(rig: SocketRig) -> None:
     session = Codex(rig)
     await session.reports("UserPromptSubmit", prompt="Go", transcript_path=None)
     assert (await rig.info(session))["agent"] == "codex"
@@ -202,7 +202,7 @@ async def test_a_session_without_a_transcript_is_shown_too(rig: SocketRig) -> No
         ("*** Update File: a.py\n*** Move to: b.py\n@@\n-1\n+2", {"text": "Codex wants to edit 2 files"}, "edit"),
     ],
 )
-async def test_the_title_of_a_patch_says_what_it_does(rig: SocketRig, patch: str, title: Message, kind: str) -> None:
+async def test_the_title_of_a_patch_describes_the_change(rig: SocketRig, patch: str, title: Message, kind: str) -> None:
     session = Codex(rig)
     await session.begins()
     whole = f"*** Begin Patch\n{patch}\n*** End Patch"
@@ -469,7 +469,7 @@ async def test_a_call_does_not_settle_an_identical_later_request(rig: SocketRig)
 
 
 @pytest.mark.parametrize("outputs", [(DENIED, None), (None, DENIED)])
-async def test_different_answers_to_identical_requests_are_not_overruled(
+async def test_different_answers_to_identical_requests_both_count(
     rig: SocketRig, outputs: tuple[str | None, str | None]
 ) -> None:
     session = Codex(rig)
@@ -488,7 +488,7 @@ async def test_different_answers_to_identical_requests_are_not_overruled(
     assert (rig.withdrawn(first), rig.withdrawn(second)) == ([], [])
 
 
-async def test_identical_dialogs_in_the_terminal_are_closed_one_at_a_time(
+async def test_identical_terminal_dialogs_are_closed_one_at_a_time(
     rig: SocketRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(questions, "HOLD_SECONDS", 0.0)

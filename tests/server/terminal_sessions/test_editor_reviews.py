@@ -3,6 +3,7 @@ what it is sent."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
 from collections.abc import AsyncIterator
@@ -12,10 +13,16 @@ from typing import Any
 import pytest
 
 from drawbridge.core.errors import DrawbridgeError, NotPrivate
+from drawbridge.core.review_memory import ReviewMemory
 from drawbridge.server.checkpoints.errors import GitFailed
+from drawbridge.server.checkpoints.work_tree import WorkTree
+from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.reviews.commenting import Commenting
+from drawbridge.server.reviews.reviews import Review
 from drawbridge.server.sessions.limits import Limits
-from tests.server.reviews.rig import POEM, make_repository
+from tests.chaos.rig import seeded
+from tests.server.core_rig import Client
+from tests.server.reviews.rig import POEM, killed, make_repository
 
 from .socket_rig import Line, Message, SocketRig, in_editors, socket_rig
 from .test_reviewed_directories import At
@@ -34,7 +41,7 @@ async def bridge(*, reviews: bool = True, **about: Any) -> AsyncIterator[Line]:
     async with Line.open() as line:
         line.send(**({"type": "bridge", "editor": "Neovim", "folders": [], "reviews": reviews} | about))
         if reviews:
-            assert await line.receive() == {"type": "welcome"}
+            assert await line.receive() == {"type": "welcome", "remembers": True}
         yield line
 
 
@@ -87,6 +94,38 @@ async def test_an_editor_is_shown_the_review_of_its_file_or_directory(rig: Socke
         assert (await asks(line, folder=str(rig.folder / "link")))["directory"] == str(two.place)
 
 
+@pytest.mark.parametrize(
+    ("point", "words"),
+    [
+        ((WorkTree, "write"), "wanted to undo 1 change in 1 file, but the server was restarted. Nothing was changed."),
+        ((Review, "_set"), "undid 1 change in 1 file (the server was restarted in the meantime)."),
+    ],
+)
+async def test_an_editor_is_notified_of_a_decision_that_was_interrupted(
+    tmp_path: Path, point: tuple[type, str], words: str
+) -> None:
+    """The notice is sent until somebody makes another decision. The editor that made the interrupted decision does not get
+    it, because it sends its request again."""
+    async with socket_rig(tmp_path, Limits()) as rig:
+        at = await changed(rig, "one")
+        [hunk] = [hunk["id"] for file in (await at.get())["files"] for hunk in file["hunks"]]
+        with killed(*point):
+            await at.decide(hunks=[hunk], decision="undo")
+    async with socket_rig(tmp_path, Limits()) as rig:
+        at.rig = rig
+        at.session.at(rig)
+        async with bridge() as line, bridge(editor=rig.client.name) as own:
+            given = {"folder": str(at.place)}
+            assert (await asks(line, **given))["notice"] == f"{rig.client.name} {words}"
+            assert (await asks(own, **given))["notice"] == ""
+            await at.begins()
+            at.replace("line 5\n", "LINE 5\n")
+            await at.stops()
+            [*_, last] = [hunk["id"] for file in (await at.get())["files"] for hunk in file["hunks"]]
+            await at.decide(hunks=[last], decision="keep")
+            assert (await asks(line, **given))["notice"] == ""
+
+
 async def test_an_open_review_is_chosen_before_an_empty_one(rig: SocketRig) -> None:
     one, two = await changed(rig, "one"), await changed(rig, "two")
     (two.place / "poem.txt").write_text(POEM)
@@ -126,13 +165,81 @@ async def test_the_first_decision_counts_and_names_its_author(rig: SocketRig) ->
         assert in_editors(rig) == [("review_decided", "Neovim", {"decision": "undo", "hunks": 1})]
 
 
+class Race:
+    """The web UI, a phone and an editor decide on the same hunk."""
+
+    def __init__(self, rig: SocketRig, at: At, line: Line) -> None:
+        self.rig = rig
+        self.project = at.session.project
+        self.line = line
+        self.clients = {name: Client(name) for name in ("page", "phone")}
+        self.names = (*self.clients, "Neovim")
+
+    async def decide(self, name: str, hunk: str, decision: str) -> Message:
+        """Returns the code and the details of the error. Both are empty if the decision was accepted."""
+        if name == "Neovim":
+            wish = {"project": self.project, "hunk": hunk, "decision": decision}
+            answer = await asks(self.line, "review_decide", **wish)
+            return {"code": answer["code"], **answer["details"]} if answer["code"] else {}
+        try:
+            await self.rig.server.does(
+                self.clients[name], "review_decide", self.project, hunks=[hunk], decision=decision
+            )
+        except ClientError as error:
+            return {"code": error.code, **(error.details or {})}
+        return {}
+
+    async def reviews(self) -> list[Message]:
+        """What each of them is then shown."""
+        of_clients = [
+            (await self.rig.server.does(client, "review_get", self.project))["data"] for client in self.clients.values()
+        ]
+        return [*of_clients, (await asks(self.line, project=self.project))["review"]]
+
+    async def decisions(self) -> list[tuple[str, str]]:
+        """Who has decided, and how, as recorded in the history."""
+        answer = await self.rig.does("get_messages", self.project, after_seq=0, limit=1_000)
+        records = [one["message"] for one in answer["data"]["messages"]]
+        decided = [one["message"] for one in records if one.get("subtype") == "review_decided"]
+        return [(one["by"], one["decision"]) for one in decided]
+
+
+@pytest.mark.parametrize("rounds", [3, pytest.param(100, marks=[pytest.mark.slow, pytest.mark.timeout(1_800)])])
+async def test_one_of_three_simultaneous_decisions_counts(rounds: int, rig: SocketRig) -> None:
+    """The others are notified of the decision that counts, and then all are shown the same review."""
+    make_repository(rig.folder / "one")
+    at = At(rig, rig.folder / "one")
+    poem, expected = at.place / "poem.txt", list[tuple[str, str]]()
+    with seeded() as random:
+        async with bridge() as line:
+            race = Race(rig, at, line)
+            for number in range(rounds):
+                before, after = poem.read_text(), POEM.replace("line 1\n", f"by the agent {number}\n")
+                await at.begins()
+                poem.write_text(after)
+                await at.stops()
+                hunk = hunk_of(await asks(line, project=race.project))
+                wishes = {name: random.choice(["keep", "undo"]) for name in race.names}
+                order = random.sample(race.names, 3)
+                errors = await asyncio.gather(*(race.decide(name, hunk, wishes[name]) for name in order))
+                [winner] = [name for name, error in zip(order, errors, strict=True) if not error]
+                gone = {"code": "HUNK_GONE", "gone": hunk, "by": winner, "decision": wishes[winner]}
+                assert [error for error in errors if error] == [gone, gone]
+                assert poem.read_text() == {"keep": after, "undo": before}[wishes[winner]]
+                page, phone, neovim = await race.reviews()
+                assert (page["state"], page) == ("none", phone)
+                assert page == neovim
+                expected.append((winner, wishes[winner]))
+                assert await race.decisions() == expected
+
+
 async def test_an_internal_error_is_reported_to_the_editor(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
     one = await changed(rig, "one")
 
     async def fails(*_: object) -> None:
         raise RuntimeError("a fault of ours")
 
-    monkeypatch.setattr(rig.server.core, "review_get", fails)
+    monkeypatch.setattr(rig.server.built.reviews, "review_get", fails)
     async with bridge() as line:
         answer = await asks(line, folder=str(one.place))
         assert (answer["code"], answer["text"]) == (
@@ -237,6 +344,33 @@ async def test_keeping_a_whole_review_requires_the_shown_version(rig: SocketRig)
         assert (await asks(line, "review_decide", version="another", **about))["code"] == "HUNK_GONE"
         assert (await asks(line, "review_decide", version=version, **about))["review"]["files"] == []
     assert not (one.place / "old.txt").exists()
+
+
+async def seen(line: Line, project: str, **fields: Any) -> tuple[list[str], bool]:
+    """What the user has seen of a review, including ``fields``, and whether its notice is to be shown."""
+    line.send(type="review_seen", id="seen", project=project, **fields)
+    answer = await receives(line, "review_remembered")
+    assert answer["id"] == "seen"
+    return answer["hunks"], answer["notice"]
+
+
+async def test_changes_seen_in_an_editor_are_shared_with_terminals(rig: SocketRig) -> None:
+    one = await changed(rig, "one")
+    project, directory = one.session.project, str(one.place)
+    ReviewMemory().saw(directory, ["a"], ["a", "b", "c"])
+    async with bridge() as line:
+        assert await seen(line, project, hunks=["b"], review=["a", "b", "c"]) == (["a", "b"], False)
+        assert ReviewMemory().of(directory).seen == ("a", "b")
+        assert await seen(line, project, hunks=["c"], review=["b", "c"]) == (["b", "c"], False)
+        assert await seen(line, "desk_unknown", hunks=["b"], review=["b"]) == ([], False)
+
+
+async def test_an_editor_shows_a_notice_only_once(rig: SocketRig) -> None:
+    one = await changed(rig, "one")
+    async with bridge() as line, bridge() as other:
+        assert await seen(line, one.session.project, notice=True) == ([], True)
+        assert await seen(other, one.session.project, notice=True) == ([], False)
+    assert ReviewMemory().of(str(one.place)).notice
 
 
 async def test_an_editor_that_only_shows_reviews_gets_no_proposals(rig: SocketRig) -> None:

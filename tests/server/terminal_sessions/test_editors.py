@@ -1,4 +1,5 @@
-"""One approval request in an editor and on a client of the server: the first answer counts, and the other side sees it."""
+"""An approval request is open in an editor and on a client of the server. The first answer counts, and the other side
+sees it."""
 
 from __future__ import annotations
 
@@ -28,8 +29,8 @@ SHOUTED = "one\nTWO\nthree\n"
 
 async def resolved(client: WireClient, question: Message) -> tuple[str, str]:
     """Waits until the question is resolved. Returns who answered, and with which decision."""
-    heard = await client.receive("update", "permission_resolved", approval_id=question["approval_id"])
-    data = heard["data"]["data"]
+    received = await client.receive("update", "permission_resolved", approval_id=question["approval_id"])
+    data = received["data"]["data"]
     return data["by"], data["decision"]
 
 
@@ -79,7 +80,7 @@ async def test_an_answer_of_a_client_closes_the_view_in_neovim(rig: ServedWorkst
         assert (rig.project / "poem.txt").read_text() == POEM
 
 
-# a claude in a terminal that is connected to Neovim: its hook and its diff are one approval request
+# a claude in a terminal that is connected to Neovim, whose hook and diff are one approval request
 
 
 @asynccontextmanager
@@ -136,7 +137,7 @@ async def test_claude_in_neovim_is_answered_in_its_own_dialog(rig: ServedWorksta
         wait_for_text(poem, SHOUTED)
 
 
-# a gemini in a terminal: its only question is the proposal in the bridge
+# a gemini in a terminal, whose only question is the proposal in the bridge
 
 
 @pytest.fixture
@@ -152,7 +153,7 @@ def geminis(home: Path) -> Iterator[gemini_workstation.Workstation]:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("where", ["client", "Neovim"])
-async def test_a_proposal_of_gemini_is_answered_anywhere(
+async def test_a_gemini_proposal_can_be_answered_anywhere(
     geminis: gemini_workstation.Workstation, server: Server, where: str
 ) -> None:
     poem = geminis.file("poem.txt", POEM)
@@ -179,7 +180,7 @@ async def test_a_proposal_of_gemini_is_answered_anywhere(
 
 
 @pytest.mark.thorough
-async def test_a_proposal_of_gemini_survives_a_killed_server(
+async def test_a_gemini_proposal_survives_a_killed_server(
     geminis: gemini_workstation.Workstation, server: Server, home: Path
 ) -> None:
     """Neovim's bridge connects to the next server."""

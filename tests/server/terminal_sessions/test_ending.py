@@ -50,7 +50,8 @@ async def history(rig: SocketRig, session: Session) -> list[int]:
 async def test_a_hook_during_a_removal_begins_a_new_session(
     rig: SocketRig, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    """The new session's data is stored in the same directory; only the history of the removed session is deleted."""
+    """The new session's data is stored in the same directory, and only the history of the removed session is
+    deleted."""
     session, withdraw_all = Session(rig), TerminalSession.withdraw_all
     event = terminal.agent().event(Raw(json.dumps(session.payload("SessionStart", source="resume")).encode()))
     begun = rig.server.core.terminal_sessions.report
@@ -103,13 +104,13 @@ async def test_a_second_removal_does_not_remove_the_new_session(
 async def test_a_removed_session_answers_a_waiting_question(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
     session, processed, reading = Session(rig), ReportQueue.processed, asyncio.Event()
 
-    async def for_ever(reports: ReportQueue, *until: object) -> None:
+    async def forever(reports: ReportQueue, *until: object) -> None:
         reading.set()
         await asyncio.Event().wait()
 
-    async def asked_meanwhile(reports: ReportQueue) -> None:
+    async def asks_during_the_removal(reports: ReportQueue) -> None:
         await processed(reports)
-        monkeypatch.setattr(ReportQueue, "_read_until", for_ever)
+        monkeypatch.setattr(ReportQueue, "_read_until", forever)
         for hook in hooks:
             payload = session.payload("PermissionRequest", tool_name="Bash", tool_input=COMMAND)
             hook.send(type="hook", pid=session.pid, payload=payload)
@@ -118,7 +119,7 @@ async def test_a_removed_session_answers_a_waiting_question(rig: SocketRig, monk
     await session.reports("Stop")
     async with Line.open() as first, Line.open() as second:
         hooks = [first, second]
-        monkeypatch.setattr(ReportQueue, "processed", asked_meanwhile)
+        monkeypatch.setattr(ReportQueue, "processed", asks_during_the_removal)
         await rig.does("project_delete", session.project)
         for hook in hooks:
             assert await hook.receive() is None, "the agent's dialog is open, and decides"

@@ -16,12 +16,14 @@ from drawbridge.core.errors import NotPrivate
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.terminal_sessions import handover, shared_comments
 from drawbridge.server.terminal_sessions import prompts as prompts_module
+from drawbridge.server.terminal_sessions.session import NO_MODE
 from drawbridge.transport import private_socket
 
 from .socket_rig import Line, SocketRig
 from .test_codex import Codex
+from .test_gemini import Gemini
 from .test_prompts import CLAUDE, neovim
-from .test_review_comments import OTHER, TWO_COMMENTS, Commented, beside, changed, serving
+from .test_review_comments import OTHER, TWO_COMMENTS, Commented, changed, second_session, serving
 from .test_sessions import prompt, said
 
 
@@ -31,9 +33,9 @@ async def rig(tmp_path: Path) -> AsyncIterator[SocketRig]:
         yield rig
 
 
-async def takes(at: Commented, event: str, *, receives: bool = True, **more: Any) -> str:
-    """Opens a hook that takes waiting comments. Returns their text, empty if the hook gets none. ``receives``: whether
-    the hook confirms that it has received them.
+async def receives_by_hook(at: Commented, event: str, *, receives: bool = True, **more: Any) -> str:
+    """Opens a hook that receives waiting comments. Returns their text, empty if the hook gets none. ``receives`` is
+    whether the hook confirms that it received them.
     """
     async with Line.open() as line:
         payload = at.session.payload(event, **more)
@@ -49,7 +51,7 @@ async def takes(at: Commented, event: str, *, receives: bool = True, **more: Any
 
 
 def has(at: Commented, event: str, text: str) -> None:
-    """Adds a line to the agent's file that shows that a hook has handed over this text."""
+    """Adds a line to the agent's file that shows that a hook handed over this text."""
     attachment = {"type": "hook_additional_context", "content": [text], "hookEvent": event}
     at.session.writes({"type": "attachment", "attachment": attachment})
 
@@ -91,7 +93,7 @@ async def test_an_agent_at_work_gets_the_comments_when_it_stops(rig: SocketRig) 
     assert (await at.submit(drafts=drafts, request_id="submit-1"))["data"]["waiting"]
     assert is_marked(at)
     assert (await at.submit(drafts=drafts, request_id="submit-1"))["data"]["waiting"], "it is the same request"
-    text = await takes(at, "Stop")
+    text = await receives_by_hook(at, "Stop")
     assert text == TWO_COMMENTS
     assert not is_marked(at)
     assert (await rig.info(at.session))["desk"]["state"] == "working"
@@ -100,7 +102,7 @@ async def test_an_agent_at_work_gets_the_comments_when_it_stops(rig: SocketRig) 
     assert await at.states() == {third: "sent", other: "sent"}
     at.replace("LINE 3\n", "Line three\n")
     at.session.writes(said("Done."))
-    assert await takes(at, "Stop", last_assistant_message="Done.") == ""
+    assert await receives_by_hook(at, "Stop", last_assistant_message="Done.") == ""
     await at.settled()
     assert await state(at) is None
     assert await at.answers() == {"Line three\n": [third], "LINE 17\n": []}
@@ -116,7 +118,7 @@ async def test_an_idle_agent_gets_the_comments_with_the_next_prompt(rig: SocketR
     at = await changed(rig)
     (id,) = await leaves(at)
     at.session.turn = str(uuid.uuid4())
-    text = await takes(at, "UserPromptSubmit", prompt="Continue")
+    text = await receives_by_hook(at, "UserPromptSubmit", prompt="Continue")
     await at.may_write()
     at.session.writes(prompt("Continue"))
     has(at, "UserPromptSubmit", f"{text}\n\nSelected by the user in a file")
@@ -134,16 +136,16 @@ async def test_a_waiting_agent_gets_the_comments_when_it_stops(rig: SocketRig) -
     async with neovim(rig, CLAUDE), at.session.asks(command="ls") as (_, question):
         await leaves(at)
         await rig.answers(question)
-    assert await takes(at, "Stop")
+    assert await receives_by_hook(at, "Stop")
 
 
 async def test_a_queued_prompt_does_not_deliver_the_comments(rig: SocketRig) -> None:
     """A notification about a background task does not deliver the comments either."""
     at = await at_work(rig)
     await leaves(at)
-    assert await takes(at, "UserPromptSubmit", prompt="And then that") == ""
-    assert await takes(at, "UserPromptSubmit", prompt="<task-notification>", prompt_id="other") == ""
-    assert await takes(at, "Stop")
+    assert await receives_by_hook(at, "UserPromptSubmit", prompt="And then that") == ""
+    assert await receives_by_hook(at, "UserPromptSubmit", prompt="<task-notification>", prompt_id="other") == ""
+    assert await receives_by_hook(at, "Stop")
 
 
 async def test_waiting_comments_can_be_withdrawn(rig: SocketRig) -> None:
@@ -158,7 +160,7 @@ async def test_waiting_comments_can_be_withdrawn(rig: SocketRig) -> None:
     answer = await rig.does("review_withdraw", at.session.project)
     assert [one.get("state", "draft") for one in answer["data"]["comments"]] == ["draft"]
     assert answer["data"]["handover"] is None
-    assert await takes(at, "Stop") == ""
+    assert await receives_by_hook(at, "Stop") == ""
     assert not is_marked(at)
     await at.comment(comment_id=id, text="Why so loud?")
     refusal = await rig.refusal("review_withdraw", at.session.project)
@@ -190,13 +192,13 @@ async def test_comments_being_handed_over_cannot_be_withdrawn(rig: SocketRig) ->
 async def test_a_hook_that_ends_too_early_loses_no_comments(rig: SocketRig) -> None:
     at = await at_work(rig)
     (id,) = await leaves(at)
-    assert await takes(at, "Stop", receives=False)
+    assert await receives_by_hook(at, "Stop", receives=False)
     assert await at.states() == {id: "waiting"}
     assert (await rig.info(at.session))["desk"]["state"] == "finished"
     assert not at.directory.busy
     assert is_marked(at), "the next hook waits for them"
     at.session.turn = str(uuid.uuid4())
-    assert await takes(at, "UserPromptSubmit", prompt="Continue")
+    assert await receives_by_hook(at, "UserPromptSubmit", prompt="Continue")
 
 
 async def test_unconfirmed_comments_are_marked_as_unsure(rig: SocketRig) -> None:
@@ -205,9 +207,9 @@ async def test_unconfirmed_comments_are_marked_as_unsure(rig: SocketRig) -> None
     """
     at = await at_work(rig)
     (id,) = await leaves(at)
-    text = await takes(at, "Stop")
+    text = await receives_by_hook(at, "Stop")
     at.session.writes(said("Done."))
-    assert await takes(at, "Stop", last_assistant_message="Done.") == ""
+    assert await receives_by_hook(at, "Stop", last_assistant_message="Done.") == ""
     assert (await at.states(), await state(at)) == ({id: "draft"}, "unsure")
     has(at, "Stop", text)
     await at.begins("Continue")
@@ -224,7 +226,7 @@ async def test_waiting_comments_become_drafts_when_the_session_ends(rig: SocketR
     error = await at.not_sent()
     assert (error.code, error.text) == ("NOT_SUPPORTED", prompts_module.HAS_ENDED)
     assert (error.details or {})["prompt"].startswith("I have reviewed")
-    two = await beside(rig)
+    two = await second_session(rig)
     assert (await two.submit())["data"]["waiting"]
     await rig.does("project_delete", two.session.project)
     assert await at.states() == {id: "draft"}, "the session was removed from the list"
@@ -241,7 +243,7 @@ async def test_waiting_comments_survive_a_restart(tmp_path: Path) -> None:
         at.rig = rig
         assert (await at.states(), await state(at)) == ({drafts_of: "waiting"}, "waiting")
         assert (await at.submit(drafts=drafts, request_id="submit-1"))["data"]["waiting"]
-        text = await takes(at, "Stop")
+        text = await receives_by_hook(at, "Stop")
         assert text
     async with serving(tmp_path) as rig:
         at.session.at(rig)
@@ -251,7 +253,7 @@ async def test_waiting_comments_survive_a_restart(tmp_path: Path) -> None:
         await at.may_write()
         at.replace("LINE 3\n", "Line three\n")
         at.session.writes(said("Done."))
-        assert await takes(at, "Stop", last_assistant_message="Done.") == "", "they are handed over once"
+        assert await receives_by_hook(at, "Stop", last_assistant_message="Done.") == "", "they are handed over once"
         await at.settled()
         assert (await at.states(), await state(at)) == ({drafts_of: "sent"}, None)
         assert (await at.answers())["Line three\n"] == [drafts_of]
@@ -271,13 +273,13 @@ async def test_a_restart_never_hands_comments_over_twice(tmp_path: Path) -> None
     async with serving(tmp_path) as rig:
         at.session.at(rig)
         at.rig = rig
-        assert await takes(at, "Stop") == ""
+        assert await receives_by_hook(at, "Stop") == ""
         assert (await at.states(), await state(at)) == ({id: "draft"}, "unsure")
 
 
 async def test_only_one_prompt_of_comments_waits_in_a_directory(rig: SocketRig) -> None:
     one = await at_work(rig)
-    two = await beside(rig)
+    two = await second_session(rig)
     first = await one.write(3, "LINE 3\n")
     await one.submit()
     assert await two.states() == {first: "waiting"}
@@ -286,7 +288,7 @@ async def test_only_one_prompt_of_comments_waits_in_a_directory(rig: SocketRig) 
     await two.write(17, "LINE 17\n")
     error = await two.not_sent()
     assert (error.code, error.text) == ("PROCESS_ACTIVE", handover.WAITS)
-    assert await takes(two, "Stop") == "", "they are for the other session"
+    assert await receives_by_hook(two, "Stop") == "", "they are for the other session"
     await rig.does("review_withdraw", two.session.project)
     assert set((await one.states()).values()) == {"draft"}
 
@@ -311,14 +313,26 @@ async def test_an_agent_above_the_ceiling_gets_no_comments(tmp_path: Path) -> No
         assert error.code == "PERMISSION_DENIED"
         await at.session.reports("PreToolUse", tool_name="Read", permission_mode="default")
         assert (await at.submit())["data"]["waiting"]
-        assert await takes(at, "Stop", permission_mode="bypassPermissions") == ""
+        assert await receives_by_hook(at, "Stop", permission_mode="bypassPermissions") == ""
         assert (set((await at.states()).values()), await state(at)) == ({"draft"}, "refused")
+
+
+async def test_an_agent_that_never_reports_its_mode_gets_no_comments(tmp_path: Path, home: Path) -> None:
+    """The reason is not that its mode is not known yet, so another prompt would not help."""
+    async with serving(tmp_path) as rig:
+        at = await changed(rig)
+        gemini = at.session = Gemini(rig, at.session.cwd, OTHER)
+        await gemini.starts()
+        await at.write(3, "LINE 3\n")
+        error = await at.not_sent()
+        assert (error.code, error.text) == ("PERMISSION_DENIED", NO_MODE)
+        assert set((await at.states()).values()) == {"draft"}
 
 
 @pytest.mark.parametrize(
     ("settings", "outcome"), [({}, ("waiting", "given")), ({"approval_policy": "never"}, ("draft", "refused"))]
 )
-async def test_comments_are_checked_against_the_mode_of_the_prompts_own_turn(
+async def test_comments_are_checked_against_the_mode_of_their_turn(
     tmp_path: Path, home: Path, settings: dict[str, Any], outcome: tuple[str, str]
 ) -> None:
     """Codex's hooks do not report it. Codex records it before the prompt's hook starts."""
@@ -331,7 +345,7 @@ async def test_comments_are_checked_against_the_mode_of_the_prompts_own_turn(
         await leaves(at)
         codex.turn = "another"
         codex.is_set(**settings)
-        assert bool(await takes(at, "UserPromptSubmit", prompt="Continue")) == (not settings)
+        assert bool(await receives_by_hook(at, "UserPromptSubmit", prompt="Continue")) == (not settings)
         assert (*(await at.states()).values(), await state(at)) == outcome
 
 
@@ -351,5 +365,5 @@ async def test_comments_that_cannot_be_stored_are_not_handed_over(
     await at.submit()
     with monkeypatch.context() as patch:
         patch.setattr(shared_comments, "write_private", fails)
-        assert await takes(at, "Stop") == ""
+        assert await receives_by_hook(at, "Stop") == ""
     assert await at.states() == {id: "waiting"}

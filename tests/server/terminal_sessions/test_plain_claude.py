@@ -1,4 +1,4 @@
-"""A plain ``claude`` in a terminal: its approval requests are answered by a client of the server or in the terminal."""
+"""Approval requests of a plain ``claude`` in a terminal are answered by a client of the server or in the terminal."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ async def test_an_answer_in_the_terminal_is_withdrawn_for_clients(rig: ServedWor
 
 
 @pytest.mark.thorough
-async def test_the_dialog_in_the_terminal_waits_for_nobody(rig: ServedWorkstation, server: Server) -> None:
+async def test_the_dialog_in_the_terminal_is_not_delayed(rig: ServedWorkstation, server: Server) -> None:
     """A hook, which may wait up to a day for an answer, does not block the dialog, and ends with its session."""
     async with asked(rig, server, touch("made"), touch("unwanted")) as (claude, phone):
         await phone.question("Bash")
@@ -157,7 +157,7 @@ def kind(record: dict[str, Any]) -> str:
 
 
 @pytest.mark.thorough
-async def test_a_killed_claude_has_ended(rig: ServedWorkstation, server: Server) -> None:
+async def test_a_killed_claude_counts_as_ended(rig: ServedWorkstation, server: Server) -> None:
     async with asked(rig, server, touch("made")) as (claude, phone):
         question = await phone.question("Bash")
         claude.pane.kill()
@@ -168,11 +168,11 @@ async def test_a_killed_claude_has_ended(rig: ServedWorkstation, server: Server)
         assert (await phone.client.ask("project_list"))["data"]["projects"] == []
 
 
-async def test_a_run_without_a_terminal_waits_for_nobody(rig: ServedWorkstation, server: Server) -> None:
+async def test_a_run_without_a_terminal_is_not_delayed(rig: ServedWorkstation, server: Server) -> None:
     rig.set_up()
     async with server.client() as client:
-        told = rig.ask_claude(FETCH, text("Done."))
-        assert "permission" in told
+        received = rig.ask_claude(FETCH, text("Done."))
+        assert "permission" in received
         assert (await client.ask("project_list"))["data"]["projects"] == []
 
 

@@ -57,7 +57,7 @@ def daemon(rig: ServedWorkstation) -> Iterator[None]:
 
 
 def processes() -> list[psutil.Process]:
-    """The daemon of this home directory, the processes that run its sessions, and those that it has started in
+    """The daemon of this home directory, the processes that run its sessions, and those that it started in
     advance.
     """
     home = os.environ["HOME"]

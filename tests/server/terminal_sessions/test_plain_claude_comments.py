@@ -8,7 +8,7 @@ import pytest
 
 from tests.rigs.messages_stub import HOLD, edit, read, text
 from tests.server.processes import Server
-from tests.server.reviews.rig import hunks
+from tests.server.reviews.rig import POEM, hunks, id_of
 
 from .rig import Message, Phone, ServedWorkstation, following
 from .test_plain_claude_reviews import begin, finished, project, review
@@ -21,6 +21,12 @@ async def comment(phone: Phone) -> str:
     given = {"path": "poem.txt", "line": 3, "quote": "LINE 3\n", "text": "Why?"}
     answer = await phone.client.ask("review_comment", given, phone.project)
     return str(answer["data"]["data"]["comment_id"])
+
+
+async def undo(phone: Phone, part: str) -> None:
+    """Undoes the hunk that contains ``part``."""
+    wish = {"hunks": [id_of(await review(phone), part)], "decision": "undo"}
+    assert (await phone.client.ask("review_decide", wish, phone.project))["type"] == "review"
 
 
 async def send(phone: Phone) -> Message:
@@ -46,13 +52,13 @@ async def stopped(phone: Phone) -> None:
     await phone.client.receive("update", "run_finished", outcome="completed")
 
 
-def heard(rig: ServedWorkstation) -> int:
-    """How often the comment is in the new text of the requests that the model has received."""
-    return sum(request.told.count("additional context: I have reviewed") for request in rig.model.requests)
+def occurrences(rig: ServedWorkstation) -> int:
+    """How often the comment is in the new text of the requests that the model received."""
+    return sum(request.new_text.count("additional context: I have reviewed") for request in rig.model.requests)
 
 
 async def test_a_comment_reaches_the_agent_when_it_stops(rig: ServedWorkstation, server: Server) -> None:
-    """The agent is at work when the comment is sent. When it stops, it gets the comment and continues; its next changes
+    """The agent is at work when the comment is sent. When it stops, it gets the comment and continues. Its next changes
     are the answer.
     """
     project(rig, "git")
@@ -77,7 +83,7 @@ async def test_a_comment_reaches_the_agent_when_it_stops(rig: ServedWorkstation,
         await stopped(phone)
         await finished(phone)
         claude.pane.wait_for("Stop hook says: I have reviewed")
-        assert heard(rig) == 1
+        assert occurrences(rig) == 1
         assert poem.read_text().splitlines()[2] == "Line three"
         found = await review(phone)
         assert [one["state"] for one in found["comments"]] == ["sent"]
@@ -90,25 +96,29 @@ async def test_a_comment_reaches_the_agent_when_it_stops(rig: ServedWorkstation,
         rig.model.will_say(text("Nothing more."))
         claude.prompt("Continue")
         await stopped(phone)
-        assert heard(rig) == 1
+        assert occurrences(rig) == 1
 
 
 async def test_a_comment_reaches_the_agent_with_the_next_prompt(rig: ServedWorkstation, server: Server) -> None:
+    """One hunk is undone, and a comment on another one is sent. The next run changes the lines of the comment."""
     project(rig, "git")
     poem = rig.project / "poem.txt"
-    rig.model.will_say(read(poem), edit(poem, "line 3\n", "LINE 3\n"), text("Done."))
+    changes = (edit(poem, "line 3\n", "LINE 3\n"), edit(poem, "line 17\n", "LINE 17\n"))
+    rig.model.will_say(read(poem), *changes, text("Done."))
     async with following(server) as phone:
         claude = begin(rig)
         await phone.session()
         claude.prompt("Do it")
         await finished(phone)
+        await undo(phone, "LINE 17\n")
         id = await comment(phone)
         await send(phone)
-        rig.model.will_say(edit(poem, "LINE 3\n", "Line three\n"), text("Changed."))
+        rig.model.will_say(read(poem), edit(poem, "LINE 3\n", "Line three\n"), text("Changed."))
         claude.prompt("Continue")
         await finished(phone)
-        assert heard(rig) == 1
+        assert occurrences(rig) == 1
         assert await answers(phone) == {"Line three\n": [id]}
         assert [one["message"]["prompt"] for one in await prompts(phone)][:2] == ["Do it", "Continue"]
         assert [one["review"]["comments"] for one in await prompts(phone) if "review" in one] == [[id]]
         assert hunks(await review(phone)) == [("poem.txt", "line 3\n", "Line three\n")]
+    assert poem.read_text() == POEM.replace("line 3\n", "Line three\n")

@@ -53,5 +53,5 @@ async def test_an_accepted_plan_reaches_the_agent(
         records = (await phone.client.ask("get_messages", {"after_seq": 0}, phone.project))["data"]["messages"]
         assert "permission_withdrawn" not in [one["message"].get("subtype") for one in records]
     assert notes.read_text() == "two\n"
-    told = "\n".join(request.told for request in rig.model.requests)
-    assert ("2. Test it." in told) == (change == "edited")
+    received = "\n".join(request.new_text for request in rig.model.requests)
+    assert ("2. Test it." in received) == (change == "edited")

@@ -37,7 +37,7 @@ async def killed(server: Server) -> None:
 
 
 @pytest.mark.thorough
-async def test_a_question_of_claude_survives_its_server(rig: ServedWorkstation, server: Server, home: Path) -> None:
+async def test_a_claude_question_survives_a_killed_server(rig: ServedWorkstation, server: Server, home: Path) -> None:
     """The question is answered from the phone after a restart. The next one is answered in the terminal while no server
     runs.
     """

@@ -1,4 +1,5 @@
-"""The changes of a plain ``claude`` in auto mode are reviewed: nobody was asked about them before."""
+"""The changes of a plain ``claude`` in auto mode are reviewed afterwards, because it asks nobody before it makes
+them."""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ pytestmark = pytest.mark.thorough
 
 async def finished(phone: Phone, outcome: str = "completed") -> dict[str, Any]:
     """Waits for the next run that ends with this outcome. Returns the data of the update."""
-    heard = await phone.client.receive("update", "run_finished", outcome=outcome)
-    data: dict[str, Any] = heard["data"]["data"]
+    received = await phone.client.receive("update", "run_finished", outcome=outcome)
+    data: dict[str, Any] = received["data"]["data"]
     return data
 
 
@@ -120,8 +120,8 @@ async def test_compacting_does_not_begin_a_run(rig: ServedWorkstation, server: S
         claude.prompt("Second")
         claude.pane.wait_for("Second answer.")
         await finished(phone)
-        told = await conversation(phone)
-    assert [one for one in told if one.startswith((">", "(")) or one == "completed"] == [
+        shown = await conversation(phone)
+    assert [one for one in shown if one.startswith((">", "(")) or one == "completed"] == [
         "> First",
         "completed",
         "(compacted)",

@@ -21,13 +21,13 @@ pytestmark = pytest.mark.thorough
 async def state(phone: Phone, wanted: Callable[[int], bool]) -> Message:
     """Waits for a state of the agent whose number of tokens in the context satisfies ``wanted``. Returns the state."""
     while True:
-        heard = await phone.client.receive("update", "agent_state")
-        found: Message = heard["data"]["data"]
+        received = await phone.client.receive("update", "agent_state")
+        found: Message = received["data"]["data"]
         if wanted(found.get("context_tokens", 0)):
             return found
 
 
-async def test_model_and_context_are_shown_after_a_compaction_too(rig: ServedWorkstation, server: Server) -> None:
+async def test_model_and_context_are_shown_after_a_compaction(rig: ServedWorkstation, server: Server) -> None:
     async with following(server) as phone:
         claude = rig.plain_claude()
         await phone.session()

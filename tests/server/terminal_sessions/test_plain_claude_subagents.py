@@ -1,4 +1,4 @@
-"""A subagent of a plain ``claude`` in a terminal asks: a client answers, or the dialog appears in the terminal."""
+"""A subagent of a plain ``claude`` in a terminal asks, and a client answers or the dialog appears in the terminal."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def test_the_dialog_appears_when_no_client_is_connected(rig: ServedWorksta
 
 
 @pytest.mark.slow
-async def test_the_dialog_appears_when_nobody_answers(rig: ServedWorkstation, server: Server) -> None:
+async def test_the_dialog_appears_when_no_client_answers(rig: ServedWorkstation, server: Server) -> None:
     """The dialog appears after ``HOLD_SECONDS`` if a client is connected but does not answer."""
     new = rig.project / "sub.txt"
     script(rig, write(new, "theirs\n"))

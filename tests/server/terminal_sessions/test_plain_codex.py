@@ -1,4 +1,4 @@
-"""A plain ``codex`` in a terminal: its approval requests are answered by a client of the server or in the terminal."""
+"""Approval requests of a plain ``codex`` in a terminal are answered by a client of the server or in the terminal."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.waiting import PATIENCE
 
 from .rig import Phone, following
 from .test_plain_claude import kind
-from .test_plain_claude_comments import answers, comment, prompts, send
+from .test_plain_claude_comments import answers, comment, prompts, send, undo
 from .test_plain_claude_restarts import killed, started_again
 
 PATCH = """\
@@ -99,7 +99,7 @@ async def test_the_dialog_appears_when_no_client_is_connected(rig: Workstation, 
 
 
 @pytest.mark.slow
-async def test_the_dialog_appears_when_nobody_answers(rig: Workstation, server: Server) -> None:
+async def test_the_dialog_appears_when_no_client_answers(rig: Workstation, server: Server) -> None:
     """The dialog appears after ``HOLD_SECONDS`` if a client is connected but does not answer."""
     async with asked(rig, server, shell("touch made", reason="I need it")) as (codex, phone):
         question = await phone.question("Bash")
@@ -129,7 +129,7 @@ async def test_escape_withdraws_the_requests_of_the_run(rig: Workstation, server
 
 @pytest.mark.thorough
 async def test_a_failed_request_to_the_model_ends_the_run(rig: Workstation, server: Server) -> None:
-    """No hook reports it; the transcript contains it."""
+    """No hook reports it, but the transcript contains it."""
     async with asked(rig, server, failure(400, "The model is asleep."), text("Awake.")) as (codex, phone):
         ended = await finished(phone, "failed")
         assert "The model is asleep." in ended["error"]
@@ -174,7 +174,7 @@ async def test_the_mode_follows_from_the_sandbox(
 
 
 @pytest.mark.thorough
-async def test_a_question_survives_its_server(rig: Workstation, server: Server, home: Path) -> None:
+async def test_a_question_survives_a_killed_server(rig: Workstation, server: Server, home: Path) -> None:
     async with asked(rig, server, shell("touch made", reason="I need it"), text("All done.")) as (codex, phone):
         question = await phone.question("Bash")
         await killed(server)
@@ -256,20 +256,30 @@ async def test_a_comment_reaches_codex_when_it_stops(rig: Workstation, server: S
 
 @pytest.mark.thorough
 async def test_a_comment_reaches_codex_with_the_next_prompt(rig: Workstation, server: Server) -> None:
+    """One change is undone, and a comment on another one is sent. The next run changes the lines of the comment."""
     rig.poem.write_text(POEM)
     change = PATCH.replace("-two\n+TWO", "-line 3\n+LINE 3")
-    async with asked(rig, server, apply_patch(change), text("Done."), text("I see.")) as (codex, phone):
+    again = "*** Begin Patch\n*** Update File: poem.txt\n@@\n-LINE 3\n+Line three\n*** End Patch\n"
+    turns = [apply_patch(change), text("Done."), apply_patch(again), text("Changed.")]
+    async with asked(rig, server, *turns) as (codex, phone):
         await phone.answer(await phone.question("apply_patch"), "allow")
         await finished(phone, "completed")
         await phone.client.receive("update", "review_changed")
+        await undo(phone, "new.txt")
         id = await comment(phone)
         assert (await send(phone))["waiting"]
         codex.prompt("Go on")
+        await phone.answer(await phone.question("apply_patch"), "allow")
         await finished(phone, "completed")
         await phone.state("finished")
         sent = [one for one in await prompts(phone) if one.get("review")]
+        assert await answers(phone) == {"Line three\n": [id]}
     assert [one["review"]["comments"] for one in sent] == [[id]]
     assert sum(str(item).count("I have reviewed") for item in rig.model.requests[-1]["input"]) == 1
+    assert (rig.poem.read_text(), (rig.project / "new.txt").exists()) == (
+        POEM.replace("line 3\n", "Line three\n"),
+        False,
+    )
 
 
 @pytest.mark.thorough
@@ -282,8 +292,8 @@ async def test_runs_without_a_terminal_are_not_listed(rig: Workstation, server: 
 
 async def finished(phone: Phone, outcome: str) -> dict[str, Any]:
     """Waits until the next run has ended, with this outcome. Returns the data of the message."""
-    heard = await phone.client.receive("update", "run_finished")
-    data: dict[str, Any] = heard["data"]["data"]
+    received = await phone.client.receive("update", "run_finished")
+    data: dict[str, Any] = received["data"]["data"]
     assert data["outcome"] == outcome, data
     return data
 
@@ -310,5 +320,5 @@ async def test_a_conversation_can_be_forked_into_a_project_of_codex(rig: Worksta
         await finished(phone, "completed")
         listed = (await phone.client.ask("project_list"))["data"]["projects"]
         assert sorted(bool(one.get("desk")) for one in listed) == [False, True]
-    told = str(rig.model.requests[-1]["input"])
-    assert all(words in told for words in ("Do it", "Hello.", "Go on"))
+    received = str(rig.model.requests[-1]["input"])
+    assert all(words in received for words in ("Do it", "Hello.", "Go on"))

@@ -1,4 +1,4 @@
-"""A prompt for an agent that runs in an editor's terminal: the editor's bridge types the prompt there."""
+"""A prompt for an agent that runs in an editor's terminal is typed there by the editor's bridge."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ class Neovim:
 
     async def asked(self) -> Message:
         """Waits for the next prompt that the bridge has to type. Returns the server's message."""
-        said = await self.line.receive()
-        assert said is not None
-        assert said["type"] == "prompt"
-        return said
+        message = await self.line.receive()
+        assert message is not None
+        assert message["type"] == "prompt"
+        return message
 
 
 @contextlib.asynccontextmanager
@@ -77,7 +77,7 @@ def sends(rig: SocketRig, session: Session, prompt: str = "Do it", **more: Any) 
 
 
 async def begins(session: Session, editor: Neovim, turn: str = "t1") -> Message:
-    """Confirms as the bridge that the prompt was typed, and reports that the agent has begun the run. Returns the
+    """Confirms as the bridge that the prompt was typed, and reports that the agent began the run. Returns the
     message that the server sent to the bridge.
     """
     asked = await editor.asked()
@@ -92,10 +92,10 @@ def prompts(rig: SocketRig, session: Session) -> list[tuple[str, str, str]]:
     found = rig.server.core.terminal_sessions.find(session.project)
     assert found is not None
     lines = list(found.history.read(after_seq=0, limit=100).records)
-    said = [json.loads(one.line) for one in lines]
+    messages = [json.loads(one.line) for one in lines]
     return [
         (one["message"]["message"]["prompt"], one["message"]["by"], one["message"]["run_id"])
-        for one in said
+        for one in messages
         if one["direction"] == "client"
     ]
 
@@ -141,7 +141,7 @@ async def test_the_history_has_the_prompt_as_it_was_sent(rig: SocketRig) -> None
         sending.cancel()
 
 
-async def test_a_prompt_typed_in_the_terminal_is_the_persons(rig: SocketRig) -> None:
+async def test_a_prompt_typed_in_the_terminal_is_the_users(rig: SocketRig) -> None:
     async with at_work(rig) as (session, editor):
         sending = sends(rig, session)
         asked = await editor.asked()
@@ -166,24 +166,24 @@ async def test_clients_see_when_a_session_accepts_prompts(rig: SocketRig) -> Non
     session = Session(rig, pid=CLAUDE)
     await session.reports("SessionStart")
 
-    def told() -> bool:
+    def notified() -> bool:
         return bool(rig.client.updates("project_state")[-1]["desk"].get("prompts"))
 
-    assert not told()
+    assert not notified()
     async with neovim(rig) as editor:
         editor.has(CLAUDE)
-        await until(told, "that it takes prompts")
+        await until(notified, "that it takes prompts")
         editor.has()
-        await until(lambda: not told(), "that it takes none")
+        await until(lambda: not notified(), "that it takes none")
         editor.has(CLAUDE)
-        await until(told, "that it takes prompts")
-    await until(lambda: not told(), "that it takes none")
+        await until(notified, "that it takes prompts")
+    await until(lambda: not notified(), "that it takes none")
 
 
 # exactly once
 
 
-async def test_a_repeated_request_types_nothing_again(rig: SocketRig) -> None:
+async def test_a_repeated_request_does_not_type_again(rig: SocketRig) -> None:
     async with at_work(rig) as (session, editor):
         sending = [sends(rig, session, request_id="r1") for _ in range(2)]
         await begins(session, editor)
@@ -229,10 +229,10 @@ async def test_request_id_survives_restart(tmp_path: Path, begun: bool) -> None:
         assert await editor.line.receives_nothing()
 
 
-# refused prompts: nothing is typed into the terminal
+# refused prompts, for which nothing is typed into the terminal
 
 
-async def test_an_agent_in_no_known_terminal_gets_no_prompt(rig: SocketRig) -> None:
+async def test_an_agent_in_an_unknown_terminal_gets_no_prompt(rig: SocketRig) -> None:
     session = Session(rig, pid=CLAUDE)
     async with neovim(rig, NOBODY) as editor:
         await session.reports("SessionStart")
@@ -362,7 +362,7 @@ async def test_an_agent_above_the_ceiling_gets_no_prompt(rig: SocketRig) -> None
         assert await editor.line.receives_nothing()
 
 
-async def test_an_agent_that_asks_nobody_gets_no_prompt(rig: SocketRig) -> None:
+async def test_an_agent_that_never_asks_gets_no_prompt(rig: SocketRig) -> None:
     async with at_work(rig) as (session, editor):
         await session.reports("SessionStart", permission_mode="bypassPermissions")
         assert (await rig.refusal("execute", session.project, prompt="Do it")).code == "PERMISSION_DENIED"

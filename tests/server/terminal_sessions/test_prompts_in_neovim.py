@@ -90,15 +90,15 @@ def person(neovim: Neovim) -> Any:
 async def prompts(phone: Phone) -> list[tuple[str, str]]:
     """The prompts in the history, each with its sender."""
     answer = await phone.client.ask("get_messages", {"after_seq": 0}, phone.project)
-    said = [one["message"] for one in answer["data"]["messages"] if one["direction"] == "client"]
-    return [(one["message"]["prompt"], one["by"]) for one in said]
+    messages = [one["message"] for one in answer["data"]["messages"] if one["direction"] == "client"]
+    return [(one["message"]["prompt"], one["by"]) for one in messages]
 
 
 async def execute(phone: Phone, prompt: str, **more: Any) -> Message:
     return await phone.client.ask("execute", {"prompt": prompt, **more}, phone.project)
 
 
-async def test_a_client_sends_a_prompt_while_the_person_types(rig: ServedWorkstation, server: Server) -> None:
+async def test_a_client_sends_a_prompt_while_the_user_types(rig: ServedWorkstation, server: Server) -> None:
     async with claude_in_neovim(rig, server) as (neovim, phone, _):
         before = person(neovim)
         rig.model.will_say(text("It rhymes."))
@@ -106,7 +106,7 @@ async def test_a_client_sends_a_prompt_while_the_person_types(rig: ServedWorksta
         assert accepted["type"] == "accepted", accepted
         finished = await phone.client.receive("update", "run_finished")
         assert finished["data"]["data"]["run_id"] == accepted["data"]["run_id"]
-        assert "Does it\nrhyme? See [201~ poem.txt [31m🎉" in rig.model.requests[-1].told
+        assert "Does it\nrhyme? See [201~ poem.txt [31m🎉" in rig.model.requests[-1].new_text
         assert len(rig.model.requests) == 1
         neovim.pane.wait_for("It rhymes")
         assert person(neovim) == before
@@ -133,9 +133,9 @@ async def test_comments_reach_the_agent_and_its_next_run_answers(rig: ServedWork
         await phone.answer(await phone.question("Edit"), "allow")
         finished = await phone.client.receive("update", "run_finished")
         assert finished["data"]["data"]["run_id"] == sent["data"]["run_id"]
-        told = "### 1. `song.txt`, line 3\n```\nLINE 3\n```\n\nWhy in capitals?"
-        assert any(told in request.told for request in rig.model.requests)
-        assert [by for prompt, by in await prompts(phone) if told in prompt] == ["phone"]
+        expected = "### 1. `song.txt`, line 3\n```\nLINE 3\n```\n\nWhy in capitals?"
+        assert any(expected in request.new_text for request in rig.model.requests)
+        assert [by for prompt, by in await prompts(phone) if expected in prompt] == ["phone"]
         await phone.client.receive("update", "review_changed")
         review = (await phone.client.ask("review_get", project_id=phone.project))["data"]
         [hunk] = [hunk for file in review["files"] for hunk in file["hunks"]]
@@ -169,7 +169,7 @@ async def test_a_restarted_bridge_accepts_prompts(rig: ServedWorkstation, server
         neovim.pane.wait_for("It rhymes")
 
 
-async def test_what_the_person_does_in_the_terminal_comes_first(rig: ServedWorkstation, server: Server) -> None:
+async def test_the_users_work_in_the_terminal_takes_precedence(rig: ServedWorkstation, server: Server) -> None:
     async with claude_in_neovim(rig, server) as (neovim, phone, _):
         for keys, box in [("half typed", "half typed"), ("\x1b[D" * 5, "half typed")]:
             to_terminal(neovim, keys)
@@ -194,5 +194,5 @@ async def test_what_the_person_does_in_the_terminal_comes_first(rig: ServedWorks
         at_rest(neovim)
         assert (await execute(phone, many))["type"] == "accepted"
         await phone.client.receive("update", "run_finished")
-        assert many in rig.model.requests[-1].told
+        assert many in rig.model.requests[-1].new_text
         assert await prompts(phone) == [("half typed", "desk"), (many, "phone")]

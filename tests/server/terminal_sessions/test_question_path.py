@@ -15,8 +15,8 @@ from .test_sessions import COMMAND
 
 
 async def test_no_function_decodes_a_hooks_question_twice(tmp_path: Path) -> None:
-    """From the private socket to the client. The agent's part of the message is decoded by the agent's module, because
-    only that module knows what it means."""
+    """The path leads from the private socket to the client. The agent's part of the message is decoded by the agent's
+    module, because only that module knows what it means."""
     async with socket_rig(tmp_path) as rig:
         session = Session(rig)
         await session.reports("SessionStart", source="startup")
@@ -31,7 +31,7 @@ async def test_no_function_decodes_a_hooks_question_twice(tmp_path: Path) -> Non
             assert len(seen.decodes) == len(set(seen.decodes))
 
 
-async def test_the_answer_to_a_hook_is_parsed_in_two_steps_and_its_record_is_checked(tmp_path: Path) -> None:
+async def test_the_answer_to_a_hook_is_decoded_in_two_steps(tmp_path: Path) -> None:
     """From the client's command to the private socket."""
     async with socket_rig(tmp_path) as rig, Session(rig).asks(**COMMAND) as (line, question):
         with observed() as seen:
@@ -40,4 +40,4 @@ async def test_the_answer_to_a_hook_is_parsed_in_two_steps_and_its_record_is_che
         sys.stdout.write(seen.report)
         assert answer is not None
         assert answer["decision"]
-        assert seen.decodes == ["parse", "parse", "_check"]
+        assert seen.decodes == ["parse", "parse"]

@@ -15,7 +15,7 @@ from drawbridge.agents.claude.terminal import agent
 from drawbridge.agents.terminal import Call, Fate, HookEvent, Result
 from drawbridge.core.approval import State
 from drawbridge.core.errors import UnusableFile
-from drawbridge.server.approvals.pending import ExpectedSurface, PendingApproval, Surface
+from drawbridge.server.approvals.pending import Asker, ExpectedAsker, PendingApproval
 from drawbridge.server.terminal_sessions.dialog import EndedCall, Overruled
 from drawbridge.server.terminal_sessions.questions import (
     ELSEWHERE,
@@ -68,7 +68,7 @@ def no_file(path: str) -> str:
 
 class Asking:
     """The questions of a session, and the approval requests that are open. Does what ``Questions`` returns, like a
-    session, but at once and without an event loop."""
+    session, but immediately and without an event loop."""
 
     def __init__(self) -> None:
         self.clock = FakeClock()
@@ -81,28 +81,28 @@ class Asking:
         command: str = "make",
         *,
         asked_by: AskedBy | None = None,
-        surface: Surface | None = None,
+        asker: Asker | None = None,
         is_answerable: bool = True,
         created_at: datetime | None = None,
     ) -> PendingApproval:
-        surface = surface or FakeHook()
+        asker = asker or FakeHook()
         created_at = created_at or datetime.now(UTC)
         given = Raw(json.dumps({"command": command}).encode())
         question = Question("q", "Bash", given, Raw(b"[]"), asked_by=asked_by)
-        approval = PendingApproval.new(question, "run", created_at.isoformat(), surface.known_as)
-        self.open.append(OpenQuestion(approval, surface))
-        if isinstance(surface, ExpectedSurface):
+        approval = PendingApproval.new(question, "run", created_at.isoformat(), asker.known_as)
+        self.open.append(OpenQuestion(approval, asker))
+        if isinstance(asker, ExpectedAsker):
             self.do(self.questions.restored(approval))
         else:
-            self.questions.asked(approval, surface.pid)
-            self.do(self.questions.hold(approval, surface.pid, is_answerable=is_answerable))
+            self.questions.asked(approval, asker.pid)
+            self.do(self.questions.hold(approval, asker.pid, is_answerable=is_answerable))
         return approval
 
     def decide(self, approval: PendingApproval, decision: Decision) -> None:
         [asked] = [one for one in self.open if one.approval is approval]
         self.open.remove(asked)
         approval.decide("phone", decision)
-        self.questions.closed(approval, asked.surface)
+        self.questions.closed(approval, asked.asker)
 
     def do(self, steps: list[Step]) -> None:
         self.steps += steps
@@ -137,7 +137,7 @@ def test_a_hidden_dialog_waits_for_a_limited_time(asking: Asking) -> None:
     assert asking.steps == [HandOverLater(approval, HOLD_SECONDS)]
 
 
-def test_a_hidden_dialog_without_a_client_is_handed_over_at_once(asking: Asking) -> None:
+def test_a_hidden_dialog_without_a_client_is_handed_over(asking: Asking) -> None:
     approval = asking.ask(asked_by=SUBAGENT, is_answerable=False)
     assert asking.steps == [HandOver(approval)]
     assert asking.questions.asks_in_terminal
@@ -145,7 +145,7 @@ def test_a_hidden_dialog_without_a_client_is_handed_over_at_once(asking: Asking)
     assert not asking.questions.asks_in_terminal
 
 
-def test_after_an_unanswered_question_the_next_waits_briefly_until_an_answer(asking: Asking) -> None:
+def test_after_an_unanswered_question_the_next_waits_briefly(asking: Asking) -> None:
     first = asking.ask("one", asked_by=SUBAGENT)
     asking.questions.not_answered(first, PID)
     second = asking.ask("two", asked_by=SUBAGENT)
@@ -158,8 +158,8 @@ def test_after_an_unanswered_question_the_next_waits_briefly_until_an_answer(ask
 
 def test_a_question_from_before_a_restart_has_waited_already(asking: Asking) -> None:
     created_at = datetime.now(UTC) - timedelta(seconds=HOLD_SECONDS - 10)
-    surface = ExpectedSurface(PID, is_certain=True)
-    asking.ask(asked_by=SUBAGENT, surface=surface, created_at=created_at)
+    asker = ExpectedAsker(PID, is_certain=True)
+    asking.ask(asked_by=SUBAGENT, asker=asker, created_at=created_at)
     [step] = asking.steps
     assert isinstance(step, HandOverLater)
     assert 5 < step.seconds <= 10
@@ -180,7 +180,7 @@ def test_editors_show_what_can_be_answered(asking: Asking) -> None:
 
 
 def test_a_known_question_is_recognized(asking: Asking) -> None:
-    approval = asking.ask("make", surface=FakeHook(known_as="k"))
+    approval = asking.ask("make", asker=FakeHook(known_as="k"))
 
     def event(command: str) -> HookEvent:
         given = Raw(json.dumps({"command": command}).encode())
@@ -194,7 +194,7 @@ def test_a_known_question_is_recognized(asking: Asking) -> None:
 
 
 def test_a_decision_that_is_sent_again_is_awaited_again(asking: Asking) -> None:
-    approval = asking.ask(surface=ExpectedSurface(PID, is_certain=True))
+    approval = asking.ask(asker=ExpectedAsker(PID, is_certain=True))
     asking.decide(approval, DENIED)
     asking.questions.reconnected(approval, PID)
     assert asking.questions.decided == [approval]
@@ -202,11 +202,11 @@ def test_a_decision_that_is_sent_again_is_awaited_again(asking: Asking) -> None:
     assert (asking.steps, approval.state) == ([], State.DECIDED)
 
 
-def test_what_does_not_reconnect_ends(asking: Asking) -> None:
-    undelivered = asking.ask("one", surface=ExpectedSurface(PID, is_certain=True))
+def test_questions_whose_hook_does_not_reconnect_end(asking: Asking) -> None:
+    undelivered = asking.ask("one", asker=ExpectedAsker(PID, is_certain=True))
     asking.decide(undelivered, ALLOWED)
-    missed = asking.ask("two", surface=ExpectedSurface(PID, is_certain=True))
-    hidden = asking.ask("three", asked_by=SUBAGENT, surface=ExpectedSurface(PID, is_certain=True))
+    missed = asking.ask("two", asker=ExpectedAsker(PID, is_certain=True))
+    hidden = asking.ask("three", asked_by=SUBAGENT, asker=ExpectedAsker(PID, is_certain=True))
     asking.ask("four")
     asking.steps.clear()
     asking.do(asking.questions.stop_waiting(asking.open))
@@ -217,7 +217,7 @@ def test_what_does_not_reconnect_ends(asking: Asking) -> None:
 
 
 def test_the_end_of_a_turn_closes_the_main_agents_questions(asking: Asking) -> None:
-    main, subagents, elsewhere = asking.ask(), asking.ask(asked_by=SUBAGENT), asking.ask(surface=FakeHook(OTHER))
+    main, subagents, elsewhere = asking.ask(), asking.ask(asked_by=SUBAGENT), asking.ask(asker=FakeHook(OTHER))
     asking.steps.clear()
     asking.main_stopped(PID, (OTHER,))
     assert asking.steps == [Withdraw(main, ELSEWHERE)]
@@ -225,16 +225,18 @@ def test_the_end_of_a_turn_closes_the_main_agents_questions(asking: Asking) -> N
 
 
 @pytest.mark.parametrize(("others", "is_closed"), [((), True), ((OTHER,), False)])
-def test_an_expected_question_may_be_another_processs(asking: Asking, others: tuple[int, ...], is_closed: bool) -> None:
-    asking.ask(surface=ExpectedSurface(PID, is_certain=not others))
+def test_an_expected_question_may_belong_to_another_process(
+    asking: Asking, others: tuple[int, ...], is_closed: bool
+) -> None:
+    asking.ask(asker=ExpectedAsker(PID, is_certain=not others))
     asking.main_stopped(PID, others)
     assert bool(asking.steps) == is_closed
 
 
 def test_a_process_that_leaves_closes_its_own_questions(asking: Asking) -> None:
-    own, certain = asking.ask(), asking.ask(surface=ExpectedSurface(PID, is_certain=True))
-    asking.ask(surface=FakeHook(OTHER))
-    asking.ask(surface=ExpectedSurface(PID, is_certain=False))
+    own, certain = asking.ask(), asking.ask(asker=ExpectedAsker(PID, is_certain=True))
+    asking.ask(asker=FakeHook(OTHER))
+    asking.ask(asker=ExpectedAsker(PID, is_certain=False))
     asking.do(asking.questions.left(PID, asking.open))
     assert asking.steps == [Withdraw(own, ENDED), Withdraw(certain, ENDED)]
 
@@ -243,7 +245,7 @@ def test_a_process_that_leaves_closes_its_own_questions(asking: Asking) -> None:
     ("asked_by", "is_alive", "reason"),
     [(None, True, ELSEWHERE), (SUBAGENT, True, GONE), (None, False, ENDED), (SUBAGENT, False, ENDED)],
 )
-def test_the_reason_of_a_withdrawal(asking: Asking, asked_by: AskedBy | None, is_alive: bool, reason: str) -> None:
+def test_a_withdrawal_has_a_reason(asking: Asking, asked_by: AskedBy | None, is_alive: bool, reason: str) -> None:
     assert asking.questions.why_withdrawn(asking.ask(asked_by=asked_by), is_alive=is_alive) == reason
 
 
@@ -267,7 +269,7 @@ def test_a_call_that_has_ended_closes_its_question(asking: Asking) -> None:
         (DENIED, "rejected", None),
     ],
 )
-def test_a_decision_is_compared_with_what_the_agent_did(
+def test_a_decision_is_compared_with_the_agents_call(
     asking: Asking, decision: Decision, fate: Fate, words: str | None
 ) -> None:
     approval = asking.ask()
@@ -298,7 +300,7 @@ def test_a_call_that_ran_before_a_question_does_not_close_it(asking: Asking) -> 
     assert asking.steps == []
 
 
-def test_a_call_is_more_likely_the_allowed_one(asking: Asking) -> None:
+def test_a_call_is_attributed_to_the_allowed_question(asking: Asking) -> None:
     denied, allowed, _ = asking.ask(), asking.ask(), asking.ask()
     asking.decide(denied, DENIED)
     asking.decide(allowed, ALLOWED)
@@ -309,7 +311,7 @@ def test_a_call_is_more_likely_the_allowed_one(asking: Asking) -> None:
 # dialogs that no hook reports
 
 
-def test_a_dialog_after_a_decision_shows_that_it_was_not_delivered(asking: Asking) -> None:
+def test_a_dialog_shows_that_a_decision_was_not_delivered(asking: Asking) -> None:
     approval = asking.ask()
     asking.decide(approval, ALLOWED)
     asking.do(asking.questions.noticed(PID, asking.open))
@@ -320,7 +322,7 @@ def test_a_dialog_after_a_decision_shows_that_it_was_not_delivered(asking: Askin
     assert asking.questions.asks_in_terminal
 
 
-def test_a_dialog_of_an_open_question_is_known(asking: Asking) -> None:
+def test_a_dialog_of_an_open_question_changes_nothing(asking: Asking) -> None:
     asking.ask()
     asking.do(asking.questions.noticed(PID, asking.open))
     assert (asking.steps, asking.questions.asks_in_terminal) == ([], False)
@@ -357,10 +359,10 @@ def test_each_question_ends_once_in_any_order(rounds: int) -> None:
             opened = [one.approval for one in asking.open]
             match random.randrange(8):
                 case 0 | 1:
-                    surface: Surface = FakeHook(pid)
+                    asker: Asker = FakeHook(pid)
                     if random.random() < 0.5:
-                        surface = ExpectedSurface(pid, is_certain=random.random() < 0.5)
-                    asked.append(asking.ask(command, asked_by=by, surface=surface, is_answerable=random.random() < 0.8))
+                        asker = ExpectedAsker(pid, is_certain=random.random() < 0.5)
+                    asked.append(asking.ask(command, asked_by=by, asker=asker, is_answerable=random.random() < 0.8))
                 case 2 if opened:
                     asking.decide(random.choice(opened), random.choice([ALLOWED, DENIED]))
                 case 3:

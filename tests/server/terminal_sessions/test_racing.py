@@ -79,8 +79,8 @@ class Race:
         await self._all_at_once(card(id))
         winner = await self._verdict(id)
         self.wins[winner] = self.wins.get(winner, 0) + 1
-        said = [one["data"] for one in self.witness.client.received if id in str(one)]
-        what = f"{texts[winner]!r} in the file, not {self.poem.read_text()!r}, after {said}"
+        messages = [one["data"] for one in self.witness.client.received if id in str(one)]
+        what = f"{texts[winner]!r} in the file, not {self.poem.read_text()!r}, after {messages}"
         await until(lambda: self.poem.read_text() == texts[winner], what)
         await asyncio.to_thread(self._see_who_won, winner, card(id))
         await asyncio.to_thread(self.neovim.wait_until_closed, number)
@@ -126,15 +126,15 @@ class Race:
             person.until(f"{words}.test({LAST_WORDS})")
 
     async def _verdict(self, id: str) -> str:
-        """Who has won, as the witness sees it. The agent's own dialog overrules all other answers."""
-        heard = self.witness.client.received
+        """The winner, from the witness's point of view. The agent's own dialog overrules all other answers."""
+        received = self.witness.client.received
         async with asyncio.timeout(PATIENCE):
             while True:
-                said = [one["data"] for one in heard if one["type"] == "update"]
-                about = [one for one in said if one["data"].get("approval_id") == id]
+                messages = [one["data"] for one in received if one["type"] == "update"]
+                about = [one for one in messages if one["data"].get("approval_id") == id]
                 if any(one["update_type"] == "permission_withdrawn" for one in about):
                     return "desk"
-                if about and _went_on(heard, id):
+                if about and _has_continued(received, id):
                     return str(about[0]["data"]["by"])
                 await asyncio.sleep(0.02)
 
@@ -143,10 +143,10 @@ def card(id: str) -> str:
     return f'[data-approval="{id}"]'
 
 
-def _went_on(heard: list[Message], id: str) -> bool:
+def _has_continued(received: list[Message], id: str) -> bool:
     """Whether the agent has continued after the answer. Only then is it certain that nothing overrules the answer."""
-    at = next(index for index, one in enumerate(heard) if one["data"].get("data", {}).get("approval_id") == id)
-    return any(one["type"] == "permission_request" or _is_result(one) for one in heard[at:])
+    at = next(index for index, one in enumerate(received) if one["data"].get("data", {}).get("approval_id") == id)
+    return any(one["type"] == "permission_request" or _is_result(one) for one in received[at:])
 
 
 def _is_result(message: Message) -> bool:

@@ -1,4 +1,4 @@
-"""Servers are killed at any moment while real hooks wait. Each question is asked once and answered once."""
+"""Servers are killed at random moments while real hooks wait. Each question is asked once and answered once."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ async def answer_it(client: WireClient, given: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
-async def test_servers_that_are_killed_at_any_moment(home: Path, seed: int) -> None:
-    random, heard = Random(seed), dict[str, Message]()
+async def test_servers_are_killed_at_random_moments(home: Path, seed: int) -> None:
+    random, received = Random(seed), dict[str, Message]()
     for number in range(ROUNDS):
         command = f"touch {number}"
         async with contextlib.AsyncExitStack() as stack:
@@ -86,43 +86,43 @@ async def test_servers_that_are_killed_at_any_moment(home: Path, seed: int) -> N
             client = await stack.enter_async_context(again.client())
             await answer_it(client, f"{number} second")
             output, _ = await asyncio.wait_for(hook.communicate(), PATIENCE)
-            heard[command] = json.loads(output)["hookSpecificOutput"]["decision"]
+            received[command] = json.loads(output)["hookSpecificOutput"]["decision"]
             again.process.kill()
             await again.ended()
-    check(home / "data" / "desk" / PROJECT / "logs", heard)
+    check(home / "data" / "desk" / PROJECT / "logs", received)
 
 
-def check(logs: Path, heard: dict[str, Message]) -> None:
+def check(logs: Path, received: dict[str, Message]) -> None:
     """Checks that the history contains exactly the answers that the agents have received."""
     asked: dict[str, str] = {}
     answers: dict[str, str] = {}
     for file in sorted(logs.glob("messages_*.jsonl")):
         for line in file.read_bytes().splitlines():
             message = json.loads(line)["message"]
-            said = message["message"]
+            record = message["message"]
             if message["subtype"] == "permission_request":
-                assert said["input"]["command"] not in asked.values(), "asked twice"
-                asked[said["approval_id"]] = said["input"]["command"]
+                assert record["input"]["command"] not in asked.values(), "asked twice"
+                asked[record["approval_id"]] = record["input"]["command"]
             elif message["subtype"] == "permission_resolved":
-                assert said["approval_id"] not in answers, "answered twice"
-                answers[said["approval_id"]] = said["message"]
+                assert record["approval_id"] not in answers, "answered twice"
+                answers[record["approval_id"]] = record["message"]
             assert message["subtype"] != "permission_withdrawn"
-    told = {asked[approval_id]: answer for approval_id, answer in answers.items()}
-    assert told == {command: decision["message"] for command, decision in heard.items()}
-    assert len(told) == ROUNDS
-    assert {answer.split()[1] for answer in told.values()} == {"first", "second"}
+    given = {asked[approval_id]: answer for approval_id, answer in answers.items()}
+    assert given == {command: decision["message"] for command, decision in received.items()}
+    assert len(given) == ROUNDS
+    assert {answer.split()[1] for answer in given.values()} == {"first", "second"}
 
 
 # four clients answer a hook or an editor while servers are killed
 
 
-class Asked:
-    """The question of one round, what the agent has received, and the clients that were informed that they won."""
+class AskedQuestion:
+    """The question of one round, what the agent received, and the clients that were notified that they won."""
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.words = f"touch crowd-{number}"
-        self.heard: Message | None = None
+        self.received: Message | None = None
         self.won: list[str] = []
 
     def answer(self, name: str) -> Message:
@@ -134,26 +134,26 @@ class Asked:
         return {"decision": "allow", "updated_input": {"file_path": "/ws/a.py", "content": name}}
 
 
-async def hears_by_hook(asked: Asked, hook: Process) -> None:
+async def receives_by_hook(asked: AskedQuestion, hook: Process) -> None:
     output, _ = await hook.communicate()
-    asked.heard = json.loads(output)["hookSpecificOutput"]["decision"]
+    asked.received = json.loads(output)["hookSpecificOutput"]["decision"]
 
 
-async def hears_by_bridge(asked: Asked) -> None:
-    """Sends the question as a bridge does, and reconnects with the same question whenever the server is gone."""
-    while asked.heard is None:
+async def receives_by_bridge(asked: AskedQuestion) -> None:
+    """Sends the question as a bridge does, and reconnects with the same question whenever the server has ended."""
+    while asked.received is None:
         with contextlib.suppress(OSError):
             async with Line.open() as line:
                 line.send(type="bridge", editor="Neovim", folders=["/ws"], pids=[])
                 texts = {"old_text": "", "new_text": f"{asked.words}\n"}
                 about = {"id": "7", "agent": "Gemini CLI", "session": "s", "path": "/ws/a.py", "pid": None}
                 line.send(type="proposed", question=f"{asked.number:016x}-7", **about, **texts)
-                asked.heard = await line.receive()
+                asked.received = await line.receive()
         await asyncio.sleep(0.02)
 
 
-async def tries(server: Server, asked: Asked, name: str, later: float) -> None:
-    """Answers as a client after ``later`` seconds. If the server is killed meanwhile, it is unknown whether the answer
+async def tries(server: Server, asked: AskedQuestion, name: str, later: float) -> None:
+    """Answers as a client after ``later`` seconds. If the server is killed in the meantime, it is unknown whether the answer
     won.
     """
     with contextlib.suppress(OSError, WebSocketException, AssertionError):
@@ -163,28 +163,28 @@ async def tries(server: Server, asked: Asked, name: str, later: float) -> None:
             for project in projects:
                 for approval in project["approvals"]:
                     answer = {"approval_id": approval["approval_id"], **asked.answer(name)}
-                    said = await client.ask("permission_response", answer, project["id"])
-                    if said["type"] != "error":
+                    reply = await client.ask("permission_response", answer, project["id"])
+                    if reply["type"] != "error":
                         asked.won.append(name)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(7_200)
 async def test_a_crowd_answers_while_servers_are_killed(home: Path) -> None:
-    """Each question is asked once and answered once. If a client was informed that it won, the agent gets that client's
+    """Each question is asked once and answered once. If a client was notified that it won, the agent gets that client's
     answer.
     """
     seed = SystemRandom().randrange(2**32)
-    random, rounds = Random(seed), [Asked(number) for number in range(CROWD_ROUNDS)]
+    random, rounds = Random(seed), [AskedQuestion(number) for number in range(CROWD_ROUNDS)]
     for asked in rounds:
         is_hook = bool(asked.number % 2)
         async with contextlib.AsyncExitStack() as stack:
             server = await stack.enter_async_context(serving(home / "data", "--no-tls"))
             if is_hook:
                 hook = await stack.enter_async_context(asking(home, asked.words))
-                agent = asyncio.create_task(hears_by_hook(asked, hook))
+                agent = asyncio.create_task(receives_by_hook(asked, hook))
             else:
-                agent = asyncio.create_task(hears_by_bridge(asked))
+                agent = asyncio.create_task(receives_by_bridge(asked))
             stack.callback(agent.cancel)
             for kill in range(random.choice([1, 1, 2])):
                 names = [f"{asked.number} {kill} {number}" for number in range(CLIENTS)]
@@ -195,7 +195,7 @@ async def test_a_crowd_answers_while_servers_are_killed(home: Path) -> None:
                 await server.ended()
                 server = await stack.enter_async_context(serving(home / "data", "--no-tls"))
             async with asyncio.timeout(PATIENCE):
-                while asked.heard is None:
+                while asked.received is None:
                     await tries(server, asked, f"{asked.number} last", 0)
             server.process.kill()
             await server.ended()
@@ -204,11 +204,11 @@ async def test_a_crowd_answers_while_servers_are_killed(home: Path) -> None:
     for asked in rounds:
         [answer] = history.get(asked.words, ["never asked"])
         assert asked.won in ([], [answer]), f"seed {seed}"
-        assert asked.heard is not None
+        assert asked.received is not None
         if asked.number % 2:
-            assert asked.heard["message"] == answer, f"seed {seed}"
+            assert asked.received["message"] == answer, f"seed {seed}"
         else:
-            assert (asked.heard["type"], asked.heard["text"]) == ("answer", answer), f"seed {seed}"
+            assert (asked.received["type"], asked.received["text"]) == ("answer", answer), f"seed {seed}"
 
 
 def resolved(desk: Path) -> dict[str, list[str]]:
@@ -218,14 +218,14 @@ def resolved(desk: Path) -> dict[str, list[str]]:
     for file in sorted(desk.glob("*/logs/messages_*.jsonl")):
         for line in file.read_bytes().splitlines():
             message = json.loads(line)["message"]
-            said = message.get("message")
+            record = message.get("message")
             if message.get("subtype") == "permission_request":
-                [words] = re.findall("touch crowd-[0-9]+", json.dumps(said))[:1]
+                [words] = re.findall("touch crowd-[0-9]+", json.dumps(record))[:1]
                 assert words not in asked.values(), f"{words} was asked twice"
-                asked[said["approval_id"]] = words
+                asked[record["approval_id"]] = words
             elif message.get("subtype") == "permission_resolved":
-                given = said.get("updated_input")
-                answers.setdefault(asked[said["approval_id"]], []).append(
-                    given["content"] if given else said["message"]
+                given = record.get("updated_input")
+                answers.setdefault(asked[record["approval_id"]], []).append(
+                    given["content"] if given else record["message"]
                 )
     return answers

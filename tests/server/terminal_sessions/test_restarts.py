@@ -60,7 +60,8 @@ def ask(hook: Line, session: Session, given: Message = COMMAND, tool: str = "Bas
 
 @contextlib.asynccontextmanager
 async def asked(folder: Path, how: str) -> AsyncIterator[tuple[SocketRig, Session, Line, Message]]:
-    """Asks a question while the first server runs. Afterwards, the server is gone, and the hook's connection is closed."""
+    """Asks a question while the first server runs. Afterwards, the server has ended, and the hook's connection is
+    closed."""
     async with contextlib.AsyncExitStack() as longer:
         async with first_server(folder, how) as rig:
             session = Session(rig)
@@ -72,7 +73,7 @@ async def asked(folder: Path, how: str) -> AsyncIterator[tuple[SocketRig, Sessio
         assert await hook.receive() is None
 
 
-async def comes_again(later: SocketRig, session: Session, hook: Line) -> None:
+async def reconnects(later: SocketRig, session: Session, hook: Line) -> None:
     ask(hook, session)
     await until(lambda: later.server.core.terminal_sessions.find(session.project), "the session")
     await later.idle()
@@ -85,11 +86,7 @@ async def open_in(rig: SocketRig, session: Session) -> list[str]:
 def ways(rig: SocketRig, session: Session) -> set[str]:
     """The class names of the surfaces that show the session's open approval requests."""
     found = rig.server.core.terminal_sessions.find(session.project)
-    return {
-        type(surface).__name__
-        for surfaces in (found.approvals._surfaces.values() if found else ())
-        for surface in surfaces
-    }
+    return {type(asker).__name__ for askers in (found.approvals._askers.values() if found else ()) for asker in askers}
 
 
 async def recorded(rig: SocketRig, session: Session, *subtypes: str) -> list[Message]:
@@ -107,7 +104,7 @@ async def test_the_same_card_is_shown_after_a_restart(tmp_path: Path, how: str) 
         assert (info["state"], info["desk"]["state"]) == ("EXECUTING", "waiting")
         joined = (await later.does("project_join", session.project))["data"]["data"]
         assert joined["open_approvals"] == [question]
-        await comes_again(later, session.at(later), hook)
+        await reconnects(later, session.at(later), hook)
         assert await open_in(later, session) == [question["approval_id"]]
         assert await hook.receives_nothing()
         await later.answers(question, updated_input=ANOTHER)
@@ -119,13 +116,13 @@ async def test_the_same_card_is_shown_after_a_restart(tmp_path: Path, how: str) 
 
 
 @HOW
-async def test_an_answer_given_meanwhile_reaches_the_hook_later(tmp_path: Path, how: str) -> None:
+async def test_an_answer_after_a_restart_reaches_the_hook_later(tmp_path: Path, how: str) -> None:
     async with asked(tmp_path, how) as (_, session, _, question):
         pass
     async with socket_rig(tmp_path) as later:
         await later.answers(question, "deny", message="not now")
         async with Line.open() as hook:
-            await comes_again(later, session, hook)
+            await reconnects(later, session, hook)
             assert await hook.receive() == {"decision": {"behavior": "deny", "message": "not now"}}
         error = await later.refusal(
             "permission_response", session.project, approval_id=question["approval_id"], decision="allow"
@@ -138,14 +135,14 @@ async def test_a_stored_answer_is_sent_by_the_next_server(tmp_path: Path) -> Non
     input.
     """
     async with asked(tmp_path, "killed") as (rig, session, _, question):
-        (deaf,) = rig.server.core.terminal_sessions.find(session.project).approvals._surfaces.values()  # type: ignore[union-attr]
+        (deaf,) = rig.server.core.terminal_sessions.find(session.project).approvals._askers.values()  # type: ignore[union-attr]
         deaf[0].decided = lambda *_: None  # type: ignore[method-assign]
         await rig.answers(question, updated_input=ANOTHER)
     async with socket_rig(tmp_path) as later:
         assert await open_in(later, session) == []
         for _ in range(2):  # the answer is sent again, since the hook may not have received it
             async with Line.open() as again:
-                await comes_again(later, session, again)
+                await reconnects(later, session, again)
                 assert await again.receive() == {"decision": {"behavior": "allow", "updatedInput": ANOTHER}}
         error = await later.refusal(
             "permission_response", session.project, approval_id=question["approval_id"], decision="deny"
@@ -166,7 +163,7 @@ async def test_a_question_answered_while_no_server_ran_is_resolved(tmp_path: Pat
             {"approval_id": question["approval_id"], "reason": "answered elsewhere"}
         ]
         async with Line.open() as hook:
-            await comes_again(later, session, hook)
+            await reconnects(later, session, hook)
             assert await hook.receive() == {"decision": None}
         assert later.questions == []
 
@@ -177,7 +174,7 @@ async def test_a_question_resolved_before_a_restart_stays_resolved(tmp_path: Pat
         await session.reports("Stop")
         assert await hook.receive() == {"decision": None}
     async with socket_rig(tmp_path) as later, Line.open() as again:
-        await comes_again(later, session, again)
+        await reconnects(later, session, again)
         assert await again.receive() == {"decision": None}
         assert (await later.info(session))["desk"]["state"] == "finished"
 
@@ -222,7 +219,7 @@ async def test_a_question_survives_the_end_of_another_terminal(
             await until(lambda: second.pid not in [one.pid for one in found.processes.all], "its end")
         assert await open_in(later, session) == [question["approval_id"]]
         async with Line.open() as hook:
-            await comes_again(later, session, hook)
+            await reconnects(later, session, hook)
             await later.answers(question)
             assert await hook.receive() == {"decision": {"behavior": "allow"}}
         assert later.questions == []
@@ -293,7 +290,7 @@ async def test_a_subagents_answer_leaves_the_main_question_open(
             await until(lambda: len(rig.questions) == 2, "the second question")
             await longer.enter_async_context(opened_elsewhere(session))
         async with socket_rig(tmp_path) as later, Line.open() as again:
-            await comes_again(later, session.at(later), again)
+            await reconnects(later, session.at(later), again)
             await until(lambda: later.client.updates("permission_withdrawn"), "the end of the other one")
             assert await open_in(later, session) == [question["approval_id"]]
             assert await recorded(later, session, "run_finished") == []
@@ -306,7 +303,7 @@ async def test_a_subagents_answer_leaves_the_main_question_open(
 
 @HOW
 async def test_a_conversation_that_was_closed_stays_closed(tmp_path: Path, how: str) -> None:
-    """``/clear`` begins another conversation in the same process; ``/resume`` opens the first one again."""
+    """``/clear`` begins another conversation in the same process, and ``/resume`` opens the first one again."""
     async with first_server(tmp_path, how) as rig:
         session = Session(rig)
         await session.reports("UserPromptSubmit", prompt="Go")
@@ -348,7 +345,7 @@ async def test_an_overruled_question_can_be_asked_again(tmp_path: Path) -> None:
         assert await late.receive() == {"decision": {"behavior": "allow"}}
 
 
-async def test_an_overruled_question_that_is_asked_again_can_be_answered_in_the_terminal(tmp_path: Path) -> None:
+async def test_an_overruled_question_can_be_answered_in_the_terminal(tmp_path: Path) -> None:
     """The call that has run settles the request that is open, not the decision that was overruled before."""
     async with asked(tmp_path, "killed") as (_, session, _, question):
         pass
@@ -401,7 +398,7 @@ async def test_a_hook_asks_its_question_on_a_server_with_other_data(tmp_path: Pa
         assert await hook.receive() == {"decision": {"behavior": "allow"}}
 
 
-async def test_a_question_is_found_however_long_the_history_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_question_is_found_in_a_history_of_any_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(continuation, "PAGE", 7)
     async with asked(tmp_path, "killed") as (_, session, _, question):
         session.writes(*(said(str(number)) for number in range(100)))
@@ -464,8 +461,8 @@ async def bridge(rig: SocketRig, *pids: int) -> AsyncIterator[Line]:
 def proposed(line: Line, agent: str, pid: int | None = None) -> None:
     """Sends a proposal with the same id and text each time, for a file that does not exist."""
     texts = {"old_text": "", "new_text": "new\n"}
-    said = {"id": "7", "agent": agent, "session": "s", "path": "/ws/a.py", "pid": pid, "question": f"{KNOWN_AS}-7"}
-    line.send(type="proposed", **said, **texts)
+    fields = {"id": "7", "agent": agent, "session": "s", "path": "/ws/a.py", "pid": pid, "question": f"{KNOWN_AS}-7"}
+    line.send(type="proposed", **fields, **texts)
 
 
 @HOW
@@ -488,7 +485,7 @@ async def test_a_gemini_proposal_keeps_its_card_after_a_restart(tmp_path: Path, 
         await until(lambda: [one.phase for one in later.server.core.terminal_sessions] == ["ended"], "its end")
 
 
-async def test_an_answer_given_meanwhile_closes_geminis_proposal(tmp_path: Path) -> None:
+async def test_an_answer_after_a_restart_closes_geminis_proposal(tmp_path: Path) -> None:
     async with first_server(tmp_path, "killed") as rig, bridge(rig) as neovim:
         proposed(neovim, "Gemini CLI")
         await until(lambda: rig.questions, "the question")
@@ -523,12 +520,12 @@ async def test_claudes_hook_and_diff_stay_one_question_after_a_restart(tmp_path:
     async with socket_rig(tmp_path) as later, bridge(later, os.getpid()) as neovim, Line.open() as hook:
         if first == "hook":
             ask(hook, session, given, tool="Write")
-            await until(lambda: ways(later, session) == {"HookSurface"}, "the hook")
+            await until(lambda: ways(later, session) == {"AskingHook"}, "the hook")
         proposed(neovim, "Claude Code", session.pid)
-        await until(lambda: "BridgeSurface" in ways(later, session), "the diff")
+        await until(lambda: "AskingBridge" in ways(later, session), "the diff")
         if first == "bridge":
             ask(hook, session, given, tool="Write")
-        await until(lambda: ways(later, session) == {"HookSurface", "BridgeSurface"}, "both")
+        await until(lambda: ways(later, session) == {"AskingHook", "AskingBridge"}, "both")
         assert await open_in(later, session) == [rig.questions[0]["approval_id"]]
         neovim.send(type="decided", id="7", text="mine\n")
         assert await neovim.receive() == {"type": "ruling", "id": "7", "won": True}
@@ -749,7 +746,7 @@ async def test_a_turn_interrupted_while_no_server_ran_is_over(tmp_path: Path, ho
 async def test_a_turn_withdrawn_while_no_server_ran_is_over(
     tmp_path: Path, how: str, has_question: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Esc leaves no line in the conversation's file: only the CLI's file about its process shows that it is idle."""
+    """Esc leaves no line in the conversation's file. Only the CLI's file about its process shows that it is idle."""
     monkeypatch.setattr(sessions_module, "RETURN_SECONDS", 0.2)
     monkeypatch.setattr(report_queue, "WORKING_SECONDS", 0.02)
     monkeypatch.setattr(turns_module, "IDLE_SECONDS", 0.1)
@@ -886,7 +883,7 @@ async def resting(folder: Path, how: str, *tasks: Message) -> AsyncIterator[tupl
         yield later, session.at(later)
 
 
-async def has_looked(rig: SocketRig, seconds: float = 0.3) -> None:
+async def polls_for(rig: SocketRig, seconds: float = 0.3) -> None:
     looks = asyncio.get_running_loop().time() + seconds
     await until(lambda: asyncio.get_running_loop().time() > looks, "some looks")
     await rig.idle()
@@ -899,7 +896,7 @@ async def test_a_run_waits_for_its_tasks_across_a_restart(
     monkeypatch.setattr(report_queue, "WORKING_SECONDS", 0.02)
     monkeypatch.setattr(turn_module, "LAST_SECONDS", 0.1)
     async with resting(tmp_path, how, SUBAGENT, BUILD) as (rig, session):
-        await has_looked(rig)
+        await polls_for(rig)
         info = await rig.info(session)
         assert (info["desk"]["state"], info["desk"]["background_tasks"]) == ("working", 2)
         snapshot = (await rig.does("project_join", session.project))["data"]["data"]
@@ -909,7 +906,7 @@ async def test_a_run_waits_for_its_tasks_across_a_restart(
         await session.reports("UserPromptSubmit", prompt="<task-notification>", prompt_id="another")
         session.writes(ending("The first is done."))
         await session.reports("Stop", prompt_id="another", background_tasks=[BUILD])
-        await has_looked(rig)
+        await polls_for(rig)
         assert await recorded(rig, session, "run_finished") == []
         await session.reports("UserPromptSubmit", prompt="<task-notification>", prompt_id="third")
         await session.reports("Stop", prompt_id="third", background_tasks=[])
@@ -925,14 +922,14 @@ async def test_a_silent_subagent_does_not_keep_a_run_open(tmp_path: Path, monkey
     async with resting(tmp_path, "killed", SUBAGENT, other) as (rig, session):
         await session.reports("PreToolUse", tool_name="Bash", tool_input=COMMAND, agent_id="a1")
         monkeypatch.setattr(turn_module, "TASK_SECONDS", 0.2)
-        await has_looked(rig, 0.5)
+        await polls_for(rig, 0.5)
         assert await recorded(rig, session, "run_finished") == [], "the other one has reported"
         await session.reports("SubagentStop", agent_id="a1")
         [found] = rig.server.core.terminal_sessions
         await until(lambda: found.phase == "finished", "the end of the run")
 
 
-async def test_tasks_that_ended_meanwhile_are_not_waited_for(tmp_path: Path) -> None:
+async def test_tasks_that_ended_while_no_server_ran_are_not_awaited(tmp_path: Path) -> None:
     """The agent has mentioned the results of the tasks and ended its turn, which only the conversation's file shows."""
     async with first_server(tmp_path, "killed") as rig:
         session = Session(rig)

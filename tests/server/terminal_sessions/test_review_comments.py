@@ -1,6 +1,4 @@
-"""Comments on the review of a directory with terminal sessions: all of its sessions share them, and one agent gets
-them.
-"""
+"""All terminal sessions in a directory share the comments on its review, and one agent gets them."""
 
 from __future__ import annotations
 
@@ -73,7 +71,7 @@ class Commented(At):
         return {one["added"]: one["answers"] for file in (await self.get())["files"] for one in file["hunks"]}
 
     async def starts(self, editor: Neovim, turn: str = "turn-2") -> str:
-        """Confirms as the editor that the prompt was typed, and reports that the agent has begun the run. Returns the
+        """Confirms as the editor that the prompt was typed, and reports that the agent began the run. Returns the
         prompt's text.
         """
         asked = await editor.asked()
@@ -101,7 +99,7 @@ async def changed(rig: SocketRig, pid: int = CLAUDE) -> Commented:
     return at
 
 
-async def beside(rig: SocketRig, pid: int = OTHER) -> Commented:
+async def second_session(rig: SocketRig, pid: int = OTHER) -> Commented:
     """Another session in the same directory, which has done nothing yet."""
     at = Commented(rig, rig.folder / "one", pid)
     await at.session.reports("SessionStart", source="startup")
@@ -145,14 +143,14 @@ async def test_drafts_are_typed_as_one_prompt_and_answered(rig: SocketRig) -> No
 
 async def test_all_sessions_in_a_directory_share_the_comments(rig: SocketRig) -> None:
     one = await changed(rig)
-    two = await beside(rig)
+    two = await second_session(rig)
     id = await one.write(3, "LINE 3\n")
     assert await two.states() == {id: "draft"}
     page = Client("page")
     rig.server.core.follow(["projects"], page)
     await two.comment(comment_id=id, text="Why?!")
-    heard = [one["project_id"] for one in page.of_type("update") if one["data"]["update_type"] == "review_commented"]
-    assert sorted(heard) == sorted([one.session.project, two.session.project])
+    received = [one["project_id"] for one in page.of_type("update") if one["data"]["update_type"] == "review_commented"]
+    assert sorted(received) == sorted([one.session.project, two.session.project])
     await two.comment(comment_id=id, text="Why so loud?")
     async with neovim(rig, OTHER) as editor:
         sending = asyncio.create_task(two.submit())
@@ -206,7 +204,7 @@ async def test_drafts_that_two_clients_submit_are_typed_once(rig: SocketRig) -> 
     that is being typed does not change.
     """
     one = await changed(rig)
-    two = await beside(rig)
+    two = await second_session(rig)
     async with neovim(rig, CLAUDE, OTHER) as editor:
         id = await one.write(3, "LINE 3\n")
         drafts = (await one.get())["drafts"]
@@ -228,7 +226,7 @@ async def test_drafts_that_two_clients_submit_are_typed_once(rig: SocketRig) -> 
 
 async def test_only_one_of_two_simultaneous_submissions_is_sent(rig: SocketRig) -> None:
     one = await changed(rig)
-    two = await beside(rig)
+    two = await second_session(rig)
     async with neovim(rig, CLAUDE, OTHER) as editor:
         await one.write(3, "LINE 3\n")
         drafts = (await one.get())["drafts"]
@@ -265,7 +263,7 @@ async def test_drafts_and_sent_comments_survive_a_restart(tmp_path: Path) -> Non
         assert again["data"]["run_id"] == "turn-2", "the request is known, and nothing is typed"
 
 
-async def test_a_prompt_that_began_while_no_server_ran_counts_as_sent_once(tmp_path: Path) -> None:
+async def test_a_prompt_that_began_while_no_server_ran_is_sent_once(tmp_path: Path) -> None:
     """The prompt was typed, and the server ended before the agent reported that it had begun."""
     async with serving(tmp_path) as rig:
         at = await changed(rig)

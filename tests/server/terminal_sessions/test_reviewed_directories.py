@@ -25,7 +25,7 @@ from drawbridge.server.terminal_sessions import turn as turn_module
 from drawbridge.server.terminal_sessions.directories import ReviewedDirectory
 from tests.server.checkpoints.rig import git
 from tests.server.reviews.remotes import add_remote, tip
-from tests.server.reviews.rig import POEM, hunks, id_of, killed, make_repository
+from tests.server.reviews.rig import POEM, Reviewed, hunks, id_of, killed, make_repository
 from tests.waiting import until
 
 from .socket_rig import Line, Message, Session, SocketRig, socket_rig
@@ -148,7 +148,7 @@ async def test_kept_changes_are_committed_and_pushed(rig: SocketRig, place: Path
     with pytest.raises(ClientError, match="An agent is working in this directory"):
         await rig.does("review_commit", at.session.project, message="Shout")
     await other.stops()
-    before = len(rig.client.heard)
+    before = len(rig.client.received)
     committed = (await rig.does("review_commit", at.session.project, message="Shout"))["data"]["data"]
     assert committed["files"] == ["poem.txt"]
     assert git(place, "show", "HEAD:poem.txt") == POEM.replace("line 3\n", "LINE 3\n")
@@ -157,10 +157,12 @@ async def test_kept_changes_are_committed_and_pushed(rig: SocketRig, place: Path
     assert tip(tmp_path / "remote") == committed["commit"]
     assert (await other.get())["kept"] == []
     for update in ("review_committed", "review_pushed"):
-        told = [
-            one["project_id"] for one in rig.client.heard[before:] if one.get("data", {}).get("update_type") == update
+        notified = [
+            one["project_id"]
+            for one in rig.client.received[before:]
+            if one.get("data", {}).get("update_type") == update
         ]
-        assert set(told) == {at.session.project, other.session.project}, update
+        assert set(notified) == {at.session.project, other.session.project}, update
 
 
 @pytest.mark.thorough
@@ -227,6 +229,50 @@ async def test_background_work_belongs_to_the_run(rig: SocketRig, place: Path, m
     monkeypatch.setattr(turn_module, "LAST_SECONDS", 0.0)
     at.replace("line 19\n", "by a person\n")
     assert len(await at.added()) == 3
+
+
+async def test_nothing_is_undone_while_another_agent_works_here(rig: SocketRig, place: Path) -> None:
+    """One agent is in a terminal, and the server runs the other one. Changes can be kept at any time."""
+    created = await rig.does("project_create", path=str(place), join=True)
+    managed, at = Reviewed(rig.server, rig.client, created["project_id"], place), At(rig, place)
+    await at.begins()
+    at.replace("line 3\n", "LINE 3\n")
+    await at.stops()
+    run = await managed.run(lambda _: at.replace("line 17\n", "LINE 17\n"))
+
+    await at.begins("Go on")
+    hunk = id_of(await managed.get(), "LINE 17\n")
+    ways: list[Message] = [{"decision": "undo"}, {"text": "other\n"}]
+    for way in ways:
+        refused = await managed.refused(hunks=[hunk], **way)
+        assert (refused.code, refused.retryable) == ("PROCESS_ACTIVE", True)
+    with pytest.raises(ClientError, match="An agent is working in this directory"):
+        await rig.does("run_revert", managed.project, run_id=run)
+    await managed.decide(hunks=[hunk], decision="keep")
+    await at.stops()
+
+    await managed.begin()
+    hunk = id_of(await at.get(), "LINE 3\n")
+    with pytest.raises(ClientError, match="An agent is working in this directory"):
+        await at.decide(hunks=[hunk], decision="undo")
+    await managed.end()
+    await at.decide(hunks=[hunk], decision="undo")
+    assert (place / "poem.txt").read_text() == POEM.replace("line 17\n", "LINE 17\n")
+
+
+async def test_nothing_is_undone_while_an_agent_works_inside_the_directory(rig: SocketRig, place: Path) -> None:
+    (place / "inside").mkdir()
+    at, inside = At(rig, place), At(rig, place / "inside")
+    await at.begins()
+    at.replace("line 3\n", "LINE 3\n")
+    await at.stops()
+    await inside.begins()
+    hunk = id_of(await at.get(), "LINE 3\n")
+    with pytest.raises(ClientError, match="An agent is working in this directory"):
+        await at.decide(hunks=[hunk], decision="undo")
+    await inside.stops()
+    await at.decide(hunks=[hunk], decision="undo")
+    assert (place / "poem.txt").read_text() == POEM
 
 
 async def test_two_sessions_in_a_directory_share_the_review(rig: SocketRig, place: Path) -> None:

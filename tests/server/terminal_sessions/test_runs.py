@@ -22,7 +22,7 @@ from tests.waiting import PATIENCE, until
 
 from .socket_rig import Message, Session, SocketRig, socket_rig
 from .test_prompts import prompts
-from .test_sessions import another_process, prompt, result, said, told, used
+from .test_sessions import another_process, prompt, result, said, shown, used
 
 SHELL: Message = {"id": "b1", "type": "shell", "status": "running", "command": "npm run dev"}
 SUBAGENT: Message = {"id": "a1", "type": "subagent", "status": "running"}
@@ -55,9 +55,14 @@ async def test_a_failed_request_ends_the_run(rig: SocketRig) -> None:
 
 @pytest.mark.parametrize(
     ("error", "code"),
-    [("authentication_failed", "AGENT_NOT_LOGGED_IN"), ("rate_limit", "AGENT_RATE_LIMITED"), ("overloaded", None)],
+    [
+        ("authentication_failed", "AGENT_NOT_LOGGED_IN"),
+        ("rate_limit", "AGENT_RATE_LIMITED"),
+        ("overloaded", "MODEL_UNAVAILABLE"),
+        ("billing_error", None),
+    ],
 )
-async def test_a_failed_request_has_a_code_if_a_person_can_help(rig: SocketRig, error: str, code: str | None) -> None:
+async def test_a_failed_request_has_a_code_if_a_user_can_fix_it(rig: SocketRig, error: str, code: str | None) -> None:
     session = Session(rig)
     await session.reports("UserPromptSubmit", prompt="Go")
     await session.reports("StopFailure", error=error, last_assistant_message="API Error: 429")
@@ -146,7 +151,7 @@ async def test_a_run_ends_after_its_text_even_if_a_run_repeats_it(rig: SocketRig
     assert not done
     session.writes(prompt("Two", promptId=second), said("Done."))
     await stops
-    assert await told(rig, session) == ["> One", "Done.", "> Two", "Done."]
+    assert await shown(rig, session) == ["> One", "Done.", "> Two", "Done."]
     records = (await rig.does("get_messages", session.project, after_seq=0))["data"]["messages"]
     assert records[-1]["message"]["message"]["run_id"] == second
 
@@ -298,7 +303,7 @@ async def test_a_summary_does_not_begin_a_run(rig: SocketRig) -> None:
     session.writes(prompt("This session is being continued …", isCompactSummary=True, promptId="compact"))
     await session.reports("SessionStart", source="compact", prompt_id="compact")
     assert await state(rig, session) == "finished"
-    assert await told(rig, session) == ["> Go", "done"]
+    assert await shown(rig, session) == ["> Go", "done"]
 
 
 async def test_a_prompt_typed_during_a_run_is_kept(rig: SocketRig) -> None:
@@ -317,7 +322,7 @@ async def test_a_prompt_typed_during_a_run_is_kept(rig: SocketRig) -> None:
         said("Both done."),
     )
     await session.reports("Stop", last_assistant_message="Both done.")
-    assert await told(rig, session) == [
+    assert await shown(rig, session) == [
         "> Go",
         "tool_use",
         "tool_result",
@@ -338,10 +343,10 @@ async def test_records_that_another_process_adds_are_left_out(rig: SocketRig) ->
     session.writes(prompt("Elsewhere", entrypoint="sdk-cli", promptId="new"), said("there") | {"entrypoint": "sdk-cli"})
     await session.reports("Notification", notification_type="idle_prompt")
     assert await state(rig, session) == "finished"
-    assert await told(rig, session) == ["> Before", "was here"]
+    assert await shown(rig, session) == ["> Before", "was here"]
 
 
-async def test_a_conversation_that_is_open_is_known(rig: SocketRig) -> None:
+async def test_an_open_conversation_is_known(rig: SocketRig) -> None:
     open_in_terminal = rig.server.core.terminal_sessions.open_in_terminal
     session = Session(rig)
     assert not open_in_terminal(session.id)
@@ -351,16 +356,16 @@ async def test_a_conversation_that_is_open_is_known(rig: SocketRig) -> None:
     assert not open_in_terminal(session.id)
 
 
-# what only the CLI's file about its process shows
+# only the CLI's file about its process shows this
 
 
 @pytest.fixture
-def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+def polls_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report_queue, "WORKING_SECONDS", 0.02)
     monkeypatch.setattr(turns_module, "IDLE_SECONDS", 0.1)
 
 
-@pytest.mark.usefixtures("looks_often")
+@pytest.mark.usefixtures("polls_often")
 @pytest.mark.parametrize("status", ["idle", "shell"])
 async def test_a_run_whose_prompt_was_withdrawn_is_over(rig: SocketRig, status: str) -> None:
     """If Esc is pressed before the first words of the answer, neither a hook nor a line of the conversation's file
@@ -374,7 +379,7 @@ async def test_a_run_whose_prompt_was_withdrawn_is_over(rig: SocketRig, status: 
     assert await state(rig, session) == "finished"
 
 
-@pytest.mark.usefixtures("looks_often")
+@pytest.mark.usefixtures("polls_often")
 @pytest.mark.parametrize(
     ("status", "age", "id"), [("busy", 0, None), ("waiting", 0, None), ("idle", 60, None), ("idle", 0, "another")]
 )
@@ -399,7 +404,9 @@ def parks(session: Session, job: object) -> None:
     session.describes_itself(parkedJobId=job)
 
 
-async def test_a_session_moved_to_the_background_has_ended(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_session_moved_to_the_background_counts_as_ended(
+    rig: SocketRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(report_queue, "RESTING_SECONDS", 0.05)
     session, successor = Session(rig), Session(rig)
     session.writes(prompt("Go"), said("done"))
@@ -508,8 +515,8 @@ async def test_an_answer_that_does_not_reach_the_agent_is_overruled(
 
 
 async def test_a_later_dialog_does_not_overrule_another_answer(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The dialog may be about another call: a subagent's call is not in the conversation's file, and the agent doesn't
-    ask again about a denied call.
+    """The dialog may be about another call, because a subagent's call is not in the conversation's file, and the agent
+    doesn't ask again about a denied call.
     """
     monkeypatch.setattr(questions, "SETTLING_SECONDS", 0.0)
     session = Session(rig)
@@ -550,7 +557,7 @@ async def test_the_card_shows_the_reason(rig: SocketRig) -> None:
         assert "asked_by" not in question
 
 
-async def test_the_reason_of_a_question_is_limited_in_length(rig: SocketRig) -> None:
+async def test_the_reason_for_a_question_is_limited_in_length(rig: SocketRig) -> None:
     more: Message = {"decision_reason": "r" * 50_000, "blocked_path": "/" * 50_000}
     async with Session(rig).asks(more=more, command="ls") as (_, question):
         assert (question["reason"], question["blocked_path"]) == ("r" * 2_000, "/" * 4_096)

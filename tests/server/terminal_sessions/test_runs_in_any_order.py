@@ -173,7 +173,7 @@ async def test_the_messages_of_a_run_are_inside_it(rounds: int, tmp_path: Path) 
                 hooks, lines = turn_of(random, id)
                 lines = [{**line, "uuid": str(uuid.uuid4())} for line in lines]
                 runs |= {line["uuid"]: id for line in lines}
-                await goes_on(random, session, hooks, lines)
+                await plays_turn(random, session, hooks, lines)
             await session.reports("SessionEnd")
             answer = await rig.does("get_messages", session.project, after_seq=0)
             records = answer["data"]["messages"]
@@ -190,7 +190,7 @@ async def test_the_messages_of_a_run_are_inside_it(rounds: int, tmp_path: Path) 
             assert found == len(runs) - len([what for what, _ in events if what == "prompt"]), where
 
 
-async def goes_on(random: Random, session: Session, hooks: list[Hook], lines: list[Message]) -> None:
+async def plays_turn(random: Random, session: Session, hooks: list[Hook], lines: list[Message]) -> None:
     """Plays one turn, with its hooks and lines interleaved at random. If a hook reports the end of the turn, some lines
     may arrive after that report.
     """

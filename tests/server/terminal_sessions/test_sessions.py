@@ -56,7 +56,7 @@ async def test_a_session_appears_in_the_list_with_its_state(rig: SocketRig) -> N
 
 
 @pytest.mark.parametrize("mode", ["auto", "bypassPermissions", "dontAsk"])
-async def test_a_mode_in_which_nothing_is_asked_is_shown(rig: SocketRig, mode: str) -> None:
+async def test_a_mode_that_never_asks_is_shown(rig: SocketRig, mode: str) -> None:
     session = Session(rig)
     await session.reports("UserPromptSubmit", prompt="Go", permission_mode=mode)
     assert (await rig.info(session))["desk"] == {"state": "working", "permission_mode": mode, "asks": False}
@@ -72,8 +72,8 @@ async def test_an_answer_reaches_the_agent_in_its_own_format(rig: SocketRig) -> 
     ]
     for answer, verdict in cases:
         async with session.asks(**COMMAND) as (hook, question):
-            said = await rig.answers(question, **answer)
-            assert said["data"]["data"]["by"] == "phone"
+            message = await rig.answers(question, **answer)
+            assert message["data"]["data"]["by"] == "phone"
             assert await hook.receive() == {"decision": verdict}
             assert await hook.receive() is None
     async with Line.open() as hook:
@@ -351,7 +351,7 @@ def prompt(text: str, **more: Any) -> Message:
 # the conversation
 
 
-async def told(rig: SocketRig, session: Session) -> list[str]:
+async def shown(rig: SocketRig, session: Session) -> list[str]:
     """The prompts, each after "> ", and the agent's texts in the history, in order. A block without a text is
     represented by its type.
     """
@@ -385,7 +385,7 @@ async def test_only_messages_are_read_from_the_conversations_file(rig: SocketRig
         file.write(json.dumps({**said("half \ud800"), "uuid": "y"}).encode() + b"\n")
         file.write(json.dumps({**said("not yet whole"), "uuid": "z"}).encode()[:-3])
     await session.reports("Stop", last_assistant_message="half \ufffd")
-    assert await told(rig, session) == ["> Once", "> Go", "tool_use", "tool_result", "Done.", "half \ufffd"]
+    assert await shown(rig, session) == ["> Once", "> Go", "tool_use", "tool_result", "Done.", "half \ufffd"]
     answer = await rig.does("get_messages", session.project, after_seq=0)
     assert "secret" not in json.dumps(answer)
     # Clients are not notified of runs that ended before the server knew the session.
@@ -417,7 +417,7 @@ async def test_only_the_end_of_a_long_conversation_is_read(rig: SocketRig, monke
     session = Session(rig)
     session.writes(prompt("Count\nto 100"), *(said(f"{number}") for number in range(100)))
     await session.reports("Stop")
-    taken = await told(rig, session)
+    taken = await shown(rig, session)
     assert (await rig.info(session))["title"] == "Count to 100"
     assert 1 < len(taken) < 15
     assert taken == [str(number) for number in range(100 - len(taken), 100)]
@@ -437,7 +437,7 @@ async def test_after_a_restart_each_line_is_in_the_history_once(rig: SocketRig, 
         assert (info["desk"]["state"], info["state"]) == ("working", "EXECUTING")
         session.writes(said("three"))
         await session.at(later).reports("Notification")
-        assert await told(later, session) == ["> Go", "one", "two", "three"]
+        assert await shown(later, session) == ["> Go", "one", "two", "three"]
 
 
 @pytest.mark.parametrize("trick", ["elsewhere", "another name", "a link", "a link on the way", "up and down"])
@@ -459,7 +459,7 @@ async def test_no_other_file_is_read(rig: SocketRig, tmp_path: Path, trick: str)
     else:
         session.transcript = own.parent / ".." / own.parent.name / own.name
     await session.reports("Stop")
-    assert await told(rig, session) == []
+    assert await shown(rig, session) == []
 
 
 # what clients can do with a terminal session
@@ -552,7 +552,9 @@ async def test_the_sessions_that_ended_first_are_removed_for_new_ones(
     assert shown == [sessions[number].project for number in (0, 2, 3)]
 
 
-async def test_an_agent_that_ends_without_a_report_has_ended(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_agent_that_ends_without_a_report_counts_as_ended(
+    rig: SocketRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(report_queue, "RESTING_SECONDS", 0.05)
     process = await asyncio.create_subprocess_exec("sleep", "60")
     session = Session(rig, pid=process.pid)
@@ -562,7 +564,9 @@ async def test_an_agent_that_ends_without_a_report_has_ended(rig: SocketRig, mon
     await until(lambda: [one.phase for one in rig.server.core.terminal_sessions] == ["ended"], "its end")
 
 
-async def test_an_agent_with_a_reused_process_id_has_ended(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_agent_with_a_reused_process_id_counts_as_ended(
+    rig: SocketRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(report_queue, "RESTING_SECONDS", 0.05)
     session = Session(rig)
     await session.reports("Stop")
@@ -624,10 +628,10 @@ async def test_only_hooks_that_can_be_read_are_followed(rig: SocketRig, caplog: 
     session = Session(rig)
     asks = session.payload("PermissionRequest", tool_name="Bash", tool_input=COMMAND)
     async with Line.open() as line:
-        line.send(type="hook", agent="gemini", pid=session.pid, payload=asks)
+        line.send(type="hook", agent="demo", pid=session.pid, payload=asks)
         assert await line.receive() is None
     assert (await rig.does("project_list"))["data"]["projects"] == []
-    assert "'gemini'" in caplog.text
+    assert "'demo'" in caplog.text
     async with Line.open() as line:
         line.send(type="hook", agent="claude", pid=session.pid, payload=asks)
         await until(lambda: rig.questions, "the question")

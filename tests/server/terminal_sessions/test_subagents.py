@@ -1,4 +1,4 @@
-"""Questions from subagents: the terminal shows the dialog for such a question only once the hook has ended."""
+"""The terminal shows the dialog for a question from a subagent only once the hook has ended."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ async def test_after_an_unanswered_request_the_next_wait_is_short(
 
 
 async def test_a_workflows_subagent_may_wait_longer(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A workflow's subagent may wait longer than ``HOLD_SECONDS``, because its dialog stays usable meanwhile (2.1.329).
+    """A workflow's subagent may wait longer than ``HOLD_SECONDS``, because its dialog stays usable in the meantime (2.1.329).
     This holds whether or not a client is connected.
     """
     monkeypatch.setattr(questions, "HOLD_SECONDS", 0.0)
@@ -110,7 +110,7 @@ async def test_a_workflows_subagent_may_wait_longer(rig: SocketRig, monkeypatch:
 
 
 async def test_the_main_agent_may_wait_longer(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The main agent may wait longer than ``HOLD_SECONDS``, because its dialog stays usable meanwhile."""
+    """The main agent may wait longer than ``HOLD_SECONDS``, because its dialog stays usable in the meantime."""
     monkeypatch.setattr(questions, "HOLD_SECONDS", 0.0)
     async with Session(rig).asks(**COMMAND) as (hook, question):
         assert await hook.receives_nothing()
@@ -175,7 +175,7 @@ async def test_a_terminal_dialog_ends_with_its_subagent_or_turn(rig: SocketRig, 
     assert "in_terminal" not in standing(rig, session)
 
 
-async def test_after_a_restart_the_wait_is_bounded_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_wait_is_bounded_after_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with socket_rig(tmp_path) as rig:
         session = Session(rig)
         await session.reports("UserPromptSubmit", prompt="Go")

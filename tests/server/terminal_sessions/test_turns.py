@@ -11,7 +11,7 @@ import pytest
 from msgspec import Raw
 
 from drawbridge.agents.claude.terminal import agent
-from drawbridge.agents.terminal import Entry, HookEvent, Message, Prompt, Task, TurnOver
+from drawbridge.agents.terminal import HookEvent, Message, Prompt, Task, TurnOver
 from drawbridge.server.terminal_sessions import turn as turn_module
 from drawbridge.server.terminal_sessions.turns import (
     IDLE_SECONDS,
@@ -69,7 +69,7 @@ def in_state(state: str, clock: FakeClock) -> Turns:
 
 
 def runs(changes: list[Change]) -> list[str]:
-    """The runs that have begun and ended, in words. The id of a run that has no turn is left out."""
+    """The runs that began and ended, as text. The id of a run that has no turn is left out."""
     found = []
     for change in changes:
         match change:
@@ -131,6 +131,10 @@ EVENTS: Final[dict[str, tuple[HookEvent, dict[str, tuple[list[str], str]]]]] = {
     "a call without a turn": (
         event("PreToolUse"),
         {"idle": (["+another"], "another works"), "*": (NOTHING, "now works")},
+    ),
+    "the end of a call without a turn": (
+        event("PostToolUse"),
+        {"idle": (NOTHING, "idle"), "*": (NOTHING, "now works")},
     ),
     "a call of a subagent": (
         event("PreToolUse", "now", agent_id="s1"),
@@ -203,7 +207,7 @@ behaves after a restart as it did before."""
 
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("name", EVENTS)
-def test_every_event_in_every_state(name: str, state: str, clock: FakeClock) -> None:
+def test_every_event_in_every_state_has_the_listed_effect(name: str, state: str, clock: FakeClock) -> None:
     reported, expected = EVENTS[name]
     turns = in_state(state, clock)
     changes = turns.hook(reported, PID, prompt=reported.prompt)
@@ -215,7 +219,7 @@ def test_the_table_contains_every_event_that_concerns_turns() -> None:
     assert names >= {name for name in (HookEvent.__doc__ or "").split('"')[1::2] if name != "SessionEnd"}
 
 
-# what follows besides runs
+# other consequences than runs
 
 
 def test_the_end_of_a_run_closes_its_questions_first(clock: FakeClock) -> None:
@@ -228,7 +232,7 @@ def test_a_run_that_rests_keeps_its_subagents_questions(clock: FakeClock) -> Non
     assert changes == [OnlyRunning(PID, ("s1",)), MainAgentStopped(PID)]
 
 
-def test_the_duration_of_a_run(clock: FakeClock) -> None:
+def test_a_run_reports_its_duration(clock: FakeClock) -> None:
     turns = in_state("working", clock)
     clock.seconds += 7
     assert turns.hook(event("Interrupt", "now"), PID)[-1] == RunFinished("now", "interrupted", 7.0)
@@ -243,12 +247,12 @@ def test_a_failure_has_an_error_and_a_code(clock: FakeClock) -> None:
     assert finished == RunFinished("now", "failed", error="API Error", code="AGENT_RATE_LIMITED")
 
 
-def test_a_prompt_is_begun_before_its_run(clock: FakeClock) -> None:
+def test_a_prompt_begins_before_its_run(clock: FakeClock) -> None:
     changes = in_state("idle", clock).hook(event("UserPromptSubmit", "now", prompt="Go\n"), PID, prompt="Go")
     assert changes == [PromptBegun("now", "Go\n"), MainAgentStopped(PID), RunBegun("now")]
 
 
-def test_a_subagent_that_stops(clock: FakeClock) -> None:
+def test_a_subagent_that_stops_is_reported(clock: FakeClock) -> None:
     turns = in_state("resting", clock)
     assert turns.hook(event("SubagentStop", agent_id="s1"), PID) == [SubagentStopped(PID, "s1")]
     assert turns.running == 0
@@ -271,7 +275,7 @@ def test_a_process_that_leaves_ends_only_its_own_run(pid: int, ended: list[str],
     assert runs(in_state("resting", clock).leave(pid, "interrupted")) == ended
 
 
-# what nothing reports
+# what no hook reports
 
 
 def test_a_run_waits_for_a_subagent_but_not_forever_for_a_build(clock: FakeClock) -> None:
@@ -329,7 +333,7 @@ def test_a_prompt_during_a_run_belongs_to_it(clock: FakeClock) -> None:
 
 
 @pytest.mark.parametrize("turn", ["past", ""])
-def test_a_prompt_of_an_earlier_run_is_a_run_of_its_own(turn: str, clock: FakeClock) -> None:
+def test_a_prompt_of_an_earlier_run_is_a_separate_run(turn: str, clock: FakeClock) -> None:
     found = Prompt("u2", turn, "Once")
     turns = in_state("idle", clock)
     assert turns.entry(found, PID) == [EarlierPromptFound(found, "u2")]
@@ -367,6 +371,15 @@ def test_the_transcript_may_report_the_end_of_a_turn(outcome: Any, clock: FakeCl
     assert runs(turns.entry(TurnOver("now", outcome), PID)) == [f"-now {outcome}"]
 
 
+def test_the_end_of_an_unnamed_turn_ends_the_current_one(clock: FakeClock) -> None:
+    over = TurnOver("", "interrupted")
+    assert runs(in_state("working", clock).entry(over, PID)) == ["-now interrupted"]
+    assert runs(in_state("idle", clock).entry(over, PID)) == NOTHING
+    begun = Turns(AGENT, clock)
+    begun.hook(event("UserPromptSubmit", "now", prompt="Go"), PID, prompt="Go")
+    assert runs(begun.entry(over, PID)) == NOTHING, "its prompt has not been read: the line is older"
+
+
 # any order
 
 
@@ -391,11 +404,11 @@ class Play:
         self._note(self.turns.hook(reported, PID, prompt=reported.prompt))
 
     def line(self, line: Line, number: int, *, late: bool = False) -> None:
-        entry: Entry | None = AGENT.entry(json.dumps({"uuid": f"u{number}", **line}).encode(), "s")
+        entries = AGENT.entries(json.dumps({"uuid": f"u{number}", **line}).encode(), "s")
         current = self.turns.current.id if self.turns.current is not None else None
-        if isinstance(entry, Message) and current != line["promptId"]:
-            self.outside.append(line)
-        if entry is not None:
+        for entry in entries:
+            if isinstance(entry, Message) and current != line["promptId"]:
+                self.outside.append(line)
             text = entry.text if isinstance(entry, Prompt) else ""
             self.turns.expect_prompt([entry])
             self._note(self.turns.entry(entry, PID, prompt=text, late=late))

@@ -29,7 +29,7 @@ const OF_LENGTH = {
 };
 
 for (const [length, expected] of Object.entries(OF_LENGTH)) {
-  test(`the hash of ${length} bytes is what another implementation says`, () => {
+  test(`the hash of ${length} bytes matches another implementation`, () => {
     assert.equal(hash(Buffer.alloc(Number(length), 'a')), expected);
   });
 }

@@ -5,7 +5,7 @@ const test = require('node:test');
 const { checked, replacements } = require('../../../extensions/vscode/edits');
 const { BadParams } = require('../../../extensions/vscode/lines');
 
-/** Applies the edits as VS Code does: each replaces a range of the original text, and no two ranges may overlap. */
+/** Applies the edits as VS Code does. Each replaces a range of the original text, and no two ranges may overlap. */
 function edited(text, edits, eol = '\n') {
   const lines = text.split(eol);
   const offset = ([line, character]) =>
@@ -61,7 +61,7 @@ for (const [name, edits] of Object.entries(EDITS)) {
     assert.equal(edited('a\r\nb\r\nc', edits, '\r\n'), expected('a\r\nb\r\nc', edits, '\r\n')));
 }
 
-test('lines put into an empty text end as lines should', () => {
+test('lines inserted into an empty text have line endings', () => {
   assert.equal(edited('', [{ start: 0, end: 0, lines: ['a', 'b'] }]), 'a\nb\n');
 });
 
@@ -83,5 +83,5 @@ for (const [name, edits] of Object.entries({
   'a line of two lines': [{ start: 0, end: 1, lines: ['a\nb'] }],
   'nothing at all': [null],
 })) {
-  test(`edits that are refused: ${name}`, () => assert.throws(() => checked(edits, 3), BadParams));
+  test(`refused edits: ${name}`, () => assert.throws(() => checked(edits, 3), BadParams));
 }

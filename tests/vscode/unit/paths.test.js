@@ -30,23 +30,23 @@ test('links, dots and hard links lead to the same file', async () => {
   assert.equal(await same(at('real', 'a'), at('real', 'b')), false);
 });
 
-test('a file that is not there is found by its nearest parent that is', async () => {
+test('a missing file is located by its nearest existing parent', async () => {
   assert.ok(await same(at('link', 'new', 'file'), at('real', 'new', 'file')));
   assert.equal((await locate(at('link', 'new', 'file'))).name, at('real', 'new', 'file'));
   assert.equal(await same(at('link', 'new', 'file'), at('real', 'new', 'other')), false);
 });
 
-test('a link to a file that is not there yet is that file', async () => {
+test('a link to a missing file is the same as that file', async () => {
   for (const name of ['dangling', 'twice', 'through']) assert.ok(await same(at(name), at('real', 'new')), name);
   assert.equal(await same(at('dangling'), at('real', 'other-new')), false);
 });
 
-test('links in a circle, or a file in the place of a directory, is a name like any other', async () => {
+test('circular links, and paths below a file, keep their names', async () => {
   assert.equal((await locate(at('loop'))).name, at('loop'));
   assert.equal((await locate(at('link', 'a', 'below'))).name, at('real', 'a', 'below'));
 });
 
-test('a stamp changes with the file, and a file that is not there has none', async () => {
+test('a stamp changes with the file, and a missing file has none', async () => {
   const before = await stampOf(at('real', 'b'));
   assert.equal(await stampOf(at('link', 'b')), before);
   fs.writeFileSync(at('real', 'b'), 'longer');
@@ -54,7 +54,7 @@ test('a stamp changes with the file, and a file that is not there has none', asy
   assert.equal(await stampOf(at('none')), null);
 });
 
-test('only files of this machine have a path', () => {
+test('only files on this machine have a path', () => {
   const uri = (scheme) => ({ scheme, fsPath: '/fs/path', path: '/path' });
   assert.equal(pathOf(uri('file'), false), '/fs/path');
   assert.equal(pathOf(uri('vscode-remote'), true), '/path');

@@ -6,15 +6,15 @@ const { fresh } = require('../../../extensions/vscode/problems');
 
 const problem = (line, message, severity = 'error') => ({ line, severity, message, source: 'lint', code: null });
 
-test('what was there before is not new', () => {
+test('a problem that was reported before is not new', () => {
   assert.deepEqual(fresh([problem(1, 'a'), problem(2, 'b')], [problem(1, 'a'), problem(2, 'b')]), []);
 });
 
-test('what only moved to another line is not new', () => {
+test('a problem that has only moved to another line is not new', () => {
   assert.deepEqual(fresh([problem(1, 'a')], [problem(5, 'a')]), []);
 });
 
-test('a second one of the same kind is new, and it is the one on the other line', () => {
+test('of two equal problems, the one on the other line is new', () => {
   assert.deepEqual(fresh([problem(5, 'a')], [problem(1, 'a'), problem(5, 'a')]), [problem(1, 'a')]);
 });
 
@@ -22,7 +22,7 @@ test('an error that was a warning is new', () => {
   assert.deepEqual(fresh([problem(1, 'a', 'warning')], [problem(1, 'a')]), [problem(1, 'a')]);
 });
 
-test('errors come first, then by line', () => {
+test('problems are sorted by severity, then by line', () => {
   const now = [problem(1, 'w', 'warning'), problem(9, 'late'), problem(3, 'early')];
   assert.deepEqual(
     fresh([], now).map(({ message }) => message),

@@ -19,7 +19,7 @@ const placed = (files, given = {}) => ({
 const lines = (nodes) =>
   nodes.flatMap((node) => [`${node.label} | ${node.description}`, ...lines(node.children).map((line) => `  ${line}`)]);
 
-test('a file has its numbers and below it its changes', () => {
+test('a file shows its line counts, and its changes below it', () => {
   const long = hunk({ id: 'h2', old_start: 5, new_start: 5, removed: '', added: '\n  new(\n)\n' });
   const gone = hunk({ id: 'h3', old_start: 9, new_start: 11, removed: 'x\n', added: '' });
   const [node] = model.tree([placed([file({ added: 4, removed: 2, hunks: [hunk(), long, gone] })])]);
@@ -37,7 +37,7 @@ test('a file has its numbers and below it its changes', () => {
   assert.equal(node.children[0].tooltip, '− b\n+ B');
 });
 
-test('files that are decided as a whole say so and have nothing below', () => {
+test('files that are decided as a whole show that and have no entries below them', () => {
   const whole = (given) => hunk({ kind: 'file', removed: '', added: '', ...given });
   const nodes = model.tree([
     placed([
@@ -57,7 +57,7 @@ test('files that are decided as a whole say so and have nothing below', () => {
   assert.match(nodes[2].tooltip, /Its content is not shown: it is not text/);
 });
 
-test('reviews of several directories have a line each, and those with nothing in them have none', () => {
+test('each directory with a review has a line, unless the review is empty', () => {
   const other = { ...placed([file({ path: 'b.py' })], { more: 2 }), project: 'p2', directory: '/a' };
   const empty = { ...placed([]), project: 'p3', directory: '/empty' };
   const nodes = model.tree([placed([file()]), other, empty]);
@@ -70,14 +70,39 @@ test('reviews of several directories have a line each, and those with nothing in
   assert.equal(model.summary([empty]), '');
 });
 
-test('a line has the same id as long as its change is there, and no two have one', () => {
+test('new changes and their files are marked', () => {
+  const fresh = hunk({ id: 'h2' });
+  const [node, other] = model.tree([placed([file({ hunks: [hunk(), fresh] }), file({ path: 'b' })])], new Set([fresh]));
+  assert.deepEqual(
+    [node, ...node.children, other].map(({ isNew }) => isNew),
+    [true, false, true, false],
+  );
+  assert.match(node.children[1].tooltip, /\nNew since your last visit\.$/);
+  assert.equal(model.summary([placed([file()])], 1), '1 file +1 −1 · 1 since your last visit');
+});
+
+test('the list can be limited to new changes and files that are too large to show', () => {
+  const fresh = hunk({ id: 'h2', added: 'x\ny\n' });
+  const all = [file({ added: 3, removed: 2, hunks: [hunk(), fresh] }), file({ path: 'b' })];
+  const shown = model.only([placed([...all, file({ path: 'c', too_large: true, hunks: [] })])], new Set([fresh]));
+  assert.deepEqual(lines(model.tree(shown)), ['a.py | src  +2 −1', '  Lines 2–3 | +2 −1  x', 'c | too large to show']);
+  assert.equal(model.summary(shown), '2 files +3 −2');
+});
+
+test('changes that no diff shows count as seen in the list', () => {
+  const image = file({ path: 'image', binary: true, hunks: [hunk({ id: 'i', kind: 'file', removed: '', added: '' })] });
+  const [one, other] = model.tree([placed([file({ hunks: [hunk(), hunk({ id: 'm', kind: 'mode' })] }), image])]);
+  assert.deepEqual([one, ...one.children, other].map(model.onlyListed), [[], [], ['m'], ['i']]);
+});
+
+test('the id of a line is unique, and stays the same while its change exists', () => {
   const two = placed([file({ hunks: [hunk(), hunk({ id: 'h2' })] }), file({ path: 'b.py' })]);
   const ids = (reviews) => model.tree(reviews).flatMap((node) => [node.id, ...node.children.map(({ id }) => id)]);
   assert.equal(new Set(ids([two])).size, 5);
   assert.ok(ids([placed([file()])]).every((id) => ids([two]).includes(id)));
 });
 
-test('a long list is closed at first', () => {
+test('a long list is collapsed at first', () => {
   const hunks = Array.from({ length: 31 }, (_, number) => hunk({ id: String(number) }));
   assert.equal(model.tree([placed([file({ hunks })])])[0].isOpen, false);
   assert.equal(model.tree([placed([file()])])[0].isOpen, true);
@@ -89,7 +114,7 @@ test('characters that hide or reorder text are written out', () => {
   assert.equal(node.children[0].description, '+1 −1  \\x1b[31mred');
 });
 
-test('the side before is the file without the changes', () => {
+test('the left side is the file without the changes', () => {
   const hunks = [
     hunk({ id: '2', old_start: 4, new_start: 4, removed: 'd\n', added: 'D1\nD2\n' }),
     hunk({ id: '1', old_start: 0, new_start: 1, removed: '', added: 'A\n' }),
@@ -103,7 +128,7 @@ test('the side before is the file without the changes', () => {
   assert.equal(model.before('a\n', file()), null);
 });
 
-test('which documents a diff compares', () => {
+test('the documents that a diff compares depend on the change', () => {
   const whole = [hunk({ kind: 'file' })];
   assert.deepEqual(model.sides(file()), { left: 'before', right: 'file' });
   assert.deepEqual(model.sides(file({ change: 'added', hunks: whole })), { left: 'text', right: 'file' });
@@ -114,7 +139,7 @@ test('which documents a diff compares', () => {
   assert.equal(model.sides(file({ hunks: [hunk({ kind: 'mode' })] })), null);
 });
 
-test('the change at the cursor', () => {
+test('the change at the cursor is found', () => {
   const gone = hunk({ id: 'h2', new_start: 5, removed: 'x\n', added: '' });
   const given = file({ hunks: [hunk({ added: 'B\nC\n' }), gone] });
   assert.deepEqual(
@@ -125,8 +150,27 @@ test('the change at the cursor', () => {
   assert.equal(model.rowOf(hunk()), 1);
 });
 
-test('the question before everything is kept has all that will be', () => {
+test('the question before keeping everything counts all changes', () => {
   const { question, detail } = model.keepAllQuestion([placed([file(), file({ path: 'b' })], { more: 1 })]);
   assert.equal(question, 'Keep 2 changes in 2 files?');
   assert.equal(detail, 'The files stay as they are. 1 more file not shown in the list is kept too.');
+});
+
+test('a notice about an interrupted decision is new once', () => {
+  const latest = new Map();
+  const by = (directory, notice) => ({ directory, notice });
+  const answers = [by('/a', 'phone wanted to undo 1 change.'), by('/b', ''), by('/c')];
+  assert.deepEqual(model.newNotices(answers, latest), ['phone wanted to undo 1 change.']);
+  assert.deepEqual(model.newNotices(answers, latest), []);
+  assert.deepEqual(model.newNotices([by('/a', 'tablet wanted to keep 1 change.')], latest), [
+    'tablet wanted to keep 1 change.',
+  ]);
+});
+
+test('a notice about a later decision is new even if it has the same text', () => {
+  const latest = new Map();
+  const same = { directory: '/a', notice: 'phone wanted to undo 1 change.' };
+  assert.deepEqual(model.newNotices([same], latest), [same.notice]);
+  assert.deepEqual(model.newNotices([{ directory: '/a', notice: '' }], latest), []);
+  assert.deepEqual(model.newNotices([same], latest), [same.notice]);
 });

@@ -41,21 +41,21 @@ async function answers(socket) {
   return found;
 }
 
-test('the socket is for its owner alone, and nothing else lies beside it', () =>
+test('the socket is private, and no other file is created', () =>
   withServer(() => {
     assert.equal(fs.lstatSync(address).mode & 0o777, 0o600);
     assert.deepEqual(fs.readdirSync(place), ['a.sock']);
   }));
 
-test('the socket is not there before it is private, whatever the umask', async () => {
+test('the socket is private from the start, whatever the umask', async () => {
   const seen = new Set();
-  const look = () => {
+  const record = () => {
     const found = fs.lstatSync(address, { throwIfNoEntry: false });
     if (found) seen.add(found.mode & 0o777);
     return Boolean(found);
   };
   const watcher = fs.watch(place);
-  const noticed = new Promise((resolve) => watcher.on('change', () => look() && resolve()));
+  const noticed = new Promise((resolve) => watcher.on('change', () => record() && resolve()));
   const before = process.umask(0);
   try {
     await withServer(() => noticed);
@@ -66,7 +66,7 @@ test('the socket is not there before it is private, whatever the umask', async (
   assert.deepEqual([...seen], [0o600]);
 });
 
-test('many questions in one piece are answered in their order, also when the asker has nothing more to say', () =>
+test('several requests in one chunk are answered in order, even after the client has closed its side', () =>
   withServer(async () => {
     const socket = await connected();
     socket.end(
@@ -78,7 +78,7 @@ test('many questions in one piece are answered in their order, also when the ask
     ]);
   }));
 
-test('large answers reach a slow reader whole', () =>
+test('a slow reader receives all of a large answer', () =>
   withServer(async () => {
     const socket = await connected();
     socket.end('{"id": 1, "method": "large"}\n{"id": 2, "method": "large"}\n');
@@ -89,7 +89,7 @@ test('large answers reach a slow reader whole', () =>
     );
   }));
 
-test('a line that is too long ends the connection, and no other', () =>
+test('a line that is too long ends only its own connection', () =>
   withServer(async (ended) => {
     const [patient, socket] = [await connected(), await connected()];
     socket.write(Buffer.alloc(LONGEST_LINE + 1, ' '));
@@ -99,7 +99,7 @@ test('a line that is too long ends the connection, and no other', () =>
     assert.deepEqual(await answers(patient), [{ id: 1, result: {} }]);
   }));
 
-test('an asker who leaves in the middle harms nobody', () =>
+test('a client that disconnects in the middle of a request does no harm', () =>
   withServer(async () => {
     for (let count = 0; count < 20; count++) {
       const socket = await connected();
@@ -121,7 +121,7 @@ test('closing ends the connections too', async () => {
   socket.destroy();
 });
 
-test('a socket that nobody listens at is replaced', async () => {
+test('a socket on which no process listens is replaced', async () => {
   const code = `require('net').createServer().listen(${JSON.stringify(address)}, () => process.kill(process.pid, 'SIGKILL'))`;
   const killed = require('node:child_process').spawn(process.execPath, ['-e', code]);
   await once(killed, 'exit');
@@ -129,7 +129,7 @@ test('a socket that nobody listens at is replaced', async () => {
   await withServer(async () => (await connected()).destroy());
 });
 
-test('a socket that somebody listens at is left alone', () =>
+test('a socket on which a process listens is left alone', () =>
   withServer(async () => {
     await assert.rejects(
       listen(address, () => {}),
@@ -139,7 +139,7 @@ test('a socket that somebody listens at is left alone', () =>
     assert.deepEqual(fs.readdirSync(place), ['a.sock']);
   }));
 
-test('what is not a socket is left alone', async () => {
+test('a file that is not a socket is left alone', async () => {
   fs.writeFileSync(address, 'mine');
   await assert.rejects(
     listen(address, () => {}),
@@ -161,7 +161,7 @@ test("another user's socket is left alone", { skip: process.getuid() !== 0 && 'o
   fs.rmSync(address);
 });
 
-test('a directory that is not there and a name that is too long are said', async () => {
+test('a missing directory and a path that is too long are reported', async () => {
   await assert.rejects(
     listen(path.join(place, 'none', 'a.sock'), () => {}),
     /none is not a directory/,
@@ -173,7 +173,7 @@ test('a directory that is not there and a name that is too long are said', async
   assert.deepEqual(fs.readdirSync(place), []);
 });
 
-test('closing leaves a socket alone that has taken its place', async () => {
+test('closing does not remove a socket that has replaced it', async () => {
   const server = await listen(address, () => {});
   fs.rmSync(address);
   await withServer(async () => {

@@ -45,7 +45,7 @@ async function server(name, answer = () => null, welcomes = true) {
   };
 }
 
-/** Creates a link. `reports`: its reports that the test has not taken yet. `report()` waits for the next one. */
+/** Creates a link. `reports` contains the reports that the test has not read yet; `report()` waits for the next one. */
 function linked() {
   const waiting = [];
   const reports = [];
@@ -60,7 +60,7 @@ function linked() {
   return { link, report, reports };
 }
 
-test('without a server it says so when it is asked, and nothing before', async () => {
+test('without a server, a request fails, and nothing is reported before it', async () => {
   const { link, reports } = linked();
   await link.arrived();
   assert.deepEqual(reports, []);
@@ -68,7 +68,7 @@ test('without a server it says so when it is asked, and nothing before', async (
   link.dispose();
 });
 
-test('it introduces itself for reviews alone, and gets answers and changes', async () => {
+test('it registers only for reviews, and receives answers and changes', async () => {
   const other = await server('1-1.sock', ({ id }) => ({ type: 'reviews', id, projects: ['p'] }));
   const { link, report } = linked();
   await link.arrived();
@@ -84,7 +84,7 @@ test('it introduces itself for reviews alone, and gets answers and changes', asy
   await other.end();
 });
 
-test('what the server refuses has its text and its code', async () => {
+test('a refusal has the text and the code from the server', async () => {
   const refusal = { type: 'review', code: 'HUNK_GONE', text: 'It is gone.', details: { by: 'phone' } };
   const other = await server('1-1.sock', ({ id }) => ({ ...refusal, id }));
   const { link } = linked();
@@ -96,7 +96,7 @@ test('what the server refuses has its text and its code', async () => {
   await other.end();
 });
 
-test('when its server ends, whoever waits is told, and the next server is found', async () => {
+test('when its server ends, pending requests fail, and the next server is found', async () => {
   const first = await server('1-1.sock');
   const { link, report } = linked();
   await link.arrived();
@@ -109,6 +109,32 @@ test('when its server ends, whoever waits is told, and the next server is found'
   assert.equal(await report(), true);
   link.dispose();
   await second.end();
+});
+
+test('a decision is sent again with the same id after a restart of the server', async () => {
+  const killed = await server('1-1.sock');
+  const { link, report } = linked();
+  await link.arrived();
+  assert.equal(await report(), true);
+  const decided = link.decide({ type: 'review_decide', project: 'p', decision: 'undo', hunk: 'h' });
+  while (killed.received.length < 2) await new Promise((resolve) => setImmediate(resolve));
+  await killed.end();
+  const restarted = await server('2-2.sock', ({ id }) => ({ type: 'review', id, project: 'p' }));
+  assert.equal((await decided).project, 'p');
+  assert.deepEqual(restarted.received[1], killed.received[1]);
+  link.dispose();
+  await restarted.end();
+});
+
+test('a decision that is refused is not sent again', async () => {
+  const refusal = { type: 'review', code: 'HUNK_GONE', text: 'It is gone.' };
+  const other = await server('1-1.sock', ({ id }) => ({ ...refusal, id }));
+  const { link } = linked();
+  await link.arrived();
+  await assert.rejects(link.decide({ type: 'review_decide', hunk: 'h' }), { code: 'HUNK_GONE' });
+  assert.equal(other.received.length, 2);
+  link.dispose();
+  await other.end();
 });
 
 test('it moves to a newer server', async () => {
@@ -124,7 +150,7 @@ test('it moves to a newer server', async () => {
   await Promise.all([first.end(), second.end()]);
 });
 
-test('a server that ends without a welcome keeps nobody waiting', async () => {
+test('a server that ends without a welcome does not block callers', async () => {
   const earlier = await server('1-1.sock', () => null, false);
   const { link, reports } = linked();
   const arrived = link.arrived();
@@ -136,7 +162,7 @@ test('a server that ends without a welcome keeps nobody waiting', async () => {
   link.dispose();
 });
 
-test('a directory that others can open has no server', async () => {
+test('a directory that other users can open is ignored', async () => {
   const other = await server('1-1.sock');
   assert.deepEqual(await addresses(), [path.join(place, '1-1.sock')]);
   fs.chmodSync(place, 0o755);

@@ -4,7 +4,7 @@
 import { useRef } from 'preact/hooks';
 
 import * as kept from '../state/kept.ts';
-import { alwaysWords, approvesMode } from '../state/projects.ts';
+import { approvesMode } from '../state/projects.ts';
 import { counted, single } from '../ui/dom.ts';
 import { Button, Text } from '../ui/elements.tsx';
 import { isComposing, isTouch } from '../ui/typing.ts';
@@ -16,7 +16,7 @@ import { Value } from './value.tsx';
 
 const COMMAND_KEY = /Mac|iP(hone|ad)/.test(globalThis.navigator?.platform ?? '') ? '⌘↵' : 'Ctrl+↵';
 
-/** The maximum length of the text on the "Always" button, in characters; a longer text is shown above the buttons. */
+/** The maximum length of the text on the "Always" button, in characters. A longer text is shown above the buttons. */
 const LONGEST = 120;
 
 /** Whether single letters are shortcuts. */
@@ -105,7 +105,7 @@ export function Beyond({ card }: Pick<CardProps, 'card'>) {
   );
 }
 
-/** Shown until all of the request has been in view: instead of Accept or, while fields are edited, above it. */
+/** Shown until all of the request has been in view, instead of Accept or, while fields are edited, above it. */
 function ReadOn({ card }: CardProps) {
   const { unread, rest } = card;
   const left = card.mode === 'edit' ? undefined : rest.value;
@@ -134,7 +134,7 @@ function ReadOn({ card }: CardProps) {
 
 function Choices({ card, version }: CardProps) {
   const { request, world, busy: disabled, isPlan, takesLetter } = card;
-  // Only a device that may start runs may allow something permanently.
+  // Only a device that may start runs may choose "Always".
   const mayRemember = world.may('execute');
   const hasLetters = hasKeys();
   const key = (letter: string) => (hasLetters ? letter : undefined);
@@ -197,11 +197,13 @@ function Choices({ card, version }: CardProps) {
   );
 }
 
-/** What "Always" would save; '' if it is not offered. */
+/** What "Always" would save, or '' if it is not offered. */
 const alwaysOf = ({ request, world, isPlan }: ApprovalCard) =>
   !world.may('execute') || (isPlan && approvesMode(request.suggestions, 'acceptEdits')) ? '' : alwaysLabel(request);
 
-/** What "Always" would save, if that is too long for the button: it has to be read like the rest of the request. */
+/**
+ * What "Always" would save, if that is too long for the button. The user has to read it like the rest of the request.
+ */
 export function LongAlways({ card }: CardProps) {
   const always = card.canAnswer && card.mode !== 'edit' ? alwaysOf(card) : '';
   if (always.length <= LONGEST) return null;
@@ -214,16 +216,11 @@ export function LongAlways({ card }: CardProps) {
 }
 
 /** The label of the "Always" button; '' if the agent suggests nothing to remember. */
-function alwaysLabel({ always, suggestions, title }: any): string {
-  if (title !== undefined || Array.isArray(always)) {
-    return ((always ?? []) as Always[])
-      .map(({ text, saved_in: file }) => (file ? `${text} (${file})` : text))
-      .join(' · ')
-      .replaceAll('`', '');
-  }
-  const words = alwaysWords(suggestions);
-  return words && `Always: ${words}`;
-}
+const alwaysLabel = ({ always = [] }: { always?: Always[] }): string =>
+  always
+    .map(({ text, saved_in: file }) => (file ? `${text} (${file})` : text))
+    .join(' · ')
+    .replaceAll('`', '');
 
 function Rejection({ card }: CardProps) {
   const { request, world, isPlan, busy: disabled, comments } = card;

@@ -1,4 +1,4 @@
-// What an agent asks for: every field that means something to the user, since any of them may matter.
+// What an agent asks for, with every field that means something to the user, because any of them may matter.
 
 import type { Signal } from '@preact/signals';
 import { useMemo } from 'preact/hooks';
@@ -168,14 +168,14 @@ function Call({ request, root, comments, redrawn, whole, edited = NONE }: Contex
   );
 }
 
-/** A command, or a list of its arguments, as a shell command; empty if the value is neither. */
+/** A command, or a list of its arguments, as a shell command. Empty if the value is neither. */
 function commandOf(given: unknown): string {
   if (!Array.isArray(given) || given.some((word) => typeof word !== 'string'))
     return typeof given === 'string' ? given : '';
   return given.map((word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'"'"'`)}'`)).join(' ');
 }
 
-/** The changes to several files: a list of the files, then the diffs one below the other. */
+/** The changes to several files, as a list of the files, then the diffs one below the other. */
 export function Changes({
   changes,
   root,
@@ -229,7 +229,7 @@ export function Changes({
   );
 }
 
-/** The diff of a proposal: cell by cell for a notebook if the cells show the whole change, otherwise in one piece. */
+/** The diff of a proposal, cell by cell for a notebook if the cells show the whole change, otherwise in one piece. */
 export function Proposed({
   request,
   compared,
@@ -303,7 +303,7 @@ function Links({ targets, root }: { targets?: Record<string, string>; root: stri
   );
 }
 
-/** The distinct risks of the request. The sandbox flag is left out: `Flags` shows it. */
+/** The distinct risks of the request, without the sandbox flag, which `Flags` shows. */
 function Risks({ risks }: { risks?: Risk[] }) {
   const words = [...new Set((risks ?? []).filter(({ code }) => code !== 'no_sandbox').map(({ text }) => text))];
   if (!words.length) return null;

@@ -18,7 +18,7 @@ import { changesFiles, titleOf } from './input.ts';
 import { pathOf } from './notebook.ts';
 import { QuestionForm } from './question.tsx';
 
-/** Replaces a request that fails to render. Such a request can't be accepted, since nobody has seen it. */
+/** Replaces a request that fails to render. Such a request can't be accepted, because nobody has seen it. */
 class Boundary extends Component<{ children: ComponentChildren }, { failed: boolean }> {
   state = { failed: false };
 
@@ -125,7 +125,7 @@ function Content({ card, version }: CardProps) {
 
 function Head({ card, compared }: CardProps & { compared?: Difference }) {
   const { request, world, mode, place, answered } = card;
-  const [words, path] = titleOf(request, world.agent, world.root);
+  const [words, path] = titleOf(request, world.agent);
   const { asked_by: asker, reason, blocked_path: blocked } = request;
   const facts = [asker && `Asked by ${asker.agent_type ?? 'a subagent'}`, reason, blocked && 'Path: '].filter(Boolean);
   const differs = mode !== 'edit' && changesFiles(request);

@@ -1,4 +1,4 @@
-// An open approval request: what the user has written for it, what has to happen before it can be accepted, and its
+// An open approval request: what the user wrote for it, what has to happen before it can be accepted, and its
 // answer. It draws itself as a card.
 
 import { type Signal, signal } from '@preact/signals';
@@ -31,7 +31,7 @@ export type World = {
   may: (type: string) => boolean;
   answer: (request: any, answer: any) => Promise<void>;
   whole: (blob: string) => Promise<any>;
-  /** The server's id for this connection; undefined if it is not known yet. */
+  /** The server's id for this connection, or undefined if it is not known yet. */
   connection: () => string | undefined;
   /** Measures again what is in view. */
   look: () => void;
@@ -43,21 +43,21 @@ export class ApprovalCard {
   request: any;
   world: World;
   busy = false;
-  /** The request's answer, as the server reports it; undefined while the request is open. */
+  /** The request's answer, as the server reports it, or undefined while the request is open. */
   answered: any;
   mode: 'read' | 'edit' | 'reject' = 'read';
   /** Which parts of the card have been in view. */
   sight = new Sight();
   element: HTMLElement;
-  /** The notebook cell that can be edited instead of the file; undefined if the request has no such cell. */
+  /** The notebook cell that can be edited instead of the file, or undefined if the request has no such cell. */
   cell: EditedCell | undefined;
-  /** The user's version of the file or the cell; `fields`: the user's versions of input fields. */
+  /** The user's version of the file or the cell. `fields`: the user's versions of input fields. */
   text: string | undefined;
   fields: Record<string, string> | undefined;
   message: string;
   questions: Questions | undefined;
   comments: Collected;
-  /** The request's position among the open ones, in words: "2 of 4"; '' if it is the only one. */
+  /** The request's position among the open ones, in words: "2 of 4", or '' if it is the only one. */
   place: Signal<string> = signal('');
   /** How many buttons in the card have to be pressed before the request can be accepted. */
   unopened: Signal<number> = signal(0);
@@ -67,19 +67,19 @@ export class ApprovalCard {
   isEditSeen: Signal<boolean> = signal(false);
   /** Whether the editor may hide text that the proposal removes, which then has to be read in the proposal. */
   hidesRemoved: Signal<boolean> = signal(false);
-  /** Why nothing in view counts as seen now; undefined if what is in view counts. */
+  /** Why nothing in view counts as seen now, or undefined if what is in view counts. */
   cut: Signal<Cut> = signal(undefined);
-  /** The number of lines of the proposal not seen yet; undefined if 0, or while something above it is not seen. */
+  /** The number of lines of the proposal not seen yet, or undefined if 0, or while something above it is not seen. */
   unread: Signal<number | undefined> = signal(undefined);
-  /** An estimate of how many lines of the card have not been in view; undefined if the card shows a proposal. */
+  /** An estimate of how many lines of the card have not been in view, or undefined if the card shows a proposal. */
   rest: Signal<number | undefined> = signal(undefined);
-  /** Whether files are shown whole; `showsTools`: whether the buttons for that are shown. */
+  /** Whether files are shown whole. `showsTools`: whether the buttons for that are shown. */
   isFileWhole: Signal<boolean> = signal(false);
   showsTools: Signal<boolean> = signal(false);
   /** The numbers of added and removed lines in the user's version. */
   counts: Signal<{ added: number; removed: number } | undefined> = signal(undefined);
   musts: { add: (one: object) => void; delete: (one: object) => void };
-  /** Increases with each render: Preact would skip a component whose properties are the same. */
+  /** Increases with each render, because Preact would skip a component whose properties are the same. */
   _version = 0;
   /** Whether a kept draft is being restored, which must not take the focus. */
   isRestored = true;
@@ -115,7 +115,7 @@ export class ApprovalCard {
     const change = (act: (one: object) => void) => (one: object) => {
       act(one);
       this.unopened.value = musts.size;
-      this.sight = new Sight(); // what was opened has not been in view, even if the card is as tall as before
+      this.sight = new Sight(); // the opened part has not been in view, even if the card is as tall as before
     };
     this.musts = { add: change((one) => musts.add(one)), delete: change((one) => musts.delete(one)) };
     if (this.text !== undefined || this.fields) this.edit();
@@ -152,13 +152,15 @@ export class ApprovalCard {
     return this.world.may('execute') && !this._hasEditor ? editableFields(this.request) : [];
   }
 
-  /** The names of the fields that are being edited; none if the file is edited instead. */
+  /** The names of the fields that are being edited, or none if the file is edited instead. */
   get edits(): string[] {
     if (this.text === undefined) return Object.keys(this.fields ?? {});
     return this.cell ? ['new_source'] : [];
   }
 
-  /** Whether a single letter can accept the request: a change to one file can be undone, but a command can't. */
+  /**
+   * Whether a single letter can accept the request. A change to one file can be undone, but a command can't.
+   */
   get takesLetter() {
     return this.mode === 'read' && changesOneFile(this.request);
   }
@@ -169,7 +171,7 @@ export class ApprovalCard {
   }
 
   /**
-   * What has to happen before a key, click or tap can accept the request; undefined if nothing has to. The user can
+   * What has to happen before a key, click or tap can accept the request, or undefined if nothing has to. The user can
    * skip reading the rest of a proposal, but only with the button for that.
    */
   get lack(): 'to open' | 'to read' | undefined {
@@ -180,7 +182,7 @@ export class ApprovalCard {
   /**
    * Called after measuring what is in view.
    * @param isInView whether everything drawn in the card is in view, or was, one part after the other
-   * @param cut why nothing in view counts as seen; undefined if what is in view counts
+   * @param cut why nothing in view counts as seen, or undefined if what is in view counts
    */
   looked(isInView: boolean, cut: Cut) {
     this.cut.value = cut;
@@ -192,7 +194,7 @@ export class ApprovalCard {
       const before = this.unread.peek();
       this.unread.value = proposed ? this._unreadIn(proposed) : undefined;
       this.rest.value = proposed ? undefined : this._linesLeft();
-      // A button has appeared: measuring again disables it for a moment.
+      // A button has appeared. Measuring again disables it for a moment.
       if (before === undefined && this.unread.peek() !== undefined) requestAnimationFrame(() => this.world.look());
       if (isInView) this._isRead(this.isSeen);
     }
@@ -204,7 +206,7 @@ export class ApprovalCard {
     return new Map([...all].map((part) => [part.dataset.part ?? '', part]));
   }
 
-  /** Like `looked`, but for questions: what has to be read depends on the answers. */
+  /** Like `looked`, but for questions, where what has to be read depends on the answers. */
   _lookedAtQuestions(questions: Questions) {
     if (this.answered) return;
     const { top } = this.element.getBoundingClientRect();
@@ -245,7 +247,7 @@ export class ApprovalCard {
     this.sight = new Sight();
   }
 
-  /** Like `looked`, but for the user's version: what the agent has asked for may still be unread. */
+  /** Like `looked`, but for the user's version. What the agent asked for may still be unread. */
   _lookedAtEdit(isInView: boolean) {
     if (this.isEditSeen.peek() || this.hidesRemoved.peek()) return;
     const host = this.element.querySelector('.editor-host');
@@ -285,24 +287,27 @@ export class ApprovalCard {
     const { activeElement } = document;
     const isReading = activeElement?.matches('.reads') && this.element.contains(activeElement);
     this._draw();
-    // Without the button, the focus is on the card: another press of the same key must not answer.
+    // Without the button, the focus is on the card, because another press of the same key must not answer.
     if (isReading) this.element.focus({ preventScroll: true });
   }
 
-  /** How many lines of the card have not been in view: an estimate, since a heading is taller than other lines. */
+  /**
+   * How many lines of the card have not been in view. This is an estimate, because a heading is taller than other
+   * lines.
+   */
   _linesLeft() {
     const asked = this.element.querySelector('.asked');
     const height = asked ? Number.parseFloat(getComputedStyle(asked).lineHeight) : Number.NaN;
     return Math.ceil(this.sight.unseen / (height || LINE));
   }
 
-  /** The number of lines in `proposed` not seen yet; undefined if 0, or if something above it is not seen. */
+  /** The number of lines in `proposed` not seen yet, or undefined if 0, or if something above it is not seen. */
   _unreadIn(proposed: HTMLElement) {
     const { top } = this.element.getBoundingClientRect();
     if (!this.sight.has(0, proposed.getBoundingClientRect().top - top)) return undefined;
     let count = 0;
     for (const table of proposed.querySelectorAll('table')) {
-      // Measuring a row that is far out of view would make the browser lay it out; measuring its block does not.
+      // Measuring a row that is far out of view would make the browser lay it out. Measuring its block does not.
       const block = (table.closest('.far') ?? table).getBoundingClientRect();
       if (this.sight.has(block.top - top, block.bottom - top)) continue;
       const isUnseen = !this.sight.hasAny(block.top - top, block.bottom - top);
@@ -333,7 +338,7 @@ export class ApprovalCard {
     else void this._give({ allow: true, remember });
   }
 
-  /** Handles the accept key in an editor: accepts, or scrolls to the buttons if something must be opened or read. */
+  /** Handles the accept key in an editor. Accepts, or scrolls to the buttons if something must be opened or read. */
   acceptByKey() {
     if (!this.lack) this.accept();
     else this.element.querySelector('footer')?.scrollIntoView({ block: 'nearest' });
@@ -376,7 +381,7 @@ export class ApprovalCard {
     this.element.querySelector<HTMLElement>('.rejecting textarea')?.focus();
   }
 
-  /** Goes back to reading; what was written is kept. Returns false if the mode did not change. */
+  /** Goes back to reading, and keeps what was written. Returns false if the mode did not change. */
   back() {
     if (this.mode === 'read' || this.answered) return false;
     if (this.mode === 'edit' && !this.isEdited) this.text = this.fields = undefined;
@@ -431,7 +436,7 @@ export class ApprovalCard {
     this._draw();
   }
 
-  /** Makes a request that was shown as resolved answerable again: on the server, it is still open. */
+  /** Makes a request that was shown as resolved answerable again, because on the server, it is still open. */
   revive(request: any) {
     this.request = request;
     this.answered = undefined;
@@ -505,7 +510,7 @@ export class ApprovalCard {
       this._isNew();
       this._draw();
     } catch {
-      // the error has been shown already
+      // the error was already shown
     }
   }
 

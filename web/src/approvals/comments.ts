@@ -4,7 +4,7 @@
 import { type Signal, signal } from '@preact/signals';
 
 /**
- * `line`: the line's number, with a leading "−" if the line was removed, or the number of a part of the plan; `quote`:
+ * `line`: the line's number, with a leading "−" if the line was removed, or the number of a part of the plan. `quote`:
  * the text that is commented on.
  */
 type CommentOn = { path: string; line: string; text: string; quote: string };
@@ -45,7 +45,7 @@ export class Collected {
     this.count.value = 0;
   }
 
-  /** The message for the agent: the comments in the order of their files and lines, then `reason`. */
+  /** The message for the agent, with the comments in the order of their files and lines, then `reason`. */
   message(reason: string): string {
     const number = ({ line }: CommentOn) => Math.abs(Number(line.replace('−', '-')));
     const sorted = this.all.sort((a, b) => a.path.localeCompare(b.path) || number(a) - number(b));

@@ -1,5 +1,5 @@
 // Tracks which approval request, or which change of a review, the keys act on, and which parts of it have been in view.
-// A key decides only if all of the card has been in view, and the card has now been in view for a moment; a letter also
+// A key decides only if all of the card has been in view, and the card has now been in view for a moment. A letter also
 // requires that the last click was not on text, because the user may type next. A click decides only once the button
 // has been in its place for a moment.
 
@@ -20,10 +20,15 @@ const CONTENT = '.asked, .proposed, .questions';
 
 const CONTROL = 'button, a, input, select, textarea, summary, label, dialog';
 
-/** Milliseconds for which a button that appeared or moved can't be used: a click may be meant for the previous one. */
+/**
+ * Milliseconds for which a button that appeared or moved can't be used. A click may be meant for the previous one.
+ */
 const SETTLING = 500;
 
-/** The controls that must settle before they can be used: all controls that answer, but not the buttons for reasons. */
+/**
+ * The controls that must settle before they can be used. These are all controls that answer, but not the buttons for
+ * reasons.
+ */
 const answersIn = (card: HTMLElement): HTMLElement[] => [
   ...[...card.getElementsByTagName('footer')].flatMap((footer) => [
     ...footer.querySelectorAll<HTMLElement>('button:not(.reasons button)'),
@@ -57,7 +62,9 @@ export class Sight {
     this._width = width;
   }
 
-  /** Pixels from the top of the card to its first unseen part at or below `from`; the card's height if all is seen. */
+  /**
+   * Pixels from the top of the card to its first unseen part at or below `from`, or the card's height if all is seen.
+   */
   next(from = 0) {
     for (let n = Math.floor(from / SLICE); n * SLICE < this._height; n++) if (!this._seen[n]) return n * SLICE;
     return this._height;
@@ -85,7 +92,7 @@ export class Sight {
   /**
    * Whether all of a card has been in view, at once or one part after the other, and some of it is in view now.
    * @param isDrawn whether a frame was drawn with the card in this place; only then does what is in view count as seen
-   * @param head the height of the card's sticky header, under which the rest of it scrolls; `foot`: that of its footer
+   * @param head the height of the card's sticky header, under which the rest of it scrolls. `foot`: that of its footer
    * @param covers where other elements cover it
    */
   look(
@@ -100,7 +107,7 @@ export class Sight {
     const height = card.bottom - card.top;
     if (Math.abs(height - this._height) > 2) this._seen = [];
     this._height = height;
-    if (height <= 0) return false; // it is not drawn
+    if (height <= 0) return false; // the card is not drawn
     const count = Math.ceil(height / SLICE);
     if (isDrawn && card.top >= view.top - 2 && card.bottom <= view.bottom + 2 && isFree(card.top, card.bottom)) {
       this._seen = Array(count).fill(true);
@@ -114,7 +121,7 @@ export class Sight {
       if (!isFree(from, to)) continue;
       if ((from >= top - 2 || to <= card.top + head) && to <= bottom + 2 && to > view.top) this._seen[n] = true;
     }
-    // The header and the footer are sticky: they are in view unless something covers them.
+    // The header and the footer are sticky, so they are in view unless something covers them.
     const start = Math.max(card.top, view.top);
     const end = Math.min(card.bottom, view.bottom);
     if (!isFree(start, start + head) || !isFree(end - foot, end)) return false;
@@ -125,8 +132,8 @@ export class Sight {
 }
 
 /**
- * Why nothing of a card counts as seen: the screen shows only part of its width, because the user has zoomed in, or
- * some of its content is wider than the card.
+ * Why nothing of a card counts as seen. Either the screen shows only part of its width, because the user has zoomed in,
+ * or some of its content is wider than the card.
  */
 export type Cut = 'zoomed' | 'wide' | undefined;
 
@@ -140,7 +147,7 @@ export type Decidable = {
 
 /**
  * The areas in which cards may be covered now. They are found once for all cards, because the whole page is searched.
- * The search is by class, for which browsers keep lists: a selector would take long on a page with a long diff.
+ * The search is by class, for which browsers keep lists. A selector would take long on a page with a long diff.
  */
 const covering = () =>
   COVERS.flatMap((name) => [...document.getElementsByClassName(name)])
@@ -154,7 +161,7 @@ function isCut({ left, right }: DOMRect) {
   return zoom !== null && (left < zoom.offsetLeft - 2 || right > zoom.offsetLeft + zoom.width + 2);
 }
 
-/** What the screen shows of the vertical range of a box; empty if the user has zoomed in to a part of its width. */
+/** What the screen shows of the vertical range of a box. Empty if the user has zoomed in to a part of its width. */
 function onScreen(box: DOMRect, { top, bottom }: Extent): Extent {
   const zoom = visualViewport;
   if (!zoom) return { top, bottom };
@@ -195,7 +202,7 @@ export class Current<Card extends Decidable> {
     this._scroller = scroller;
     this._cards = cards;
     this.card = undefined;
-    /** When the card came into view, as `performance.now()`; undefined while it is not in view. */
+    /** When the card came into view, as `performance.now()`, or undefined while it is not in view. */
     this._since = undefined;
     /** False after a click on text, until a control is clicked or `arm` is called. */
     this._armed = true;
@@ -205,7 +212,7 @@ export class Current<Card extends Decidable> {
     this._resized.observe(scroller);
     for (const type of ['resize', 'scroll']) visualViewport?.addEventListener(type, this._changed);
     document.addEventListener('visibilitychange', this._changed);
-    document.addEventListener('close', this._changed, true); // when a dialog closes
+    document.addEventListener('close', this._changed, true); // this event also arrives when a dialog closes
     // Blocks clicks on a button that has just moved, including those that come from a key.
     scroller.addEventListener(
       'click',
@@ -255,11 +262,13 @@ export class Current<Card extends Decidable> {
     const isText = !target.closest(CONTROL);
     if (isText) this._clicked = performance.now();
     this._armed = !isText;
-    // In the next frame: `look` could disable the button that is being pressed.
+    // In the next frame, because `look` could disable the button that is being pressed.
     requestAnimationFrame(() => this.look());
   }
 
-  /** Makes the clicked card the current one. On click, not on pointerdown: the change can move what is clicked. */
+  /**
+   * Makes the clicked card the current one. On click, not on pointerdown, because the change can move what is clicked.
+   */
   pointed(event: Event) {
     const path = event.composedPath(); // what was clicked may have been redrawn by now
     const card = this._cards().find(({ element }) => path.includes(element));
@@ -284,7 +293,7 @@ export class Current<Card extends Decidable> {
   }
 
   /**
-   * Updates the current card after cards were added or removed: keeps it if it is still open, otherwise takes the next
+   * Updates the current card after cards were added or removed. Keeps it if it is still open, otherwise takes the next
    * open card after it, or the first. @returns whether it changed
    */
   refresh(before: Card[]): boolean {
@@ -294,12 +303,12 @@ export class Current<Card extends Decidable> {
     return this.choose(before.slice(at + 1).find((card) => open.includes(card)) ?? open[0]);
   }
 
-  /** Whether all of the current card has been in view and still is; if it is taller than the view, a part suffices. */
+  /** Whether all of the current card has been in view and still is. If it is taller than the view, a part suffices. */
   get isInView() {
     return this.card ? this._sees(this.card, covering(), false) : false;
   }
 
-  /** Whether all of the card has been in view and still is; if it is taller than the view, a part suffices. */
+  /** Whether all of the card has been in view and still is. If it is taller than the view, a part suffices. */
   _sees(card: Card, covers: readonly DOMRect[], isDrawn: boolean) {
     if (document.hidden || document.querySelector('dialog[open]')) return false;
     const places = this._places(card, covers);
@@ -335,9 +344,9 @@ export class Current<Card extends Decidable> {
   }
 
   /**
-   * Measures after the next frame. A busy browser may draw nothing for a while: what appeared and disappeared in the
-   * meantime was never in view. Nor was what scrolled away before its frame was drawn: only what is in the same place
-   * before and after the frame is drawn counts.
+   * Measures after the next frame. A busy browser may draw nothing for a while, so what appeared and disappeared in the
+   * meantime was never in view. Nor was what scrolled away before its frame was drawn, so only what is in the same
+   * place before and after the frame is drawn counts.
    */
   _lookWhenDrawn() {
     this._frame ??= requestAnimationFrame(() => {
@@ -371,7 +380,7 @@ export class Current<Card extends Decidable> {
     return ready;
   }
 
-  /** What determines which parts of a card are in view, as a string: if two are equal, nothing has moved. */
+  /** What determines which parts of a card are in view, as a string. If two strings are equal, nothing has moved. */
   _placeOf(card: Card, covers: readonly DOMRect[]) {
     return JSON.stringify([card.element.clientWidth, ...this._places(card, covers)]);
   }
@@ -384,7 +393,7 @@ export class Current<Card extends Decidable> {
     const card = element.getBoundingClientRect();
     const over = covers.filter(({ left, right }) => left < card.right && right > card.left);
     const view = onScreen(card, this._scroller.getBoundingClientRect());
-    // The buttons at the end come and go, and need not be read: they are not part of what has to be in view.
+    // The buttons at the end come and go, and need not be read, so they are not part of what has to be in view.
     const end = element.querySelector<HTMLElement>(':scope > footer')?.offsetHeight ?? 0;
     const foot = height(':scope > footer');
     const content = { top: card.top, bottom: card.bottom - end };

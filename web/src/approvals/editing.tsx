@@ -43,9 +43,9 @@ function useRoom(place: { current: HTMLElement | null }) {
 }
 
 /**
- * An editor for a file, or a cell of a notebook, as it will be written; a plain field if the editor can't be loaded.
- * `hides` is called with whether removed text can be hidden. If it can't, the editor calls `seen` with whether all
- * changes have been in view, whenever this changes.
+ * An editor for a file, or a cell of a notebook, as it will be written. It is a plain field if the editor can't be
+ * loaded. `hides` is called with whether removed text can be hidden. If it can't, the editor calls `seen` with whether
+ * all changes have been in view, whenever this changes.
  */
 export function FileEditor({
   path,
@@ -199,7 +199,7 @@ export function PlainField({
 }) {
   const place = useRef<HTMLDivElement>(null);
   const area = useRef<HTMLTextAreaElement>(null);
-  const isWanted = useRef(takesFocus); // only when it appears: later the user may type somewhere else
+  const isWanted = useRef(takesFocus); // only when it appears, because later the user may type somewhere else
   useEffect(() => {
     if (isWanted.current && !isReadOnly) area.current?.focus();
   }, [isReadOnly]);

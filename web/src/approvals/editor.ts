@@ -74,7 +74,7 @@ const COMPARISON = {
   diffConfig: { scanLimit: 500, timeout: 50 },
 };
 
-// Only the types are imported: the functions themselves are passed in, so that their modules are in one bundle only.
+// Only the types are imported. The functions themselves are passed in, so that their modules are in one bundle only.
 type FreePart = typeof import('./current.ts').freePart;
 type IsLong = typeof import('./inserted.ts').isLong;
 
@@ -196,7 +196,9 @@ export function openEditor({
   };
 }
 
-/** Whether removed text can be out of view while the text beside it is in view: if it is too long, or not compared. */
+/**
+ * Whether removed text can be out of view while the text beside it is in view, because it is too long or not compared.
+ */
 function hidesRemoved(original: string, view: EditorView, isLong: IsLong) {
   const chunks = getChunks(view.state)?.chunks;
   if (original === '' || !chunks) return original !== '';
@@ -255,7 +257,7 @@ function watched({ root, view, freePart, isSeen, seen }: Watched): Watch {
   };
 }
 
-/** The positions between which the text is in view; undefined if none of it is. */
+/** The positions between which the text is in view, or undefined if none of it is. */
 function linesInView(host: Element, view: EditorView, freePart: FreePart): [number, number] | undefined {
   if (document.hidden || document.querySelector('dialog[open]')) return undefined;
   const card = host.closest('.card');
@@ -363,7 +365,7 @@ function revertButton(): HTMLElement {
   return button;
 }
 
-/** One level of a text's indentation; two spaces if it has none. */
+/** One level of a text's indentation, or two spaces if it has none. */
 function indentOf(text: string) {
   const found = /^(\t| {2,8})\S/m.exec(text.slice(0, 20_000));
   return found?.[1] ?? '  ';

@@ -1,7 +1,5 @@
 // What an approval request asks for. Pure.
 
-import { shownPath } from '../ui/dom.ts';
-
 /**
  * A part of the input that the user should check: `start` to `end` of `field`, in UTF-16 code units, or the whole field
  * if both are 0. Without a `field`, the part is not in a single field.
@@ -10,30 +8,11 @@ export type Risk = { code: string; text: string; field?: string; start?: number;
 
 /**
  * One of the changes that a decision with `remember` would make. `suggestion`: the index of its suggestion in
- * `suggestions`; `saved_in`: the file in which the agent saves the change, if that is known.
+ * `suggestions`. `saved_in`: the file in which the agent saves the change, if that is known.
  */
 export type Always = { text: string; suggestion: number; saved_in?: string };
 
 export type FileChange = { path: string; old_text: string; new_text: string };
-
-/** Words for titles, for servers that don't send titles. */
-const TITLES: Record<string, string> = {
-  Edit: 'wants to edit',
-  MultiEdit: 'wants to edit',
-  NotebookEdit: 'wants to edit',
-  Bash: 'wants to run a command',
-  WebFetch: 'wants to fetch a web page',
-  WebSearch: 'wants to search the web',
-};
-
-/** Words for titles, by the kind of an Agent Client Protocol (ACP) tool call. */
-const KINDS: Record<string, string> = {
-  edit: 'wants to edit',
-  delete: 'wants to delete',
-  move: 'wants to move',
-  execute: 'wants to run a command',
-  fetch: 'wants to fetch a web page',
-};
 
 /** Fields that change what a call may do or how it runs, in words. */
 const FLAGS: Record<string, string> = {
@@ -54,7 +33,7 @@ const INDEX = /^(0|[1-9]\d*)$/;
 export const rank = (name: string) => Number(INDEX.test(name));
 
 /**
- * A value as JSON, as `JSON.stringify` writes it, but with the names that are numbers last.
+ * A value as JSON, as `JSON.stringify` writes it, but with names that are numbers at the end.
  * @param indent the indentation of nested lines; '' for JSON on one line
  * @param before the indentation of the value itself
  */
@@ -71,7 +50,7 @@ export function asJson(value: any, indent = '', before = ''): string {
   return indent ? `${open}\n${inside}${parts.join(`,\n${inside}`)}\n${before}${close}` : open + parts.join(',') + close;
 }
 
-/** A text as it is; anything else as JSON. */
+/** A text unchanged, or any other value as JSON. */
 export const asText = (value: any) => (typeof value === 'string' ? value : asJson(value, '  '));
 
 /** Whether the input is an ACP tool call. The server reports this, because an input could pretend to be one. */
@@ -140,7 +119,10 @@ const WORDS: Record<string, string[]> = {
   sessionUpdate: ['tool_call', 'tool_call_update'],
 };
 
-/** Whether a field of an ACP tool call isn't shown as a field: it is drawn differently or means nothing to the user. */
+/**
+ * Whether a field of an ACP tool call isn't shown as a field, because it is drawn differently or means nothing to the
+ * user.
+ */
 export function isDrawn(name: string, value: any): boolean {
   if (Object.hasOwn(WORDS, name)) return WORDS[name].includes(value);
   if (name === 'toolCallId') return typeof value === 'string' && /^[\w.:/-]{1,100}$/.test(value);
@@ -148,7 +130,7 @@ export function isDrawn(name: string, value: any): boolean {
   return (name === 'content' && Array.isArray(value)) || (name === 'rawInput' && isObject(value));
 }
 
-/** The plan that an agent wants to carry out; undefined if the request is not about one. */
+/** The plan that an agent wants to carry out, or undefined if the request is not about one. */
 export function planIn(request: any): string | undefined {
   const { tool_name: tool, input } = request;
   if (tool !== 'ExitPlanMode') return undefined;
@@ -156,9 +138,11 @@ export function planIn(request: any): string | undefined {
   return typeof input?.plan === 'string' ? input.plan : '';
 }
 
-/** Whether the agent asks the user its own questions, and the request contains all of them: a truncated one contains
+/**
+ * Whether the agent asks the user its own questions, and the request contains all of them. A truncated request contains
  * only a part. An ACP tool call with the name of this tool is treated like any other call, because its input can't be
- * changed. */
+ * changed.
+ */
 export const asksQuestions = ({ tool_name: tool, form, input, truncated }: any) =>
   tool === 'AskUserQuestion' &&
   form !== 'acp' &&
@@ -166,23 +150,14 @@ export const asksQuestions = ({ tool_name: tool, form, input, truncated }: any) 
   Array.isArray(input?.questions) &&
   input.questions.every(isObject);
 
-/** What the agent wants, and the path of the file; the path is undefined if the request is not about one file. */
-export function titleOf(request: any, agent: string, root: string): [string, string | undefined] {
-  const { tool_name: tool, proposal, input, title } = request;
-  // The server's title shortens a longer tool name.
-  if (typeof title?.text === 'string' && String(tool).length <= 200) return [title.text, title.path ?? undefined];
-  if (asksQuestions(request)) return [`${agent} has a question`, undefined];
-  if (planIn(request) !== undefined) return [`${agent}’s plan`, undefined];
-  const path = proposal?.path ?? input?.file_path ?? input?.notebook_path;
-  const files = proposal ? 0 : changesIn(request).length;
-  if (files > 1) return [`${agent} wants to edit ${files} files`, undefined];
-  const write = proposal && !proposal.old_text ? 'wants to create' : proposal ? 'wants to overwrite' : 'wants to write';
-  const words = isToolCall(request) ? KINDS : TITLES;
-  const what = tool === 'Write' ? write : Object.hasOwn(words, tool) ? words[tool] : undefined;
-  return [
-    `${agent} ${what ?? `wants to use ${String(tool)}`}`,
-    typeof path === 'string' ? shownPath(path, root) : undefined,
-  ];
+/**
+ * What the agent wants, and the path of the file; the path is undefined if the request is not about one file. A longer
+ * name of a tool is shortened in the server's title; a request that an older server has stored has no title.
+ */
+export function titleOf({ title, tool_name: tool }: any, agent: string): [string, string | undefined] {
+  const path = title?.path ?? undefined;
+  const isWhole = typeof title?.text === 'string' && String(tool).length <= 200;
+  return [isWhole ? title.text : `${agent} wants to use ${String(tool)}`, path];
 }
 
 /** Whether a field is set and changes what the call may do or how it runs. */
@@ -198,13 +173,13 @@ export const flagsIn = (input: any): string[] =>
 
 export const flagWords = (name: string) => (Object.hasOwn(FLAGS, name) ? FLAGS[name] : 'Dangerous');
 
-/** The text fields of the input that the user may change; none if the change to a file is edited instead. */
+/** The text fields of the input that the user may change. None if the user edits the change to a file instead. */
 export function editableFields({ editable, input, proposal, truncated, tool_name: tool }: any): string[] {
   if (!Array.isArray(editable) || truncated || !isObject(input) || tool === 'AskUserQuestion') return [];
   if (proposal && tool !== 'NotebookEdit') return [];
   return editable.filter((name: any) => Object.hasOwn(input, name) && typeof input[name] === 'string');
 }
 
-/** The risks in parts of a field of the input; a risk that is about the whole field is left out. */
+/** The risks in parts of a field of the input, without a risk that is about the whole field. */
 export const risksIn = (request: any, field: string): Risk[] =>
   (request.risks ?? []).filter((risk: Risk) => risk.field === field && (risk.end ?? 0) > (risk.start ?? 0));

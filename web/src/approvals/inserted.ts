@@ -3,7 +3,7 @@
 /** Whether a text is so long that some of it can be out of view while the text beside it is in view. */
 export const isLong = (text: string) => text.length > 200 || text.split('\n').length - 1 > 3;
 
-/** The text that an edit has inserted or, if it has changed several places, the text between the first and the last. */
+/** The text that an edit inserted or, if it has changed several places, the text between the first and the last. */
 export function inserted(before: string, after: string): string {
   const most = Math.min(before.length, after.length);
   let start = 0;

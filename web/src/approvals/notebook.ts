@@ -1,7 +1,7 @@
 // The changes to a notebook, cell by cell. Pure.
 
 /**
- * `kind`: what happens to the cell; `number`: its position in the new notebook, counted from 1; for a deleted cell, in
+ * `kind`: what happens to the cell. `number`: its position in the new notebook, counted from 1; for a deleted cell, in
  * the old one.
  */
 export type Cell = {
@@ -13,7 +13,7 @@ export type Cell = {
   new_text: string;
 };
 
-/** A cell that can be edited before it is written; `outputs`: whether its outputs are removed. */
+/** A cell that can be edited before it is written. `outputs`: whether its outputs are removed. */
 export type EditedCell = Cell & { outputs: boolean };
 
 /** The maximum length of a notebook that is compared by cells, in characters of both versions together. */
@@ -29,8 +29,9 @@ const TOKEN = /"[^"\\]*(?:\\.[^"\\]*)*"|[{}[\]:]|-?\d[\d.eE+-]*/g;
 const OUTPUT = ['outputs', 'execution_count'];
 
 /**
- * The cells that change; undefined if no cell changes, or if the cells would not show the whole change: the file is too
- * large or not a notebook, or something else changes, too. `outputs`: whether the outputs of changed cells are removed.
+ * The cells that change, or undefined if no cell changes, or if the cells would not show the whole change: the file is
+ * too large or not a notebook, or something else changes, too. `outputs`: whether the outputs of changed cells are
+ * removed.
  */
 export function cellsOf(before: string, after: string): { cells: Cell[]; outputs: boolean } | undefined {
   if (before.length + after.length > MOST) return undefined;
@@ -73,8 +74,8 @@ export function cellsOf(before: string, after: string): { cells: Cell[]; outputs
 }
 
 /**
- * The cell whose text a request of the `NotebookEdit` tool sets, if the server accepts another text for it; undefined
- * for any other request, and if the cell would not show the whole change.
+ * The cell whose text a request of the `NotebookEdit` tool sets, if the server accepts another text for it, or
+ * undefined for any other request, and if the cell would not show the whole change.
  */
 export function editedCell({ tool_name: tool, input, proposal, editable, truncated }: any): EditedCell | undefined {
   if (tool !== 'NotebookEdit' || !proposal || truncated) return undefined;
@@ -101,7 +102,7 @@ const isCell = (cell: any) =>
  * number only as many digits as fit.
  */
 function isKept(json: string): boolean {
-  const names: (Set<string> | undefined)[] = []; // of the objects around the token; undefined for a list
+  const names: (Set<string> | undefined)[] = []; // of the objects around the token, or undefined for a list
   let last = '';
   for (const [token] of json.matchAll(TOKEN)) {
     if (token === '{' || token === '[') names.push(token === '{' ? new Set() : undefined);

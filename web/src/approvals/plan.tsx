@@ -12,7 +12,7 @@ import { isBeyond, textSize } from '../ui/dom.ts';
 import { Text } from '../ui/elements.tsx';
 import { ShowAll } from '../ui/must.tsx';
 
-/** The maximum number of characters that are drawn as Markdown; the rest is drawn as plain text. */
+/** The maximum number of characters that are drawn as Markdown. The rest is drawn as plain text. */
 const MARKDOWN = 20_000;
 
 /** The maximum number of characters that a comment quotes from its block. */
@@ -50,7 +50,7 @@ export function Plan({ text, comments, redrawn }: PlanProps) {
   );
 }
 
-/** Matches the number of a list item, which is not in the text of the page: the browser numbers the items. */
+/** Matches the number of a list item, which is not in the text of the page, because the browser numbers the items. */
 const NUMBER = /^[ \t>*+-]*\d{1,9}[.)](?=\s)/gm;
 
 const LINE_BREAK = /<br[ \t]*\/?>/gi;

@@ -13,7 +13,10 @@ const narrow = matchMedia('(max-width: 760px)');
 const isNarrow = signal(narrow.matches);
 narrow.addEventListener('change', () => (isNarrow.value = narrow.matches));
 
-/** Whether a chosen option's preview is truncated. If so, leads the user to it: it has to be shown in full first. */
+/**
+ * Whether a chosen option's preview is truncated. If so, leads the user to it, because it has to be shown in full
+ * first.
+ */
 export function isChoiceCut(place: HTMLElement, { problem }: Questions) {
   const button = place.querySelector<HTMLElement>('.preview.chosen button.must');
   if (!button) return false;
@@ -108,7 +111,7 @@ export function QuestionForm({
   );
 }
 
-/** Fields that the form has no other place for. */
+/** Fields that the form does not show elsewhere. */
 function More({ of: fields, part }: { of: Record<string, any>; part: string }) {
   if (!Object.keys(fields).length) return null;
   return (

@@ -17,7 +17,7 @@ const isEmpty = (value: any) => isObject(value) && !Object.keys(value).length;
 
 const isOption = (one: any) => isObject(one) && typeof one.label === 'string';
 
-/** The parts of an option that the form has no place for. */
+/** The parts of an option that the form does not show elsewhere. */
 function moreOf(option: any) {
   if (!isOption(option)) return option;
   return without(
@@ -26,7 +26,7 @@ function moreOf(option: any) {
   );
 }
 
-/** The name of the part of the form, or of a question, with the fields that the form has no other place for. */
+/** The name of the part of the form, or of a question, with the fields that the form does not show elsewhere. */
 export const MORE = 'more';
 
 /** The name of a part of the form that has to be read, for the question with this index. */
@@ -34,7 +34,7 @@ export const partOf = (index: number, part: string, option?: number) =>
   [index, part, ...(option === undefined ? [] : [option])].join(' ');
 
 export class Question {
-  /** The parts of the question that the form has no place for: they are shown as they are. */
+  /** The parts of the question that the form does not show elsewhere. They are shown unchanged. */
   more: Record<string, any>;
   text: string;
   header: string;
@@ -67,7 +67,7 @@ export class Question {
     this.own = signal(before?.own ?? '');
   }
 
-  /** Chooses an option; if several may be chosen, choosing it again removes it. */
+  /** Chooses an option. If several may be chosen, choosing it again removes it. */
   pick(label: string) {
     const { value } = this.chosen;
     if (!this.multiple) this.chosen.value = [label];
@@ -80,7 +80,10 @@ export class Question {
     if (!this.multiple && text.trim()) this.chosen.value = [];
   }
 
-  /** The parts that have to be read: the question, its other fields, and the chosen options with their previews. */
+  /**
+   * The parts that have to be read, which are the question, its other fields, and the chosen options with their
+   * previews.
+   */
   parts(index: number): string[] {
     const ofOptions = this.options.flatMap(({ label, preview }, n) => {
       if (!this.chosen.value.includes(label)) return [];
@@ -90,7 +93,7 @@ export class Question {
     return [partOf(index, 'text'), ...(isEmpty(this.more) ? [] : [partOf(index, MORE)]), ...ofOptions];
   }
 
-  /** The answer to send; '' while nothing is chosen or written. Several choices are in the order of the options. */
+  /** The answer to send, or '' while nothing is chosen or written. Several choices are in the order of the options. */
   get answer(): string {
     const own = this.own.value.trim();
     const labels = this.options.map(({ label }) => label).filter((label) => this.chosen.value.includes(label));
@@ -99,12 +102,12 @@ export class Question {
 }
 
 export class Questions {
-  /** The parts of the input that the form has no place for. */
+  /** The parts of the input that the form does not show elsewhere. */
   more: Record<string, any>;
   all: Question[];
   /** The index of the question that number keys act on, and that is shown if there is room for only one. */
   at: Signal<number>;
-  /** What the user has to do first, in words: answer a question, or show a preview in full; '' if nothing. */
+  /** What the user has to do first, in words: answer a question, or show a preview in full, or '' if nothing. */
   problem: Signal<string>;
   /** The parts of the form that have been in view. */
   read = new Set<string>();
@@ -116,7 +119,7 @@ export class Questions {
   /**
    * @param input the input of the tool, whose `questions` are
    *   `{question, header, multiSelect, options: [{label, description, preview}]}`
-   * @param keep is called with the draft answers; undefined if there are none
+   * @param keep is called with the draft answers, or undefined if there are none
    */
   constructor(input: any, begun: Begun[] | undefined, keep: (begun: Begun[] | undefined) => void) {
     this._input = input;
@@ -134,7 +137,7 @@ export class Questions {
 
   /**
    * The first unread part of all questions, or of those with these indexes, that has to be read before they are
-   * answered; undefined if all such parts have been read.
+   * answered, or undefined if all such parts have been read.
    */
   unread(indexes = this.all.map((_, index) => index)): string | undefined {
     const parts = [...(isEmpty(this.more) ? [] : [MORE]), ...indexes.flatMap((index) => this.all[index].parts(index))];
@@ -157,7 +160,7 @@ export class Questions {
     return true;
   }
 
-  /** Goes to another question; to a later one only if the current one is answered. */
+  /** Goes to another question, but to a later one only if the current one is answered. */
   step(by: number) {
     const question = this.all[this.at.value];
     if (by > 0 && !question.answer) this.problem.value = missing(question);

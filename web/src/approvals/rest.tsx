@@ -5,7 +5,7 @@ import { Replaced } from '../ui/must.tsx';
 import { asJson, asText, rank, risksIn } from './input.ts';
 import { Marked, Value } from './value.tsx';
 
-/** The maximum number of fields that have their own row; the others are shown together, as JSON. */
+/** The maximum number of fields that have their own row. The others are shown together, as JSON. */
 const FIELDS = 40;
 
 /** The maximum length of a value that is drawn on one line, in characters. */
@@ -13,13 +13,13 @@ const SHORT = 120;
 
 const NONE: readonly string[] = [];
 
-/** The fields by rank (see `rank`), then in the order of the input; the agent's description of the call comes last. */
+/** The fields by rank (see `rank`), then in the order of the input. The agent's description of the call comes last. */
 const fieldsOf = (input: any): [string, any][] => {
   const last = (name: string) => (name === 'description' ? 2 : rank(name));
   return Object.entries(input).sort(([one], [other]) => last(one) - last(other));
 };
 
-/** A value as text: strings as they are, other values as JSON, on one line if that is short. */
+/** A value as text. Strings are unchanged, and other values are JSON, on one line if that is short. */
 function shortText(value: any) {
   const line = typeof value === 'string' ? '' : asJson(value);
   return line && line.length <= SHORT ? line : asText(value);

@@ -1,6 +1,6 @@
 // The parts of a text in an editor that have not been in view yet.
 
-/** A range of positions in the text; an empty one is a position at which something was removed. */
+/** A range of positions in the text. An empty range is a position at which something was removed. */
 type Part = readonly [from: number, to: number];
 
 /** An edit, as CodeMirror's `ChangeSet`: maps positions before it to positions after it, and has the ranges it changed. */
@@ -31,8 +31,8 @@ export class Unseen {
   }
 
   /**
-   * Updates the parts after an edit. What the user has deleted or replaced is no longer among them. What was inserted
-   * is: an undo or a paste can insert text that has not been in view.
+   * Updates the parts after an edit. Removes what the user has deleted or replaced, and adds what was inserted, because
+   * an undo or a paste can insert text that has not been in view.
    */
   change(changes: Changes) {
     this._parts = this._parts.flatMap(([start, end]): Part[] => {

@@ -14,10 +14,10 @@ import type { Risk } from './input.ts';
 const SHOWN = 3000;
 const LINES = 50;
 
-/** The number of characters of a text that are measured; a longer text is always cut. */
+/** The number of characters of a text that are measured. A longer text is always cut. */
 const STEP = 8000;
 
-/** One shared list, so that the default doesn't invalidate memos. */
+/** This list is shared, so that the default doesn't invalidate memos. */
 const NONE: Risk[] = [];
 
 export function Value({ text, risks = NONE }: { text: string; risks?: Risk[] }) {

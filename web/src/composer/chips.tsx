@@ -7,7 +7,7 @@ import type { AgentInfo, AgentOffers, AgentState, EffortOffer, ModelOffer } from
 import { agentName, modeOffer, modesOf, modeWords } from '../projects/words.ts';
 import { Chip } from './chip.tsx';
 
-/** What the user has chosen; it is sent with each message. */
+/** What the user has chosen. It is sent with each message. */
 export type Chosen = { agent?: string; effort?: string };
 
 type Props = {
@@ -130,8 +130,8 @@ function AgentChip({ client, project, may, choose, failed, name }: Props & { nam
 }
 
 /**
- * The offer for the agent's current model, or undefined if the model is not offered; the first offer if the model is
- * not known.
+ * The offer for the agent's current model, or undefined if the model is not offered. If the model is not known, the
+ * first offer.
  */
 function currentModel({ model }: AgentState, { models = [] }: AgentOffers): ModelOffer | undefined {
   return (
@@ -141,7 +141,7 @@ function currentModel({ model }: AgentState, { models = [] }: AgentOffers): Mode
   );
 }
 
-/** The title of the agent’s model, or its name; empty if neither is known. */
+/** The title of the agent’s model, or its name. Empty if neither is known. */
 export const modelTitle = (agent: AgentState, offers: AgentOffers): string =>
   (currentModel(agent, offers)?.title ?? agent.model ?? '').replace(/ \(recommended\)$/, '');
 

@@ -6,12 +6,12 @@ import type { Offer } from '../protocol/messages.ts';
 export type Token = { kind: 'command' | 'file'; from: number; to: number; query: string };
 export type Choice = { value: string; label: string; text?: string; kind: 'command' | 'file' | 'directory' };
 
-/** The maximum length of a query, in characters; a longer text is not completed. */
+/** The maximum length of a query, in characters. A longer text is not completed. */
 const LONGEST = 200;
 
 export const MOST = 50;
 
-/** The token that ends at the caret; undefined if there is nothing to complete. */
+/** The token that ends at the caret, or undefined if there is nothing to complete. */
 export function tokenAt(text: string, caret: number): Token | undefined {
   const before = text.slice(Math.max(0, caret - LONGEST - 1), caret);
   if (text[0] === '/' && caret > 0 && caret <= LONGEST && !/\s/.test(before))

@@ -44,7 +44,7 @@ export class Composer {
   private earlier: string[];
   private place: number;
   private unfinished = '';
-  // Until the project is known, every file is accepted: the server refuses what the agent can't take.
+  // Until the project is known, every file is accepted. The server refuses what the agent can't take.
   private around: Around = {
     placeholder: 'Message…',
     accepts: { images: true, files: true },
@@ -233,9 +233,9 @@ export class Composer {
     this.area.style.height = `${Math.min(this.area.scrollHeight + 2, innerHeight * HEIGHT)}px`;
   }
 
-  // Files.
+  // The methods for attached files.
 
-  /** Attaches files that are pasted or dropped; the browser handles everything else. */
+  /** Attaches files that are pasted or dropped. The browser handles everything else. */
   private given(event: ClipboardEvent & DragEvent) {
     const data = event.clipboardData ?? event.dataTransfer;
     const files = [...(data?.files ?? [])];
@@ -273,7 +273,7 @@ export class Composer {
     this.area.focus();
   }
 
-  // Keys.
+  // The methods that handle keys.
 
   private key(event: KeyboardEvent) {
     if (isComposing(event) || (this.found.value.length && this.keyOfList(event))) return;
@@ -298,7 +298,7 @@ export class Composer {
     this.area.setSelectionRange(at, at);
   }
 
-  // Completion.
+  // The methods for completion.
 
   get suggestions() {
     return this.found.value;

@@ -7,7 +7,7 @@ import { size } from '../ui/dom.ts';
 /** The maximum number of files in one message. */
 export const MOST = 10;
 
-/** The maximum size of an image in bytes, and of its longer side in pixels: more would not help a model. */
+/** The maximum size of an image in bytes, and of its longer side in pixels. More would not help a model. */
 const LARGEST_IMAGE = 4_000_000;
 const LONGEST_SIDE = 2000;
 
@@ -46,7 +46,7 @@ export async function attach(file: File, { images, files }: Accepts): Promise<At
   const text = file.size > LARGEST_TEXT ? undefined : textOf(await file.arrayBuffer());
   if (text !== undefined) return { blob: new Blob([text], { type: 'text/plain' }), name, text };
   if (!files) throw new Error(`Can’t attach ${name}: a terminal session takes only text files.`);
-  // An image that can't be decoded is sent like any other file: the agent's API would refuse it as an image.
+  // An image that can't be decoded is sent like any other file, because the agent's API would refuse it as an image.
   const type = IMAGES.includes(file.type) && images ? '' : file.type;
   return { blob: file.slice(0, file.size, type), name };
 }

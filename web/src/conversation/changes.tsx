@@ -147,7 +147,7 @@ function FileChanges({
   );
 }
 
-/** The number of the first new line in the first hunk; undefined if there isn’t one. */
+/** The number of the first new line in the first hunk, or undefined if there isn’t one. */
 function firstLine(file: GitChange | undefined) {
   const row = file?.hunks[0]?.rows.find((one) => one.kind === 'changed' && one.new);
   return row?.new?.number;

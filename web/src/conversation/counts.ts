@@ -10,11 +10,11 @@ type LineCounts = { added: number; removed: number };
 /** The maximum length of two texts that are compared, in characters of both together. */
 const LONGEST = 200_000;
 
-/** Results by call: comparing is slow, and a call is rendered many times. */
+/** Caches the results by call, because comparing is slow, and a call is rendered many times. */
 const known = new WeakMap<object, { version: string; counts: LineCounts | undefined }>();
 
 /**
- * How many lines a call has changed, or would change; undefined if it is not an edit, was rejected or has failed, or if
+ * How many lines a call has changed, or would change. Undefined if it is not an edit, was rejected or has failed, or if
  * the lines can't be counted.
  */
 export function countsOf(row: ToolRow): LineCounts | undefined {
@@ -48,7 +48,9 @@ function countOf({ tool, question, state }: ToolRow): LineCounts | undefined {
 
 export type Edited = LineCounts & { files: number };
 
-/** What these calls have edited; undefined if they have edited nothing. `rows` has to contain subagents' calls, too. */
+/**
+ * What these calls have edited, or undefined if they have edited nothing. `rows` has to contain subagents' calls, too.
+ */
 export function editedBy(rows: readonly ToolRow[]): Edited | undefined {
   const files = new Set<string>();
   let added = 0;

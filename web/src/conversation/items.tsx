@@ -93,7 +93,7 @@ const VIEWS: Record<string, (view: ViewOf) => preact.JSX.Element | null> = {
   ),
 };
 
-/** The name of the device that did something; "You" for this device. */
+/** The name of the device that did something, or "You" for this device. */
 const calledOf = (by: string, world: World) => (by === world.me ? 'You' : by);
 
 function Prompt({ item: { text, by, timestamp, truncated, attachments, images, files }, world }: ViewOf) {
@@ -198,7 +198,7 @@ function Summary({ item, world }: ViewOf) {
       id={item.key}
       unfolded={world.unfolded}
       class="thinking"
-      line={<span>Summary the agent continues from</span>}
+      line={<span>Summary that the agent continues from</span>}
       body={() => <Message text={item.text} openFile={world.openFile} />}
     />
   );

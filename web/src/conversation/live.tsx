@@ -49,7 +49,7 @@ export class Live {
   }
 
   /**
-   * The element in which this text was streamed, for reuse; undefined if another text or none was streamed, if
+   * The element in which this text was streamed, for reuse, or undefined if another text or none was streamed, if
    * rendering failed, or if the text is too long to be drawn entirely as Markdown.
    */
   take(text: string): HTMLElement | undefined {

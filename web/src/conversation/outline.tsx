@@ -14,11 +14,11 @@ export type Prompts = {
   loaded: Entry[];
   first: number;
   last: number;
-  /** The session whose prompts are requested; undefined for all sessions of the project. */
+  /** The session whose prompts are requested, or undefined for all sessions of the project. */
   session?: string;
-  /** Requests prompts, newest first; undefined if that is not possible. `before`: the `next` of the last reply. */
+  /** Requests prompts, newest first. Undefined if that is not possible. `before`: the `next` of the last reply. */
   find?: (before?: string) => Promise<SearchResults>;
-  /** Loads earlier records; undefined if there are none, or if `find` returns the prompts in all of them. */
+  /** Loads earlier records. Undefined if there are none, or if `find` returns the prompts in all of them. */
   older?: () => Promise<unknown>;
 };
 
@@ -35,7 +35,7 @@ function when(time: string) {
   );
 }
 
-/** The loaded prompts and the prompts that the server has found in the rest of the history, in chronological order. */
+/** The loaded prompts and the prompts that the server found in the rest of the history, in chronological order. */
 function listed({ loaded, first, last }: Prompts, found: SearchResults['results']): Entry[] {
   const records = new Set(loaded.map(({ record }) => record));
   const others = found
@@ -94,7 +94,7 @@ export function Outline({
         </p>
       )}
       {found?.building && <p class="hint">Earlier messages are still being indexed.</p>}
-      {entries.length === 0 && isSearched && !problem && <p class="hint">No messages yet</p>}
+      {entries.length === 0 && isSearched && !problem && <p class="hint">No messages yet.</p>}
       <ol class="outline">
         {entries.map(({ seq, text, time }) => (
           <li key={seq}>

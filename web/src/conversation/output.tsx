@@ -12,7 +12,7 @@ import { size, textSize } from '../ui/dom.ts';
 import { Button, Icon, Text } from '../ui/elements.tsx';
 import type { World } from './world.ts';
 
-/** Characters that are shown before the user asks for more; `COLORED`: the maximum for text that is shown in color. */
+/** Characters that are shown before the user asks for more. `COLORED`: the maximum for text that is shown in color. */
 const SHOWN = 4_000;
 const COLORED = 100_000;
 
@@ -49,7 +49,7 @@ function Ansi({ text }: { text: string }) {
 
 const NUMBERED = /^ {0,6}(\d{1,7})(?:\t|→)(.*)$/;
 
-/** A file's lines and their numbers, from the text that a tool returned; undefined if it has another format. */
+/** A file's lines and their numbers, from the text that a tool returned, or undefined if it has another format. */
 export function numberedLines(text: string): { numbers: number[]; code: string } | undefined {
   const lines = text.replace(/\n$/, '').split('\n');
   const numbers: number[] = [];
@@ -97,7 +97,7 @@ export function FileLines({ path, numbers, code }: { path: string; numbers: numb
   );
 }
 
-/** The images in a message, from the bytes that it contains: nothing is fetched. */
+/** The images in a message, from the bytes that it contains, so that nothing is fetched. */
 export function Images({ images }: { images: Image[] }) {
   const bytes = useMemo(() => images.map(({ data }) => decoded(data)), [images]);
   return (

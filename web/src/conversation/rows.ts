@@ -28,7 +28,7 @@ export type ItemRow = {
   seq: number;
   version: string;
   item: Item;
-  /** At the end of a run: the run’s tool calls; undefined if the run’s prompt is not loaded, or if it has none. */
+  /** At the end of a run: the run’s tool calls, or undefined if the run’s prompt is not loaded, or if it has none. */
   calls?: ToolRow[];
 };
 
@@ -98,16 +98,16 @@ export function rowsOf(items: readonly Item[], isRunning: boolean): Row[] {
   return grouped(rows, new Set());
 }
 
-/** The index of the last item that ends a run; -1 if there isn’t one. */
+/** The index of the last item that ends a run, or -1 if there isn’t one. */
 function lastEnd(items: readonly Item[]) {
   for (let n = items.length - 1; n >= 0; n--) if (items[n].kind === 'finished') return n;
   return -1;
 }
 
 /**
- * Matches approval requests to calls: by the call's id if the request contains it, otherwise by tool and input. The
- * call comes first, except in a terminal session, where the agent asks before its own record of the call is read. A
- * request is never about a call that already had its result.
+ * Matches approval requests to calls by the call's id if the request contains it, otherwise by tool and input. The call
+ * comes first, except in a terminal session, where the agent asks before its own record of the call is read. A request
+ * is never about a call that already had its result.
  */
 function questionsOf(items: readonly Item[]) {
   const byTool = new Map<Item, Item>();
@@ -138,7 +138,7 @@ function questionsOf(items: readonly Item[]) {
   return { byTool, taken };
 }
 
-/** The key for calls of any tool: a request of the Agent Client Protocol contains the id of its call. */
+/** The key for calls of any tool. A request of the Agent Client Protocol contains the id of its call. */
 const BY_ID = '';
 
 /** The number of recent calls that are searched for the call that an approval request is about. */
@@ -217,7 +217,7 @@ function group(rows: (ToolRow | ItemRow)[], used: Set<string>): GroupRow {
   return { kind: 'group', key, seq: items[0].seq, version: rows.map((row) => row.version).join(), rows };
 }
 
-/** The last row that begins at or before a record, otherwise the first row; undefined if there are no rows. */
+/** The last row that begins at or before a record, otherwise the first row. Undefined if there are no rows. */
 export function rowAt(rows: readonly Row[], seq: number): Row | undefined {
   let found: Row | undefined;
   for (const row of rows) {

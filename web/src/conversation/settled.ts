@@ -3,7 +3,7 @@
 import { planIn } from '../approvals/input.ts';
 
 /**
- * Why an answer is no longer needed, in words; without "Withdrawn:" if the request was answered elsewhere or overruled,
+ * Why an answer is no longer needed, in words. Without "Withdrawn:" if the request was answered elsewhere or overruled,
  * or can be answered only in the terminal.
  */
 function withdrawn(reason: string) {
@@ -12,12 +12,14 @@ function withdrawn(reason: string) {
     : `Withdrawn: ${reason}`;
 }
 
-/** What was chosen or written for each of an agent's questions; undefined if no answers to questions are known. */
+/** What was chosen or written for each of an agent's questions, or undefined if no answers to questions are known. */
 export function answersOf(answer: any, request: any): [string, string][] | undefined {
   return request?.tool_name === 'AskUserQuestion' ? answersIn(answer?.updated_input?.answers) : undefined;
 }
 
-/** Pairs of a question and its answer, from Claude Code's object of answers; undefined if `given` is not an object. */
+/**
+ * Pairs of a question and its answer, from Claude Code's object of answers, or undefined if `given` is not an object.
+ */
 export function answersIn(given: any): [string, string][] | undefined {
   if (typeof given !== 'object' || given === null) return undefined;
   const words = (value: any) => (Array.isArray(value) ? value.join(', ') : String(value));

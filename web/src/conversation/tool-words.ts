@@ -21,7 +21,7 @@ type ToolKind =
   | 'skill'
   | 'other';
 
-/** The fields of an item that determine the words. `result`: the result that the agent has reported, if any. */
+/** The fields of an item that determine the words. `result`: the result that the agent reported, if any. */
 export type Call = { name: string; input: any; result?: any };
 
 const KINDS: Record<string, ToolKind> = {
@@ -104,8 +104,10 @@ const text = (value: any) => (typeof value === 'string' && value ? value : undef
 /** The first line, cut to a length that a row can show. */
 const short = (value: string) => value.trim().split('\n', 1)[0].slice(0, 200);
 
-/** The file of a call, and the line in it that was read first or changed first, if it is known; undefined if the call
- * has no file. */
+/**
+ * The file of a call, and the line in it that was read first or changed first, if it is known. Undefined if the call
+ * has no file.
+ */
 export function fileIn({ input, result }: Call): { path: string; line?: number } | undefined {
   if (!isObject(input)) return undefined;
   const path = text(input.file_path) ?? text(input.notebook_path);
@@ -114,14 +116,14 @@ export function fileIn({ input, result }: Call): { path: string; line?: number }
   return { path, line: Number.isInteger(line) && line > 0 ? line : undefined };
 }
 
-/** The files that Codex's patch tool changes, in the order of the patch; empty for any other call. */
+/** The files that Codex's patch tool changes, in the order of the patch. Empty for any other call. */
 export function patched({ name, input }: Pick<Call, 'name' | 'input'>): string[] {
   const lines = name === 'apply_patch' ? (text(input?.patch) ?? '').split('\n') : [];
   const found = lines.flatMap((line) => /^\*\*\* (?:Add|Update|Delete) File: (.+)/.exec(line)?.[1].trim() ?? []);
   return [...new Set(found)];
 }
 
-/** The number of the first line that a patch changes, in the new version; undefined if it is not a patch. */
+/** The number of the first line that a patch changes, in the new version, or undefined if it is not a patch. */
 function firstChanged(patch: any): number | undefined {
   const hunk = Array.isArray(patch) ? patch[0] : undefined;
   if (!Number.isInteger(hunk?.newStart) || !Array.isArray(hunk.lines)) return undefined;
@@ -134,7 +136,7 @@ function firstChanged(patch: any): number | undefined {
   );
 }
 
-/** What a call acts on; `code`: whether it is shown as code. */
+/** What a call acts on. `code`: whether it is shown as code. */
 export function subject(call: Call, root: string): { words: string; code: boolean } {
   const { name } = call;
   const input = isObject(call.input) ? call.input : {};
@@ -146,23 +148,26 @@ export function subject(call: Call, root: string): { words: string; code: boolea
     case 'search': {
       const where = text(input.path) ?? text(input.glob);
       const pattern = short(text(input.pattern) ?? '');
+      if (!pattern) return plain('text');
       return code(where ? `${pattern} in ${shownPath(where, root)}` : pattern);
     }
     case 'find':
-      return code(text(input.pattern) ?? (text(input.path) && shownPath(input.path, root)));
+      return code(text(input.pattern) ?? (text(input.path) ? shownPath(input.path, root) : 'files'));
     case 'command':
-      return code(text(input.command));
+      return text(input.command) ? code(input.command) : plain('a command');
     case 'fetch':
-      return code(text(input.url));
+      return text(input.url) ? code(input.url) : plain('a page');
     case 'web':
-      return plain(text(input.query) && `“${input.query}”`);
+      return plain(text(input.query) ? `“${input.query}”` : 'pages');
     case 'agent':
       return plain(text(input.description) ?? text(input.subagent_type) ?? text(input.prompt));
     case 'question':
-      return plain(text(input.questions?.[0]?.question));
+      return plain(text(input.questions?.[0]?.question) ?? 'a question');
     case 'output':
-    case 'stop':
-      return code(text(input.bash_id) ?? text(input.shell_id) ?? text(input.task_id));
+    case 'stop': {
+      const id = text(input.bash_id) ?? text(input.shell_id) ?? text(input.task_id);
+      return id ? code(id) : plain('a background task');
+    }
     case 'skill':
       return code(text(input.skill) ?? text(input.command) ?? text(input.name));
     case 'todo':
@@ -183,6 +188,7 @@ export function subject(call: Call, root: string): { words: string; code: boolea
     const files = patched(call).map((path) => shownPath(path, root));
     return files.length ? code(files.join(', ')) : plain('files');
   }
+  if (kind === 'read' || kind === 'edit' || kind === 'write') return plain('a file');
   const tool = /^mcp__(.+?)__(.+)$/.exec(name);
   const what = Object.values(input).find((value) => text(value)) as string | undefined;
   return plain(`${tool ? `${tool[2]} (${tool[1]})` : name}${what ? `: ${short(what)}` : ''}`);

@@ -146,7 +146,7 @@ const firstLine = (text: string) =>
     .slice(0, 300);
 
 /**
- * The answers to the agent’s questions: from the decision on the request, otherwise from the call’s result; undefined
+ * The answers to the agent’s questions, from the decision on the request, otherwise from the call’s result. Undefined
  * if none are known.
  */
 function answersTo({ tool, question }: ToolRow) {
@@ -178,7 +178,7 @@ const TODOS: { name: string; words: string; icon: IconName }[] = [
   { name: 'completed', words: 'Done', icon: 'check' },
 ];
 
-/** The state of a to-do entry; "To do" if its status is not known, because agents may send any value. */
+/** The state of a to-do entry, or "To do" if its status is not known. Agents may send any value. */
 const todoOf = (todo: any) => TODOS.find(({ name }) => name === todo?.status) ?? TODOS[0];
 
 function Todos({ todos }: { todos: any[] }) {
@@ -283,7 +283,9 @@ function Asked({ row: { tool, question }, world }: { row: ToolRow; world: World 
 const editedPlan = (answer: any) =>
   answer?.edited && typeof answer.updated_input?.plan === 'string' ? answer.updated_input.plan : undefined;
 
-/** The plan of an approval request; if it was accepted with edits, the accepted version, unless that is too large. */
+/**
+ * The plan of an approval request or, if it was accepted with edits, the accepted version, unless that is too large.
+ */
 export function SettledPlan({ plan, answer, world }: { plan: string; answer: any; world: World }) {
   const edited = editedPlan(answer);
   return (
@@ -328,7 +330,7 @@ const VALUE = 4_000;
 
 const FIELDS = 40;
 
-/** The input of a call: a command as it is, anything else by its fields. */
+/** The input of a call. A command is shown unchanged, and any other input by its fields. */
 function Fields({ name, kind, input }: { name: string; kind: string; input: any }) {
   if (!isObject(input)) return <LongPlain text={asText(input)} as="pre" class="result" most={VALUE} />;
   const command = kind === 'command' && typeof input.command === 'string' ? input.command : undefined;

@@ -24,7 +24,7 @@ import { counted } from '../ui/dom.ts';
 
 export { listenForStop } from '../run/foot.tsx';
 
-// Loads the Markdown parser while the first connection is made, not after it.
+// Loads the Markdown parser while the first connection is being opened, not afterwards.
 void markdown.load();
 
 /** Milliseconds for which the target of a jump is highlighted. */
@@ -48,11 +48,15 @@ type Look = {
   isCareless: boolean;
   /** Whether the loaded records begin where earlier ones have been deleted. */
   isCut: boolean;
-  /** Whether an answer is being streamed, or a run is active that does not wait for a person; `isSilent`: whether no
-   * answer is being streamed at the moment. */
+  /**
+   * Whether an answer is being streamed, or a run is active that does not wait for a person. `isSilent`: whether no
+   * answer is being streamed at the moment.
+   */
   isLive: boolean;
   isSilent: boolean;
-  /** The label of the button that leads to the current approval request, otherwise to the end; '' if not needed. */
+  /**
+   * The label of the button that leads to the current approval request, otherwise to the end. '' if it is not needed.
+   */
   jump: string;
   /** The permission mode of a terminal session. */
   mode: string;
@@ -93,13 +97,13 @@ export class ConversationView {
   /** The id of the last loaded run that has ended. */
   _lastRun = signal('');
   _look = LOOK;
-  /** The `_kind` for which the cards and the foot were drawn; undefined while the project is not known. */
+  /** The `_kind` for which the cards and the foot were drawn, or undefined while the project is not known. */
   _drawn: string | undefined;
   _rowsLook: string | undefined;
   _rowsOf: Conversation | undefined;
   /** The `_rowsLook` for which kept drafts were last read. */
   _keptLook: string | undefined;
-  /** Whether messages can be drawn; until then, only the message box is shown. */
+  /** Whether messages can be drawn. Until then, only the message box is shown. */
   _canDraw = markdown.isLoaded();
   _isDisposed = false;
   /** The number of a record to go to once the conversation is loaded. */
@@ -169,7 +173,7 @@ export class ConversationView {
     this._draw();
   }
 
-  /** Called when the project or this device's permissions are known or have changed: controls appear and disappear. */
+  /** Shows and hides controls. Called when the project or this device's permissions are known or have changed. */
   redraw() {
     if (this._project) this._drawn = this._kind;
     this._show({ isInTerminal: Boolean(this._project?.desk) });
@@ -240,7 +244,8 @@ export class ConversationView {
   update() {
     const conversation = this.client.conversation;
     if (!conversation || conversation.id !== this.id || conversation.session !== this.session) return;
-    // Until the conversation is joined, the previous content stays: missing records may just not have arrived yet.
+    // Until the conversation is joined, the previous content stays, because missing records may just not have arrived
+    // yet.
     const joined = this._hasJoined;
     const { scrollTop } = this.scroller;
     // An item that can't be drawn must not stop the others, least of all an approval request.
@@ -452,7 +457,8 @@ export class ConversationView {
     for (const [id, request] of conversation.open) if (!this._cards.has(id)) this._addCard(request);
     const isOther = this.current.refresh(before);
     this._count();
-    // After the last answer, the focus moves to the message box, but not on a touch screen: its keyboard would open.
+    // After the last answer, the focus moves to the message box, but not on a touch screen, where its keyboard would
+    // open.
     if (
       isMine &&
       !this.current.card &&

@@ -1,4 +1,4 @@
-// The time of an item in the history; its tooltip shows the full date.
+// The time of an item in the history. Its tooltip shows the full date.
 
 const clock = (time: string) => new Date(time).toLocaleTimeString(undefined, { hour: '2-digit', minute: '2-digit' });
 

@@ -13,17 +13,19 @@ export type World = {
   called: (answer: any) => string;
   /** Fetches the whole record of which only a preview was received. */
   whole: (blob: string) => Promise<any>;
-  /** The bytes of an image that was sent with a prompt; undefined if it is no longer stored. */
+  /** The bytes of an image that was sent with a prompt, or undefined if it is no longer stored. */
   image: (id: string) => Promise<Uint8Array<ArrayBuffer> | undefined>;
-  /** Requests what a run has changed; undefined in a terminal or earlier session, or if this device may not see it. */
+  /** Requests what a run changed. Undefined in a terminal or earlier session, or if this device may not see it. */
   changes?: (run: string) => Promise<any>;
   revert?: (run: string) => Promise<any>;
-  /** Whether there is something to review and the run is the latest one; undefined in an earlier session, or if this
-   * device may not see reviews. */
+  /**
+   * Whether there is something to review and the run is the latest one. Undefined in an earlier session, or if this
+   * device may not see reviews.
+   */
   review?: (run: string) => boolean;
   openReview?: () => void;
   openFile?: OpenFile;
-  /** Returns the element in which a text was drawn while it was streamed; undefined if it can't be reused. */
+  /** Returns the element in which a text was drawn while it was streamed, or undefined if it can't be reused. */
   adopt?: (text: string) => HTMLElement | undefined;
   /** The keys of what the user has unfolded. */
   unfolded: Set<string>;

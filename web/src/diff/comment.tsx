@@ -38,7 +38,7 @@ export function Comment({
     if (isNew.current) area.current?.focus();
   }, []);
   const remove = () => {
-    // The focus goes to the button that began the comment: the last one before it.
+    // The focus goes to the button that began the comment, which is the last one before it.
     const field = area.current as HTMLElement;
     const buttons = [...(field.closest('.card')?.querySelectorAll<HTMLElement>('.comment') ?? [])];
     buttons.findLast((one) => one.compareDocumentPosition(field) & Node.DOCUMENT_POSITION_FOLLOWING)?.focus();
@@ -55,7 +55,7 @@ export function Comment({
         value={text}
         onInput={(event) => change(event.currentTarget.value)}
         onBlur={(event) => {
-          // Not immediately: that would move what is being clicked out from under the pointer.
+          // This does not happen immediately, because it would move what is being clicked out from under the pointer.
           if (!event.currentTarget.value.trim())
             setTimeout(() => area.current && !area.current.value.trim() && close(), 300);
         }}

@@ -17,7 +17,7 @@ import { inColumns, isRoomy, isSplit, isWrapped, setSplit, setWrapped } from './
 /** The number of rows above which the browser lays out only the rows near the viewport. */
 const FAR = 1000;
 
-/** Height of an unwrapped row; keep in sync with diff.css. */
+/** The height of an unwrapped row. Keep it in sync with diff.css. */
 const ROW = 1.55; // em
 
 /** The maximum number of characters that a comment quotes from its line. */
@@ -47,7 +47,7 @@ export function TextsDiff({
  */
 export function Diff({
   path,
-  label = `Changes of ${path}`,
+  label = `Changes to ${path}`,
   difference,
   whole,
   comments,
@@ -105,7 +105,7 @@ function step(event: KeyboardEvent) {
   event.preventDefault();
 }
 
-/** Buttons for the layout of diffs. `both`: whether a diff has two sides; `hasGaps`: whether it has hidden lines. */
+/** Buttons for the layout of diffs. `both`: whether a diff has two sides. `hasGaps`: whether it has hidden lines. */
 export function Tools({ both, hasGaps, whole }: { both: boolean; hasGaps: boolean; whole: Signal<boolean> }) {
   return (
     <div class="diff-tools">
@@ -134,7 +134,7 @@ export function SideBySide() {
   );
 }
 
-/** If lines are not wrapped, text beyond the edge has to be shown before the change can be accepted. */
+/** If lines are not wrapped, text beyond the edge has to be shown before the user can accept the change. */
 function Unwrapped({ region }: { region: { current: HTMLElement | null } }) {
   const [isCut, setCut] = useState(true);
   useLayoutEffect(() => {
@@ -152,7 +152,7 @@ function Unwrapped({ region }: { region: { current: HTMLElement | null } }) {
 /** The colors of a line by its number, once they are known. */
 type Colors = (number: number) => Span[] | undefined;
 
-/** The highlighting of one side, computed from the whole text, or from the hunks if it is not known. */
+/** The highlighting of one side, computed from the whole text, or from the hunks if the text is not known. */
 function useSide(path: string, hunks: Hunk[], side: 'old' | 'new', whole: string | undefined): Colors | undefined {
   const { numbers, text } = useMemo(() => {
     if (whole !== undefined) return { text: whole };
@@ -176,9 +176,9 @@ type Shared = {
   fresh?: Colors;
   /** Whether long lines are drawn whole. */
   isOpen: boolean;
-  /** The line whose comment button is reached by Tab; arrow keys lead to the others. */
+  /** The line whose comment button Tab reaches. Arrow keys lead to the others. */
   first: string;
-  /** Whether lines are wrapped and there are more than `FAR` rows; if so, rows out of view are not laid out. */
+  /** Whether lines are wrapped and there are more than `FAR` rows. If so, rows out of view are not laid out. */
   isFar: boolean;
   comments?: Comments;
   notes?: Notes;
@@ -224,7 +224,7 @@ function Hunks({
   const isCut = rest > 0 || blocks.some(({ rows }) => rows.some(isLong));
   const line = blocks.find(({ rows }) => rows.length)?.rows[0];
   const first = line ? nameOf(line) : '';
-  // Without wrapping, all rows are laid out: `Unwrapped` needs their width.
+  // Without wrapping, all rows are laid out, because `Unwrapped` needs their width.
   const isFar = isWrapped.value && all > FAR;
   const shared = useMemo(
     () => ({ path, split, numbered, old, fresh, isOpen, isFar, comments, notes, first }),
@@ -255,7 +255,7 @@ function Hunks({
 
 const isLong = ({ old, new: fresh }: Line) => [old, fresh].some((side) => side && side.text.length > LONGEST);
 
-/** @param texts the lines of the file; undefined if they are not known, in which case the gap can't be opened */
+/** @param texts the lines of the file, or undefined if they are not known, in which case the gap can't be opened */
 function Gap({ gap, texts, whole, shared }: { gap: GapOf; texts?: string[]; whole?: Signal<boolean>; shared: Shared }) {
   const [isShown, setShown] = useState(false);
   const isOpen = texts !== undefined && (isShown || Boolean(whole?.value));
@@ -380,7 +380,7 @@ function LineRow({ line, shared }: { line: Line; shared: Shared }) {
   );
 }
 
-/** The number and the text of one side; a long line is cut unless the diff was expanded. */
+/** The number and the text of one side. A long line is cut unless the diff was expanded. */
 function Cells({
   side,
   kind,

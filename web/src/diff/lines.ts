@@ -1,7 +1,7 @@
 // What differs between two texts: lines first, then the words of lines that were changed. Pure.
 
 /**
- * The number of edit steps above which a text counts as rewritten: finding more would block the page for seconds. Also
+ * The number of edit steps above which a text counts as rewritten. Finding more would block the page for seconds. Also
  * the number of lines, in both texts together, above which texts are compared piecewise.
  */
 const MOST = 2000;
@@ -13,8 +13,8 @@ const MARKED = 200;
 const CONTEXT = 3;
 
 /**
- * The elements that the shortest edit script from `a` to `b` (Myers) keeps, as pairs of indexes; undefined if it would
- * have more than `most` steps.
+ * The elements that the shortest edit script from `a` to `b` (Myers) keeps, as pairs of indexes, or undefined if it
+ * would have more than `most` steps.
  */
 export function common(
   a: readonly string[],
@@ -40,8 +40,8 @@ const BETWEEN = 300;
 
 /**
  * The lines that two texts have in common. Long texts are compared piecewise, between lines that are unique in both (as
- * in patience diff): this is much faster than finding the shortest edit script, and the result is rarely longer. Texts
- * that are short, or have no such lines, are compared exactly; undefined if they differ too much.
+ * in patience diff). This is much faster than finding the shortest edit script, and the result is rarely longer. Texts
+ * that are short, or have no such lines, are compared exactly. Undefined if the texts differ too much.
  */
 function aligned(a: readonly string[], b: readonly string[]): [number, number][] | undefined {
   const anchors = a.length + b.length > MOST ? anchorsOf(a, b) : [];
@@ -131,10 +131,10 @@ function linesOf(text: string) {
   return { lines, endless: endless && text !== '' };
 }
 
-/** A line of one side. Lines are numbered from 1; `marks`: the start and the end of each part that differs. */
+/** A line of one side. Lines are numbered from 1. `marks`: the start and the end of each part that differs. */
 export type Side = { number: number; text: string; marks?: [number, number][] };
 
-/** The lines on both sides of a row; a side that is missing is undefined. */
+/** The lines on both sides of a row. A side that is missing is undefined. */
 export type Row = { kind: 'same' | 'changed'; old?: Side; new?: Side };
 
 /** Rows around a change. `skipped`: the number of unchanged rows before them that are left out. */
@@ -149,7 +149,10 @@ export type Difference = {
   both: boolean;
   /** The number of unchanged rows after the last hunk. */
   left?: number;
-  /** Too much differs for a line-by-line comparison: the whole old text is removed and the whole new text added. */
+  /**
+   * Whether too much differs for a line-by-line comparison, so that the whole old text is removed and the whole new
+   * text added.
+   */
   rough?: boolean;
   /** How the newline at the end of the file changed, in words. */
   end?: string;
@@ -243,7 +246,7 @@ function trimmed([from, to]: [number, number], line: string): [number, number] {
   return [from + text.length - text.trimStart().length, to - text.length + text.trimEnd().length];
 }
 
-/** Rows that are near a change, in hunks; `left`: how many rows follow the last hunk. */
+/** Rows that are near a change, in hunks. `left`: how many rows follow the last hunk. */
 function cut(rows: Row[]) {
   const hunks: Hunk[] = [];
   let near = -1;
@@ -256,7 +259,7 @@ function cut(rows: Row[]) {
       skipped++;
       continue;
     }
-    // A gap of one row is shown: "1 unchanged line" would take the same room.
+    // A gap of one row is shown, because "1 unchanged line" would need the same space.
     const single = skipped === 1 ? [rows[n - 1]] : [];
     if (skipped > 1 || !hunks.length) hunks.push({ skipped: single.length ? 0 : skipped, rows: [] });
     skipped = 0;

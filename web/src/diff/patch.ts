@@ -5,7 +5,7 @@ import { type Difference, markWords, type Row } from './lines.ts';
 /** What git reports about one file. `note`: a change without lines, such as a new file mode. */
 export type GitChange = Difference & { path: string; note: string };
 
-/** The files of a git diff; none if the text is not a diff. */
+/** The files of a git diff, or none if the text is not a diff. */
 export function filesIn(text: string): GitChange[] {
   const files: GitChange[] = [];
   const lines = text.split('\n');
@@ -30,7 +30,7 @@ export function filesIn(text: string): GitChange[] {
   return files;
 }
 
-/** `diff --git a/x b/x`: both halves are the same path, since the server's diffs do not detect renames. */
+/** `diff --git a/x b/x`: both halves are the same path, because the server's diffs do not detect renames. */
 function pathIn(line: string) {
   const rest = line.slice('diff --git '.length);
   return rest
@@ -39,7 +39,7 @@ function pathIn(line: string) {
     .replace(/"$/, '');
 }
 
-/** The patch that Claude Code reports with an edit, with the file's line numbers; undefined if it is not a patch. */
+/** The patch that Claude Code reports with an edit, with the file's line numbers, or undefined if it is not a patch. */
 export function patchIn(patch: any): Difference | undefined {
   if (!Array.isArray(patch) || !patch.length) return undefined;
   const found: Difference = { hunks: [], added: 0, removed: 0, both: true };
@@ -51,7 +51,7 @@ export function patchIn(patch: any): Difference | undefined {
   return found;
 }
 
-/** Adds a hunk. `from` and `to`: the numbers of its first lines; each of `lines` begins with its sign. */
+/** Adds a hunk. `from` and `to` are the numbers of its first lines. Each of `lines` begins with its sign. */
 function addHunk(change: Difference, from: number, to: number, lines: string[]) {
   const last = change.hunks[change.hunks.length - 1]?.rows.findLast((row) => row.old);
   const skipped = Math.max(0, from - (last?.old?.number ?? 0) - 1);

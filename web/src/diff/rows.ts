@@ -14,10 +14,10 @@ export const LONGEST = 2000;
 /** A row of a table. In two columns, a `changed` row is shown as removed on the left and as added on the right. */
 export type Line = { kind: 'same' | 'added' | 'removed' | 'changed'; old?: Side; new?: Side };
 
-/** A run of `count` unchanged lines; `old` and `new` are the numbers of the first line on each side. */
+/** A run of `count` unchanged lines. `old` and `new` are the numbers of the first line on each side. */
 export type GapOf = { count: number; old: number; new: number };
 
-/** Rows from `from` up to, but not including, `to`; a gap counts as no rows. */
+/** Rows from `from` up to, but not including, `to`. A gap does not count as a row. */
 export type Block = { from: number; to: number; rows: Line[]; gap?: GapOf };
 
 /** @param split whether the diff is in two columns */

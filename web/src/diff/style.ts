@@ -10,7 +10,7 @@ const roomy = matchMedia('(min-width: 1080px)');
 export const isRoomy = signal(roomy.matches);
 roomy.addEventListener('change', () => (isRoomy.value = roomy.matches));
 
-/** Whether the user wants two columns if there is room for them; `isWrapped`: whether lines are wrapped. */
+/** Whether the user wants two columns if there is room for them. `isWrapped`: whether lines are wrapped. */
 export const isSplit = signal(false);
 export const isWrapped = signal(false);
 

@@ -14,7 +14,7 @@ export function changesAddress(project: string, path: string): string {
 /** A file or directory of a project. `changes`: whether its changes are shown instead of its content. */
 export type FilePlace = { project: string; path: string; line?: number; changes?: boolean };
 
-/** The file or directory that an address opens; undefined for any other address. */
+/** The file or directory that an address opens, or undefined for any other address. */
 export function fileIn(hash: string): FilePlace | undefined {
   const found = /^#\/p\/([\w-]+)\/files(?:\/([^?]*))?(?:\?(?:line=(\d+)|(changes)))?$/.exec(hash);
   if (!found) return undefined;

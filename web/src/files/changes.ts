@@ -12,7 +12,7 @@ export const NOTES: Record<string, string> = {
   D: 'Deleted since the last commit.',
 };
 
-/** The diff to show; undefined if no line differs, as in an unchanged file or a new or deleted empty one. */
+/** The diff to show, or undefined if no line differs, as in an unchanged file or a new or deleted empty one. */
 export function differenceOf({ status, old, new: fresh, diff }: FileChanges): Difference | undefined {
   if (!status) return undefined;
   const both = status === 'M';

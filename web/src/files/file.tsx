@@ -65,7 +65,7 @@ const isNoText = (error?: Error) => error instanceof RequestError && error.code 
 export function FileView({ project, path, line, changes = false, isInGit }: FilePlace & { isInGit: boolean }) {
   const { client } = useWorld();
   const compared = useAnswer('file_changes', project, path, changes);
-  // An image, for example, can be shown but not compared.
+  // For example, the web UI can show an image, but not compare it.
   const isNotCompared = changes && isNoText(compared.refused);
   const read = useAnswer('file_read', project, path, !changes || isNotCompared);
   const file = read.answer;

@@ -117,7 +117,7 @@ function Found({ project, query, shown }: { project: string; query: string; show
           <Text>{problem}</Text>
         </p>
       )}
-      {entries?.length === 0 && <p class="hint">No file matches.</p>}
+      {entries?.length === 0 && <p class="hint">No matching files.</p>}
       <ul>
         {entries?.map((entry) => (
           <FileRow key={entry.path} project={project} entry={entry} shown={shown} label={entry.path} />

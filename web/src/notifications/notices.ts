@@ -11,7 +11,7 @@ import type { Numbers, Reviews } from '../state/reviews.ts';
 const OUTCOMES = { completed: 'Run finished', failed: 'Run failed', timeout: 'Run timed out' };
 
 /**
- * The maximum number of milliseconds that the notification of a run's end waits for the review's counts: as on the
+ * The maximum number of milliseconds that the notification of a run's end waits for the review's counts, as on the
  * server.
  */
 const REVIEW_MS = 3000;
@@ -19,10 +19,10 @@ const REVIEW_MS = 3000;
 type Notice = { title: string; body: string; address: string };
 
 /**
- * The notification about a run's end; undefined if nobody has to be notified.
+ * The notification about a run's end, or undefined if nobody has to be notified.
  *
  * @param name the project's name
- * @param review the review's counts; undefined if there is nothing to review
+ * @param review the review's counts, or undefined if there is nothing to review
  */
 export function endNotice(outcome: string, id: string, name: string, review?: Numbers): Notice | undefined {
   const ended = OUTCOMES[outcome as keyof typeof OUTCOMES];
@@ -54,7 +54,7 @@ export function watch(client: import('../protocol/client.ts').Client, reviews: R
   client.addEventListener('message', (event) => {
     const { type, project_id: id, data } = (event as CustomEvent).detail;
     const isUpdate = (kind: string) => type === 'update' && data.update_type === kind;
-    // The checkpoint after the run has found changes; a change with a `by` is a person's decision instead.
+    // The checkpoint after the run has found changes. A change with a `by` is a person's decision instead.
     if (isUpdate('review_changed') && !data.data.by) waiting.get(id)?.();
     const project = client.projects.all.get(id);
     if (!project || !document.hidden) return;

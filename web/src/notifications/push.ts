@@ -45,8 +45,8 @@ export async function test(
 }
 
 /**
- * Subscribes again after a reconnect, if the user wants push messages: browsers can replace subscriptions, and servers
- * can lose them.
+ * Subscribes again after a reconnect, if the user wants push messages, because browsers can replace subscriptions, and
+ * servers can lose them.
  */
 export async function renew(client: import('../protocol/client.ts').Client) {
   if (kept.wants('push') && canPush(client)) await subscribe(client).catch(() => {});

@@ -32,8 +32,8 @@ export async function resume(world: World, project: string, session: string, cop
 }
 
 /**
- * The id of a row's session; empty if it has none. The current session's id is requested: soon after a session begins,
- * the list may still contain its previous id.
+ * The id of a row's session, or '' if it has none. The current session's id is requested, because soon after a session
+ * begins, the list may still contain its previous id.
  */
 export async function idOf(world: World, { project, session, current }: Row): Promise<string> {
   if (!current) return session?.session_id ?? '';

@@ -38,6 +38,7 @@ function AgentSessions({ world, project, close }: { world: World; project: strin
       project: known ?? { id: project },
     });
   };
+  const forks = world.client.forks(world.client.projects.all.get(project)?.agent);
   return (
     <Dialog title="Sessions" onClose={close}>
       <p class="hint">The agent’s latest sessions in this folder, including ones started in a terminal.</p>
@@ -60,7 +61,7 @@ function AgentSessions({ world, project, close }: { world: World; project: strin
             ) : (
               <Button label="Resume" onClick={() => act(() => resume(world, project, id))} />
             )}
-            <Button label="Fork" class="quiet" onClick={() => act(() => resume(world, project, id, true))} />
+            {forks && <Button label="Fork" class="quiet" onClick={() => act(() => resume(world, project, id, true))} />}
           </li>
         ))}
       </ul>

@@ -17,7 +17,7 @@ import { idOf, newSession, removeRow, renameRow } from './acts.tsx';
 import { addressOf, groups, type Row, titleOf } from './rows.ts';
 import { standing } from './words.ts';
 
-/** The list's row for the session that is shown; undefined if none is shown, or if the list does not contain it. */
+/** The list's row for the session that is shown, or undefined if none is shown, or if the list does not contain it. */
 export function shownRow({ client, sessions, place }: World): Row | undefined {
   const shown = place.value;
   if (shown.view !== 'project') return undefined;
@@ -114,7 +114,7 @@ export function Head({ tools }: { tools?: Element }) {
   );
 }
 
-/** The title of a view that does not show a session; empty if it has none. */
+/** The title of a view that does not show a session. Empty if it has none. */
 function headingOf({ client, place }: World): string {
   const shown = place.value;
   if (shown.view === 'settings') return 'Settings';
@@ -124,7 +124,7 @@ function headingOf({ client, place }: World): string {
   return shown.view === 'files' ? `Files of ${name}` : `Review of ${name}`;
 }
 
-/** Milliseconds after which the review is requested: the content of the session comes first. */
+/** Milliseconds after which the review is requested, so that the content of the session comes first. */
 const PAUSE = 1500;
 
 /** The link to the review of a project, shown while there is something to decide or to commit. */

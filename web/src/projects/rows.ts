@@ -2,7 +2,7 @@
 
 import type { SessionEntry } from '../state/sessions.ts';
 import { baseName } from '../ui/dom.ts';
-import { listed, plainLine, type Standing, wanted } from './words.ts';
+import { listed, plainLine, type Standing } from './words.ts';
 
 export type Row = Standing & {
   key: string;
@@ -24,7 +24,7 @@ export type Row = Standing & {
 /** The sessions of one directory. `hint`: the parent directory, if two groups have the same name. */
 export type Group = { path: string; name: string; hint: string; rows: Row[]; project?: any };
 
-/** The maximum length of a title, in characters: the first prompt, which may be used for it, can be of any length. */
+/** The maximum length of a title, in characters. The first prompt, which may be used for it, can be of any length. */
 const TITLE = 120;
 
 const firstLine = (text: string) => text.trim().split('\n', 1)[0].slice(0, TITLE);
@@ -50,8 +50,9 @@ function currentRow(project: any, session: SessionEntry | undefined): Row {
     title: titleOf(project, session),
     kind,
     words: silent ? `${words} · not asking` : words,
+    // Requests that an older server has stored have no summary.
     preview: asked
-      ? firstLine(asked.title ?? wanted(String(asked.tool_name ?? '')))
+      ? firstLine(asked.summary || `Use ${asked.tool_name}`)
       : plainLine(firstLine(session?.last_line ?? '')),
     added: session?.added ?? 0,
     removed: session?.removed ?? 0,

@@ -13,7 +13,7 @@ import { newSession, removeRow, renameRow } from './acts.tsx';
 import { type Group, groups, type Row } from './rows.ts';
 import { HowToAdd } from './welcome.tsx';
 
-/** How many sessions of a directory are shown without a filter, unless more are current; the user can show the rest. */
+/** How many sessions of a directory are shown without a filter, unless more are current. The user can show the rest. */
 const FEW = 5;
 
 export function Sidebar() {
@@ -75,7 +75,7 @@ export function Sidebar() {
   );
 }
 
-/** Closes the list if it is open as a drawer; otherwise hides it. */
+/** Closes the list if it is open as a drawer, and otherwise hides it. */
 export function fold({ drawer, folded }: { drawer: { value: boolean }; folded: { value: boolean } }) {
   if (drawer.value) drawer.value = false;
   else {

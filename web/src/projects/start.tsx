@@ -85,7 +85,7 @@ export function Start() {
   );
 }
 
-/** Returns the id of the project in a folder. Creates it if necessary; a project with records starts a new session. */
+/** Returns the id of the project in a folder. Creates it if necessary. A project with records starts a new session. */
 async function projectIn({ client }: World, path: string, agent: string): Promise<string> {
   const known = [...client.projects.all.values()].find((one) => !one.desk && one.path === path);
   if (!known) return (await client.connection.ask('project_create', { path, agent: agent || undefined })).data.data.id;
@@ -93,8 +93,10 @@ async function projectIn({ client }: World, path: string, agent: string): Promis
   return known.id;
 }
 
-/** A field with suggestions: first recent folders, repositories and the folders that the owner allows, then the folders
- * that match the typed path. */
+/**
+ * A field that suggests recent folders, repositories and the folders that the owner allows, or the folders that match
+ * the typed path.
+ */
 function Folder({ path, setPath }: { path: string; setPath: (path: string) => void }) {
   const { client } = useWorld();
   const { problem, trying, setProblem } = useTrying();
@@ -128,7 +130,7 @@ function Folder({ path, setPath }: { path: string; setPath: (path: string) => vo
     setPath(text);
     void look(text);
   };
-  /** Enters a folder, so that the folders in it are suggested next; a recent folder or a repository is chosen. */
+  /** Enters a folder, so that the folders in it are suggested next. Chooses a recent folder or a repository instead. */
   const pick = ({ path: picked, source }: Place) => {
     field.current?.focus();
     if (source === 'folder' || source === 'root') type(`${picked.replace(/\/$/, '')}/`);
@@ -188,7 +190,7 @@ function Folder({ path, setPath }: { path: string; setPath: (path: string) => vo
         onKeyDown={keys}
       />
       <p class="hint" role="status">
-        {isMissing && !problem ? 'No folder matches.' : ''}
+        {isMissing && !problem ? 'No matching folders.' : ''}
       </p>
       <div class="choices" id="folders" role="listbox" aria-label="Folders" ref={list}>
         {found.map((place, index) => (
@@ -294,8 +296,10 @@ async function suggestions(client: Server): Promise<Place[]> {
   return [...places, ...others.map((path: string) => ({ path, source: 'root' as const }))].slice(0, MOST);
 }
 
-/** The folders in the typed folder whose names begin with what follows the last slash; hidden ones only if that begins
- * with a dot. For a text without a slash, the suggestions whose paths contain it. */
+/**
+ * The folders in the typed folder whose names begin with what follows the last slash. Hidden ones are included only if
+ * that begins with a dot. For a text without a slash, the suggestions whose paths contain it.
+ */
 async function folders(client: Server, text: string): Promise<Place[]> {
   const typed = text === '~' ? '~/' : text;
   const [, parent, start] = /^(.*\/)([^/]*)$/.exec(typed) ?? ['', '', typed];

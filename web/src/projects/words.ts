@@ -27,7 +27,9 @@ export function standing({
   return state === 'ERROR' ? { kind: 'failed', words: 'Last run failed' } : { kind: 'idle', words: 'Ready' };
 }
 
-/** The state of a project in a list: an idle one, or a terminal session that has ended, can have changes to review. */
+/**
+ * The state of a project in a list. An idle project, or a terminal session that has ended, can have changes to review.
+ */
 export function listed(project: any): Standing {
   const found = standing(project);
   const files = project.review?.files ?? 0;
@@ -44,32 +46,6 @@ const DESK: Record<string, Standing> = {
   ended: { kind: 'ended', words: 'Ended' },
 };
 
-const WANTED: Record<string, string> = {
-  Edit: 'Edit a file',
-  MultiEdit: 'Edit a file',
-  NotebookEdit: 'Edit a notebook',
-  Write: 'Write a file',
-  apply_patch: 'Edit files',
-  Bash: 'Run a command',
-  WebFetch: 'Fetch a web page',
-  WebSearch: 'Search the web',
-  ExitPlanMode: 'Approve its plan',
-  AskUserQuestion: 'Answer a question',
-  // Kinds of tool calls of the Agent Client Protocol.
-  edit: 'Edit files',
-  delete: 'Delete files',
-  move: 'Move files',
-  execute: 'Run a command',
-  fetch: 'Fetch a web page',
-};
-
-/** What an approval request is about, by its tool: "Run a command". */
-export function wanted(tool: string) {
-  if (Object.hasOwn(WANTED, tool)) return WANTED[tool];
-  const [, server, name] = /^mcp__(.+?)__(.+)$/.exec(tool) ?? [];
-  return server ? `Use ${name} (${server})` : `Use ${tool}`;
-}
-
 /** A line of Markdown without its markup. */
 export const plainLine = (text: string) =>
   text
@@ -81,7 +57,7 @@ export const plainLine = (text: string) =>
 export const modeOffer = (project: any, mode: string, offers: ModeOffer[] = []): ModeOffer | undefined =>
   [...offers, ...(project?.own_modes ?? [])].find((one) => one.name === mode);
 
-/** Whether the agent asks before it changes files; true if that is not known. */
+/** Whether the agent asks before it changes files, or true if that is not known. */
 export const asksFirst = (project: any, offers?: ModeOffer[]): boolean =>
   project?.asks !== false && modeOffer(project, project?.permission_mode, offers)?.asks !== false;
 
@@ -98,7 +74,7 @@ export const modesOf = (project: any, hello?: Pick<Hello, 'modes' | 'mode_offers
 
 const WEEK = 7 * 86_400_000;
 
-/** "14:05" for today; preceded by the weekday for another day, or by the date if that day is a week or more ahead. */
+/** "14:05" for today, preceded by the weekday for another day, or by the date if that day is a week or more ahead. */
 export function clock(time: string, now = new Date()) {
   const when = new Date(time);
   const hours = when.toLocaleTimeString(undefined, { hour: '2-digit', minute: '2-digit' });
@@ -113,12 +89,12 @@ export function liftedWords(until: string, now = new Date()) {
   return Date.parse(until) > now.getTime() ? `Limit resets at ${clock(until, now)}.` : 'The limit has reset.';
 }
 
-/** An agent's display name: "Claude" for "claude". Until the server's hello has arrived, a guess. */
+/** An agent's display name: "Claude" for "claude". It is a guess until the server's hello has arrived. */
 export function agentName(agent: string, hello?: Pick<Hello, 'agent_words'>) {
   if (!hello) return agent.charAt(0).toUpperCase() + agent.slice(1);
   return hello.agent_words.find(({ name }) => name === agent)?.label ?? `The ${agent} agent`;
 }
 
-/** How long a run has taken so far; empty if it has not started. */
+/** How long a run has taken so far, or '' if it has not started. */
 export const since = (run: any) =>
   run?.started_at ? duration(Math.max(0, Date.now() - Date.parse(run.started_at))) : '';

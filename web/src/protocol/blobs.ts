@@ -4,7 +4,8 @@
 const PIECE = 300_000;
 
 /**
- * A unique id. `crypto.randomUUID` can't be used: it exists only if the page was loaded over HTTPS or from localhost.
+ * A unique id. `crypto.randomUUID` can't be used, because it exists only if the page was loaded over HTTPS or from
+ * localhost.
  */
 export const newId = () =>
   Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, '0')).join('');

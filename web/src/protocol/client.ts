@@ -1,4 +1,4 @@
-// The web UI's client for the server: the connection, what it has received, and what the user can do.
+// The web UI's client for the server: the connection, what it received, and what the user can do.
 
 import { Connection, RequestError, whole } from './connection.ts';
 import { Conversation, recordOf } from '../state/conversation.ts';
@@ -11,12 +11,14 @@ import { textSize } from '../ui/dom.ts';
 const PAGE = 120;
 
 /**
- * The number of records with which a conversation is opened: more than fit on a screen, but few enough for a slow
- * network. A full page follows, because it may contain what the view shows about the run.
+ * The number of records with which a conversation is opened. These are more than fit on a screen, but few enough for a
+ * slow network. A full page follows, because it may contain what the view shows about the run.
  */
 const FIRST_PAGE = 30;
 
-/** How many of the last records are searched for a fork: mode or model changes may follow it before its first run. */
+/**
+ * How many of the last records are searched for a fork. Mode or model changes may follow it before its first run.
+ */
 const AFTER_A_FORK = 20;
 
 /** If more records than this were missed, a conversation is loaded again from its end instead of catching up. */
@@ -45,7 +47,7 @@ export type Unsent = {
 };
 
 /** A prompt of this browser that another window or device has removed from the queue. */
-export type Removed = { run: string; project: string; by: string; prompt: string };
+export type Removed = { run: string; by: string } & kept.Sent;
 
 /** What can be sent with a prompt, besides its text. */
 type Extra = Pick<Unsent, 'agent' | 'options' | 'steer'>;
@@ -72,13 +74,13 @@ export class Client extends EventTarget {
     this.conversation = undefined;
     this.hello = undefined;
     this.name = this._called = kept.clientName();
-    /** Whether the token belongs to a device: the server then uses the device's name, whatever this browser sends. */
+    /** Whether the token belongs to a device. If so, the server uses the device's name, whatever this browser sends. */
     this.isNamed = false;
     this.connection = new Connection({ connect });
     this.connection.onstate = () => this._tell('connection');
     this.connection.onopen = () => void this._open().catch(() => {});
     this.connection.onmessage = (message) => this._heard(message);
-    /** The ids that the server has given to the connections of this window. */
+    /** The ids that the server gave to the connections of this window. */
     this._ids = new Set();
     /** The ids of this browser’s earlier connections. */
     this._own = new Set(kept.connections());
@@ -110,7 +112,7 @@ export class Client extends EventTarget {
 
   /**
    * Whether the server accepts messages of this type from this device. Until it has answered, its last known answer
-   * counts; true if there isn’t one.
+   * counts, or true if there isn’t one.
    */
   may(type: string) {
     return (this.hello?.features ?? kept.features())?.includes(type) ?? true;
@@ -133,7 +135,7 @@ export class Client extends EventTarget {
     if (this.connection.state === 'open') void this._join().catch(() => {});
   }
 
-  // What the user does.
+  // The actions of the user.
 
   /**
    * Sends a prompt. Returns whether the server has accepted it, or may still do so once the connection is back. Throws,
@@ -201,7 +203,7 @@ export class Client extends EventTarget {
     return this.connection.ask(type, data, { project: this._id });
   }
 
-  /** Removes a project, or a terminal session. */
+  /** Removes a project or a terminal session. */
   async remove(id: string) {
     this._removing = id;
     try {
@@ -211,9 +213,14 @@ export class Client extends EventTarget {
     }
   }
 
-  /** The project in the directory of a terminal session; undefined if there isn’t one. */
+  /** The project in the directory of a terminal session, or undefined if there isn’t one. */
   _besides({ path }: any) {
     return [...this.projects.all.values()].find((one) => !one.desk && one.path === path);
+  }
+
+  /** Whether conversations of an agent can be forked, as far as the server knows. */
+  forks(agent?: string) {
+    return agent === undefined || (this.hello?.forks?.includes(agent) ?? true);
   }
 
   /** Whether a copy of a terminal session can be continued here. */
@@ -221,6 +228,7 @@ export class Client extends EventTarget {
     const beside = this._besides(project);
     return (
       Boolean(project.session_id) &&
+      this.forks(project.agent) &&
       this.may('session_fork') &&
       (beside ? beside.agent === project.agent : this.may('project_create'))
     );
@@ -243,7 +251,7 @@ export class Client extends EventTarget {
       return false;
     const { first } = conversation;
     const { data } = await this.command('get_messages', { before_seq: first, limit: PAGE });
-    if (conversation.first !== first || conversation.before !== undefined) return false; // a jump intervened
+    if (conversation.first !== first || conversation.before !== undefined) return false; // the user has jumped
     conversation.prepend(data.messages);
     this._tell('conversation');
     return data.messages.length > 0;
@@ -281,7 +289,7 @@ export class Client extends EventTarget {
     for (let page = 0; page < most && conversation.before && conversation.first > seq && isWanted(); page++)
       await this._olderOfSession(conversation);
     if (!isWanted() || isHere(conversation) || conversation.session !== undefined) return isWanted();
-    // The record is not in this session, or far back: it is shown in the whole history of the project.
+    // The record is not in this session, or far back, so it is shown in the whole history of the project.
     const { before } = conversation;
     conversation.before = undefined;
     try {
@@ -289,7 +297,7 @@ export class Client extends EventTarget {
         const { data } = await this.command('get_messages', { after_seq, limit: PAGE });
         if (!isWanted()) return false;
         conversation.place(data.messages);
-        if (conversation.last >= seq) break; // otherwise, large records before it have filled the message
+        if (conversation.last >= seq) break; // if it is missing, large records before it have filled the message
       }
     } catch (error) {
       if (this.conversation === conversation) {
@@ -327,7 +335,7 @@ export class Client extends EventTarget {
     return new Uint8Array(await new Blob(parts).arrayBuffer());
   }
 
-  // Internal.
+  // The methods below are internal.
 
   /** Loads the conversation again, from its end. */
   async _reload() {
@@ -338,7 +346,7 @@ export class Client extends EventTarget {
     await this._join();
   }
 
-  /** The `session_messages` id of the session that a project's next run continues; undefined if there isn’t one. */
+  /** The `session_messages` id of the session that a project's next run continues, or undefined if there isn’t one. */
   async _currentSession({ id, session_id }: any): Promise<string | undefined> {
     if (session_id) return session_id;
     const { data } = await this.connection.ask('sessions', { limit: 20 }, { project: id });
@@ -368,8 +376,10 @@ export class Client extends EventTarget {
     void this._olderOfSession(conversation).catch(() => {});
   }
 
-  /** Loads older messages of the session; overlapping calls share one request. Returns false if there are none, or if
-   * other records were loaded in the meantime. */
+  /**
+   * Loads older messages of the session. Overlapping calls share one request. Returns false if there are none, or if
+   * other records were loaded in the meantime.
+   */
   async _olderOfSession(conversation: Conversation): Promise<boolean> {
     if (!conversation.before) return false;
     conversation.loading ??= this._pageOfSession(conversation).finally(() => (conversation.loading = undefined));
@@ -413,20 +423,20 @@ export class Client extends EventTarget {
     this._ids.add(hello.client_id);
     kept.keepConnection(hello.client_id);
     const { name } = hello.device;
-    // A device's token has this prefix; the owner's token does not.
+    // A device's token has this prefix, but the owner's token does not.
     this.isNamed = kept.token().startsWith('drawbridge_');
     this.name = name;
     kept.keepFeatures(hello.features);
     this._tell('hello');
   }
 
-  /** Joins the conversation that is shown: continues at its cursor, or begins at its end. */
+  /** Joins the conversation that is shown, at its cursor or, if it has none, at its end. */
   async _join() {
     let conversation = this.conversation;
     if (!conversation) return;
     const project = this.projects.all.get(conversation.id);
     if (!project) {
-      if (this.projects.known) this._tell('gone'); // otherwise it is joined once the list has arrived
+      if (this.projects.known) this._tell('gone'); // if the list has not arrived yet, the project is joined once it has
       return;
     }
     if (conversation.session !== undefined) {
@@ -435,7 +445,7 @@ export class Client extends EventTarget {
       try {
         await this._begin(conversation, this._lastOfSession(conversation.session));
       } catch (error) {
-        conversation.joined = false; // it is joined again once the connection is back
+        conversation.joined = false; // the conversation is joined again once the connection is back
         throw error;
       }
       return;
@@ -452,7 +462,7 @@ export class Client extends EventTarget {
     // If the session is known, its records are requested in parallel, which saves a round trip.
     const known: string | undefined = isFresh && readsSessions && project.last_seq > 0 ? project.session_id : undefined;
     const last = known ? this._lastOfSession(known) : undefined;
-    last?.catch(() => {}); // if joining fails, nothing awaits this promise: its error is ignored
+    last?.catch(() => {}); // if joining fails, nothing awaits this promise, so its error is ignored
     const { data } = await joining;
     if (this.conversation !== conversation) return;
     conversation.join(data.data, isFresh);
@@ -461,14 +471,14 @@ export class Client extends EventTarget {
     if (!isFresh) return;
     if (readsSessions) {
       try {
-        // Until the session is known, no older records are requested: they could belong to another session.
+        // Until the session is known, no older records are requested, because they could belong to another session.
         conversation.before = conversation.first > 1 ? '' : null;
         if (conversation.before === null) return;
         const session = await this._currentSession(this.projects.all.get(conversation.id) ?? project);
         if (this.conversation !== conversation || conversation.before === undefined) return;
         conversation.reads = session;
         if (session === undefined) {
-          conversation.before = null; // without a session, there is nothing older
+          conversation.before = null; // without a session, no older records exist
           this._tell('conversation');
           return;
         }
@@ -476,7 +486,7 @@ export class Client extends EventTarget {
         return;
       } catch (error) {
         if (!(error instanceof RequestError) || error.code === 'OFFLINE') {
-          conversation.joined = false; // it is joined from scratch once the connection is back
+          conversation.joined = false; // the conversation is joined from scratch once the connection is back
           throw error;
         }
         conversation.before = undefined; // shows the whole history of the project instead
@@ -555,7 +565,9 @@ export class Client extends EventTarget {
   /** Remembers a prompt until its run begins, even if another project is opened or the page is reloaded. */
   _accepted({ data, seq, request_id: id }: any) {
     const one = this.unsent.find((one) => one.id === id);
-    if (one) this._keep(data.run_id, { project: one.project, prompt: one.prompt, seq });
+    if (!one) return;
+    const files = one.attachments?.length ? { files: one.attachments.length } : {};
+    this._keep(data.run_id, { project: one.project, prompt: one.prompt, seq, ...files });
   }
 
   _keep(run: string, one: kept.Sent | undefined) {
@@ -564,7 +576,7 @@ export class Client extends EventTarget {
     kept.keepSent(run, one);
   }
 
-  /** Notes that a prompt has left the queue: its run has begun, or it was removed. */
+  /** Notes that a prompt has left the queue, because its run has begun or it was removed. */
   _leaves(what: string, { run_id: run, removed_by: by, client_id: id }: any) {
     const sent = what === 'run_started' || what === 'run_finished' ? this._sent.get(run) : undefined;
     if (!sent) return;

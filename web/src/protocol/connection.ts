@@ -3,7 +3,7 @@
 
 import { wellFormed } from '../text/harmless.ts';
 
-/** Milliseconds until the first, second, … retry; later ones use the last value. */
+/** Milliseconds until the first, second, … retry. Later ones use the last value. */
 const PAUSES = [500, 1000, 2000, 5000, 10_000];
 
 /** Milliseconds within which a server that can be reached answers a request. */
@@ -12,8 +12,10 @@ const PATIENCE = 10_000;
 /** Milliseconds after an error without a request id within which the server closes the connection, if it does. */
 const NAMELESS = 1000;
 
-/** Close codes for a token that is not, or no longer, accepted, if an `error` with the reason was received before.
-Without one, the token was not read: it arrived too late, over a slow network. */
+/**
+ * Close codes for a token that is not, or no longer, accepted, if an `error` with the reason was received before.
+ * Without an `error`, the token was not read, because it arrived too late, over a slow network.
+ */
 const NOT_TAKEN = [4401, 4403];
 
 /** A replacer for `JSON.stringify` that replaces lone surrogates, which no server can read. */
@@ -94,15 +96,19 @@ export class Connection {
     this._begin();
   }
 
-  /** Signs in with a one-time code instead of a token; the `paired` message contains the token. The code is tried only
-   * once. @param name the name of this device */
+  /**
+   * Signs in with a one-time code instead of a token. The `paired` message contains the token. The code is tried only
+   * once.
+   *
+   * @param name the name of this device
+   */
   pair(code: string, name: string) {
     this.stop();
     this._first = { type: 'pair', data: { code, name: name || undefined } };
     this._begin();
   }
 
-  /** Closes the connection; open requests fail. */
+  /** Closes the connection, so that open requests fail. */
   stop() {
     this._cancel(this._timer);
     this._believe();
@@ -121,8 +127,8 @@ export class Connection {
   }
 
   /**
-   * Checks with a request whether the connection still works: a network may be lost without notice, above all while the
-   * device sleeps, and the socket still seems open for minutes.
+   * Checks with a request whether the connection still works. A network may be lost without notice, above all while the
+   * device sleeps, and the socket then still seems open for minutes.
    */
   check() {
     if (this.state !== 'open' || this._doubt !== undefined) return;
@@ -130,7 +136,7 @@ export class Connection {
     this._socket.send(JSON.stringify({ type: 'hello', data: {}, request_id: this._newId() }));
   }
 
-  /** Called when the network was lost: closes a socket that still seems open. */
+  /** Closes a socket that still seems open. Called when the network was lost. */
   lost() {
     if (this.state === 'open' || this.state === 'connecting') this._socket?.close();
     if (this._socket) this._closed(this._socket, 0);
@@ -138,7 +144,7 @@ export class Connection {
 
   /**
    * Sends a request and returns the reply. If the connection is lost, a `lasting` request is sent again with the same
-   * id after each reconnect until it is answered; the server executes it only once. Other requests fail with OFFLINE,
+   * id after each reconnect until it is answered. The server executes it only once. Other requests fail with OFFLINE,
    * and lasting ones too once the connection is stopped or refused. Throws `RequestError` if the request fails.
    */
   ask(
@@ -207,7 +213,9 @@ export class Connection {
     this._become('waiting');
   }
 
-  /** Called when the server could not read a request or its id: the open requests fail instead of waiting forever. */
+  /**
+   * Lets the open requests fail instead of waiting forever. Called when the server could not read a request or its id.
+   */
   _refuseUnnamed({ code, message, details }: any) {
     const [socket, ids] = [this._socket, [...this._asked.keys()]];
     this._later(() => {
@@ -219,7 +227,7 @@ export class Connection {
     }, NAMELESS);
   }
 
-  /** Stops the timer of `check`: the server has answered, or the connection has ended. */
+  /** Stops the timer of `check`. Called when the server has answered, or the connection has ended. */
   _believe() {
     this._cancel(this._doubt);
     this._doubt = undefined;

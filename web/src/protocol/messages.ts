@@ -43,7 +43,7 @@ export type ChangedFile = { path: string; change: "added" | "changed" | "deleted
 /** What `review_commit` would do. `message`: a suggestion, made from the last prompt. `author`: the author of the commit, as configured in git; if it is missing, `problem` is the human-readable reason why nothing can be committed. `lines`: the numbers of lines for each of the `kept` files, by path. */
 export type CommitOffer = { message: string; lines: { [name: string]: Lines }; author?: string; problem?: string };
 
-/** An agent that a person has started in a terminal on the server's machine. `state` "waiting": it waits for a decision; "finished": it waits for the next prompt; "ended": its program has ended. `permission_mode` is the agent's name for its mode; `asks` is false in modes in which it asks neither before commands nor before changes to files. `prompts`: it accepts prompts through `execute`, since its terminal belongs to an editor with a bridge. `in_terminal`: it waits for an approval request that can be answered only in its own dialog. `background`: the agent's daemon runs it, without a terminal. `background_tasks`: the number of tasks that run while the agent itself waits for the next prompt. `continued_in`: the id of the session that continues this one, after the user moved it to the background. */
+/** An agent that a person started in a terminal on the server's machine. `state` "waiting": it waits for a decision; "finished": it waits for the next prompt; "ended": its program has ended. `permission_mode` is the agent's name for its mode; `asks` is false in modes in which it asks neither before commands nor before changes to files. `prompts`: it accepts prompts through `execute`, since its terminal belongs to an editor with a bridge. `in_terminal`: it waits for an approval request that can be answered only in its own dialog. `background`: the agent's daemon runs it, without a terminal. `background_tasks`: the number of tasks that run while the agent itself waits for the next prompt. `continued_in`: the id of the session that continues this one, after the user moved it to the background. */
 export type DeskInfo = { state: "ended" | "finished" | "waiting" | "working"; permission_mode?: string | null; asks?: boolean; prompts?: boolean; in_terminal?: boolean; background?: boolean; background_tasks?: number; continued_in?: string | null };
 
 /** A device. `state`: the state of its token. `mine`: the request came from this device. `connected`: it is connected now. */
@@ -73,7 +73,7 @@ export type Error = { code: string; message: string; error: string; retryable: b
 
 export type ExecutionKilled = { project_id: string; state: "ERROR" | "EXECUTING" | "IDLE"; run_id: string };
 
-/** The reply to `file_changes`. `status`: as in `file_list`; if the content is as in the last commit, this field and all after it are missing. `old`: the text in that commit, missing for a new file; `new`: the current text, missing for a deleted file. If the two texts do not fit into a message together, both are missing, and `diff` has the hunks of their unified diff, or with `truncated` only its beginning. */
+/** The reply to `file_changes`. `status`: as in `file_list`; if the content is the same as in the last commit, this field and all fields after it are missing. `old`: the text in that commit, missing for a new file; `new`: the current text, missing for a deleted file. If the two texts do not fit into a message together, both are missing, and `diff` has the hunks of their unified diff, or with `truncated` only its beginning. */
 export type FileChanges = { path: string; status?: "?" | "A" | "D" | "M" | null; old?: string | null; new?: string | null; diff?: string | null; truncated?: boolean };
 
 /** The reply to `file_read`. `size` in bytes. A text has `text`, `lines` and `language`; with `truncated`, `text` is its beginning. An image has `media_type`; `blob_get` of `blob_id` returns its bytes. */
@@ -85,14 +85,14 @@ export type FileEntries = { path: string; entries: FileEntry[]; more?: boolean; 
 /** `path` is relative to the project. `size`: in bytes, only for files. `status`: how a file differs from the last commit, as git reports it; for a directory, "M" if something in it has changed, "D" if it was deleted. `link`: it is a symbolic link; `kind` and `size` describe its target; `kind` is "other" if the target is outside the project or does not exist. `ignored`: git ignores it or, if it is a directory, all files in it. */
 export type FileEntry = { path: string; kind: "directory" | "file" | "other"; size?: number | null; status?: "?" | "A" | "D" | "M" | null; link?: boolean; ignored?: boolean };
 
-/** Comments that `by` has left with the terminal session `project_id`, as one `prompt`. `state` `waiting`: its agent gets them when it stops, or with the next prompt; `given`: they are being delivered. In the other states they are drafts again: `unsure` if the agent may have received them, `ended` if the session ended first, `refused` if the agent now has more permissions than clients may use. */
+/** Comments that `by` left with the terminal session `project_id`, as one `prompt`. `state` `waiting`: its agent gets them when it stops, or with the next prompt; `given`: they are being delivered. In the other states they are drafts again: `unsure` if the agent may have received them, `ended` if the session ended first, `refused` if the agent now has more permissions than clients may use. */
 export type Handover = { project_id: string; by: string; prompt: string; state: "ended" | "given" | "refused" | "unsure" | "waiting" };
 
 /** `status` is "degraded" if `problems` (human-readable sentences) is not empty. `subscriptions`: the number of all clients' subscriptions to projects, terminal sessions and topics, without the "stats" topic. For a device that is confined to some projects, only the subscriptions to these projects are counted. */
 export type Health = { status: "degraded" | "ok"; version: string; uptime_seconds: number; clients: number; projects: number; running: number; disk_free_mb: number; problems: string[]; subscriptions: number; runs: Runs };
 
-/** `machine`: the server's host name. `client_id`: as in the server's log and in correlation ids. `agents`: the agents of this server, installed or not; `pictures`: the agents that accept images with a prompt. `features`: the message types that this server accepts from this client. `modes`: the permission modes that `set_mode` accepts here, in addition to an agent's own modes (`modes` of a project). `mode_offers`: the protocol's modes as clients show them, including modes that `set_mode` does not accept here. `agent_words`: the texts about these agents and all built-in ones; `effort_offers`: the levels of effort as clients show them. */
-export type Hello = { server: string; version: string; protocol: number; client_id: string; device: DeviceOf; agents: string[]; pictures: string[]; features: string[]; limits: Limits; modes: string[]; mode_offers: ModeOffer[]; agent_words: AgentWords[]; effort_offers: EffortOffer[]; machine: string };
+/** `machine`: the server's host name. `client_id`: as in the server's log and in correlation ids. `agents`: the agents of this server, installed or not; `pictures`: the agents that accept images with a prompt; `forks`: the agents whose conversations can be forked. `features`: the message types that this server accepts from this client. `modes`: the permission modes that `set_mode` accepts here, in addition to an agent's own modes (`modes` of a project). `mode_offers`: the protocol's modes as clients show them, including modes that `set_mode` does not accept here. `agent_words`: the texts about these agents and all built-in ones; `effort_offers`: the levels of effort as clients show them. */
+export type Hello = { server: string; version: string; protocol: number; client_id: string; device: DeviceOf; agents: string[]; pictures: string[]; forks: string[]; features: string[]; limits: Limits; modes: string[]; mode_offers: ModeOffer[]; agent_words: AgentWords[]; effort_offers: EffortOffer[]; machine: string };
 
 /** `next`: the `after_seq` (or `before_seq`) of the next page; null if `has_more` is false. `first_seq`: the number of the first record that the history still contains. */
 export type HistoryPage = { messages: Record[]; next: number | null; has_more: boolean; first_seq?: number };
@@ -120,7 +120,7 @@ export type Nothing = {};
 /** A command or a kind of subagent that an agent offers. `hint`: the arguments that a command takes. */
 export type Offer = { name: string; text?: string | null; hint?: string | null };
 
-/** The options of a run. For an option that is not set or empty, the agent's default applies. Without `permission_mode` and `dangerously_skip_permissions`, the agent runs in its equivalent of the "default" mode, if it has one. */
+/** The options of a run. The agent's default applies to an option that is not set or is empty. Without `permission_mode` and `dangerously_skip_permissions`, the agent runs in its equivalent of the "default" mode, if it has one. */
 export type Options = { dangerously_skip_permissions?: boolean; allowed_tools?: string[]; disallowed_tools?: string[]; mcp_config?: string | null; strict_mcp_config?: boolean; append_system_prompt?: string | null; system_prompt?: string | null; permission_mode?: string | null; model?: string | null; fallback_model?: string | null; add_dirs?: string[]; effort?: string | null; max_turns?: number | null; max_budget_usd?: number | null; partial_messages?: boolean; restricted?: boolean };
 
 /** A pairing code, valid for one device until `expires_at`. `link` opens the web UI with the code; `qr` is the QR code of the link, row by row, "1" for a dark module, without the quiet zone. `loopback`: the link works only on the server's machine. */
@@ -140,7 +140,7 @@ export type PermissionWithdrawn = { approval_id: string; reason: string };
 /** A directory that can become a project. `source`: why it is suggested. */
 export type Place = { path: string; source: "recent" | "repository" };
 
-/** The reply to `place_list`. `home`: the home directory of the server's user, if projects may be in it and the client may see it; `more`: the search for repositories has ended early. */
+/** The reply to `place_list`. `home`: the home directory of the server's user, if projects may be in it and the client may see it; `more`: the search for repositories ended early. */
 export type Places = { places: Place[]; home?: string | null; more?: boolean };
 
 /** The reply to the client that deleted the project; other clients receive `update/project_deleted`. */
@@ -179,7 +179,7 @@ export type PushKey = { key: string };
 /** What `review_push` would do: push the current branch to the `branch` of the `remote`. `version` changes when the branch, its last commit or the remote changes. `ahead`: the number of commits that the remote's branch does not have, as far as is known; null: the remote does not have the branch. `pull_request`: the program that can create a pull request; null: `no_pull_request` is the reason. `title`, `body`: suggestions for the pull request. `problem`: why the branch can't be pushed; the other fields are then left out. Both reasons are human-readable. */
 export type PushOffer = { version?: string; remote?: string; branch?: string; ahead?: number | null; pull_request?: "gh" | "glab" | null; no_pull_request?: string; title?: string; body?: string; problem?: string };
 
-/** The reply to `push_test`: whether the push service has accepted the notification, and if not, why. */
+/** The reply to `push_test`: whether the push service accepted the notification and, if not, why. */
 export type PushTested = { accepted: boolean; problem?: string | null };
 
 /** `update/queue_changed`: the whole queue, next run first. */
@@ -197,19 +197,19 @@ export type Retry = { attempt: number; attempts: number; reason: string; status?
 /** The review of a project or of a terminal session's directory. `version` changes with anything in the review's files, except for the `answers` of hunks; `more`: the number of files that do not fit into the message. `comments` have their current line numbers; `drafts`: a version that changes whenever a draft does. `kept`: the paths of files with kept changes that are not in the last commit, as many as fit into the message. `commit`: null if nothing was kept, or if the owner of the server does not allow commits. `push`: null without a remote or a branch with commits, or if the owner does not allow pushes. `handover`: the comments that were left with a terminal session; null if there are none, or if the agent has them. `repository`: where the versions of the files are stored: in the repository of the `project`, or in a `private` one in the server's data, if the directory is not in a git work tree. `notice`: a sentence for the user about the private repository and what it leaves out; empty for the repository of the project. */
 export type Review = { state: "none" | "open"; version: string; files: ReviewFile[]; more: number; repository: "private" | "project"; comments?: ReviewComment[]; drafts?: string; kept?: string[]; commit?: CommitOffer | null; push?: PushOffer | null; handover?: Handover | null; notice?: string };
 
-/** How much there is to decide in the review: the numbers of `files`, `hunks`, and lines `added` and `removed`. `by`, `client_id`: the client that decided on something; null if nobody has decided, for example if a run has changed files. */
+/** How much there is to decide in the review: the numbers of `files`, `hunks`, and lines `added` and `removed`. `by`, `client_id`: the client that decided on something; null if nobody decided anything, for example if a run changed files. */
 export type ReviewChanged = { state: "decided" | "open"; files: number; hunks: number; added: number; removed: number; by?: string | null; client_id?: string | null };
 
-/** A comment on the lines `line` to `end_line` (from 1) of a file in the review: of its `new` text, or of its `old` one, before the agent's changes. `quote`: these lines, as they were shown; `blob`: git's id of the text that they are from. `suggestion`: a text that the agent is to replace them with. `state`: a `draft` until it is submitted; `waiting` until the agent of a terminal session gets it; `sent` with the run `run_id`; `resolved` by `resolved_by`. `outdated`: the lines have changed since, so `line` and `end_line` are their previous numbers. */
+/** A comment on the lines `line` to `end_line` (from 1) of a file in the review: of its `new` text, or of its `old` one, before the agent's changes. `quote`: these lines, as they were shown; `blob`: git's id of the text that they are from. `suggestion`: a text with which the agent should replace them. `state`: a `draft` until it is submitted; `waiting` until the agent of a terminal session gets it; `sent` with the run `run_id`; `resolved` by `resolved_by`. `outdated`: the lines have changed since, so `line` and `end_line` are their previous numbers. */
 export type ReviewComment = { comment_id: string; by: string; path: string; side: "new" | "old"; line: number; end_line: number; quote: string; blob: string; text: string; suggestion?: string | null; state?: "draft" | "resolved" | "sent" | "waiting"; run_id?: string | null; resolved_by?: string | null; outdated?: boolean };
 
 /** A comment was written, changed, removed, sent, resolved or reopened, or has begun or stopped waiting for an agent. `comment`: the comment as it is now; null if it was removed. */
 export type ReviewCommented = { comment_id: string; by: string; comment?: ReviewComment | null; client_id?: string | null };
 
-/** A user has committed what was kept in the review. `commit`: the id of the commit; `branch`: the commit's branch (`created`: the branch is new); `files`: the paths of the committed files, at most 500. `output`: the end of what git and its hooks printed. */
+/** A user committed what was kept in the review. `commit`: the id of the commit; `branch`: the commit's branch (`created`: the branch is new); `files`: the paths of the committed files, at most 500. `output`: the end of what git and its hooks printed. */
 export type ReviewCommitted = { commit: string; branch: string; files: string[]; output: string; by: string; client_id?: string | null; created?: boolean };
 
-/** A user has decided on hunks of the review. `hunks`: the number of hunks; `files`: the number of files with these hunks; `left`: the number of hunks that still wait for a decision. `by` null: nobody has decided anything in Drawbridge, but nothing is left to decide. `interrupted`: the server was killed before it could record or finish this, and has done so after its restart. */
+/** A user decided on hunks of the review. `hunks`: the number of hunks; `files`: the number of files with these hunks; `left`: the number of hunks that still wait for a decision. `by` null: nobody decided anything in Drawbridge, but nothing is left to decide. `interrupted`: the server was killed before it could record or finish this, and has done so after its restart. */
 export type ReviewDecided = { files: number; hunks: number; left: number; by?: string | null; decision?: "edit" | "keep" | "undo" | null; client_id?: string | null; interrupted?: boolean };
 
 /** A file with changes to decide. `old_path`: the previous path, if it was renamed. `added`, `removed`: numbers of lines. `old_mode`, `new_mode`: as in git, null where the file does not exist. `binary`: its lines are not compared, and it is decided on as a whole. `old_image`, `new_image`: the versions of the image, if the file is named like one. `too_large`: the file's hunks are too large for the message, and are left out. */
@@ -221,13 +221,13 @@ export type ReviewHunk = { id: string; kind: "file" | "lines" | "mode" | "name";
 /** One version of an image. `blob_get` of `blob_id` returns it. `media_type`: derived from the file's name. */
 export type ReviewImage = { blob_id: string; media_type: string };
 
-/** The server was killed while it applied a user's decision on `hunks` hunks in `files` files. `result`: the decision is `not_done`, and everything is as before; or `unknown`, because somebody else has changed its files since. `changed`: the paths of these files, at most 20. A decision that is done is recorded as `ReviewDecided`. */
-export type ReviewInterrupted = { by: string; decision: "edit" | "keep" | "undo"; files: number; hunks: number; result: "not_done" | "unknown"; changed?: string[]; client_id?: string | null };
+/** The server was killed while it applied a user's decision on `hunks` hunks in `files` files, reverted the changes of a run to `files` files, or committed kept changes to them (`hunks` is then 0). `result`: this is `not_done`, and everything is as before; or `unknown`, because somebody else has changed its files or its branch since. `changed`: the paths of these files, at most 20. What is done is recorded as `ReviewDecided`, `RunReverted` or `ReviewCommitted`. */
+export type ReviewInterrupted = { by: string; decision: "commit" | "edit" | "keep" | "revert" | "undo"; files: number; hunks: number; result: "not_done" | "unknown"; changed?: string[]; client_id?: string | null };
 
 /** How much there is to decide in a review. `added`, `removed`: numbers of lines. */
 export type ReviewNumbers = { files: number; hunks: number; added: number; removed: number };
 
-/** A user has pushed `commit`, the last commit of the current branch, to the `branch` of the `remote`. `output`: the end of what git, its hooks and the program for pull requests printed. `pull_request`: the address of the pull request that was created or existed already, if it is known; `problem`: reports that none was created, as human-readable text (`output` contains the reason); empty if one was created, or none was requested. */
+/** A user pushed `commit`, the last commit of the current branch, to the `branch` of the `remote`. `output`: the end of what git, its hooks and the program for pull requests printed. `pull_request`: the address of the pull request that was created or existed already, if it is known; `problem`: reports that none was created, as human-readable text (`output` contains the reason); empty if one was created, or none was requested. */
 export type ReviewPushed = { commit: string; remote: string; branch: string; output: string; by: string; client_id?: string | null; pull_request?: string | null; problem?: string };
 
 /** A part of the input that deserves a second look: `start` to `end` of the text in `field`, in UTF-16 code units; both are 0 if the whole field is meant. `field`: the field's name in `input`, with a dot before a nested name; empty if the part is not in a single field. */
@@ -262,10 +262,10 @@ export type SessionChanged = { session_id: string; fork_from?: string | null; ag
 /** The session's records were moved to the server's trash. `agent_copy`: the agent has its own transcript, which was not deleted. */
 export type SessionDeleted = { session_id: string; by: string; agent_copy?: boolean };
 
-/** A session in a project's history, or a terminal session. `session_id`: the agent's id for the conversation, or one that begins with "log_" if the agent has not reported any. `title`: the name that a user gave the session (then `named`), otherwise its first prompt, or the title that the agent has stored if the session was begun elsewhere. `state`: the state of the `current` session, which the next run continues ("waiting": for a decision); "finished" for any other. `last_line`: the last line of the main agent's latest text. `added` and `removed`: numbers of lines, as far as the agent has reported them. `approvals`: the number of open approval requests. `first_seq` and `last_seq`: the session's first and last record; records of other sessions may be in between. `terminal`: a person has started the session in a terminal. */
+/** A session in a project's history, or a terminal session. `session_id`: the agent's id for the conversation, or one that begins with "log_" if the agent has not reported any. `title`: the name that a user gave the session (then `named`), otherwise its first prompt, or the title that the agent stored if the session was begun elsewhere. `state`: the state of the `current` session, which the next run continues ("waiting": for a decision); "finished" for any other. `last_line`: the last line of the main agent's latest text. `added` and `removed`: numbers of lines, as far as the agent has reported them. `approvals`: the number of open approval requests. `first_seq` and `last_seq`: the session's first and last record; records of other sessions may be in between. `terminal`: a person started the session in a terminal. */
 export type SessionEntry = { project_id: string; path: string; agent: string; session_id: string; title: string; state: "ended" | "failed" | "finished" | "waiting" | "working"; created_at: string; last_active: string; prompts: number; first_seq: number; last_seq: number; current?: boolean; named?: boolean; terminal?: boolean; fork_from?: string | null; last_line?: string; added?: number; removed?: number; approvals?: number };
 
-/** A conversation that the agent has stored; `current`: the next run continues it. */
+/** A conversation that the agent stored; `current`: the next run continues it. */
 export type SessionInfo = { session_id: string; last_active: string; title?: string | null; message_count?: number | null; current?: boolean };
 
 export type SessionList = { sessions: SessionInfo[] };
@@ -276,7 +276,7 @@ export type SessionMessagesPage = { session_id: string; messages: Record[]; befo
 /** A piece of an exported file. The file consists of all pieces, joined in order. `next`: the position of the next piece; null after the last one. */
 export type SessionPiece = { name: string; media_type: string; text: string; next?: string | null };
 
-/** A user has named the session; an empty `name` removes its name. */
+/** A user named the session; an empty `name` removes its name. */
 export type SessionRenamed = { session_id: string; name: string; by: string };
 
 export type SessionReset = { old_session_id: string; new_session_id: string; project_id: string };
@@ -287,7 +287,7 @@ export type SessionsFound = { sessions: SessionEntry[]; more?: boolean; building
 /** `text` is what to sign: it contains `host`, the `Host` header of the request, and `certificate`, the SHA-256 of the server's certificate in hexadecimal ("-" without TLS). A client must sign the host and the certificate that it sees itself, not the ones in this message. */
 export type SshChallenge = { nonce: string; host: string; certificate: string; text: string };
 
-/** `active_sessions`: the number of connected clients. `memory_mb` and `cpu_percent` (of one core) include the server and all processes that it has started. */
+/** `active_sessions`: the number of connected clients. `memory_mb` and `cpu_percent` (of one core) include the server and all processes that it started. */
 export type Stats = { projects: number; active_sessions: number; project_states: { [name: string]: "ERROR" | "EXECUTING" | "IDLE" }; cpu_percent: number; memory_mb: number };
 
 /** A running subagent or command, perhaps in the background. `kind`: the agent's word for it, such as "local_bash". */
@@ -310,8 +310,8 @@ export type Usage = { since: string; rows: UsageRow[]; complete: boolean };
 /** What the runs of one project have used on one `day` in the server's local time. `path`: the project's directory. Tokens and costs are counted as far as the agents report them. */
 export type UsageRow = { day: string; project_id: string; path: string; runs?: number; cost_usd?: number; input_tokens?: number; output_tokens?: number };
 
-/** The summary of an open approval request, for lists. */
-export type Waiting = { approval_id: string; tool_name: string; created_at: string };
+/** An open approval request, for lists. `summary`: as in `PermissionRequest`. */
+export type Waiting = { approval_id: string; tool_name: string; created_at: string; summary?: string };
 
 /** What a client requests: the `type` of a command and its `data`. */
 export type Commands = {

@@ -86,7 +86,7 @@ export class Board {
   _order: string[] = [];
   /** The part that comes into view once it is drawn. */
   _wanted: { key: string; takesFocus: boolean } | undefined;
-  /** The part that stays in view until the user scrolls, clicks or presses a key; for at most `HELD` milliseconds. */
+  /** The part that stays in view until the user scrolls, clicks or presses a key, for at most `HELD` milliseconds. */
   _held: { key: string; until: number } | undefined;
   _sizes: ResizeObserver | undefined;
   _isMine = false;
@@ -124,7 +124,11 @@ export class Board {
     const later = () => requestAnimationFrame(() => this.look());
     listen(document, 'pointerdown', (event) => current.clicked(event));
     listen(document, 'click', (event) => current.pointed(event));
-    for (const type of ['wheel', 'touchmove', 'pointerdown']) listen(scroller, type, () => (this._held = undefined));
+    const letGo = () => {
+      this._held = undefined;
+      this._wanted = undefined; // the first part is still to be brought into view while the review is first drawn
+    };
+    for (const type of ['wheel', 'touchmove', 'pointerdown']) listen(scroller, type, letGo);
     for (const type of ['focusin', 'focusout']) listen(document, type, later);
     listen(document, 'keydown', (event) => this._key(event));
     listen(PAGED, 'change', () => (this.isPaged.value = PAGED.matches));
@@ -163,7 +167,7 @@ export class Board {
     };
   }
 
-  /** Adds a file: its parts are drawn once it is near. @returns a function that removes it */
+  /** Adds a file, whose parts are drawn once it is near. @returns a function that removes it */
   addFile(path: string, element: HTMLElement) {
     this._paths.set(element, path);
     this._filesNear?.observe(element);
@@ -203,18 +207,22 @@ export class Board {
     const at = this.at.peek();
     const next = follow(before, now, at);
     if (next === undefined) this.at.value = undefined;
-    // Scrolls only after the user's own decision or on the first load: a user who is reading another part is not moved.
+    // Scrolls only after the user's own decision or on the first load, so that the view of a user who is reading
+    // another part does not move.
     else if (next !== at) this.goTo(next, { scrolls: isMine || before.length === 0, takesFocus: isFocusLost() });
     else if (isMine && isFocusLost()) this.focus(next);
     this.look();
   }
 
-  /** Makes a part the current one; with `scrolls`, scrolls to it. Does nothing if the part is not shown. */
+  /**
+   * Makes a part the current one and, with `scrolls`, shows it instead of the list of files and scrolls to it. Does
+   * nothing if the part is not shown.
+   */
   goTo(key: string, { scrolls = true, takesFocus = true } = {}) {
     const part = this.review.parts.peek().find((one) => one.key === key);
     if (!part) return;
     this.at.value = key;
-    this.showsList.value = false;
+    if (scrolls) this.showsList.value = false;
     this._draw([part.path]);
     this._wanted = scrolls ? { key, takesFocus } : undefined;
     const card = this._cards.get(key);
@@ -229,7 +237,9 @@ export class Board {
     this._cards.get(key)?.element.focus({ preventScroll: true });
   }
 
-  /** Gives the focus to a line's comment button, or to the part if there isn’t one. `name`: the line, as in `Diff`. */
+  /**
+   * Gives the focus to a line's comment button, or to the part if the line has none. `name`: the line, as in `Diff`.
+   */
   focusLine(key: string, name: string) {
     const element = this._cards.get(key)?.element;
     (element?.querySelector<HTMLElement>(`.comment[data-line="${name}"]`) ?? element)?.focus({ preventScroll: true });
@@ -273,7 +283,7 @@ export class Board {
     element.scrollIntoView({ block: isHigher ? 'start' : 'nearest' });
   }
 
-  /** Keeps a part in view after something was drawn: lines around the part, or a file above it. */
+  /** Keeps a part in view after lines around it, or a file above it, were drawn. */
   _hold() {
     const { _held: held, _scroller: scroller } = this;
     const card = held && this._cards.get(held.key);

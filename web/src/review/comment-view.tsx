@@ -33,8 +33,8 @@ const isWriting = (one: Entry): one is Writing => 'key' in one;
 const keyOf = (one: Entry) => (isWriting(one) ? one.key : one.comment_id);
 
 /**
- * The comments on a part. `rows`: the comments by the name of their last line (`lineName`); `rest`: the comments whose
- * lines are not shown; `ranges`: the lines of each comment on more than one line.
+ * The comments on a part. `rows`: the comments by the name of their last line (`lineName`). `rest`: the comments whose
+ * lines are not shown. `ranges`: the lines of each comment on more than one line.
  */
 type Arranged = { rows: ReadonlyMap<string, Entry[]>; rest: Entry[]; ranges: Place[] };
 
@@ -426,7 +426,7 @@ function AllComments({ review, board, first, close }: Shared & { first?: string;
   return (
     <Dialog title="Comments" onClose={close}>
       <div ref={list} tabIndex={-1} class="all-comments">
-        {!all.length && <p class="hint">There are no comments.</p>}
+        {!all.length && <p class="hint">No comments.</p>}
         {byPlace.map((comment) => {
           const key = parts.get(comment.comment_id);
           const part = review.parts.value.find((one) => one.key === key);
@@ -474,7 +474,7 @@ export function Sending({ review, board, close }: Shared & { close?: () => void 
     if (unsaved) return;
     const done = await comments.send(steer);
     if (done) review.tell(done);
-    // The button is gone: the focus goes to the button for all comments.
+    // The button is gone, so the focus goes to the button for all comments.
     requestAnimationFrame(() => restoreFocus(document.querySelector<HTMLElement>('.review button.comments')));
   };
   return (
@@ -536,7 +536,7 @@ export function Sending({ review, board, close }: Shared & { close?: () => void 
   );
 }
 
-/** The comments that were left with an agent in a terminal. */
+/** The comments that wait for an agent in a terminal. */
 function Waiting({ comments }: { comments: Comments }) {
   const handover = comments.handover.value;
   if (!handover) return null;
@@ -562,7 +562,7 @@ function Waiting({ comments }: { comments: Comments }) {
   );
 }
 
-/** The number of open comments, as a button that shows all comments. `bare`: for places with little room. */
+/** The number of open comments, as a button that shows all comments. `bare`: for places with little space. */
 export function CommentsButton({ review, board, bare }: Shared & { bare?: boolean }) {
   const all = review.comments.all.value;
   const open = all.filter(({ state }) => state !== 'resolved').length;

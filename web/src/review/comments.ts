@@ -29,7 +29,7 @@ export type Writing = {
   part: string;
   path: string;
   side: Side;
-  /** The number of its first line; `offset`: how many lines that is below the hunk's first line on this side. */
+  /** The number of its first line. `offset`: how many lines that is below the hunk's first line on this side. */
   line: number;
   offset: number;
   /** The text of its lines, as it was shown. */
@@ -37,7 +37,7 @@ export type Writing = {
   /** The id of the draft that it changes. */
   comment_id?: string;
   text: Signal<string>;
-  /** The suggested replacement for the lines; undefined if there isn’t one. */
+  /** The suggested replacement for the lines, or undefined if there isn’t one. */
   suggestion: Signal<string | undefined>;
   busy: Signal<boolean>;
   note: Signal<string>;
@@ -61,7 +61,7 @@ export class Comments {
   isSending: Signal<boolean> = signal(false);
   /** Why sending or withdrawing the comments failed. */
   note: Signal<string> = signal('');
-  /** Comments that were left with the agent of a terminal session. */
+  /** Comments that wait for the agent of a terminal session. */
   handover: Signal<Handover | undefined> = signal(undefined);
   isWithdrawing: Signal<boolean> = signal(false);
   /** The drafts as a prompt, if it could not be sent to the agent's terminal. */
@@ -126,7 +126,7 @@ export class Comments {
     return this._client.may('review_withdraw');
   }
 
-  /** The state of the comments that were left with an agent, in words; '' if there are none. */
+  /** The state of the comments that wait for an agent, in words, or '' if none wait. */
   get waitingWords(): string {
     const { project_id, state } = this.handover.value ?? {};
     const agent = project_id === this._project ? 'The agent' : 'The agent of another session in this directory';
@@ -155,9 +155,9 @@ export class Comments {
     return this.writings.peek().some((one) => one.part === part);
   }
 
-  /** Shows the comments that the server has sent with a review. */
+  /** Shows the comments that the server sent with a review. */
   show({ comments = [], drafts = '', handover }: Review) {
-    // The drafts have changed: the prompt that was refused is not the one that would be sent now.
+    // The drafts have changed, so the prompt that was refused is not the one that would be sent now.
     if (this.unsent.peek() && drafts !== this._version) this.note.value = this.unsent.value = '';
     this._version = drafts;
     this.all.value = comments;
@@ -178,10 +178,10 @@ export class Comments {
     this.all.value = others;
   }
 
-  // Writing.
+  // The methods for comments that the user is writing.
 
   /**
-   * Begins a comment on a line, or continues the one that was begun there.
+   * Begins a comment on a line, or continues the comment that was begun there.
    * @param name the name of the line
    * @param isRange whether to extend the comment that was begun last up to this line instead
    */
@@ -257,7 +257,7 @@ export class Comments {
     return text.value.trim() !== '' || (suggestion.value !== undefined && isOther(suggestion.value, quote));
   }
 
-  /** The draft that is being changed; undefined for a new comment, or if the draft has been sent or removed since. */
+  /** The draft that is being changed. Undefined for a new comment, or if the draft has been sent or removed since. */
   draftOf({ comment_id: id }: Writing): ReviewComment | undefined {
     return this.all.value.find((one) => one.comment_id === id && isDraft(one));
   }
@@ -299,7 +299,7 @@ export class Comments {
     }
   }
 
-  // Comments that the server has stored.
+  // The methods for comments that the server has stored.
 
   remove({ comment_id }: ReviewComment) {
     return this._change(comment_id, { comment_id, remove: true });
@@ -326,7 +326,7 @@ export class Comments {
   /**
    * Sends all drafts, but only if they are still the ones that are shown.
    * @param steer whether to add them to the active run
-   * @returns what was done; '' if it failed, if there is nothing to send, or while an earlier call is under way
+   * @returns what was done, or '' if it failed, if there is nothing to send, or while an earlier call is under way
    */
   async send(steer = false): Promise<string> {
     if (this.isSending.peek() || !this.drafts.peek().length) return '';

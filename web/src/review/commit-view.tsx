@@ -26,7 +26,7 @@ function CommitDialog({ review, close }: { review: OpenReview; close: () => void
   const { commit } = review;
   const done = commit.done.value;
   const place = useRef<HTMLDivElement>(null);
-  // Not in `Form`, whose effects run before the dialog is open.
+  // This effect is not in `Form`, whose effects run before the dialog is open.
   useEffect(() => place.current?.querySelector('textarea')?.focus(), []);
   // The button that had the focus is gone, or is disabled.
   useEffect(() => {

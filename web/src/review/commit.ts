@@ -7,7 +7,7 @@ import type { RequestError } from '../protocol/connection.ts';
 import type { CommitOffer, ReviewCommitted } from '../protocol/messages.ts';
 
 export class Commit {
-  /** What the server offers to commit; undefined if there is nothing to commit, or commits are off. */
+  /** What the server offers to commit. Undefined if there is nothing to commit, or commits are off. */
   offer: Signal<CommitOffer | undefined> = signal(undefined);
   message: Signal<string> = signal('');
   isNewBranch: Signal<boolean> = signal(false);

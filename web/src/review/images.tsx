@@ -21,7 +21,7 @@ export function Images({ file }: { file: ReviewFile }) {
   );
 }
 
-/** `address`: the image's URL; `size`: "640 × 480", once it has been drawn; `problem`: why it can't be shown. */
+/** `address`: the image's URL. `size`: "640 × 480", once it has been drawn. `problem`: why it can't be shown. */
 type Shown = { address?: string; size?: string; problem?: string };
 
 function Version({ image, name, path }: { image: ReviewImage; name: string; path: string }) {

@@ -9,8 +9,8 @@ import { endsLike } from '../state/projects.ts';
 const MARKED = 200;
 
 /**
- * What is decided on as a unit: a hunk, or a file that was too large for the message. `isGone`: it is no longer in
- * the review, and is shown because the user has written something for it or has to read what happened to it.
+ * What is decided on as a unit: a hunk, or a file that was too large for the message. `isGone`: the part is no longer
+ * in the review, and is shown because the user has written something for it or has to read what happened to it.
  */
 export type Part = { key: string; path: string; hunk?: ReviewHunk; isGone?: boolean };
 
@@ -24,7 +24,7 @@ function partsOf(file: ReviewFile): Part[] {
   return file.hunks.map((hunk) => ({ key: hunk.id, path: file.path, hunk }));
 }
 
-/** The line at which a part begins in its file; parts without lines come after all lines. */
+/** The line at which a part begins in its file. Parts without lines come after all lines. */
 const placeOf = ({ hunk }: Part) => (hunk?.kind === 'lines' ? hunk.new_start : Infinity);
 
 /**
@@ -66,7 +66,7 @@ export const onlyParts = (files: readonly ShownFile[], isWanted: (part: Part) =>
 export const partsIn = (files: readonly ShownFile[]) => files.flatMap(({ parts }) => parts);
 
 /** The key of the part to show: `key` if it is still there, otherwise the next part that is left, or the last one. If
- * `key` is undefined, the first part; undefined if there are no parts. */
+ * `key` is undefined, the first part, or undefined if there are no parts. */
 export function follow(before: readonly string[], now: readonly string[], key: string | undefined): string | undefined {
   if (key === undefined) return now[0];
   if (now.includes(key)) return key;
@@ -74,7 +74,7 @@ export function follow(before: readonly string[], now: readonly string[], key: s
   return before.slice(before.indexOf(key) + 1).find((one) => left.has(one)) ?? now[now.length - 1];
 }
 
-/** The lines of a text; only a line feed ends a line. */
+/** The lines of a text. Only a line feed ends a line. */
 export function linesOf(text: string): string[] {
   const lines = text.split('\n');
   if (lines[lines.length - 1] === '') lines.pop();
@@ -94,7 +94,7 @@ export type Context = { before: string[]; after: string[]; more: boolean };
 export const NO_CONTEXT: Context = { before: [], after: [], more: false };
 
 /**
- * The lines around a hunk, up to the adjacent hunks; none if the hunk does not consist of lines, or if the text is not
+ * The lines around a hunk, up to the adjacent hunks. None if the hunk does not consist of lines, or if the text is not
  * the one that the hunk belongs to.
  * @param text the file as it is now
  * @param count the maximum number of lines on each side
@@ -147,7 +147,7 @@ export function differenceOf(hunk: ReviewHunk, both: boolean, { before, after }:
   return { hunks: [{ skipped: 0, rows }], added: fresh.length, removed: old.length, both, end };
 }
 
-/** Whether part of the hunk may be hidden behind a button when it is first drawn: in two columns, more lines fit. */
+/** Whether part of the hunk may be hidden behind a button when it is first drawn. In two columns, more lines fit. */
 export function isCut(hunk: ReviewHunk): boolean {
   let known = cut.get(hunk);
   if (known === undefined) {
@@ -158,7 +158,7 @@ export function isCut(hunk: ReviewHunk): boolean {
   return known;
 }
 
-/** The results of `isCut`, because thousands of hunks may be checked after each decision. */
+/** Caches the results of `isCut`, because thousands of hunks may be checked after each decision. */
 const cut: WeakMap<ReviewHunk, boolean> = new WeakMap();
 
 const MODES: Record<string, string> = {
@@ -170,7 +170,7 @@ const MODES: Record<string, string> = {
 
 const modeOf = (mode: string | null) => (mode && MODES[mode]) || `a file with the mode ${mode}`;
 
-/** What the lines of a part do not show, in words; '' if there is nothing to add. */
+/** What the lines of a part do not show, in words, or '' if there is nothing to add. */
 export function wordsOf(file: ReviewFile, hunk?: ReviewHunk): string {
   const { old_mode: old, new_mode: fresh } = file;
   if (!hunk) return 'The changes to this file are too large to show here.';
@@ -199,7 +199,7 @@ export function wordsOf(file: ReviewFile, hunk?: ReviewHunk): string {
 export const canEdit = (file: ReviewFile, hunk: ReviewHunk | undefined) =>
   hunk?.kind === 'lines' || (hunk?.kind === 'file' && file.change === 'added' && !file.binary);
 
-/** The new lines of a hunk as the content of a text field: without the line feed at their end. */
+/** The new lines of a hunk as the content of a text field, without the line feed at their end. */
 export const fieldOf = ({ added }: ReviewHunk) => added.replace(/\r\n/g, '\n').replace(/\n$/, '');
 
 /** The new lines to send for a hunk that was edited in a text field with the content `field`. */
@@ -208,10 +208,10 @@ export function editedText({ removed, added }: ReviewHunk, field: string): strin
   return endsLike(added || removed, field && isEnded ? `${field}\n` : field);
 }
 
-/** Whether a hunk has no lines: it is about the file's mode or name. */
+/** Whether a hunk has no lines, because it is about the file's mode or name. */
 const isAside = ({ kind }: ReviewHunk) => kind === 'mode' || kind === 'name';
 
-/** The title of a hunk: the numbers of its lines, or what it changes instead of lines, such as the file mode. */
+/** The title of a hunk, with the numbers of its lines, or what it changes instead of lines, such as the file mode. */
 export function titleOf({ kind, new_start: start, added, old_start: before, removed }: ReviewHunk): string {
   if (kind === 'mode') return 'File mode';
   if (kind === 'name') return 'File name';
@@ -229,8 +229,10 @@ export function goneWords({ by, decision }: { by?: string | null; decision?: str
   return decision ? `${by} already ${DECIDED[decision] ?? 'decided on'} this change.` : `${by} decided on this change.`;
 }
 
-/** The name of the person who made all changes to the review; undefined if there are no changes, or if
- * several people, a run or an unknown person made them. */
+/**
+ * The name of the person who made all changes to the review. Undefined if the review has not changed, or if several
+ * people, a run or an unknown person made the changes.
+ */
 export function onlyOne(names: readonly (string | null | undefined)[]): string | undefined {
   const [first] = names;
   return first && names.every((name) => name === first) ? first : undefined;
@@ -245,7 +247,7 @@ export type Lines = Record<Side, ReadonlyMap<number, string>>;
 
 export const NO_LINES: Lines = { new: new Map(), old: new Map() };
 
-/** The number of a hunk's first line on a side; if it has no lines there, the number of the line after it. */
+/** The number of a hunk's first line on a side or, if it has no lines there, the number of the line after it. */
 export const startOf = (hunk: ReviewHunk, side: Side) =>
   side === 'new' ? hunk.new_start + (hunk.added ? 0 : 1) : hunk.old_start + (hunk.removed ? 0 : 1);
 
@@ -267,7 +269,7 @@ export const lineName = (side: Side, line: number) => (side === 'new' ? String(l
 export const lineOf = (name: string): [side: Side, line: number] =>
   name.startsWith('−') ? ['old', Number(name.slice(1))] : ['new', Number(name)];
 
-/** The text of the lines `from` to `to`; undefined if not all of them are shown. */
+/** The text of the lines `from` to `to`, or undefined if not all of them are shown. */
 export function quoteOf(lines: ReadonlyMap<number, string>, from: number, to: number): string | undefined {
   let text = '';
   for (let n = from; n <= to; n++) {
@@ -284,7 +286,10 @@ export function linesWords({ side, line, end_line: end }: Pick<ReviewComment, 's
   return side === 'old' ? `${lines} (removed)` : lines;
 }
 
-/** The part at which a comment is shown: the nearest to its lines in its file; undefined if the file has no parts. */
+/**
+ * The part at which a comment is shown, which is the nearest to its lines in its file. Undefined if the file has no
+ * parts.
+ */
 export function partOf(
   { path, side, line, end_line: end }: ReviewComment,
   files: readonly ShownFile[],
@@ -305,5 +310,5 @@ export function partOf(
 /** The lines in `quote` as the content of the field for a suggestion. */
 export const suggestedField = (quote: string) => quote.replace(/\r\n/g, '\n').replace(/\n$/, '');
 
-/** The suggestion to send for the content of its field: whole lines; an empty field removes the lines. */
+/** The suggestion to send for the content of its field, in whole lines. An empty field removes the lines. */
 export const suggestedText = (quote: string, field: string) => (field ? endsLike(quote, `${field}\n`) : '');

@@ -37,7 +37,7 @@ const NEWS = 10_000;
 /** The updates after which the review, its comments, or what can be committed or pushed may have changed. */
 const CHANGES = ['review_changed', 'review_commented', 'review_committed', 'review_pushed', 'run_finished'];
 
-/** The codes of errors after which there is nothing to decide: the directory or the project is gone. */
+/** The codes of errors after which there is nothing to decide, because the directory or the project is gone. */
 const GONE = ['INVALID_PATH', 'PROJECT_NOT_FOUND'];
 
 /** The state of a part, a file or the whole review while it is shown. */
@@ -46,12 +46,12 @@ export type Standing = {
   busy: Signal<boolean>;
   /** Why a decision failed, or why the part is no longer in the review. */
   note: Signal<string>;
-  /** The user's own lines; undefined if there are none. */
+  /** The user's own lines, or undefined if the user has written none. */
   draft: Signal<string | undefined>;
   isEditing: Signal<boolean>;
   /**
    * How many of its buttons still have to be pressed, and how many of its images still have to be drawn, before it can
-   * be decided on; undefined if that is not known, because it is not drawn.
+   * be decided on, or undefined if that is not known, because it is not drawn.
    */
   unopened: Signal<number | undefined>;
   /** Lines of context on each side. */
@@ -70,7 +70,7 @@ export class OpenReview {
   _all: Signal<ShownFile[]> = signal([]);
   /** The hunks that had been in view before this visit or, if a run has ended since, before its end. */
   _lookedAt: Signal<ReadonlySet<string>>;
-  /** The number of new changes, as `isNew` defines them; 0 if all changes are new. */
+  /** The number of new changes, as `isNew` defines them, or 0 if all changes are new. */
   newCount: ReadonlySignal<number> = computed(() => {
     const parts = partsIn(this._all.value);
     const count = parts.filter((part) => this.isNew(part)).length;
@@ -90,12 +90,12 @@ export class OpenReview {
   more: Signal<number> = signal(0);
   /** Why the review can't be loaded. */
   problem: Signal<string> = signal('');
-  /** A sentence about the review of a directory without git; '' if there isn’t one, or if it was dismissed here. */
+  /** A sentence about the review of a directory without git, or '' if there isn’t one or it was dismissed here. */
   notice: Signal<string> = signal('');
   /** What was done here or by others, in words. */
   news: Signal<string> = signal('');
   parts: ReadonlySignal<Part[]> = computed(() => partsIn(this.files.value));
-  /** Whether the agent is working; while it is, files can't be written. */
+  /** Whether the agent is working. While it is, files can't be written. */
   isWorking: Signal<boolean> = signal(false);
   comments: Comments;
   /** The paths of files with changes that were kept and are not committed. */
@@ -111,7 +111,7 @@ export class OpenReview {
   _gone: { part: Part; file: ReviewFile }[] = [];
   /** The keys of the parts for which a decision came too late. */
   _refused: Set<string> = new Set();
-  /** Who else has changed the review since it was loaded; null for a run or a change to the files. */
+  /** Who else has changed the review since it was loaded. Null for a run or a change to the files. */
   _changes: (string | null)[] = [];
   /** Which comments the hunks answer, as last sent by the server. */
   _answers = '';
@@ -120,7 +120,7 @@ export class OpenReview {
   _loading: Promise<void> | undefined;
   /** The request after the one that is under way. */
   _next: Promise<void> | undefined;
-  /** The number of the last request before a comment was reported: replies up to it may not contain the comment. */
+  /** The number of the last request before a comment was reported. Replies up to it may not contain the comment. */
   _toldAt = 0;
   _isOver = false;
   _newsEnd: ReturnType<typeof setTimeout> | undefined;
@@ -182,7 +182,7 @@ export class OpenReview {
       );
   }
 
-  /** The notice is remembered for the directory: terminal sessions in a directory share its review. */
+  /** The notice is remembered for the directory, because terminal sessions in a directory share its review. */
   get _directory(): string {
     return this._client.projects.all.get(this.project)?.path ?? this.project;
   }
@@ -229,7 +229,7 @@ export class OpenReview {
     return draft.value !== undefined && (!hunk || draft.value !== fieldOf(hunk));
   }
 
-  // What the user writes.
+  // The methods for the user's edits.
 
   edit(part: Part) {
     const { draft, isEditing } = this.of(part.key);
@@ -243,7 +243,7 @@ export class OpenReview {
     this._keep(part);
   }
 
-  /** Ends editing; what was written is kept. @returns whether the part was being edited */
+  /** Ends editing, and keeps what was written. @returns whether the part was being edited */
   back(part: Part): boolean {
     const { isEditing, draft } = this.of(part.key);
     if (!isEditing.value || part.isGone) return false;
@@ -260,7 +260,7 @@ export class OpenReview {
     this._keep(part);
   }
 
-  /** Removes a part that is no longer in the review, with everything that the user has written for it. */
+  /** Removes a part that is no longer in the review, with everything that the user wrote for it. */
   close(part: Part) {
     this.discard(part);
     for (const one of this.comments.writings.peek()) if (one.part === part.key) this.comments.discard(one);
@@ -277,7 +277,7 @@ export class OpenReview {
     this._all.value = shownFiles(this._sent, this._gone, this._all.value);
   }
 
-  // Decisions.
+  // The methods for decisions.
 
   decide(part: Part, decision: 'keep' | 'undo') {
     const wish = part.hunk ? { hunks: [part.hunk.id] } : this._whole({ files: [part.path] });
@@ -298,7 +298,7 @@ export class OpenReview {
     return this._decide(ALL, this._whole({ all: true, decision }));
   }
 
-  /** Adds the version that is shown, so that the decision applies to nothing else. */
+  /** Adds the version that is shown, so that the decision applies only to it. */
   _whole(wish: Wish) {
     return { ...wish, version: this.version.value };
   }
@@ -344,7 +344,7 @@ export class OpenReview {
     return goneWords(details && { ...details, by: details.by && this._client.called(details) });
   }
 
-  // What the server sends.
+  // The methods for messages from the server.
 
   /** Requests the review as it is now. Calls while a request is under way share the next request. */
   load(): Promise<void> {

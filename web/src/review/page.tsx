@@ -56,7 +56,7 @@ function useReview(world: World, project: string) {
 function decisionsOf(review: OpenReview): Decisions {
   const decide = (part: Part, decision: Decision) => {
     if (part.isGone || !review.mayDecide || review.of(part.key).unopened.value !== 0) return;
-    if (part.hunk) void review.decide(part, decision);
+    if (part.hunk) decideSome(review, decision, [part], part.path, () => void review.decide(part, decision));
     else
       ask(
         decision,
@@ -69,6 +69,7 @@ function decisionsOf(review: OpenReview): Decisions {
     keep: (part) => decide(part, 'keep'),
     undo: (part) => decide(part, 'undo'),
     edit: (part) => review.mayDecide && review.edit(part),
+    acceptEdit: (part) => decideSome(review, 'keep', [part], part.path, () => void review.acceptEdit(part)),
     comment: ({ key, hunk, ...part }) => {
       const lines = hunk && linesOn(hunk, NO_CONTEXT);
       const [first] = lines?.new.keys() ?? [];
@@ -94,7 +95,7 @@ function ask(decision: Decision, what: string, text: string, act: () => void) {
   ));
 }
 
-/** Decides on several parts. Asks for confirmation if several are undone, or if any has not been fully in view. */
+/** Decides on parts. Asks for confirmation if several are undone, or if any has not been fully in view. */
 function decideSome(review: OpenReview, decision: Decision, parts: readonly Part[], where: string, act: () => void) {
   const unseen = parts.filter(({ key }) => !review.of(key).isSeen).length;
   const isUndo = decision === 'undo';
@@ -156,6 +157,7 @@ function Opened({ project }: { project: string }) {
   );
   return (
     <section class={`review${isPaged ? ' paged' : ''}`} aria-label="Review">
+      {parts.length > 0 && isPaged && <Pager review={review} board={board} parts={parts} />}
       {review.problem.value && (
         <p class="notice" role="alert">
           <Text>{review.problem.value}</Text>{' '}
@@ -174,7 +176,6 @@ function Opened({ project }: { project: string }) {
         </p>
       )}
       {isEmpty && <Empty {...shared} />}
-      {parts.length > 0 && isPaged && <Pager review={review} board={board} parts={parts} />}
       {parts.length > 0 && (!isPaged || showsList) && <Bar {...shared} parts={parts} />}
       {parts.length > 0 && isPaged && !showsList && (rights.whyNot || !mayDecide) && (
         <p class="hint about-all">{mayDecide ? rights.whyNot : VIEW_ONLY}</p>
@@ -219,6 +220,9 @@ function Empty({ project, review, board }: Shared) {
         </a>
       </p>
       <Beside review={review} board={board} />
+      <div class="acts beside">
+        <Sending review={review} board={board} />
+      </div>
     </div>
   );
 }
@@ -228,7 +232,6 @@ function Beside({ review, board }: Pick<Shared, 'review' | 'board'>) {
   return (
     <div class="acts beside">
       <CommentsButton review={review} board={board} />
-      <Sending review={review} board={board} />
       <CommitButton review={review} />
       <PushButton review={review} />
     </div>
@@ -248,7 +251,7 @@ function More({ review }: { review: OpenReview }) {
 
 type Shared = { review: OpenReview; board: Board; rights: Rights; acts: Decisions; project: string };
 
-/** The whole review: its numbers, how it is shown, and decisions on all of it. */
+/** The bar for the whole review, with its numbers, how it is shown, and decisions on all of it. */
 function Bar({ review, board, rights, parts }: Shared & { parts: readonly Part[] }) {
   const files = review.files.value;
   const { busy, note } = review.of(ALL);
@@ -301,6 +304,10 @@ function Bar({ review, board, rights, parts }: Shared & { parts: readonly Part[]
           {!rights.whyNot && closed && <Button label="Go to it" class="quiet" onClick={() => board.goTo(closed.key)} />}
         </p>
       )}
+      {/* These buttons come after the hint, so that they share its line and leave the decisions in the first one. */}
+      <div class="acts beside sends">
+        <Sending review={review} board={board} />
+      </div>
       {note.value && (
         <p class="notice" role="alert">
           <Text>{note.value}</Text>
@@ -310,7 +317,10 @@ function Bar({ review, board, rights, parts }: Shared & { parts: readonly Part[]
   );
 }
 
-/** Why the user can't decide on all of these now: some are not shown, collapsed or being edited; '' if the user can. */
+/**
+ * Why the user can't decide on all of these now, because some are not shown, collapsed or being edited. '' if the user
+ * can.
+ */
 function whyNotAll(review: OpenReview, parts: readonly Part[]): string {
   if (review.hidesOld.value) return 'To decide on all at once, show the other changes, too.';
   if (review.more.value || parts.some(({ hunk }) => !hunk))
@@ -379,7 +389,7 @@ function Pager({ review, board, parts }: Pick<Shared, 'review' | 'board'> & { pa
 
 type SectionOf = Shared & { shown: ShownFile; only: string | undefined; places: ReadonlyMap<string, string> };
 
-/** One file. Its parts are drawn once it is near the viewport; until then, it is about as tall as they will be. */
+/** One file. Its parts are drawn once it is near the viewport. Until then, it is about as tall as they will be. */
 function FileSection({ shown, only, places, review, board, rights, acts, project }: SectionOf) {
   const { file, parts } = shown;
   const element = useRef<HTMLElement>(null);
@@ -409,7 +419,7 @@ function FileSection({ shown, only, places, review, board, rights, acts, project
   );
 }
 
-/** The text of a file as it is now, for the lines around its hunks; undefined if it is not known. */
+/** The current text of a file, for the lines around its hunks, or undefined if it is not known. */
 function useText(project: string, file: ReviewFile, isWanted: boolean): string | undefined {
   const { client } = useWorld();
   const [text, setText] = useState<string>();
@@ -422,7 +432,7 @@ function useText(project: string, file: ReviewFile, isWanted: boolean): string |
       ({ data }: { data: FileContent }) => {
         if (!isOver && data.kind === 'text' && !data.truncated) setText(data.text ?? undefined);
       },
-      () => {}, // a private or large file: its hunks are shown without the lines around them
+      () => {}, // the hunks of a private or large file are shown without the lines around them
     );
     return () => {
       isOver = true;

@@ -7,7 +7,7 @@ import type { RequestError } from '../protocol/connection.ts';
 import type { PushOffer, ReviewPushed } from '../protocol/messages.ts';
 
 export class Push {
-  /** What the server offers to push; undefined if there is no branch or remote, or pushes are off. */
+  /** What the server offers to push. Undefined if there is no branch or remote, or pushes are off. */
   offer: Signal<PushOffer | undefined> = signal(undefined);
   isPullRequest: Signal<boolean> = signal(false);
   title: Signal<string> = signal('');

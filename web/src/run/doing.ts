@@ -1,8 +1,7 @@
 // What the agent is doing at the moment, in a few words. Pure.
 
-import { patched } from '../conversation/tool-words.ts';
+import { kindOf, nowWords } from '../conversation/tool-words.ts';
 import type { Retry } from '../protocol/messages.ts';
-import { baseName } from '../ui/dom.ts';
 
 const LONGEST = 60;
 
@@ -18,42 +17,11 @@ export function running(items: { kind: string; result?: unknown; nested?: boolea
   return found as any[];
 }
 
-/** "Running tests", "Editing notes.md": what a tool call does. */
-export function doing({ name, input }: { name: string; input: any }): string {
-  const file = baseName(text(input?.file_path ?? input?.notebook_path ?? input?.path));
-  switch (name) {
-    case 'Bash':
-      return command(text(input?.command));
-    case 'Read':
-    case 'NotebookRead':
-      return `Reading ${file || 'a file'}`;
-    case 'Edit':
-    case 'MultiEdit':
-    case 'NotebookEdit':
-      return `Editing ${file || 'a file'}`;
-    case 'apply_patch':
-      return `Editing ${patched({ name, input }).map(baseName).join(', ') || 'files'}`;
-    case 'Write':
-      return `Writing ${file || 'a file'}`;
-    case 'Grep':
-    case 'Glob':
-      return text(input?.pattern) ? `Searching for ${short(text(input.pattern))}` : 'Searching';
-    case 'WebSearch':
-      return 'Searching the web';
-    case 'WebFetch':
-      return `Fetching ${host(text(input?.url)) || 'a page'}`;
-    case 'Task':
-    case 'Agent':
-      return text(input?.description) ? `Subagent: ${short(text(input.description))}` : 'Running a subagent';
-    case 'TodoWrite':
-      return 'Updating the to-do list';
-    case 'AskUserQuestion':
-      return 'Asking a question';
-    case 'ExitPlanMode':
-      return 'Presenting the plan';
-  }
-  const [, server, tool] = /^mcp__(.+?)__(.+)$/.exec(name) ?? [];
-  return short(server ? `Using ${tool} (${server})` : `Using ${name}`);
+/** "Running tests", "Editing notes.md": what a running tool call does. @param root the project's directory */
+export function doing(call: { name: string; input: any }, root: string): string {
+  if (kindOf(call) === 'command' && TESTS.test(String(call.input?.command ?? ''))) return 'Running tests';
+  const words = nowWords(call, root);
+  return words.length > LONGEST ? `${words.slice(0, LONGEST - 1)}…` : words;
 }
 
 /** "Retrying 3 of 10: 401 authentication" */
@@ -68,24 +36,8 @@ export function tokens(count: number) {
   return count < 999_500 ? `${Math.round(count / 1000)}k` : `${(count / 1e6).toFixed(1).replace(/\.0$/, '')}M`;
 }
 
-/** "38 % of 200k context", or "76k tokens" if the window is not known; undefined if `used` is not known. */
+/** "38 % of 200k context", or "76k tokens" if the window is not known, or undefined if `used` is not known. */
 export function contextWords(used?: number | null, window?: number | null) {
   if (!used) return undefined;
   return window ? `${Math.round((100 * used) / window)} % of ${tokens(window)} context` : `${tokens(used)} tokens`;
 }
-
-function command(line: string) {
-  if (!line) return 'Running a command';
-  return TESTS.test(line) ? 'Running tests' : `Running ${short(line.trim().split('\n')[0])}`;
-}
-
-function host(url: string) {
-  try {
-    return new URL(url).host;
-  } catch {
-    return '';
-  }
-}
-
-const text = (given: unknown) => (typeof given === 'string' ? given : '');
-const short = (words: string) => (words.length > LONGEST ? `${words.slice(0, LONGEST - 1)}…` : words);

@@ -24,7 +24,7 @@ const TWICE = 2000;
 /** Milliseconds after "Stop" until an agent that is still working can be killed. */
 const PATIENCE = 5000;
 
-/** A shared empty list: the commands are compared by identity to detect changes. */
+/** This empty list is shared, because the commands are compared by identity to detect changes. */
 const NO_COMMANDS: Offer[] = [];
 
 /** The maximum number of files that are offered for completion. */
@@ -33,7 +33,7 @@ const FILES = 20;
 /** The maximum number of file queries whose answers are kept. */
 const ANSWERS = 50;
 
-/** The message types that are possible for any terminal session; `execute` is possible if it accepts prompts. */
+/** The message types that are possible for any terminal session. `execute` is possible if it accepts prompts. */
 const IN_TERMINAL = ['permission_response', 'project_delete', 'file_list'];
 
 type World = {
@@ -92,7 +92,7 @@ export class Foot {
     return this.client.projects.all.get(this.id);
   }
 
-  /** Whether this device may send messages of this type here: a terminal session is controlled in its terminal. */
+  /** Whether this device may send messages of this type here. A terminal session is controlled in its terminal. */
   may = (type: string) => {
     const desk = this.project?.desk;
     return (
@@ -102,7 +102,7 @@ export class Foot {
     );
   };
 
-  /** Handles Esc if nothing else does: the second press stops the run. Returns whether the key was handled here. */
+  /** Handles Esc if nothing else does. The second press stops the run. Returns whether the key was handled here. */
   escape(): boolean {
     const { conversation } = this;
     if (!conversation?.run || conversation.open.size || !this.may('agent_interrupt')) return false;
@@ -146,7 +146,7 @@ export class Foot {
           images:
             !project.desk &&
             may('blob_put') &&
-            // Until the server's hello has arrived, images are accepted: an agent that can't see them gets their path.
+            // Until the server's hello has arrived, images are accepted. An agent that can't see them gets their path.
             (client.hello?.pictures?.includes(this.chosen.agent ?? project.agent) ?? true),
         },
         steers: client.steers(this.id),
@@ -236,8 +236,8 @@ export class Foot {
   }
 
   /**
-   * The time of the agent's next attempt, in milliseconds since 1970; undefined if the agent is not waiting to retry.
-   * It is computed once for each attempt, because the delay counts from the first report.
+   * The time of the agent's next attempt, in milliseconds since 1970, or undefined if the agent is not waiting to
+   * retry. It is computed once for each attempt, because the delay counts from the first report.
    */
   private retryAt() {
     const retry = this.conversation?.agent.retry;
@@ -344,7 +344,7 @@ export class Foot {
       // If the server refuses the prompt, the text is back in the box already.
       if (!(await client.execute(prompt, sent, options))) composer.restore('', sent);
     } catch (error) {
-      // The text is too long, or a file could not be uploaded: the text and the files go back into the box.
+      // The text is too long, or a file could not be uploaded, so the text and the files go back into the box.
       world.failed(error);
       composer.restore(text, files);
     }
@@ -370,7 +370,7 @@ export class Foot {
   }
 }
 
-/** The prompt for a message that consists only of files, because the server requires text. */
+/** The prompt for a message that consists only of files. The server requires text. */
 const describe = (files: Attached[]) =>
   `Look at the attached ${files.every((one) => one.url) ? 'image' : 'file'}${files.length === 1 ? '' : 's'}.`;
 

@@ -7,7 +7,7 @@ import type { AgentInfo, AgentWords } from '../protocol/messages.ts';
 import { Button, Icon, Text } from '../ui/elements.tsx';
 import type { Help, Problem } from './problem.ts';
 
-/** Shown without a connection: when the next attempt is, and a button to try immediately. */
+/** Shown without a connection, with the time of the next attempt, and a button to try immediately. */
 export function Disconnected({ client }: { client: Client }) {
   const { state, retryAt } = client.connection;
   if (!navigator.onLine)
@@ -89,11 +89,14 @@ export function ErrorCard({ problem, agent, client, acts, close }: ErrorProps) {
 export function Removed({
   by,
   prompt,
+  files = 0,
   restore,
   close,
 }: {
   by: string;
   prompt: string;
+  /** How many files were attached. */
+  files?: number;
   restore: () => void;
   close: () => void;
 }) {
@@ -105,6 +108,7 @@ export function Removed({
           <Text line>{by}</Text>
         </strong>{' '}
         removed your message from the queue: <Text line>{`“${prompt.trim().split('\n')[0].slice(0, 80)}”`}</Text>
+        {files > 0 && <p>{`To resend it, attach its ${files === 1 ? 'file' : `${files} files`} again.`}</p>}
       </div>
       <span class="acts">
         <Button label="Edit and resend" onClick={restore} />

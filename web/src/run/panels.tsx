@@ -7,7 +7,10 @@ import { Icon, type IconName, Text } from '../ui/elements.tsx';
 /** How many of the last items are searched for the to-do list, if the server doesn't report one. */
 const LOOKED = 300;
 
-/** The current to-do list: as the agent reports it, otherwise from its latest `TodoWrite` call; empty if none. */
+/**
+ * The current to-do list, as the agent reports it, otherwise from its latest `TodoWrite` call. Empty if there is
+ * neither.
+ */
 export function todosOf({ agent, items }: Conversation): Todo[] {
   if (agent.todos) return agent.todos;
   for (let at = items.length - 1; at >= Math.max(0, items.length - LOOKED); at--) {
@@ -64,7 +67,7 @@ export function Todos({ todos, active }: { todos: Todo[]; active: boolean }) {
   );
 }
 
-/** Up to this many tasks are unfolded at first, if there is room. */
+/** Up to this many tasks are unfolded at first, if there is space. */
 const UNFOLDED = 3;
 
 const KINDS: Record<string, string> = {

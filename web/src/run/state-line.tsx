@@ -13,7 +13,7 @@ const NEARLY_FULL = 80;
 type Line = { kind: string; words: string; time?: string };
 
 /**
- * What the agent is doing now, in words; the project's state if the agent is not working.
+ * What the agent is doing now, in words, or the project's state if the agent is not working.
  * @param retryAt the time of the next attempt, in milliseconds since 1970
  */
 export function lineOf(conversation: Conversation, project: any, connected: boolean, retryAt?: number): Line {
@@ -38,7 +38,7 @@ export function lineOf(conversation: Conversation, project: any, connected: bool
     const began = Date.parse(last.timestamp);
     return {
       kind,
-      words: doing(last) + others,
+      words: doing(last, project.path) + others,
       time: Number.isNaN(began) ? time : duration(Math.max(0, Date.now() - began)),
     };
   }
@@ -52,7 +52,7 @@ type Props = {
   project: any;
   /** The agent’s model and mode, unless chips beside the message box show them. */
   settings: readonly string[];
-  /** What the user can do now; each function is undefined if it is not possible. */
+  /** What the user can do now. Each function is undefined if its action is not possible. */
   stop?: () => void;
   /** Replaces `stop` if the agent does not stop. */
   kill?: () => void;
@@ -69,7 +69,7 @@ export function StateLine(props: Props) {
   const context = contextWords(used, window);
   const part = used && window ? Math.min(100, (100 * used) / window) : undefined;
   const once = (act: () => void) => (event: MouseEvent) => {
-    if (event.detail < 2) act(); // the second click of a double-click would stop what comes next
+    if (event.detail < 2) act(); // the second click of a double click would stop the next run
   };
   return (
     <div class="run">

@@ -33,7 +33,8 @@ export default function Search({ place }: { place: { query: string; project?: st
   const field = useRef<HTMLInputElement>(null);
   const asked = useRef(0);
   useLayoutEffect(() => field.current?.focus(), []);
-  useEffect(() => {
+  // Before the next event: what the user types must not be overwritten by the search of the address.
+  useLayoutEffect(() => {
     setText(query);
     setOnly(project);
   }, [place]);
@@ -97,7 +98,7 @@ export default function Search({ place }: { place: { query: string; project?: st
       <p class="unseen" role="status">
         {found ? counted(found.results.length, 'result') : ''}
       </p>
-      {found?.results.length === 0 && <p class="hint">Nothing found.</p>}
+      {found?.results.length === 0 && <p class="hint">No results.</p>}
       <ol class="results">
         {found?.results.map((result) => (
           <Result key={`${result.project_id} ${result.seq} ${result.kind}`} result={result} />

@@ -9,7 +9,7 @@ import { Text } from '../ui/elements.tsx';
 /** Matches a pairing code, in upper case and without separators: eight letters and digits, but no 0 or 1. */
 const CODE = /^[A-Z2-9]{8}$/;
 
-/** The pairing or sign-in code that was typed or is in a link; undefined if the text is not a code. */
+/** The pairing or sign-in code that was typed or is in a link, or undefined if the text is not a code. */
 export function codeIn(text: string) {
   const code = text.toUpperCase().replace(/[\s-]/g, '');
   return CODE.test(code) ? code : undefined;
@@ -73,7 +73,7 @@ export function Connect({
         <input
           id="token"
           ref={field}
-          // A token is a secret that is pasted; a code works once, and is typed.
+          // A token is a secret that is pasted. A code works once, and is typed.
           type={(isCode || given.length < 12 ? 'text' : 'password') as 'text'}
           value={given}
           autocomplete="off"

@@ -90,7 +90,8 @@ function Pairing({ world, close, paired }: { world: World; close: () => void; pa
       const { data } = await world.client.connection.ask('pair_create', { scope, origin: location.origin });
       setCode(data);
     });
-  // The button that had the focus is gone. “Done” must not get the focus: a key that is still held would press it.
+  // The button that had the focus is gone. “Done” must not get the focus, because a key that is still held would press
+  // it.
   const shown = useRef<HTMLParagraphElement>(null);
   useEffect(() => shown.current?.focus(), [code]);
   const end = () => {

@@ -70,7 +70,7 @@ export function Section({ title, children }: { title: string; children: Componen
   );
 }
 
-/** A checkbox whose change may fail; if it does, the checkbox stays as it was and the error is shown. */
+/** A checkbox whose change may fail. If it does, the checkbox keeps its state and the error is shown. */
 function Switch({
   label,
   on,

@@ -1,4 +1,4 @@
-// The theme that the user has chosen; otherwise the system's.
+// The theme that the user chose, otherwise the system's.
 
 import { signal } from '@preact/signals';
 

@@ -25,7 +25,7 @@ export function sums(rows: UsageRow[], key: (row: UsageRow) => [key: string, lab
   return [...found.values()];
 }
 
-/** "Wed, Nov 25", in the browser's language; the same in all time zones. @param day such as "2026-11-25" */
+/** "Wed, Nov 25", in the browser's language, and the same in all time zones. @param day such as "2026-11-25" */
 export const dayWords = (day: string) =>
   new Date(`${day}T00:00`).toLocaleDateString(undefined, { weekday: 'short', day: 'numeric', month: 'short' });
 

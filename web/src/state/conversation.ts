@@ -57,8 +57,8 @@ export class Conversation {
   _accepted: Map<string, RunInfo>;
 
   /**
-   * Where `session_messages` continues; empty until the session's last records have arrived, null if there is nothing
-   * before, undefined while the whole history of the project is shown.
+   * Where `session_messages` continues. Empty until the session's last records have arrived, null if there is nothing
+   * before, and undefined while the whole history of the project is shown.
    */
   before: string | null | undefined;
   /** Set while older records are requested with `session_messages`. */
@@ -68,7 +68,7 @@ export class Conversation {
 
   /**
    * @param id the project's id
-   * @param session the id of an earlier session, which the project's next run does not continue; undefined for the
+   * @param session the id of an earlier session, which the project's next run does not continue, or undefined for the
    *   current session or the whole history
    */
   constructor(id: string, session?: string) {
@@ -76,16 +76,16 @@ export class Conversation {
     this.session = session;
     this.joined = false;
     this.cursor = 0;
-    /** The lowest `seq` that is loaded; above `last` if nothing is loaded. */
+    /** The lowest `seq` that is loaded, which is above `last` if nothing is loaded. */
     this.first = 1;
-    /** The highest `seq` that is loaded; below `cursor` if the end was dropped. */
+    /** The highest `seq` that is loaded, which is below `cursor` if the end was dropped. */
     this.last = 0;
     this.items = [];
     /** Open approval requests by id, as the server sends them. */
     this.open = new Map();
     this.run = null;
     this.queue = [];
-    /** What the agent reports about itself; `offers`: what it offers. Empty if the server or agent reports nothing. */
+    /** What the agent reports about itself. `offers`: what it offers. Empty if the server or agent reports nothing. */
     this.agent = {};
     this.offers = {};
     this.live = '';
@@ -99,7 +99,7 @@ export class Conversation {
     /** The records of prompts, and of their edits in the queue, by run id. */
     this._prompts = new Map();
     this._edits = new Map();
-    /** The `seq` at which a run began, or ended without having begun, by run id; infinite if its prompt was removed. */
+    /** The `seq` at which a run began, or ended without having begun, by run id. Infinite if its prompt was removed. */
     this._begun = new Map();
     /** Prompts that were accepted since `join` and whose runs have not begun, by run id. Some may be in `queue`. */
     this._accepted = new Map();
@@ -127,7 +127,7 @@ export class Conversation {
     return this.last >= this.cursor;
   }
 
-  /** Where a record is shown: a prompt that has waited is shown where its run began. */
+  /** Where a record is shown. A prompt that has waited is shown where its run began. */
   placeOf(seq: number): number {
     return this.items.find((item) => item.record === seq)?.seq ?? seq;
   }
@@ -138,7 +138,7 @@ export class Conversation {
     return kept > 1 && this.first <= kept;
   }
 
-  /** How an approval request was resolved, or why it was withdrawn; undefined if that was not received. */
+  /** How an approval request was resolved, or why it was withdrawn. Undefined if that was not received. */
   answerTo(id: string) {
     return this._answers.get(id);
   }
@@ -167,14 +167,14 @@ export class Conversation {
     this._drain();
   }
 
-  /** Adds a live record. A record that was already received changes nothing; an early one waits for those before it. */
+  /** Adds a live record. A record that was already received changes nothing. An early one waits for those before it. */
   take(record: Record) {
     if (record.seq <= this.cursor) return;
     this._early.set(record.seq, record);
     if (this.joined) this._drain();
   }
 
-  /** Adds partial text: what is being streamed and is not in the history yet. */
+  /** Adds partial text, which is being streamed and is not in the history yet. */
   hear(line: any) {
     if (line.type !== 'stream_event' || line.parent_tool_use_id) return;
     const { type, content_block: block, delta } = line.event;
@@ -185,7 +185,7 @@ export class Conversation {
   }
 
   /**
-   * Adds the records of a session before the loaded ones. Records that only the agent has stored have the `seq` 0: they
+   * Adds the records of a session before the loaded ones. Records that only the agent stored have the `seq` 0, so they
    * get their own `seq` between the numbers of their neighbors.
    */
   prependSession(records: Record[], before: string | null) {
@@ -212,7 +212,7 @@ export class Conversation {
     this.items = [...this.items, ...behind];
     this.first = older[0].seq;
     if (this.items.length > most) {
-      // Only whole records are dropped: the items of a record stay together.
+      // Only whole records are dropped, so that the items of a record stay together.
       const cut = this.items[most].seq;
       this._forget(this.items.splice(this.items.findIndex((item) => item.seq === cut)));
       this.last = cut - 1;
@@ -309,7 +309,10 @@ export class Conversation {
     this._accepted.delete(run);
   }
 
-  /** Remembers where a run began: its prompt is shown there. A prompt that was removed before its run is not shown. */
+  /**
+   * Remembers where a run began, because its prompt is shown there. A prompt that was removed before its run is not
+   * shown.
+   */
   _begins(record: Record) {
     const { seq, direction, message } = record;
     const data = message?.message;
@@ -327,7 +330,7 @@ export class Conversation {
     return seq > this._snapshot || this.waiting.some((one) => one.run_id === run);
   }
 
-  /** Shows a prompt where its run begins: the answers to earlier prompts come first.
+  /** Shows a prompt where its run begins, after the answers to earlier prompts.
    * @param behind the items after those that are being added */
   _showPrompt(record: Record, behind: Item[]) {
     const run = record.message?.run_id;
@@ -367,11 +370,15 @@ export class Conversation {
     if (prompt && prompt.seq < seq && this._begun.get(run) === seq) this._addPrompt(prompt, seq);
   }
 
-  /** Drops the last item if the end of the run repeats it: the agent's error, or the note that it was stopped. */
+  /**
+   * Drops the last item if the end of the run repeats it, as with the agent's error, or the note that it was stopped.
+   */
   _dropRepeated({ error, outcome }: { error?: unknown; outcome?: unknown }) {
     const last = this.items[this.items.length - 1];
     const plain = (text: string) => text.trim().replace(/[.!]$/, '');
-    const isError = typeof error === 'string' && last?.kind === 'text' && plain(last.text) === plain(error);
+    const said = last?.kind === 'text' ? plain(last.text) : '';
+    // The server's error may have a cause before the agent's own words, and advice after them.
+    const isError = typeof error === 'string' && said !== '' && (said === plain(error) || error.includes(`: ${said}`));
     const isStop = outcome === 'interrupted' && last?.kind === 'aside' && !last.nested && isInterruption(last.text);
     if (isError || isStop) this.items.pop();
   }
@@ -416,7 +423,7 @@ export class Conversation {
         const { id, name, input = {} } = block;
         const known = this._tools.get(id);
         if (known && !known.result) {
-          // The agent has completed its call: an input that was not known when the call began, for example.
+          // The agent has completed its call, for example with an input that was not known when the call began.
           Object.assign(known, { name, input });
           known.version++;
           continue;
@@ -502,7 +509,7 @@ export class Conversation {
       this._add(record, 'notice', { by: data.by, text: `undid the changes to ${files}` });
     } else if (subtype === 'review_decided' && data.by) {
       const words = `${REVIEWED[data.decision] ?? 'decided on'} ${aboutWords(data)}`;
-      const end = data.interrupted ? ' (the server was restarted meanwhile)' : '';
+      const end = data.interrupted ? ' (the server was restarted in the meantime)' : '';
       this._add(record, 'notice', { by: data.by, text: words + end });
     } else if (subtype === 'review_interrupted') {
       this._add(record, 'notice', { by: data.by, text: interruptedWords(data) });
@@ -517,11 +524,17 @@ export class Conversation {
 const aboutWords = ({ hunks, files }: { hunks: number; files: number }) =>
   `${counted(hunks, 'change')} in ${counted(files, 'file')}`;
 
-/** What has become of a decision that was interrupted and not done; it follows the name of whoever has decided. */
+/**
+ * The outcome of a decision, a revert or a commit that was interrupted and not done. The text follows the name of the
+ * person who decided.
+ */
 function interruptedWords(data: ReviewInterrupted): string {
-  const words = `wanted to ${data.decision} ${aboutWords(data)}, but the server was restarted`;
+  const files = counted(data.files, 'file');
+  const what: { [decision: string]: string } = { revert: `undo the changes to ${files}`, commit: `commit ${files}` };
+  const words = `wanted to ${what[data.decision] ?? `${data.decision} ${aboutWords(data)}`}, but the server was restarted`;
   if (data.result === 'not_done') return `${words}. Nothing was changed.`;
-  return `${words} meanwhile, and ${data.changed?.join(', ') || 'the files'} changed. Check the review.`;
+  if (data.decision === 'commit') return `${words} in the meantime, and the branch changed. Check its commits.`;
+  return `${words} in the meantime, and ${data.changed?.join(', ') || 'the files'} changed. Check the review.`;
 }
 
 const REVIEWED: { [decision: string]: string } = { keep: 'kept', undo: 'undid', edit: 'edited' };
@@ -571,7 +584,7 @@ function imageOf(part: any): Image | undefined {
 const thousands = (tokens: any) =>
   typeof tokens === 'number' ? (tokens < 1000 ? `${tokens}` : `${Math.round(tokens / 1000)}k`) : '';
 
-/** A message from the server as a record of the history; undefined if it is not one. */
+/** A message from the server as a record of the history, or undefined if it is not one. */
 export function recordOf({ type, seq, data }: any) {
   if (seq === undefined) return undefined;
   const timestamp = data.timestamp ?? data.created_at ?? new Date().toISOString();

@@ -4,17 +4,17 @@ import { deviceName } from './device-name.ts';
 
 const memory: Map<string, string> = new Map();
 
-/** The maximum number of a project's messages that the arrow keys recall; `PROMPTS_SIZE`: of their characters. */
+/** The maximum number of a project's messages that the arrow keys recall. `PROMPTS_SIZE`: of their characters. */
 const PROMPTS = 50;
 const PROMPTS_SIZE = 100_000;
 
-/** The maximum number of connection ids that are kept: a phone reconnects each time it is unlocked. */
+/** The maximum number of connection ids that are kept. A phone reconnects each time it is unlocked. */
 const CONNECTIONS = 500;
 
 /** The maximum number of hunks of a review whose ids are kept because they have been in view. */
 const SEEN_HUNKS = 5_000;
 
-/** The maximum number of directories of which it is kept that their notice was dismissed. */
+/** The maximum number of directories that are remembered because their notice was dismissed. */
 const NOTICES = 200;
 
 /** How long, in milliseconds since its last change, a draft is kept if its approval request is no longer open. */
@@ -22,7 +22,7 @@ const ANSWER_KEPT = 7 * 24 * 3_600_000;
 
 function get(name: string) {
   try {
-    // A value in memory is newer: it did not fit into the browser's storage.
+    // A value in memory is newer, because it did not fit into the browser's storage.
     return memory.get(name) ?? localStorage.getItem(`drawbridge.${name}`);
   } catch {
     return memory.get(name) ?? null;
@@ -81,11 +81,11 @@ export function keepTriedToken(value: string | undefined) {
     if (value) sessionStorage.setItem('drawbridge.token', value);
     else sessionStorage.removeItem('drawbridge.token');
   } catch {
-    // A reload loses the token: the link has to be opened, or the token typed, again.
+    // A reload loses the token, so the user has to open the link, or type the token, again.
   }
 }
 
-/** The message types that the server accepts from this device, as it reported last; undefined if it has not yet. */
+/** The message types that the server accepts from this device, as it reported last, or undefined if it has not yet. */
 export const features = (): string[] | undefined => json('features', undefined);
 export const keepFeatures = (all: string[]) => set('features', JSON.stringify(all));
 
@@ -118,7 +118,7 @@ export const dismissedNotices = (): string[] => json('review-notices', []);
 export const keepDismissedNotice = (directory: string) =>
   set('review-notices', JSON.stringify([...dismissedNotices(), directory].slice(-NOTICES)));
 
-/** The ids that the server has given to the connections of this browser, latest last. */
+/** The ids that the server gave to the connections of this browser, latest last. */
 export const connections = (): string[] => json('connections', []);
 export const keepConnection = (id: string) =>
   set('connections', JSON.stringify([...connections(), id].slice(-CONNECTIONS)));
@@ -154,8 +154,11 @@ export function prune(projects: readonly { id: string; approvals?: { approval_id
 export const unsent = (): import('../protocol/client.ts').Unsent[] => json('unsent', []);
 export const keepUnsent = (all: any[]) => set('unsent', all.length ? JSON.stringify(all) : '');
 
-/** A prompt of this browser that waits for its run. `seq`: the number of its record, if the server has reported it. */
-export type Sent = { project: string; prompt: string; seq?: number };
+/**
+ * A prompt of this browser that waits for its run. `seq`: the number of its record, if the server has reported it;
+ * `files`: how many files were attached, if any.
+ */
+export type Sent = { project: string; prompt: string; seq?: number; files?: number };
 
 /** This browser's prompts that wait for their runs, by run id. */
 export const sent = (): Record<string, Sent> => json('sent', {});
@@ -202,6 +205,6 @@ export const keepClientName = (name: string) => set('name', name);
 export const folded = () => get('folded') === 'yes';
 export const keepFolded = (yes: boolean) => set('folded', yes ? 'yes' : '');
 
-/** The agent of the session that was started last; '' if there isn’t one. */
+/** The agent of the session that was started last, or '' if there isn’t one. */
 export const lastAgent = () => get('agent') ?? '';
 export const keepAgent = (name: string) => set('agent', name);

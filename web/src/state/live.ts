@@ -1,4 +1,4 @@
-// The client's state as signals: a component that reads one is drawn again when that part has changed, at most once per
+// The client's state as signals. A component that reads one is drawn again when that part has changed, at most once per
 // frame.
 
 import { type Signal, signal } from '@preact/signals';

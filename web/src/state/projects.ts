@@ -29,7 +29,7 @@ export class Projects {
     if (type !== 'update') return false;
     const { update_type: what, data: told } = data;
     if (what === 'project_state' || what === 'project_created') {
-      this.all.set(told.id, told); // replaces everything: fields that it no longer has are not sent
+      this.all.set(told.id, told); // replaces everything, because fields that it no longer has are not sent
       return true;
     }
     // An `update/project_state` with the complete state follows.
@@ -51,7 +51,7 @@ export class Projects {
     if (project && seq && seq > project.last_seq) project.last_seq = seq;
   }
 
-  /** The projects that wait for a person, then all others; both sorted by last activity, latest first. */
+  /** The projects that wait for a person, then all others, both sorted by last activity, latest first. */
   sorted(): Project[] {
     const order = (one: Project) => (one.approvals.length ? 1 : 0);
     return [...this.all.values()].sort((a, b) => order(b) - order(a) || b.last_active.localeCompare(a.last_active));
@@ -78,9 +78,9 @@ export class Projects {
   }
 }
 
-function waits(project: Project, { approval_id, tool_name, created_at }: any) {
+function waits(project: Project, { approval_id, tool_name, created_at, summary }: any) {
   if (!project.approvals.some((one: any) => one.approval_id === approval_id)) {
-    project.approvals = [...project.approvals, { approval_id, tool_name, created_at }];
+    project.approvals = [...project.approvals, { approval_id, tool_name, created_at, summary }];
   }
 }
 
@@ -103,7 +103,7 @@ export function editedInput({ tool_name: tool, input, proposal }: any, text: str
   return undefined;
 }
 
-/** `text` with the line endings that most lines of `model` have: a text field has only one kind. */
+/** `text` with the line endings that most lines of `model` have. A text field has only one kind. */
 export function endsLike(model: string, text: string) {
   const crlf = model.split('\r\n').length - 1;
   return crlf * 2 > model.split('\n').length - 1 ? text.replace(/\n/g, '\r\n') : text;
@@ -114,31 +114,3 @@ export const approvesMode = (suggestions: any, mode: string) =>
   Array.isArray(suggestions) &&
   suggestions.length > 0 &&
   suggestions.every((one) => one?.type === 'setMode' && one.mode === mode);
-
-/**
- * What "always" would mean, in words, from the agent's suggestions; empty if it has none. As on the server, a mode
- * counts only if nothing else is suggested, because it covers far more than this request.
- */
-export function alwaysWords(suggestions: any) {
-  if (!Array.isArray(suggestions) || suggestions.some((one) => typeof one !== 'object' || one === null)) return '';
-  const narrow = suggestions.filter((one) => one.type !== 'setMode');
-  const remembered = narrow.length ? narrow : suggestions;
-  const said = remembered.map((one) => {
-    if (one?.type === 'setMode')
-      return one.mode === 'acceptEdits' ? 'accept all edits' : `switch to the mode “${one.mode}”`;
-    if (one?.type === 'addRules') {
-      const rules = (one.rules ?? []).map((rule: any) =>
-        rule.ruleContent ? `${rule.toolName}(${rule.ruleContent})` : rule.toolName,
-      );
-      return `${one.behavior === 'deny' ? 'reject' : 'allow'} ${rules.join(', ')}`;
-    }
-    if (one?.type === 'addDirectories') return `allow ${(one.directories ?? []).join(', ')}`;
-    // An unknown suggestion is remembered as well, so it is shown as it is. Options of other agents have no type.
-    return typeof one?.type === 'string' ? `apply ${JSON.stringify(one)}` : '';
-  });
-  const place = remembered.every((one) => (one?.destination ?? 'session') === 'session')
-    ? 'for this session'
-    : 'from now on';
-  const words = said.filter(Boolean).join(' and ');
-  return words && `${words} ${place}`;
-}

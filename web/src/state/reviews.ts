@@ -1,4 +1,4 @@
-// How much there is to decide and to commit in each project's review: what the links to the reviews show.
+// How much there is to decide and to commit in each project's review, as the links to the reviews show it.
 
 import { type Signal, signal } from '@preact/signals';
 
@@ -30,7 +30,7 @@ export class Reviews {
   /** By project id: how many files have changes that were kept and can be committed. */
   _kept: Signal<ReadonlyMap<string, number>> = signal(new Map());
   _client: Server;
-  /** The ids of the projects whose numbers were requested or reported on this connection: `look` skips them. */
+  /** The ids of the projects whose numbers were requested or reported on this connection, which `look` skips. */
   _asked: Signal<ReadonlySet<string>> = signal(new Set());
 
   constructor(client: Server) {
@@ -59,7 +59,7 @@ export class Reviews {
     });
   }
 
-  /** The numbers of a project's open review; undefined if there isn’t one. */
+  /** The numbers of a project's open review, or undefined if there isn’t one. */
   open(project: string): Numbers | undefined {
     const found = this.all.value.get(project);
     return found?.files ? found : undefined;
@@ -91,7 +91,7 @@ export class Reviews {
     this._asked.value = new Set(this._asked.value).add(project);
   }
 
-  /** Applies the numbers that the server has stored. The files may have changed since the server counted them. */
+  /** Applies the numbers that the server stored. The files may have changed since the server counted them. */
   _take(projects: readonly Pick<ProjectInfo, 'id' | 'review'>[]) {
     const all = new Map(this.all.value);
     for (const { id, review } of projects) if (review) all.set(id, review);

@@ -47,7 +47,7 @@ type Server = EventTarget & {
 };
 
 export class Sessions {
-  /** At most 200 sessions, latest first; empty until they are known, or if the server does not support `sessions`. */
+  /** At most 200 sessions, latest first. Empty until they are known, or if the server does not support `sessions`. */
   list = signal<SessionEntry[]>([]);
   _client: Server;
   _wanted = false;
@@ -70,7 +70,7 @@ export class Sessions {
     if (!this._busy) void this._ask();
   }
 
-  /** The session that the next run of a project continues; undefined if it is not known. */
+  /** The session that the next run of a project continues, or undefined if it is not known. */
   current(project: string): SessionEntry | undefined {
     return this.list.value.find((one) => one.current && one.project_id === project);
   }

@@ -1,12 +1,12 @@
-// Splits terminal output into parts with CSS classes. Colors and text styles, such as bold and underlined, are kept;
-// other control sequences, for example to move the cursor or to set a title, are dropped. Pure.
+// Splits terminal output into parts with CSS classes. Colors and text styles, such as bold and underlined, are kept.
+// Other control sequences, for example to move the cursor or to set a title, are dropped. Pure.
 
 /** `style`: CSS classes, or empty. */
 type AnsiSpan = { text: string; style: string };
 
 const ESCAPE = '\\x1b';
 
-// The length of a sequence is bounded: one without an end is text.
+// The length of a sequence is bounded, so that one without an end is text.
 const SEQUENCE = new RegExp(
   [
     `${ESCAPE}\\[([\\d;:]{0,100})([ -/]{0,4}[@-~])`,
@@ -63,7 +63,7 @@ export function ansi(text: string): AnsiSpan[] {
     if (match[2] === 'm') {
       look = changed(look, match[1]);
       style = styleOf(look);
-    } else if (match[0] === '\r' && text[at] !== '\n') add('\n'); // a progress bar overwrites its line: show each state
+    } else if (match[0] === '\r' && text[at] !== '\n') add('\n'); // shows each state of a progress bar
   }
   add(text.slice(at));
   return found;
@@ -111,7 +111,10 @@ function changed(look: Look, parameters: string): Look {
   return next;
 }
 
-/** The name of the basic color (of eight) that is nearest to one of the 256 colors; empty if there is no such color. */
+/**
+ * The name of the basic color (of eight) that is nearest to one of the 256 colors, or '' if the number is not one of
+ * these.
+ */
 function indexed(index: number) {
   if (!(index >= 0 && index < 256)) return '';
   if (index < 16) return NAMES[index % 8];

@@ -1,5 +1,5 @@
-// An agent's Markdown as tokens of the marked library, one for each block. The lexer is loaded separately: on a slow
-// network the message box is usable before it arrives.
+// An agent's Markdown as tokens of the marked library, one for each block. The lexer is loaded separately, so that on a
+// slow network the message box is usable before it arrives.
 
 import type { Links, Token, Tokens } from 'marked';
 
@@ -33,7 +33,7 @@ const lines = (text: string) => (text.includes('\r') ? text.replace(/\r\n?/g, '\
 
 const noLinks = (): Links => Object.create(null);
 
-/** The blocks of a text. `links`: the link definitions that are known; those in the text are added. */
+/** The blocks of a text. `links`: the link definitions that are known, to which those in the text are added. */
 export function blocksOf(text: string, links = noLinks()): Token[] {
   const source = lines(text);
   if (!lexer) return [plain(source)];
@@ -50,7 +50,7 @@ export function blocksOf(text: string, links = noLinks()): Token[] {
  * so that the time does not grow with the square of the length.
  */
 export class GrowingBlocks {
-  /** Always the same array; `update` changes it. */
+  /** Always the same array, which `update` changes. */
   blocks: Token[] = [];
   /** The number of finished blocks. */
   finished = 0;
@@ -61,7 +61,7 @@ export class GrowingBlocks {
 
   /** @param whole the text so far. If it does not continue the previous text, it is parsed from its beginning. */
   update(whole: string) {
-    // Only the text after the finished blocks is searched: with all of it, the time would grow quadratically.
+    // Only the text after the finished blocks is searched, because with all of it, the time would grow quadratically.
     this._hasReturns ||= whole.includes('\r', this._begin);
     const text = this._hasReturns ? lines(whole) : whole;
     const open = this._text.slice(this._begin);
@@ -79,7 +79,7 @@ export class GrowingBlocks {
     let last = fresh.length - 1;
     while (last > 0 && fresh[last].type === 'space') last--;
     for (const { raw } of fresh.slice(0, Math.max(0, last))) {
-      if (!text.startsWith(raw, this._begin)) break; // `raw` differs from the text: the block's end is not known
+      if (!text.startsWith(raw, this._begin)) break; // if `raw` differs from the text, the block's end is not known
       this._begin += raw.length;
       this.finished++;
     }

@@ -7,7 +7,7 @@ import { Copy } from './copy.tsx';
 import { highlight, isColored, type Span } from './highlight.ts';
 import { scrolls } from './plain.tsx';
 
-/** The lines of a text in colored parts; undefined as long as the colors are not known. */
+/** The lines of a text in colored parts, or undefined as long as the colors are not known. */
 export function useColors(text: string, language: string, isWanted = true): Span[][] | undefined {
   const [found, setFound] = useState<{ text: string; language: string; lines: Span[][] }>();
   useEffect(() => {

@@ -12,7 +12,10 @@ import { kindOf, tagsOf } from './kinds.ts';
 
 const TAGS = tagsOf(tags);
 
-/** The style of each kind, as in diffs and messages: base.css and text.css do not apply inside a shadow root. */
+/**
+ * The style of each kind, as in diffs and messages. It is repeated here, because base.css and text.css do not apply
+ * inside a shadow root.
+ */
 const LOOKS: Record<string, Record<string, string>> = {
   comment: { color: 'var(--code-comment)' },
   string: { color: 'var(--code-string)' },
@@ -98,7 +101,7 @@ async function languageFor(path: string): Promise<Extension | undefined> {
   const mode = await modeOf(name);
   if (!mode) return undefined;
   const tokenTable = Object.fromEntries(Object.entries(TAGS).map(([kind, found]) => [kind, found[0]]));
-  // Replaces the names of styles with kinds: some of CodeMirror's own tags for these names have no color here.
+  // Replaces the names of styles with kinds, because some of CodeMirror's own tags for these names have no color here.
   const token: typeof mode.token = (stream, state) => kindOf(mode.token(stream, state)) || null;
   return StreamLanguage.define({ ...mode, token, tokenTable });
 }

@@ -12,7 +12,7 @@ export type Span = { text: string; kind: string };
 
 type Grammar = { parser: Parser } | { mode: StreamParser<any> };
 
-/** The maximum length of code that is colored, in characters; longer code stays plain. */
+/** The maximum length of code that is colored, in characters. Longer code stays plain. */
 const LONGEST = 300_000;
 
 /** The maximum length of a line that is colored, in characters, for grammars that work line by line. */
@@ -20,7 +20,10 @@ const LONGEST_LINE = 5_000;
 
 const SLICE = 8; // ms
 
-/** The maximum time for one text; one that takes longer stays plain: unclosed nested constructs take quadratic time. */
+/**
+ * The maximum time for one text. A text that takes longer stays plain, because unclosed nested constructs take
+ * quadratic time.
+ */
 const WORK = 1_500; // ms
 
 const mode = async (module: Promise<any>, name: string): Promise<Grammar> => ({ mode: (await module)[name] });
@@ -91,7 +94,7 @@ const GRAMMARS: Record<string, () => Promise<Grammar>> = {
   yaml: async () => await import('@lezer/yaml'),
 };
 
-/** The line-by-line grammar of a language, for editors; undefined if it has none. */
+/** The line-by-line grammar of a language, for editors, or undefined if it has none. */
 export async function modeOf(language: string): Promise<StreamParser<any> | undefined> {
   const grammar = Object.hasOwn(GRAMMARS, language) ? await GRAMMARS[language]() : undefined;
   return grammar && 'mode' in grammar ? grammar.mode : undefined;
@@ -170,7 +173,7 @@ const FILES: Record<string, string> = {
   rakefile: 'ruby',
 };
 
-/** The language of a file, by its name; empty if it is not known. */
+/** The language of a file, by its name. Empty if it is not known. */
 export function languageOf(path: string): string {
   const name = (path.split('/').pop() ?? '').toLowerCase();
   if (Object.hasOwn(FILES, name)) return FILES[name];
@@ -192,7 +195,7 @@ function grammar(name: string): Promise<Grammar> {
   let found = loaded.get(name);
   if (!found) {
     found = GRAMMARS[name]();
-    // The connection may have been lost: the next call fetches the grammar again.
+    // The connection may have been lost, so the next call fetches the grammar again.
     found.catch(() => loaded.delete(name));
     loaded.set(name, found);
   }
@@ -202,7 +205,7 @@ function grammar(name: string): Promise<Grammar> {
 const plainLines = (code: string): Span[][] => code.split('\n').map((text) => (text ? [{ text, kind: '' }] : []));
 
 /**
- * The lines of `code` in parts, each with its kind; together they are the whole code. They are plain if the language is
+ * The lines of `code` in parts, each with its kind. Together they are the whole code. They are plain if the language is
  * not known, the code is too long or takes too much work, or the grammar can't be fetched.
  */
 export async function highlight(code: string, language: string): Promise<Span[][]> {
@@ -218,7 +221,7 @@ export async function highlight(code: string, language: string): Promise<Span[][
 
 class TooMuch extends Error {}
 
-/** Returns a function to call between steps: it yields to the event loop after each slice, and may throw `TooMuch`. */
+/** Returns a function to call between steps. It yields to the event loop after each slice, and may throw `TooMuch`. */
 function pacer() {
   let begin = performance.now();
   let worked = 0;

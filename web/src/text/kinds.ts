@@ -49,7 +49,7 @@ const STYLES: Record<string, string> = {
   typeName: 'type',
 };
 
-/** The kind of a word, by the style that an older grammar returns for it; empty if it has no color. */
+/** The kind of a word, by the style that an older grammar returns for it, or '' if it has no color. */
 export function kindOf(style: string | null) {
   for (const word of (style ?? '').split(/[ .]/)) if (Object.hasOwn(STYLES, word)) return STYLES[word];
   return '';

@@ -1,5 +1,5 @@
-// Markdown blocks as tokens of the marked library. Pure; the work is bounded, even for malicious input. HTML is
-// not parsed: it stays text.
+// Markdown blocks as tokens of the marked library. Pure. The work is bounded, even for malicious input. HTML is not
+// parsed, but stays text.
 
 import { Lexer, type Links, type Token, Tokenizer, type Tokens } from 'marked';
 
@@ -12,11 +12,13 @@ const DEEPEST = 8;
 /** The maximum length of a block with markup, in characters. A longer block is plain text, unless it is code. */
 const LONGEST = 20_000;
 
-/** The maximum length of one emphasis, in characters. The search for its end starts at each character that could begin
- * one: without this limit, the time would grow with the square of the block's length. */
+/**
+ * The maximum length of one emphasis, in characters. The search for its end starts at each character that could begin
+ * one, so without this limit, the time would grow with the square of the block's length.
+ */
 const SPAN = 500;
 
-/** The maximum number of searches for emphasis in a text, because many meaningless markers would take a long time. */
+/** The maximum number of searches for emphasis in a text. Many meaningless markers would take a long time. */
 const SEARCHES = 2_000;
 
 /** What a link, an image or a reference begins with. */
@@ -26,7 +28,7 @@ const IN_WORD = /[\p{L}\p{N}]/u;
 /** How many characters are searched for the end of plain text, or for a mail address, which any of them could begin. */
 const NEAR = 150;
 
-/** The maximum number of columns in a table: a wider table is plain text. */
+/** The maximum number of columns in a table. A wider table is plain text. */
 const COLUMNS = 60;
 
 const WEB = /^(?:https?|ftp|www)/i;
@@ -57,7 +59,7 @@ class Bounded extends Tokenizer {
   }
 
   /**
-   * What `find` finds at the beginning of `text`; undefined beyond the limits. `masked`: the whole text, of which
+   * What `find` finds at the beginning of `text`, or undefined beyond the limits. `masked`: the whole text, of which
    * `text` is the rest, with links and code masked.
    */
   _spanning<T extends { raw: string }>(

@@ -1,5 +1,5 @@
-// An agent's Markdown as elements. It is never turned into HTML: what looks like a tag is text. A link leads to an
-// http, https or mailto address, or to a file in the project; any other link is text. Images are links, so that no
+// An agent's Markdown as elements. It is never turned into HTML, so what looks like a tag is text. A link leads to an
+// http, https or mailto address, or to a file in the project. Any other link is text. Images are links, so that no
 // server learns that somebody looked at them.
 
 import type { Token, Tokens } from 'marked';
@@ -83,7 +83,8 @@ function block(token: Tokens.Generic, world: World): ComponentChildren {
         </p>
       ) : null;
     case 'heading': {
-      // At least `h3`, below the page's own headings. Not shifted: a message that begins with "##" would skip a level.
+      // At least `h3`, below the page's own headings. Headings are not shifted, because a message that begins with "##"
+      // would skip a level.
       const Heading = `h${Math.min(6, Math.max(3, token.depth))}` as 'h3';
       return <Heading class={`level-${token.depth}`}>{inline(token.tokens, world)}</Heading>;
     }
@@ -139,7 +140,7 @@ function table({ header, rows }: Tokens.Table, world: World) {
   );
 }
 
-/** Draws inline tokens. Adjacent text tokens are joined: the lexer may have cut a text at any character. */
+/** Draws inline tokens. Adjacent text tokens are joined, because the lexer may have cut a text at any character. */
 function inline(tokens: Token[] | undefined, world: World): ComponentChildren[] {
   const found: ComponentChildren[] = [];
   let text = '';
@@ -159,7 +160,7 @@ function inline(tokens: Token[] | undefined, world: World): ComponentChildren[] 
   return found;
 }
 
-/** The text that a token adds to the text around it; undefined if the token is an element. */
+/** The text that a token adds to the text around it, or undefined if the token is an element. */
 function plainText(token: Tokens.Generic) {
   if (token.type === 'text' && !token.tokens) return decoded(token.text);
   if (token.type === 'escape') return token.text as string;
@@ -185,7 +186,7 @@ function element(token: Tokens.Generic, world: World): ComponentChildren {
   }
 }
 
-/** `src/bridge.py:11`. A folder or a line is required: a word that contains a period need not be a file. */
+/** `src/bridge.py:11`. A folder or a line is required, because a word that contains a period need not be a file. */
 const NAMED_FILE = /^(?=.*(?:\/|:\d))[\w@~+.-][\w@~+./-]*\.[A-Za-z]\w{0,9}(?::\d{1,7})?(?:[:-]\d{1,7})?$/;
 
 function codeSpan(text: string, { openFile }: World) {
@@ -226,7 +227,7 @@ const linkAsText = (token: Tokens.Generic, world: World) => (wordsOf(token) || h
 
 const hrefOf = (token: Tokens.Generic): string => (token.autolink ? token.href : decoded(token.href));
 
-/** What the words of a link don’t show of it; empty unless `world.whole`. */
+/** What the words of a link don’t show of it. Empty unless `world.whole`. */
 function hiddenOf(token: Tokens.Generic, world: World) {
   const href = hrefOf(token);
   if (!world.whole || token.autolink || wordsOf(token) === href) return '';
@@ -250,7 +251,7 @@ export function addressOf(href: string) {
   return ['http:', 'https:', 'mailto:'].includes(url.protocol) ? url.href : undefined;
 }
 
-/** The file and the line that a relative link names: `src/app.js#L3`, `src/app.js:3`; undefined for other links. */
+/** The file and the line that a relative link names: `src/app.js#L3`, `src/app.js:3`, or undefined for other links. */
 export function fileOf(href: string): { path: string; line?: number } | undefined {
   const [, name, line] =
     /^(.*?)(?:#L(\d{1,7})(?:C\d+)?(?:-L?\d+(?:C\d+)?)?|:(\d{1,7})(?:[:-]\d+)?)?$/s.exec(href) ?? [];

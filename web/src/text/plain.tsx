@@ -1,4 +1,4 @@
-// Plain texts of any length, drawn a part at a time: no text from an agent can block the page.
+// Plain texts of any length, drawn a part at a time, so that no text from an agent can block the page.
 
 import type { ComponentChild } from 'preact';
 import { useEffect, useMemo, useState } from 'preact/hooks';
@@ -13,7 +13,7 @@ const STEP = 8_000;
 /** The number of characters that are shown before the user asks for more. */
 export const SHOWN = 20_000;
 
-/** Makes a scrollable element focusable: keys scroll only the element that has the focus. */
+/** Makes a scrollable element focusable, because keys scroll only the element that has the focus. */
 export const scrolls = (element: HTMLElement | null) => {
   if (element) element.tabIndex = 0;
 };

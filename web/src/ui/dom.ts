@@ -1,6 +1,6 @@
 // Small helpers for views: names, times, sizes.
 
-/** Ignores the second click of a double click: it may hit something that has just moved there. */
+/** Ignores the second click of a double click, because it may hit something that has just moved there. */
 export const single = (act: () => void) => (event: Event) => {
   if ((event as MouseEvent).detail < 2) act();
 };

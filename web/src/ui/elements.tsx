@@ -46,7 +46,7 @@ type ButtonProps = Omit<ButtonHTMLAttributes<HTMLButtonElement>, 'label' | 'icon
   shortcut?: string;
   /** The shortcut in the notation of `aria-keyshortcuts`, if it differs from `shortcut` or is not shown. */
   ariaShortcut?: string;
-  /** Whether only the icon is shown; screen readers read `label`. */
+  /** Whether only the icon is shown. Screen readers still read `label`. */
   bare?: boolean;
 };
 
@@ -75,7 +75,7 @@ const CONTROL = 'a[href], button:not(:disabled), input:not(:disabled), summary';
 const firstControl = (place: HTMLElement) =>
   [...place.querySelectorAll<HTMLElement>(CONTROL)].find((one) => one.checkVisibility());
 
-/** A modal dialog; `onClose` is called whenever the user closes it. */
+/** A modal dialog. `onClose` is called whenever the user closes it. */
 export function Dialog({
   title,
   class: name,
@@ -92,8 +92,8 @@ export function Dialog({
     const before: HTMLElement[] = [];
     for (let at = document.activeElement; at; at = at.parentElement) before.push(at as HTMLElement);
     dialog.current?.showModal();
-    // A dialog that is removed while it is open does not return the focus. The control that opened it may be gone, such
-    // as the row of a revoked device: then the nearest control gets the focus.
+    // A dialog that is removed while it is open does not return the focus. If the control that opened it is gone, such
+    // as the row of a revoked device, the nearest control gets the focus.
     const restore = () => {
       const [opener, ...around] = before;
       const control = opener?.isConnected

@@ -30,7 +30,7 @@ function wordScore(word: string, text: string): number {
 
 const isStart = (text: string, at: number) => at === 0 || /[\s/_\-.·›]/.test(text[at - 1]);
 
-/** The best matches in `all`, at most `most`; if the query is empty, the first entries. */
+/** The best matches in `all`, at most `most`, or the first entries if the query is empty. */
 export function best<T>(all: T[], query: string, textOf: (one: T) => string, most = 50): T[] {
   if (!query.trim()) return all.slice(0, most);
   return all

@@ -1,4 +1,4 @@
-// One gate for attributes that people read: misleading characters in them are written out, wherever they come from.
+// One gate for attributes that people read. It writes out misleading characters in them, wherever they come from.
 
 import { options, type VNode } from 'preact';
 

@@ -31,7 +31,7 @@ export function Menu({
     const element = list.current;
     const at = box.current?.getBoundingClientRect();
     if (!isOpen || !element || !at) return;
-    // The position is fixed: a list that contains the menu would cut it off.
+    // The position is fixed, because a list that contains the menu would cut it off.
     const { width, height } = element.getBoundingClientRect();
     const below = at.bottom + height + 8 <= innerHeight;
     element.style.left = `${Math.max(8, Math.min(at.right - width, innerWidth - width - 8))}px`;

@@ -3,7 +3,9 @@
 import { addressOf } from '../projects/rows.ts';
 import type { World } from './world.ts';
 
-/** The address of the next session with an open approval request, after the shown one; undefined if there isn’t one. */
+/**
+ * The address of the next session with an open approval request, after the shown one, or undefined if there isn’t one.
+ */
 export function nextWaiting({ client, place }: Pick<World, 'client' | 'place'>): string | undefined {
   const waiting = client.projects.sorted().filter((project) => project.approvals.length > 0);
   const shown = place.value.view === 'project' ? place.value.project : undefined;

@@ -28,7 +28,7 @@ export function placeIn(hash: string): Place {
   return { view: hash === '#/new' ? 'new' : 'home' };
 }
 
-/** Decodes a part of an address; '' if it is not valid. */
+/** Decodes a part of an address, or '' if it is not valid. */
 function decoded(part: string) {
   try {
     return decodeURIComponent(part);

@@ -22,7 +22,8 @@ export function Shell({ shown }: { shown: Shown | undefined }) {
   const isEmpty = world.client.projects.known && world.client.projects.all.size === 0;
   const inside = view !== 'home' || (isEmpty && world.client.may('project_create'));
   const main = useRef<HTMLElement>(null);
-  // In the same frame as the drawer, not in the next one: a key that is pressed immediately is meant for the drawer.
+  // In the same frame as the drawer, not in the next one, because a key that is pressed immediately is meant for the
+  // drawer.
   useLayoutEffect(() => {
     if (!drawer.value) return;
     focusList();
@@ -114,7 +115,7 @@ function skip(main: HTMLElement | null) {
 }
 
 /**
- * The state of the connection; empty if it is open.
+ * The state of the connection. Empty if it is open.
  * @param isAtBox whether the message box shows the state, so that this element is only for screen readers
  */
 function Banner({ isAtBox }: { isAtBox: boolean }) {

@@ -19,7 +19,9 @@ export function listen({
   view: () => import('../conversation/view.tsx').ConversationView | undefined;
   help: () => void;
   palette: () => void;
-  /** Returns a function that goes to the next session with an approval request; undefined if no other session waits. */
+  /**
+   * Returns a function that goes to the next session with an approval request, or undefined if no other session waits.
+   */
   next: () => (() => void) | undefined;
 }) {
   const look = () => requestAnimationFrame(() => void view()?.current.look());
@@ -90,7 +92,7 @@ export function listen({
   });
 }
 
-/** Focuses the next or previous item of the conversation; if the focused item is not in view, one that is. */
+/** Focuses the next or previous item of the conversation or, if the focused item is not in view, one that is. */
 function step(view: import('../conversation/view.tsx').ConversationView | undefined, by: 1 | -1) {
   if (!view) return;
   const all = [...view.scroller.querySelectorAll<HTMLElement>('.items > .item:not([hidden]), .card')];

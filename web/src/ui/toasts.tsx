@@ -1,4 +1,4 @@
-// Short notes over the conversation. An error stays until the user closes it; other notes disappear.
+// Short notes over the conversation. An error stays until the user closes it. Other notes disappear.
 
 import { signal } from '@preact/signals';
 
@@ -9,7 +9,7 @@ type Toast = { id: number; text: string; isProblem: boolean };
 /** Milliseconds for which a note that is not an error is shown. */
 const SHOWN = 6000;
 
-/** The maximum number of notes: more would cover the conversation, so the oldest is dropped. */
+/** The maximum number of notes. More would cover the conversation, so the oldest is dropped. */
 const MOST = 4;
 
 export const toasts = signal<Toast[]>([]);
@@ -26,7 +26,7 @@ function add(text: string, isProblem: boolean) {
   if (!isProblem) setTimeout(() => close(id), SHOWN);
 }
 
-/** Shows a note; `kind` 'problem' makes it an error. */
+/** Shows a note. The `kind` 'problem' makes it an error. */
 export const said = (text: string, kind = '') => add(text, kind === 'problem');
 
 export const failed = (error: any) => add(error?.message ?? String(error), true);

@@ -1,6 +1,6 @@
 // Whether keys are typed on a touch screen, into an input method, or into a text field.
 
-/** Whether Enter begins a new line: a touch screen has a button for sending, and no other key for a new line. */
+/** Whether Enter begins a new line. A touch screen has a button for sending, and no other key for a new line. */
 export const isTouch = () => matchMedia('(pointer: coarse)').matches;
 
 /**

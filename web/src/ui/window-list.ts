@@ -86,7 +86,7 @@ export class WindowList {
     this._place(0, 0);
   }
 
-  /** Replaces the items; items that were already shown are recognized by their keys. */
+  /** Replaces the items. Items that were already shown are recognized by their keys. */
   update(items: any[]) {
     const first = this._first;
     const length = this._to - this._from;
@@ -112,7 +112,7 @@ export class WindowList {
     this._world.moved();
   }
 
-  /** Scrolls to an item, however far away it is. Returns its element; undefined if there is no such item. */
+  /** Scrolls to an item, however far away it is. Returns its element, or undefined if the list does not contain it. */
   goTo(key: string): HTMLElement | undefined {
     const at = this._items.findIndex((item) => item.key === key);
     if (at < 0) return undefined;
@@ -177,7 +177,7 @@ export class WindowList {
       this._held = undefined;
       this._passed = atEnd ? this._world.keep() : undefined;
     }
-    // A reader leaves the end only by scrolling up: content that grows below does not move the view.
+    // A reader leaves the end only by scrolling up, because content that grows below does not move the view.
     if (atEnd) this.follows = true;
     else if (scrollTop < this._at - 2) this.follows = false;
     this._at = scrollTop;

@@ -19,7 +19,7 @@ export type World = {
   /** The filter of the list of sessions. */
   filter: Signal<string>;
   /**
-   * Whether the list of sessions is open over the view, on a small screen; `folded`: whether the list is hidden, on a
+   * Whether the list of sessions is open over the view, on a small screen. `folded`: whether the list is hidden, on a
    * large one.
    */
   drawer: Signal<boolean>;

@@ -1,5 +1,5 @@
-"""The tool calls in progress, as the agent has reported them so far: when it asks about a call, it may have sent the
-call's diff earlier. Pure.
+"""The tool calls in progress, as reported by the agent so far. By the time it asks about a call, it may already have
+sent the call's diff. Pure.
 
 codex-acp (2.6.0) sends the diff with ``tool_call``, and then asks with only a title and a path.
 """
@@ -17,7 +17,7 @@ from drawbridge.agents.acp.messages import read_as
 REPORTS: Final = ("tool_call", "tool_call_update")
 
 OVER: Final = ("completed", "failed")
-"""The final states of a call: the agent no longer asks about it."""
+"""The final states of a call, after which the agent no longer asks about it."""
 
 MOST_CALLS: Final = 200
 MOST_BYTES: Final = 32 * 1024 * 1024
@@ -32,7 +32,7 @@ class Calls:
         self._bytes = 0
 
     def report(self, session_id: str, update: Raw) -> tuple[str, dict[str, Raw]] | None:
-        """Records a ``tool_call`` or ``tool_call_update``: its fields replace earlier ones. A call that has ended is
+        """Records a ``tool_call`` or ``tool_call_update``. Its fields replace earlier ones. A call that has ended is
         forgotten. Returns the call's id and all its fields; None if it has no id."""
         fields = _fields(update)
         id = _id(fields)
@@ -50,7 +50,7 @@ class Calls:
 
     def whole(self, session_id: str, call: Raw) -> Raw:
         """The call that a question is about, completed with what was reported earlier. The question's own fields take
-        precedence; its content is added to the earlier content or, if it contains a diff, replaces it."""
+        precedence. Its content is added to the earlier content or, if it contains a diff, replaces it."""
         asked = _fields(call)
         known = self._known.get((session_id, _id(asked) or ""))
         if not known:
@@ -68,7 +68,7 @@ class Calls:
 
 
 def _fields(data: Raw) -> dict[str, Raw]:
-    """The fields that are not null: null means that a field has not changed."""
+    """The fields that are not null. Null means that a field has not changed."""
     found = read_as(dict[str, Raw], data) or {}
     return {name: value for name, value in found.items() if bytes(value) != b"null"}
 

@@ -1,9 +1,8 @@
 """The Agent Client Protocol (version 1): lines in, events out; commands in, lines out.
 
-Pure: ``AcpConversation`` is Drawbridge's side of the connection to one process, which has one session. Most kinds of
-updates from the agent are passed on unchanged; its text and its tool calls are converted by ``agents.lines`` (see
-``acp.text`` and ``acp.shown``), and its permission requests become ``Question`` events. Measured with Gemini CLI
-0.61.0.
+Pure: ``AcpConversation`` is Drawbridge's side of the connection to one process with one session. Most kinds of updates
+from the agent are passed on unchanged. Its text and its tool calls are converted by ``agents.lines`` (see ``acp.text``
+and ``acp.shown``), and its permission requests become ``Question`` events. Measured with Gemini CLI 0.61.0.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ from drawbridge.agents.base import (
 )
 from drawbridge.agents.output import JUNK_LIMIT, Tail, session_id_of
 from drawbridge.agents.proposals import Reader
-from drawbridge.agents.results import FAILED, Costs, Failure, amount, exit_words, not_logged_in
+from drawbridge.agents.results import EXITED, FAILED, Costs, Failure, amount, exit_words, not_logged_in
 from drawbridge.core.errors import BadArgument
 from drawbridge.protocols import jsonrpc
 
@@ -154,10 +153,10 @@ class AcpConversation:
         if (words := piece_of(update)) is not None:
             before, now = self._pieces.add(session_id, update, words)
             return [*before, *(now if self._partial else ())]
-        said = self._pieces.flush()
+        outputs = self._pieces.flush()
         if update.sessionUpdate in REPORTS:
-            return [*said, *self._called(session_id, params.update)]
-        return [*said, other_content(session_id, update) or line, *about]
+            return [*outputs, *self._called(session_id, params.update)]
+        return [*outputs, other_content(session_id, update) or line, *about]
 
     def _called(self, session_id: str, update: Raw) -> list[AgentLine]:
         reported = self._calls.report(session_id, update)
@@ -174,8 +173,8 @@ class AcpConversation:
         return self._reports.opened(self._opening.opened) if self._ready else []
 
     def _wanted(self, message: Incoming) -> list[Output]:
-        """Handles a request from the agent. Only requests for permission are supported: Drawbridge offers neither files
-        nor terminals."""
+        """Handles a request from the agent. Only requests for permission are supported, because Drawbridge offers
+        neither files nor terminals."""
         id = message.request_id
         if id is None:
             return []
@@ -200,7 +199,7 @@ class AcpConversation:
 
     def _opened(self, message: Incoming, data: bytes) -> list[Output]:
         """Handles the answer to one step of the opening."""
-        said: list[Output] = []
+        outputs: list[Output] = []
         try:
             following = self._steps.send(message)
         except StopIteration:
@@ -212,13 +211,13 @@ class AcpConversation:
             self._request(following, self._opened)
         if self._opening.session_id and not self._session_id:
             self._session_id = self._opening.session_id
-            said = [SessionIdentified(self._session_id), AgentLine(data)]
-        return [*said, *self._in_mode(), *self._of_model(), *self._send_prompt()] if self._ready else said
+            outputs = [SessionIdentified(self._session_id), AgentLine(data)]
+        return [*outputs, *self._in_mode(), *self._of_model(), *self._send_prompt()] if self._ready else outputs
 
     def _turn_answered(self, message: Incoming, data: bytes) -> list[Output]:
-        said: list[Output] = [*self._pieces.flush(), AgentLine(data)]
+        outputs: list[Output] = [*self._pieces.flush(), AgentLine(data)]
         reason = "interrupted" if self._interrupted else "the agent continued without an answer"
-        said += [QuestionCancelled(key, reason) for key in self._questions]
+        outputs += [QuestionCancelled(key, reason) for key in self._questions]
         self._cancel_questions()
         stopped = (read_as(dict[str, object], message.result) or {}).get("stopReason")
         if message.failed:
@@ -229,7 +228,7 @@ class AcpConversation:
             words = STOPPED.get(stopped) if isinstance(stopped, str) else None
             failure = Failure(FAILED, f"{self._name} {words}") if words else None
         interrupted = failure is not None and (self._interrupted or stopped == "cancelled")
-        return [*said, self._turn_ended(failure, interrupted=interrupted)]
+        return [*outputs, self._turn_ended(failure, interrupted=interrupted)]
 
     def _failed(self, fault: wire.Fault) -> Failure:
         match fault.code:
@@ -251,15 +250,15 @@ class AcpConversation:
         )
 
     def ended(self, code: int, stderr: str, fault: str | None) -> list[Output]:
-        said: list[Output] = [*self._pieces.flush()]
-        said += [Replied(id, f"{self._name} has ended.") for id in sorted(self._waited_for)]
-        said += [QuestionCancelled(key, f"{self._name} has ended") for key in self._questions]
+        outputs: list[Output] = [*self._pieces.flush()]
+        outputs += [Replied(id, f"{self._name} has ended.") for id in sorted(self._waited_for)]
+        outputs += [QuestionCancelled(key, f"{self._name} has ended") for key in self._questions]
         self._waited_for.clear()
         self._questions.clear()
         if self._turn_open:
             failure = self._failure or self._died(code, stderr, fault)
-            said.append(self._turn_ended(failure, interrupted=self._interrupted and fault is None))
-        return [*said, Exited(code, stderr)]
+            outputs.append(self._turn_ended(failure, interrupted=self._interrupted and fault is None))
+        return [*outputs, Exited(code, stderr)]
 
     def _died(self, code: int, stderr: str, fault: str | None) -> Failure:
         words = "\n".join(stderr.splitlines()[-5:]) or self.junk.text
@@ -268,12 +267,12 @@ class AcpConversation:
             return Failure("AGENT_TOO_OLD", text[: wire.LONGEST_TEXT])
         how = exit_words(code)
         text = f"{self._name} {how} before it was done{f': {words}' if words else ', without a message.'}"
-        return Failure(FAILED, (fault or text)[: wire.LONGEST_TEXT])
+        return Failure(FAILED if fault else EXITED, (fault or text)[: wire.LONGEST_TEXT])
 
     # Messages to the agent.
 
     def prompt(self, text: str, attachments: tuple[Attachment, ...] = ()) -> list[Output]:
-        """Begins a turn; the prompt is sent once the session is open. Must not be called while another turn is open."""
+        """Begins a turn. The prompt is sent once the session is open. Must not be called while another turn is open."""
         if self._turn_open:
             raise RuntimeError("another prompt is still being processed")
         self._turn_open, self._interrupted = True, False
@@ -296,7 +295,7 @@ class AcpConversation:
         return []
 
     def answer(self, question_id: str, decision: Decision) -> None:
-        """Sends the answer to a question; does nothing if the question is no longer open."""
+        """Sends the answer to a question. Does nothing if the question is no longer open."""
         asked = self._questions.pop(question_id, None)
         if asked is not None:
             self._out.append(wire.result(asked.id, questions.outcome(asked.options, decision)))
@@ -314,8 +313,8 @@ class AcpConversation:
         self._questions.clear()
 
     def set_mode(self, mode: str) -> str:
-        """Asks the agent to switch to ``mode``. Returns the id of the ``Replied`` that follows. Raises ``AgentRefused`` if
-        the agent is still starting or has no such mode."""
+        """Asks the agent to switch to ``mode``. Returns the id of the ``Replied`` that follows. Raises ``AgentRefused``
+        if the agent is still starting or does not have the mode."""
         return self._set("mode", mode)
 
     def set_model(self, model: str) -> str:

@@ -18,7 +18,7 @@ from drawbridge.agents.acp import opening, reports
 from drawbridge.agents.acp.conversation import AcpConversation
 from drawbridge.agents.acp.listing import Listing
 from drawbridge.agents.attached import is_text
-from drawbridge.agents.base import AgentState, Event, Exited, Launch, Remembered, StoredConversations
+from drawbridge.agents.base import AgentState, Event, Exited, Launch, StoredConversation, StoredConversations
 from drawbridge.agents.environment import environment
 from drawbridge.agents.proposals import read_file
 
@@ -29,19 +29,19 @@ LISTING_SECONDS: Final = 15.0
 
 
 def usable(files: str | None) -> str | None:
-    """``files`` (see ``Launch.files``) if that directory exists, otherwise None: an agent may refuse to open a session
-    if the directory is missing. Blocking."""
+    """``files`` (see ``Launch.files``) if that directory exists, otherwise None, because an agent may refuse to open a
+    session if the directory is missing. Blocking."""
     return files if files is not None and os.path.isdir(files) else None
 
 
 class Acp:
-    """Any ACP agent. ``command`` starts it; ``title`` is its display name."""
+    """Any ACP agent. ``command`` starts it, and ``title`` is its display name."""
 
     asks = True
     own_modes = True
-    sees = True
+    sees = forks = True
     sessions: StoredConversations | None = None
-    embeds = staticmethod(is_text)  # what else it can read is known only once it runs
+    embeds = staticmethod(is_text)  # what else the agent can read is known only once it runs
     own: Mapping[str, str] = MappingProxyType({})
     """Environment variables for this agent only."""
 
@@ -53,7 +53,7 @@ class Acp:
         self._command = command
         self._environment = environment
         self._one_listing = asyncio.Lock()
-        """Ensures that only one process at a time lists conversations, however many clients ask."""
+        """Ensures that only one process at a time lists conversations, no matter how many clients ask."""
 
     async def start(self, launch: Launch, emit: Callable[[Event], None]) -> process.Process:
         opening.check(launch.options, self.title)
@@ -63,17 +63,18 @@ class Acp:
     def last_state(self, lines: Sequence[bytes], session_id: str) -> AgentState:
         return reports.last_state(lines, session_id)
 
-    async def remembered(self, path: Path, limit: int) -> list[Remembered]:
-        """The conversations that the agent stores for this directory, at most ``limit``, newest first. Those that it
-        has not listed after ``LISTING_SECONDS`` are missing; empty if it can't list any. Raises ``AgentUnusable`` if it
-        can't be started.
+    async def list_conversations(self, path: Path, limit: int) -> list[StoredConversation]:
+        """The conversations that the agent stores for this directory, at most ``limit``, newest first. Those that the
+        agent has not listed within ``LISTING_SECONDS`` are missing; empty if it can't list any. Raises
+        ``AgentUnusable`` if it can't be started.
 
-        A separate process lists them and is then ended: the process that runs prompts must stay in its conversation.
+        A separate process lists them and is then ended, because the process that runs prompts must stay in its
+        conversation.
         """
         async with self._one_listing:
             return await self._remembered(path, limit)
 
-    async def _remembered(self, path: Path, limit: int) -> list[Remembered]:
+    async def _remembered(self, path: Path, limit: int) -> list[StoredConversation]:
         listing = Listing(str(path), limit, version("drawbridge"))
         ended = asyncio.Event()
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from drawbridge.agents.acp import messages as wire
 from drawbridge.agents.acp.messages import Incoming, read_as
 from drawbridge.agents.acp.opening import Initialized, introduction
-from drawbridge.agents.base import AgentRefused, Attachment, Broken, Decision, Exited, Output, Remembered
+from drawbridge.agents.base import AgentRefused, Attachment, Broken, Decision, Exited, Output, StoredConversation
 from drawbridge.protocols import jsonrpc
 
 LONGEST_TITLE: Final = 120
@@ -28,7 +28,7 @@ class Listing:
     turn_open = busy = asks = False
 
     def __init__(self, directory: str, limit: int, version: str) -> None:
-        self.found: list[Remembered] = []
+        self.found: list[StoredConversation] = []
         self._directory = directory
         self._limit = limit
         self._pages = 0
@@ -50,8 +50,8 @@ class Listing:
         if message.id != self._requests or type(message.id) is not int:
             return []
         if self._requests == 1:
-            told = read_as(Initialized, message.result)
-            return self._next(None) if told is not None and told.abilities.lists else [Broken(DONE)]
+            initialized = read_as(Initialized, message.result)
+            return self._next(None) if initialized is not None and initialized.abilities.lists else [Broken(DONE)]
         return self._page(read_as(dict[str, Any], message.result) or {})
 
     def _next(self, cursor: str | None) -> list[Output]:
@@ -79,10 +79,10 @@ class Listing:
         raise RuntimeError("this process does not accept prompts")
 
     def answer(self, question_id: str, decision: Decision) -> None:
-        """Does nothing: this process never asks."""
+        """Does nothing, because this process never asks."""
 
     def interrupt(self) -> None:
-        """Does nothing: this process has no turn."""
+        """Does nothing, because this process has no turn."""
 
     def set_mode(self, mode: str) -> str:
         raise AgentRefused("this process has no session")
@@ -91,16 +91,16 @@ class Listing:
         return self.set_mode(model)
 
 
-def _age(one: Remembered) -> float:
+def _age(one: StoredConversation) -> float:
     return -one.last_active
 
 
-def _remembered(session: dict[str, Any]) -> Remembered | None:
+def _remembered(session: dict[str, Any]) -> StoredConversation | None:
     id, title, updated = (session.get(name) for name in ("sessionId", "title", "updatedAt"))
     if not isinstance(id, str) or not 0 < len(id) <= LONGEST_ID:
         return None
     words = " ".join(title.split())[:LONGEST_TITLE] if isinstance(title, str) else ""
-    return Remembered(id, _seconds(updated), words or None)
+    return StoredConversation(id, _seconds(updated), words or None)
 
 
 def _seconds(moment: object) -> float:

@@ -1,6 +1,6 @@
 """Messages of the Agent Client Protocol, version 1 (https://agentclientprotocol.com). Pure.
 
-Only the fields that Drawbridge needs are parsed; most nested values stay unparsed JSON until they are read. Measured
+Only the fields that Drawbridge needs are parsed. Most nested values stay unparsed JSON until they are read. Measured
 with Gemini CLI 0.61.0.
 """
 
@@ -18,7 +18,7 @@ VERSION: Final = 1
 
 AUTH_REQUIRED: Final = -32000
 TOO_MANY_REQUESTS: Final = 429
-"""The error code with which Gemini CLI (0.61.0) answers a prompt once the account's quota is used up. The protocol does
+"""The error code that Gemini CLI (0.61.0) returns for a prompt once the account's quota is used up. The protocol does
 not define it."""
 
 LONGEST_TEXT: Final = 2_000
@@ -46,12 +46,12 @@ class Incoming(Struct):
 
     @property
     def request_id(self) -> jsonrpc.Id | None:
-        """The id of the request; None if the message has no valid id, and so can't be answered."""
+        """The id of the request; None if the message has no valid id and therefore can't be answered."""
         return self.id if isinstance(self.id, int | str) and not isinstance(self.id, bool) else None
 
 
 class Update(Struct):
-    """The update in a ``session/update``."""
+    """The fields that are read from the update in a ``session/update``."""
 
     sessionUpdate: Any = None  # noqa: N815 - the protocol's own name
     content: Raw = NOTHING
@@ -71,7 +71,7 @@ class Params(Struct):
 
 
 class Fault(Struct):
-    """The error of a response."""
+    """The fields that are read from the error of a response."""
 
     code: Any = None
     message: Any = None
@@ -80,8 +80,8 @@ class Fault(Struct):
     @property
     def text(self) -> str:
         """The error as one or more human-readable sentences."""
-        told = self.data if isinstance(self.data, dict) else {}
-        details = next((told[name] for name in ("details", "message") if isinstance(told.get(name), str)), "")
+        fields = self.data if isinstance(self.data, dict) else {}
+        details = next((fields[name] for name in ("details", "message") if isinstance(fields.get(name), str)), "")
         words = output.readable(details or (self.message if isinstance(self.message, str) else ""))[:LONGEST_TEXT]
         words = words or "it gave no reason"
         return words if words.endswith((".", "!", "?", "…")) else words + "."
@@ -98,7 +98,7 @@ def parsed(line: bytes) -> tuple[Incoming, bytes] | None:
 
 
 def read_as(kind: type[Kind], data: Raw | UnsetType) -> Kind | None:
-    """``data`` as ``kind``; None if it has another shape."""
+    """``data`` decoded as ``kind``; None if it has another shape."""
     try:
         return msgspec.json.decode(b"null" if isinstance(data, UnsetType) else bytes(data), type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

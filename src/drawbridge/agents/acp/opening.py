@@ -24,25 +24,27 @@ from drawbridge.agents.results import FAILED, NO_SESSION, not_logged_in
 
 FENCE: Final = "_drawbridge/fence"
 """The method of a request that no agent supports. Its error response arrives after everything that the agent sent
-before, and so marks the end of a replay: Gemini CLI (0.61.0) continues to replay an old session after it has reported
+before, and so marks the end of a replay. Gemini CLI (0.61.0) continues to replay an old session after it has reported
 that the session is loaded.
 """
 
 SUPPORTED: Final = ("dangerously_skip_permissions", "permission_mode", "model", "add_dirs", "partial_messages")
-"""The options that can be passed to the agent. If any other option is set, the agent is not started, since it would run
-without that option."""
+"""The options that can be passed to the agent. If any other option is set, the agent is not started, because it would
+ignore that option.
+"""
 
 
 LONGEST_NAME: Final = 200
-"""The maximum length of a mode's or a model's name, in characters; longer names are ignored."""
+"""The maximum length of a mode's or a model's name, in characters. Longer names are ignored."""
 
 MOST_MODES: Final = 50
 """The maximum number of an agent's modes that are shown to clients."""
 
 
 class Choices(Struct, frozen=True):
-    """A choice that the session offers: the ``method`` that sets it, with the parameters ``fixed`` and the value in the
-    parameter ``name``; its possible ``values``; and its ``current`` value, None if that is not known."""
+    """A choice that the session offers. ``method``: the method that sets it, with the parameters ``fixed`` and the
+    value in the parameter ``name``. ``values``: its possible values. ``current``: its current value; None if that is
+    not known."""
 
     method: str
     fixed: dict[str, str]
@@ -76,15 +78,15 @@ class Initialized(Struct):
 
     @property
     def abilities(self) -> Abilities:
-        told = wire.read_as(_Capabilities, self.agentCapabilities) or _Capabilities()
-        of_session = told.sessionCapabilities if isinstance(told.sessionCapabilities, dict) else {}
+        offered = wire.read_as(_Capabilities, self.agentCapabilities) or _Capabilities()
+        of_session = offered.sessionCapabilities if isinstance(offered.sessionCapabilities, dict) else {}
         return Abilities(
-            loads=told.loadSession is True,
+            loads=offered.loadSession is True,
             resumes=isinstance(of_session.get("resume"), dict),
             forks=isinstance(of_session.get("fork"), dict),
             lists=isinstance(of_session.get("list"), dict),
             add_dirs=isinstance(of_session.get("additionalDirectories"), dict),
-            prompts=told.promptCapabilities if isinstance(told.promptCapabilities, dict) else {},
+            prompts=offered.promptCapabilities if isinstance(offered.promptCapabilities, dict) else {},
         )
 
 
@@ -98,7 +100,7 @@ class Opened(Struct):
 
     def choices(self, what: str) -> Choices | None:
         """The choices for "mode" or "model", which are set by their own method or as an option of the session. None if
-        the session offers no such choice."""
+        the session does not offer that choice."""
         listed, word = (self.modes, "mode") if what == "mode" else (self.models, "model")
         if isinstance(listed, dict):
             key = "id" if word == "mode" else "modelId"
@@ -165,8 +167,8 @@ class Opening:
         self.abilities = Abilities()
 
     def steps(self) -> Generator[Request, Incoming, None]:
-        """Yields each request, and is sent its answer. Raises ``AgentUnusable`` if the session can't be opened, or if
-        its mode or model can't be set."""
+        """Yields each request, and expects its answer to be sent back. Raises ``AgentUnusable`` if the session can't be
+        opened, or if its mode or model can't be set."""
         self.abilities = self._introduced((yield Request("initialize", introduction(self._version))))
         self._opened_with((yield self._session()))
         if self._launch.resume:
@@ -193,7 +195,7 @@ class Opening:
 
     def _usual_mode(self) -> str | None:
         """The mode to set if none was chosen: "default", whatever the agent's settings are. None to keep the current
-        mode: it is "default" or is not known, or the agent has no "default" mode and its current mode can ask.
+        mode, because it is "default" or is not known, or the agent has no "default" mode and its current mode can ask.
 
         If an agent without a "default" mode would start in a mode that never asks, returns its first mode that can ask.
         Raises ``AgentUnusable`` if it has none.
@@ -225,7 +227,7 @@ class Opening:
 
     def choice(self, what: str, wanted: str) -> Request:
         """The request that sets "mode" or "model". Raises ``AgentRefused`` if the agent does not offer the mode, or
-        does not let its caller choose a model; whether the model exists is not checked."""
+        does not let its caller choose a model. Whether the model exists is not checked."""
         choices = self.opened.choices(what)
         value = modes.chosen(wanted, choices.values if choices else ()) if what == "mode" else wanted
         if choices is None or value is None:
@@ -234,13 +236,15 @@ class Opening:
         return Request(choices.method, {"sessionId": self.session_id, **choices.fixed, choices.name: value})
 
     def _introduced(self, answer: Incoming) -> Abilities:
-        told = wire.read_as(Initialized, answer.result)
-        if told is None:
+        initialized = wire.read_as(Initialized, answer.result)
+        if initialized is None:
             raise AgentUnusable(FAILED, f"{self._name} could not be initialized: {wire.fault(answer.error).text}")
-        if told.protocolVersion != wire.VERSION:
-            spoken = f"{self._name} supports version {str(told.protocolVersion)[:20]} of the Agent Client Protocol"
+        if initialized.protocolVersion != wire.VERSION:
+            spoken = (
+                f"{self._name} supports version {str(initialized.protocolVersion)[:20]} of the Agent Client Protocol"
+            )
             raise AgentUnusable("AGENT_TOO_OLD", f"{spoken}; version {wire.VERSION} is required. Update it.")
-        return told.abilities
+        return initialized.abilities
 
     def _session(self) -> Request:
         launch, abilities = self._launch, self.abilities
@@ -293,8 +297,9 @@ def check(options: Options, name: str) -> None:
 
 
 def introduction(version: str) -> dict[str, Any]:
-    """The parameters of ``initialize``. Files and terminals are not offered: an agent's permissions cover its own
-    access to both."""
+    """The parameters of ``initialize``. Files and terminals are not offered, because an agent's permissions already
+    cover its own access to both.
+    """
     return {
         "protocolVersion": wire.VERSION,
         "clientCapabilities": {"fs": {"readTextFile": False, "writeTextFile": False}, "terminal": False},

@@ -20,7 +20,7 @@ def content(text: str, attachments: tuple[Attachment, ...], abilities: Mapping[s
     blocks, stored = [], []
     room = EMBEDDED
     for one in attachments:
-        # Only a file that is stored can be left out of the prompt.
+        # Only a stored file can be left out of the prompt.
         block = _block(one, abilities) if one.path is None or len(one.data) <= room else None
         if block is not None:
             blocks.append(block)

@@ -47,7 +47,7 @@ def question(id: str, params: Params, read: Reader) -> Question | None:
         return None
     if call.kind == "switch_mode":
         call.kind = LEAVING_PLAN
-    # The title is not used as the name: the agent writes it, and clients would show it as the heading.
+    # The title is not used as the name, because the agent writes it, and clients would show it as the heading.
     name = readable(call.kind)[:LONGEST_NAME] if isinstance(call.kind, str) else ""
     return Question(
         id, name or "other", params.toolCall, params.options, _proposal(call, read), changeable=False, form="acp"

@@ -1,4 +1,5 @@
-"""What an agent reports about itself in the Agent Client Protocol: model, plan, context, and what it offers. Pure.
+"""Reads what an agent reports about itself in the Agent Client Protocol: model, plan, context, and what it offers.
+Pure.
 
 The protocol has no messages about retries, compaction or background tasks.
 """

@@ -1,6 +1,6 @@
 """Converts tool calls that an agent reports in the Agent Client Protocol into history lines. Pure.
 
-Measured: Gemini CLI 0.61.0 reports a call that needs approval only after the call has ended; codex-acp 2.6.0 reports
+Measured: Gemini CLI 0.61.0 reports a call that needs approval only after the call has ended. codex-acp 2.6.0 reports
 each call before it asks about it. Fields may arrive later than the call: a title, an input, the diff.
 """
 
@@ -19,10 +19,10 @@ LONGEST_TITLE: Final = 2_000
 """The maximum length of a call's title, in characters."""
 
 NAMES: Final = {"execute": "Bash", "read": "Read", "edit": "Edit", "fetch": "WebFetch", "search": "Grep"}
-"""The protocol's kinds of calls → the equivalent tools of Claude Code, whose names clients show."""
+"""The protocol's kinds of calls → the names of the equivalent tools of Claude Code, which clients show."""
 
 SUBJECTS: Final = {"Bash": "command", "Read": "file_path", "Edit": "file_path", "WebFetch": "url", "Grep": "pattern"}
-"""A tool in ``NAMES`` → the field of its input that clients show beside its name."""
+"""A tool in ``NAMES`` → the field of its input that clients show next to its name."""
 
 
 class Shown:
@@ -37,15 +37,15 @@ class Shown:
         the agent has reported about the call."""
         key = (session_id, id)
         called = lines.call(session_id, id, *name_and_input(fields))
-        said = [called] if self._calls.get(key) != hash(called.raw) else []
+        emitted = [called] if self._calls.get(key) != hash(called.raw) else []
         self._calls[key] = hash(called.raw)
         status = fields.get("status")
         if status in OVER:
             del self._calls[key]
-            said.append(_result(session_id, id, fields, is_error=status == "failed"))
+            emitted.append(_result(session_id, id, fields, is_error=status == "failed"))
         while len(self._calls) > MOST_CALLS:
             self._calls.popitem(last=False)
-        return said
+        return emitted
 
 
 def name_and_input(fields: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

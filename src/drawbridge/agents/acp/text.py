@@ -32,8 +32,8 @@ class Pieces:
 
     def add(self, session_id: str, update: Update, words: str) -> tuple[list[AgentLine], list[AgentLine]]:
         """Adds a piece (see ``piece_of``). Returns the line of the message in progress, if the piece does not continue
-        that message or the message has reached ``LONGEST``, otherwise an empty list; and the lines that show the piece
-        until its message is complete."""
+        that message or the message has reached ``LONGEST``, otherwise an empty list. Also returns the lines that show
+        the piece until its message is complete."""
         of = (session_id, update.sessionUpdate, update.messageId)
         before = [] if self._of in (None, of) and self._size < LONGEST else self.flush()
         is_first, self._of = not self._texts, of

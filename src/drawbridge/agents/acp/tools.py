@@ -1,4 +1,4 @@
-"""What a tool call of the Agent Client Protocol means. Pure."""
+"""Interprets tool calls of the Agent Client Protocol. Pure."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ ARGUMENTS: Final = "rawInput"
 
 class AcpTools(Tools):
     def call(self, name: str, given: Mapping[str, Any], suggestions: Raw, form: Form) -> ToolCall:
-        """``name``: the kind of the tool call; ``given``: the tool call; ``suggestions``: the options."""
+        """See ``Tools.call``. ``name``: the kind of the tool call; ``given``: the tool call; ``suggestions``: the
+        options."""
         kind, raw = KINDS.get(name, "tool"), given.get(ARGUMENTS)
         arguments = raw if isinstance(raw, dict) else {}
         command = command_field(arguments) if kind in ("command", "tool") else ""
@@ -63,7 +64,7 @@ TOOLS: Final = AcpTools()
 
 
 def _paths(given: Mapping[str, Any]) -> Iterator[str]:
-    """The files that the call changes or, if it does not contain them, those that it is about."""
+    """The files that the call changes or, if it does not name any, those that it is about."""
     for field in ("content", "locations"):
         parts = given.get(field)
         found = [part.get("path") for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []

@@ -1,4 +1,4 @@
-"""How ``claude`` is started: its command line and its environment. Pure.
+"""The command line and the environment with which ``claude`` is started. Pure.
 
 Values are passed as ``--flag=value``, so that none is read as a flag. A flag with several values is repeated, so that
 it does not consume the next argument (2.1.329). A prompt is never in a command line.
@@ -20,7 +20,7 @@ OLDEST: Final = catalog.AGENTS["claude"].oldest
 """The first version with the stream format used here; also the oldest version that the official SDKs support."""
 
 LONGEST_ARGUMENT: Final = 100_000
-"""The maximum size of one value, in bytes; Linux accepts arguments of up to 131,072."""
+"""The maximum size of one value, in bytes. Linux accepts arguments of up to 131,072."""
 
 STREAM: Final = (
     "--output-format=stream-json",
@@ -30,7 +30,7 @@ STREAM: Final = (
 )
 
 STATES: Final = {"CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS": "1"}
-"""Variables that make the CLI report ``session_state_changed``: only the state "idle" means that all subagents have
+"""Variables that make the CLI report ``session_state_changed``. Only the state "idle" means that all subagents have
 ended (2.1.329)."""
 
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -41,7 +41,7 @@ _CONTROL_IN_PROSE: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 
 def arguments(launch: Launch) -> list[str]:
-    """The arguments for ``claude``. Raises ``AgentUnusable`` (VALIDATION_FAILED) for an invalid value; the text names
+    """The arguments for ``claude``. Raises ``AgentUnusable`` (VALIDATION_FAILED) for an invalid value. The text names
     the option."""
     return [*STREAM, *_session(launch), *_flags(launch.options), *_files(launch.files)]
 
@@ -101,7 +101,7 @@ def _flags(options: Options) -> Iterator[str]:
 def _files(directory: str | None) -> Iterator[str]:
     """Yields the flag for a rule that lets the agent read files in ``directory`` without asking. With ``--add-dir``, it
     might also write there. The rule also applies to files that are added later, and to ``cat`` and similar commands
-    (2.1.329). A path that the CLI would read as a pattern does not get a rule; the agent then asks.
+    (2.1.329). A path that the CLI would read as a pattern does not get a rule, so the agent asks.
     """
     if directory is not None and not _PATTERN.search(directory):
         yield f"--allowedTools=Read(/{directory}/**)"
@@ -134,7 +134,7 @@ def _check_model(name: str, value: str) -> None:
 
 
 def _check_rule(name: str, value: str) -> None:
-    """Checks that the value is one rule, such as "Bash(git log *)": the CLI splits at commas and spaces outside
+    """Checks that the value is one rule, such as "Bash(git log *)", because the CLI splits at commas and spaces outside
     parentheses. Raises ``AgentUnusable``."""
     _check_text(name, value)
     depth, fits = 0, value[:1] not in ("", "-", "(")

@@ -2,7 +2,7 @@
 
 Pure: ``ClaudeConversation`` is Drawbridge's side of one process, fed by the module that owns the pipes. The format is
 the CLI's ``stream-json`` with ``--permission-prompt-tool stdio``, measured with 2.1.329. A message of an unknown type
-is passed on unchanged, since the CLI often adds new types; only control messages of unknown types are ignored. Nothing
+is passed on unchanged, since the CLI often adds new types. Only control messages of unknown types are ignored. Nothing
 relies on the order of keys.
 """
 
@@ -44,7 +44,7 @@ from drawbridge.agents.claude.schedule import SCHEDULING, Schedule
 from drawbridge.agents.claude.suggestions import offered
 from drawbridge.agents.output import JUNK_LIMIT, Tail, json_object, session_id_of, valid
 from drawbridge.agents.proposals import Reader
-from drawbridge.agents.results import FAILED, Costs, Failure, exit_words
+from drawbridge.agents.results import EXITED, FAILED, Costs, Failure, exit_words
 from drawbridge.core.errors import BadArgument
 
 INTERRUPTED: Final = "It was interrupted."
@@ -52,18 +52,18 @@ INTERRUPTED: Final = "It was interrupted."
 SUBAGENTS_KNOWN: Final = 1_000
 
 LONGEST_MODE: Final = 100
-"""The maximum length of a mode's name, in characters; a longer name is ignored."""
+"""The maximum length of a mode's name, in characters. A longer name is ignored."""
 
 
 EPHEMERAL: Final = ("stream_event", "command_lifecycle", "tool_progress")
 EPHEMERAL_SYSTEM: Final = ("status", "task_progress", "hook_progress", "session_state_changed")
-"""The kinds of lines, and of lines of type ``system``, that do not belong in the history; anything permanent in them is
+"""The kinds of lines, and of lines of type ``system``, that do not belong in the history. Anything permanent in them is
 repeated in a later line."""
 
 
 class Message(Struct, gc=False):
-    """The fields that are read from every line. Their values may be anything; other fields are only checked to be
-    JSON. JSON values have no reference cycles, so the garbage collector need not track them."""
+    """The fields that are read from every line. Their values may be anything. Other fields are only checked to be JSON.
+    JSON values have no reference cycles, so the garbage collector need not track them."""
 
     type: Any = None
     subtype: Any = None
@@ -123,7 +123,7 @@ class _Moves(Struct):
 
 
 WORKTREE: Final = b'"worktreePath"'
-"""Lines of type ``user`` without these bytes are not decoded to look for a change of directory."""
+"""The bytes without which a line of type ``user`` is not decoded to look for a change of directory."""
 
 _moves: Final = msgspec.json.Decoder(_Moves)
 _message: Final = msgspec.json.Decoder(Message)
@@ -168,7 +168,8 @@ class ClaudeConversation:
         """The state that the CLI reports: "running", "requires_action" or "idle"; None if it reports none."""
         self._had_tasks = False
         """Whether a subagent or background command was running when the prompt was sent, or has run since. If so, the
-        turn's first result may not be its last."""
+        turn's first result might not be its last.
+        """
         self._last_result: tuple[Failure | None, bool] | None = None
         """The last result of the open turn: its failure (None if it succeeded), and whether it was interrupted. The
         turn ends once the session is idle."""
@@ -176,13 +177,13 @@ class ClaudeConversation:
         self._limited: float | None = None
         self._questions: dict[str, _OpenQuestion] = {}
         self._steered = False
-        """Whether a message was added to the turn. If so, the turn's first result may not be its last."""
+        """Whether a message was added to the turn. If so, the turn's first result might not be its last."""
         self._reports = Reports(state)
         self._schedule = Schedule(jobs)
         self._directory: str | None = None
         """The directory in which the agent works, if it has been reported."""
         self._last_answer: bytes | None = None
-        """The main agent's latest answer, as a line; the size of the context is read from it. None before the first
+        """The main agent's latest answer, as a line. The size of the context is read from it. None before the first
         answer and after a compaction."""
         self._retrying = False
         self._efforts: dict[str, str] = {}
@@ -247,16 +248,16 @@ class ClaudeConversation:
     def ended(self, code: int, stderr: str, fault: str | None) -> list[Output]:
         """Handles the end of the process. ``fault``: as in ``Dialect.ended``. Closes everything that is open, and
         returns the last events."""
-        said: list[Output] = [Replied(id, f"{self._name} has ended.") for id in self._waited_for]
-        said += [QuestionCancelled(id, f"{self._name} has ended") for id in self._questions]
+        outputs: list[Output] = [Replied(id, f"{self._name} has ended.") for id in self._waited_for]
+        outputs += [QuestionCancelled(id, f"{self._name} has ended") for id in self._questions]
         self._questions.clear()
         self._waited_for.clear()
-        said += [*self._reports.ended(), *self._schedule.ended()]
+        outputs += [*self._reports.ended(), *self._schedule.ended()]
         if self.turn_open:
-            said.append(self._died(code, stderr, fault))
-        said.append(Exited(code, stderr))
+            outputs.append(self._died(code, stderr, fault))
+        outputs.append(Exited(code, stderr))
         self._own_turn = self._in_background = False
-        return said
+        return outputs
 
     def _passed_on(self, message: Message, data: bytes) -> list[Output]:
         """Passes a line on to clients, with the events that follow from it. Most lines cause no events, and are not
@@ -330,7 +331,7 @@ class ClaudeConversation:
 
     def _begun(self) -> list[Output]:
         """Handles the beginning of a turn. Returns ``TurnBegun`` for a turn that the CLI began itself, but only if the
-        CLI has reported that it is working: otherwise, the end of that turn would not be known."""
+        CLI has reported that it is working, because otherwise the end of that turn would not be known."""
         self._own_turn = self._prompt_id is None
         if not self._own_turn or self._begun_alone or self._state in (None, "idle"):
             return []
@@ -422,11 +423,13 @@ class ClaudeConversation:
         )
 
     def _died(self, code: int, stderr: str, fault: str | None) -> TurnEnded:
-        said = "\n".join(stderr.splitlines()[-5:]) or self.junk.text
+        reason = "\n".join(stderr.splitlines()[-5:]) or self.junk.text
         text = fault or f"{self._name} {exit_words(code)} before it was done" + (
-            f": {said}" if said else ", without a message."
+            f": {reason}" if reason else ", without a message."
         )
-        failure = results.explained(self._name, said) or Failure(FAILED, text[: results.LONGEST_ERROR])
+        failure = results.explained(self._name, reason) or Failure(
+            FAILED if fault else EXITED, text[: results.LONGEST_ERROR]
+        )
         return self._turn_ended(failure, interrupted=self._interrupted and fault is None)
 
     # Questions from the agent.
@@ -474,13 +477,11 @@ class ClaudeConversation:
         return [QuestionCancelled(question_id, "interrupted" if self._interrupted else "decided elsewhere")]
 
     def answer(self, question_id: str, decision: Decision) -> None:
-        """Sends the answer to a question; does nothing if the question is no longer open. Raises ``BadArgument`` if the
-        changed input is not valid; the question then stays open."""
-        asked = self._questions.get(question_id)
+        """Sends the answer to a question; does nothing if the question is no longer open."""
+        asked = self._questions.pop(question_id, None)
         if asked is None:
             return
         reply = prompts.verdict(decision, asked.tool_name, asked.input, asked.suggestions)
-        del self._questions[question_id]
         response = {"subtype": "success", "request_id": question_id, "response": reply}
         self._write({"type": "control_response", "response": response})
 
@@ -508,9 +509,10 @@ class ClaudeConversation:
         return []
 
     def steer(self, text: str, attachments: tuple[Attachment, ...], record: Callable[[], None]) -> None:
-        """See ``AgentProcess.steer``. The CLI merges the message at the next tool result, or begins a turn with it
-        after this one; either way it reports "idle" only once it has finished both this turn and the message
-        (2.1.329)."""
+        """See ``AgentProcess.steer``. The CLI merges the message into the turn at the next tool result, or begins
+        another turn with it after this one. Either way, it reports "idle" only once both this turn and the message have
+        been handled (2.1.329).
+        """
         if not self._reports.steers:
             raise AgentRefused(f"{self._name} does not accept messages while it is working")
         if not self.turn_open or self._interrupted or self._state in (None, "idle"):
@@ -529,7 +531,7 @@ class ClaudeConversation:
             self._command(subtype="interrupt", **also)
 
     def initialize(self) -> None:
-        """Asks for the commands, subagents and models, with their descriptions. Nothing waits for the answer."""
+        """Requests the commands, subagents and models, with their descriptions. Nothing waits for the answer."""
         self._initialize = self._command(subtype="initialize")
 
     def set_mode(self, mode: str) -> str:
@@ -574,5 +576,5 @@ class ClaudeConversation:
         return [Replied(reply.request_id, error), *reported]
 
     def _write(self, message: Mapping[str, Any]) -> None:
-        """Queues a message as one line of JSON. It must be valid: the CLI exits if it can't parse a line."""
+        """Queues a message as one line of JSON. It must be valid, because the CLI exits if it can't parse a line."""
         self._out.append(msgspec.json.encode(message) + b"\n")

@@ -22,19 +22,19 @@ from drawbridge.core import subprocesses
 ROW: Final = catalog.AGENTS["claude"]
 
 VERSION_SECONDS: Final = 20.0
-"""The maximum number of seconds to wait for the version: 2.1.329 prints it after 0.02 s or, the first time on a
+"""The maximum number of seconds to wait for the version. 2.1.329 prints it after 0.02 s or, the first time on a
 machine, after 3 s."""
 
 ANSWER_LIMIT: Final = 4096
 
 
 class Claude:
-    name, asks, own_modes, sees = ROW.name, ROW.asks, ROW.own_modes, ROW.sees
+    name, asks, own_modes, sees, forks = ROW.name, ROW.asks, ROW.own_modes, ROW.sees, ROW.forks
     sessions: StoredConversations = open_sessions.ClaudeSessions()
     embeds = staticmethod(prompts.embeds)
 
     def __init__(self, path: str | None = None, environment: Mapping[str, str] = os.environ) -> None:
-        """``path``: the program; if it is None, PATH and the usual places are searched at each start."""
+        """``path``: the program. If it is None, PATH and the usual places are searched at each start."""
         self._path = path
         self._environment = environment
         self._proven: tuple[str, int, int] | None = None
@@ -61,11 +61,11 @@ class Claude:
         return reports.last_state(lines, session_id)
 
     async def probe(self) -> str:
-        """The program's version, such as "2.1.329". Raises ``AgentUnusable``, whose text explains the problem."""
+        """The program's version, such as "2.1.329". Raises ``AgentUnusable`` with a text that explains the problem."""
         return await self._version(await asyncio.to_thread(self._find))
 
     async def _program(self) -> str:
-        """The path of the program, which is new enough; its version is checked again only if the file has changed.
+        """The path of the program, which is new enough. Its version is checked again only if the file has changed.
         Raises ``AgentUnusable``."""
         path = await asyncio.to_thread(self._find)
         with contextlib.suppress(OSError):
@@ -122,7 +122,7 @@ def agent(path: str | None) -> Claude:
 
 
 def in_use(users: Sequence[int]) -> str:
-    """The error text if a conversation can't be resumed because the processes ``users`` have it open: two processes
+    """The error text if a conversation can't be resumed because the processes ``users`` have it open. Two processes
     would write to the same file without coordination."""
     shown = ", ".join(map(str, users[:3]))
     text = f"This conversation is open in another Claude Code process ({shown}), for example in a terminal."

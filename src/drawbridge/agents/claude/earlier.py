@@ -18,7 +18,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from drawbridge.agents.base import Earlier, EarlierMessage
+from drawbridge.agents.base import EarlierMessage, EarlierMessages
 from drawbridge.agents.claude import schedule, transcript
 from drawbridge.agents.claude.sessions import file_of, known
 from drawbridge.agents.reported import decoded, moment_of
@@ -30,7 +30,7 @@ SEARCHED_BYTES: Final = 16 * 1024 * 1024
 but it has the position before which the search continues."""
 
 REMEMBERED_BYTES: Final = 64 * 1024 * 1024
-"""How many bytes at the end of the file are searched for jobs."""
+"""The number of bytes at the end of the file that are searched for jobs."""
 
 LONGEST_LINE: Final = 8 * 1024 * 1024
 """The maximum size of a line, in bytes. Longer lines, which mostly contain images, are skipped."""
@@ -42,15 +42,15 @@ class _Time(Struct):
 
 def messages(
     path: Path, session_id: str, *, after: datetime, before: datetime, end: int | None, limit: int, size: int
-) -> Earlier:
+) -> EarlierMessages:
     """The last ``limit`` messages, of at most ``size`` bytes in total (or one larger message), that were written
     between ``after`` and ``before`` and are stored before the offset ``end`` (None for the end of the file). The size
-    of a message is that of its line in the file. Blocking. Empty if the directory has no such conversation or its file
-    can't be read.
+    of a message is that of its line in the file. Blocking. Empty if the directory does not have the conversation or its
+    file can't be read.
     """
     with _opened(path, session_id) as file:
         if file is None:
-            return Earlier((), None)
+            return EarlierMessages((), None)
         length = os.fstat(file).st_size
         return _page(file, session_id, after, before, length if end is None else min(end, length), limit, size)
 
@@ -58,9 +58,10 @@ def messages(
 def messages_from(
     path: Path, session_id: str, *, after: datetime, before: datetime, start: int
 ) -> Iterator[tuple[int, EarlierMessage]]:
-    """Yields the messages that were written between ``after`` and ``before`` and are stored from the offset ``start``
-    on, in order, each with the offset of the line after it. Blocking. Yields nothing if the directory has no such
-    conversation or its file can't be read."""
+    """Yields the messages that were written between ``after`` and ``before`` and are stored at or after the offset
+    ``start``, in order, each with the offset of the line that follows it. Blocking. Yields nothing if the directory
+    does not have the conversation or its file can't be read.
+    """
     with _opened(path, session_id) as descriptor:
         if descriptor is None:
             return
@@ -90,8 +91,8 @@ def jobs(path: Path, session_id: str) -> dict[str, float]:
 
 @contextlib.contextmanager
 def _opened(path: Path, session_id: str) -> Iterator[int | None]:
-    """The descriptor of a conversation's file, open during the context. None if the directory has no such conversation,
-    or if its file can't be opened, is not a regular file, or belongs to another user."""
+    """The descriptor of a conversation's file, open during the context. None if the directory does not have the
+    conversation, or if its file can't be opened, is not a regular file, or belongs to another user."""
     if not known(path, session_id):
         yield None
         return
@@ -107,23 +108,25 @@ def _opened(path: Path, session_id: str) -> Iterator[int | None]:
         os.close(file)
 
 
-def _page(file: int, session_id: str, after: datetime, before: datetime, end: int, limit: int, size: int) -> Earlier:
+def _page(
+    file: int, session_id: str, after: datetime, before: datetime, end: int, limit: int, size: int
+) -> EarlierMessages:
     found: list[EarlierMessage] = []
     used, at = 0, end
     for offset, line in _backwards(file, end):
         moment = _moment(line)
         if moment is not None and moment <= after:
-            return Earlier(tuple(reversed(found)), None)
+            return EarlierMessages(tuple(reversed(found)), None)
         message = None if moment is None or moment >= before else _message(line, session_id, moment)
         if message is not None:
             used += len(line)
             if len(found) == limit or (found and used > size):
-                return Earlier(tuple(reversed(found)), at)
+                return EarlierMessages(tuple(reversed(found)), at)
             found.append(message)
         at = offset
         if end - at > SEARCHED_BYTES:
-            return Earlier(tuple(reversed(found)), at)
-    return Earlier(tuple(reversed(found)), None)
+            return EarlierMessages(tuple(reversed(found)), at)
+    return EarlierMessages(tuple(reversed(found)), None)
 
 
 def _backwards(file: int, end: int) -> Iterator[tuple[int, bytes]]:

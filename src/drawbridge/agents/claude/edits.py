@@ -1,9 +1,9 @@
 """The change that one of Claude Code's edit tools would make to a file, so that a person can see it first. Pure.
 
-The result is what version 2.1.329 writes: an edit gives all lines the line ending that prevails in the file; a deletion
-at the end of a line also removes the line break; a notebook is indented by one space. If the result can't be predicted
-to the byte (except for the id of a new cell in a notebook), no proposal is made: the plain call is better than a wrong
-diff.
+The result is what version 2.1.329 writes: an edit gives all lines the line ending that prevails in the file, a deletion
+at the end of a line also removes the line break, and a notebook is indented by one space. If the result can't be
+predicted to the byte (except for the id of a new cell in a notebook), no proposal is made, because the plain call is
+better than a wrong diff.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def changed_text(tool: str, given: Mapping[str, Any], old_text: str) -> str | No
 def with_text(tool: str, given: Mapping[str, Any], old_text: str, text: str) -> dict[str, Any] | None:
     """The input with which ``tool`` changes ``old_text`` to ``text``; None if the tool can't do that.
 
-    For an edit, the old and new strings contain the whole file, so the call fails if the file has changed: either
+    For an edit, the old and new strings contain the whole file, so the call fails if the file has changed. Either
     ``text`` is written, or nothing is. An edit keeps the byte order mark and the prevailing line ending of
     ``old_text``, even if ``text`` has others.
     """

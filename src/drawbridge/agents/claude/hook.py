@@ -1,4 +1,4 @@
-"""Claude Code's hooks: what they send, and how they are answered. Loaded at every guard call, so it imports nothing.
+"""The input of Claude Code's hooks, and the answers to them. Loaded at every guard call, so it imports nothing.
 
 Source: Claude Code's hooks reference, and the measured behavior of 2.1.329.
 """
@@ -35,13 +35,15 @@ TOOLS = {
     "ExitPlanMode": ("other", ()),
     "WebFetch": ("other", ()),
 }
-"""The last three ask a person first; the hook after their call shows that the question was answered."""
+"""A tool → the kind of its calls, and the fields of its input that name a file or contain a command. The last three
+tools ask a person first, and the hook after their call shows that the question was answered."""
 
 ASKS = WATCHES = RESOLVES_DOTS = CALLED_BY_CLIENT = True
 NO_CONTEXT = ("moved", "changed")
 
 VISIBLE_DIALOG = ("workflow-subagent",)
-"""Types of subagents whose dialog appears while the hook is still running, as the main agent's does (2.1.329)."""
+"""The types of subagents with dialogs that appear while the hook is still running, as the main agent's does
+(2.1.329)."""
 
 
 def paths(value: str) -> "list[str]":
@@ -70,19 +72,19 @@ def _decision(event: str, decision: str, reason: str) -> "dict[str, Any]":
 
 
 def session(environ: "Mapping[bytes, bytes]", ancestors: object) -> "dict[str, Any] | None":
-    """What is reported to the server about the session that calls the hook. None if nobody can answer in the session's
-    own dialog: the hook would make ``claude -p`` wait for an answer, which it never does on its own.
+    """The report to the server about the session that calls the hook. None if nobody can answer in the session's own
+    dialog, because the hook would make ``claude -p`` wait for an answer, which it never does on its own.
 
     The CLI marks a background session (``claude --bg``, or the left arrow key in a session) as unattended, but such a
     session does wait for a person. Only the CLI's daemon sets both CLAUDE_CODE_SESSION_ATTENDED=0 and CLAUDE_JOB_DIR
-    (2.1.329); a process that it starts in a terminal inherits only the latter.
+    (2.1.329). A process that it starts in a terminal inherits only the latter.
     """
     unattended = environ.get(b"CLAUDE_CODE_SESSION_ATTENDED") == b"0"
     background = unattended and bool(environ.get(b"CLAUDE_JOB_DIR"))
     if environ.get(b"CLAUDE_CODE_ENTRYPOINT", b"").startswith(b"sdk") or (unattended and not background):
         return None
     process = environ.get(b"CLAUDE_PID", b"")
-    said: dict[str, Any] = {"pid": int(process)} if process.isdigit() else {}
+    facts: dict[str, Any] = {"pid": int(process)} if process.isdigit() else {}
     if config := environ.get(b"CLAUDE_CONFIG_DIR"):
-        said["config"] = config.decode("utf-8", "replace")
-    return said | {"background": True} if background else said
+        facts["config"] = config.decode("utf-8", "replace")
+    return facts | {"background": True} if background else facts

@@ -27,9 +27,9 @@ ASK_MODE = AskMode(
     "Enter, it stops asking before it writes. --ask-mode prevents that: it also sets permissions.disableAutoMode to "
     '"disable".',
 )
-"""Without ``disableAutoMode``, Claude Code asks at its next start whether to make auto mode the default, with Yes
-preselected, and Enter replaces ``permissions.defaultMode``. Claude Code reads ``disableAutoMode`` both in
-``permissions`` and at the top level (2.1.329)."""
+"""The settings that make Claude Code ask before it writes. Without ``disableAutoMode``, it asks at its next start
+whether to make auto mode the default, with Yes preselected, and Enter replaces ``permissions.defaultMode``. Claude Code
+reads ``disableAutoMode`` both in ``permissions`` and at the top level (2.1.329)."""
 
 
 def handler(command: Sequence[str], timeout: int, holds: bool) -> dict[str, Any]:

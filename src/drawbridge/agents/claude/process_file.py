@@ -27,9 +27,10 @@ JOB: Final = re.compile(r"[0-9a-f]{8}")
 class ProcessFile(
     Struct, rename={"session_id": "sessionId", "job": "parkedJobId", "updated": "statusUpdatedAt"}, frozen=True
 ):
-    """``status``: "busy", "waiting" (for an answer), "idle", or "shell" (idle, while a command runs in the background),
-    since ``updated`` (milliseconds since 1970). The status is "busy" until the last Stop hook has ended. ``job``: the
-    beginning of the id of the background session to which the conversation was moved."""
+    """The contents of the file. ``status``: "busy", "waiting" (for an answer), "idle", or "shell" (idle, while a
+    command runs in the background), since ``updated`` (milliseconds since 1970). The status is "busy" until the last
+    Stop hook has ended. ``job``: the beginning of the id of the background session to which the conversation was
+    moved."""
 
     session_id: str = ""
     job: str | None = None
@@ -41,14 +42,14 @@ class ProcessFile(
         no session does.
 
         The CLI copies the conversation into a background session with its own id and process. The previous process
-        stays alive and only shows the list of agents.
+        keeps running, but only shows the list of agents.
         """
         moved = self.session_id == session_id and self.job is not None and JOB.fullmatch(self.job)
         return self.job if moved else None
 
     def idle_since(self, session_id: str) -> float | None:
-        """When the agent began to wait for a prompt (seconds since 1970); None if it is not waiting, or if that is not
-        known."""
+        """The time at which the agent began to wait for a prompt (seconds since 1970); None if it is not waiting, or if
+        that is not known."""
         return self.updated / 1000 if self.session_id == session_id and self.status in IDLE else None
 
 

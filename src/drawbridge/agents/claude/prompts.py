@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 from typing import Any, Final
 
 from msgspec import Raw
@@ -11,7 +10,7 @@ from msgspec import Raw
 from drawbridge.agents.attached import LARGEST, media_type, text_of, with_paths
 from drawbridge.agents.base import LEAVING_PLAN, Attachment, Decision
 from drawbridge.agents.claude.suggestions import ASKING, remembered
-from drawbridge.agents.output import json_object, valid
+from drawbridge.agents.output import valid
 from drawbridge.core.errors import BadArgument
 
 PICTURES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
@@ -24,14 +23,14 @@ LONGEST_PATH: Final = 4_096
 DENIED: Final = "The user rejected this. Do not try it in another way; ask what to do instead."
 
 
-def words(told: object, longest: int) -> str | None:
-    """``told`` without unpaired surrogates, truncated to ``longest`` characters. None if it is empty or not a
+def words(value: object, longest: int) -> str | None:
+    """``value`` without unpaired surrogates, truncated to ``longest`` characters. None if it is empty or not a
     string."""
-    return valid(told)[:longest] if isinstance(told, str) and told else None
+    return valid(value)[:longest] if isinstance(value, str) and value else None
 
 
 def content(text: str, attachments: tuple[Attachment, ...]) -> str | list[dict[str, Any]]:
-    """The content of a user message. Attachments with a ``path`` are referred to by it; the others are embedded. Raises
+    """The content of a user message. Attachments with a ``path`` are referred to by it. The others are embedded. Raises
     ``BadArgument`` if an embedded attachment is not an image, a PDF or text."""
     parts = [one for one in attachments if one.path is None]
     text = with_paths(text, [one for one in attachments if one.path is not None])
@@ -46,21 +45,12 @@ def embeds(attachment: Attachment) -> bool:
 
 
 def verdict(decision: Decision, tool_name: str, given: Raw, suggestions: Raw) -> dict[str, Any]:
-    """The answer to a question about a tool call with the input ``given``. Raises ``BadArgument`` if the changed input
-    is not valid."""
-    changed = given if decision.updated_input is None else _checked_input(decision.updated_input)
+    """The answer to a question about a tool call with the input ``given``."""
     if not decision.allow:
         return {"behavior": "deny", "message": valid(decision.message or DENIED)}
+    wanted = given if decision.updated_input is None else decision.updated_input
     rules = remembered(suggestions) if decision.remember else [ASKING] if tool_name == LEAVING_PLAN else []
-    return {"behavior": "allow", "updatedInput": changed} | ({"updatedPermissions": rules} if rules else {})
-
-
-def _checked_input(given: Raw) -> Raw:
-    """The input that a client has changed, as one line of JSON. Raises ``BadArgument`` if it is not a JSON object."""
-    try:
-        return Raw(json.dumps(json_object(given), allow_nan=False).encode())
-    except (ValueError, RecursionError):
-        raise BadArgument("updated_input", "it is not a JSON object. The request stays open.") from None
+    return {"behavior": "allow", "updatedInput": wanted} | ({"updatedPermissions": rules} if rules else {})
 
 
 def _block(attachment: Attachment) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""What Claude Code reports about itself in its stream: model, context, to-dos, tasks, retries, and what it offers.
-Pure.
+"""Reads what Claude Code reports about itself in its stream: model, context, to-dos, tasks, retries, and what it
+offers. Pure.
 
-Only what a client can't know from the last records of the history is read here. The formats were measured with 2.1.329;
-to-do lists in the format of older versions are also read. Fields of an unexpected type are ignored; everything is
+Only what a client can't know from the last records of the history is read here. The formats were measured with 2.1.329.
+To-do lists in the format of older versions are also read. Fields of an unexpected type are ignored, and everything is
 bounded in number and length.
 """
 
@@ -33,10 +33,10 @@ STEERS: Final = "interrupt_cancel_queued_v1"
 the interrupted turn."""
 
 SYNTHETIC: Final = "<synthetic>"
-"""The model name in a message that Claude Code itself has written, such as an error."""
+"""The model name in a message that Claude Code itself wrote, such as an error."""
 
 TODO_TOOL: Final = b"TodoWrite"
-"""Lines without these bytes are not decoded to look for a to-do list."""
+"""The bytes without which a line is not decoded to look for a to-do list."""
 
 
 class _Usage(Struct):
@@ -217,7 +217,7 @@ class Reports:
         self._state = msgspec.structs.replace(self._state, **fields)
 
     def _offer(self, **fields: Any) -> None:
-        """Updates what the agent offers, ignoring empty fields: a later line may contain less."""
+        """Updates what the agent offers, ignoring empty fields, because a later line may contain less."""
         self._offers = msgspec.structs.replace(self._offers, **{name: value for name, value in fields.items() if value})
 
     def _context(self, message: _Message, result: dict[str, Any]) -> None:
@@ -283,7 +283,9 @@ class Reports:
         self._change(tasks=tuple(self._tasks.values()))
 
     def _task_updated(self, line: _System) -> None:
-        """Updates a task, or removes it from the state if it has ended: the history contains a line about its end."""
+        """Updates a task, or removes it from the state if it has ended, because the history contains a line about its
+        end.
+        """
         status = line.patch.get("status") if isinstance(line.patch, dict) else line.status
         task = self._tasks.get(line.task_id) if isinstance(line.task_id, str) else None
         if task is None:

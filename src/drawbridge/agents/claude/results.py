@@ -14,16 +14,32 @@ from msgspec import Struct
 
 from drawbridge.agents.base import Tokens
 from drawbridge.agents.output import readable
-from drawbridge.agents.results import FAILED, NO_SESSION, RATE_LIMITED, Costs, Failure, amount, not_logged_in
+from drawbridge.agents.results import (
+    FAILED,
+    NO_SESSION,
+    RATE_LIMITED,
+    TOO_LONG,
+    UNAVAILABLE,
+    Costs,
+    Failure,
+    amount,
+    not_logged_in,
+)
 
 LONGEST_ERROR: Final = 2_000
 """The maximum number of characters of an agent's text that an error contains."""
 
+_UNAVAILABLE: Final = ("overloaded", "server_error")
+"""Values of ``error`` of an ``assistant`` line if the model's service failed (2.1.332)."""
+
+PROMPT_TOO_LONG: Final = "Prompt is too long"
+"""The beginning of the CLI's text if the conversation no longer fits in the context window (2.1.332)."""
+
 YEAR_2100: Final = 4_102_444_800
-"""In seconds since 1970; a larger number is not a plausible time."""
+"""The latest plausible time, in seconds since 1970."""
 
 MOST_TOKENS: Final = 10**10
-"""A larger number of tokens of one kind in one turn is not plausible."""
+"""The largest plausible number of tokens of one kind in one turn."""
 
 _NO_CONVERSATION: Final = "No conversation found"
 _DIAGNOSTIC: Final = "[ede_diagnostic]"  # a note for the CLI's developers
@@ -32,30 +48,34 @@ _DIAGNOSTIC: Final = "[ede_diagnostic]"  # a note for the CLI's developers
 def failure(
     name: str, result: Mapping[str, Any], api_error: str | None, limited: float | None = None
 ) -> Failure | None:
-    """Why the turn failed; None if it did not. ``api_error``: the ``error`` of its last ``assistant`` line.
+    """The failure of the turn; None if it did not fail. ``api_error``: the ``error`` of its last ``assistant`` line.
     ``limited``: the latest result of ``limited_until``.
     """
     is_error = result.get("is_error")
     if is_error is False or (not isinstance(is_error, bool) and result.get("subtype") == "success"):
         return None
-    said = _said(result)
+    reason = _reason(result)
     match result.get("subtype"):
         case "error_max_turns":
-            return Failure(FAILED, f"{name} reached its turn limit: {said} Send a prompt to continue.")
+            return Failure(FAILED, f"{name} reached its turn limit: {reason} Send a prompt to continue.")
         case "error_max_budget_usd":
-            return Failure(FAILED, f"{name} reached its budget: {said} Raise max_budget_usd to continue.")
+            return Failure(FAILED, f"{name} reached its budget: {reason} Raise max_budget_usd to continue.")
     if api_error == "authentication_failed":
-        return not_logged_in(name, said)
+        return not_logged_in(name, reason)
     if api_error == "rate_limit":
-        return Failure(RATE_LIMITED, f"{name} reached an account limit: {said}", limited)
-    return explained(name, said) or Failure(FAILED, said)
+        return Failure(RATE_LIMITED, f"{name} reached an account limit: {reason}", limited)
+    if api_error in _UNAVAILABLE:
+        return Failure(UNAVAILABLE, reason)
+    if reason.startswith(PROMPT_TOO_LONG):
+        return Failure(TOO_LONG, reason)
+    return explained(name, reason) or Failure(FAILED, reason)
 
 
-def explained(name: str, said: str) -> Failure | None:
+def explained(name: str, reason: str) -> Failure | None:
     """The failure if the agent's text reports that the agent does not have the conversation; otherwise None."""
-    if _NO_CONVERSATION in said:
+    if _NO_CONVERSATION in reason:
         return Failure(
-            NO_SESSION, f"{name} does not have this conversation, or no longer has it: {said} Start a new session."
+            NO_SESSION, f"{name} does not have this conversation, or no longer has it: {reason} Start a new session."
         )
     return None
 
@@ -70,8 +90,8 @@ class _LimitEvent(Struct):
 
 
 def limited_until(data: bytes) -> float | None:
-    """When the account's limit resets, in seconds since 1970, from a ``rate_limit_event``. None if no limit was reached
-    or the time is unknown."""
+    """The time at which the account's limit resets, in seconds since 1970, from a ``rate_limit_event``. None if no
+    limit was reached or the time is unknown."""
     try:
         limits = msgspec.json.decode(data, type=_LimitEvent).rate_limit_info
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -85,15 +105,15 @@ def was_aborted(result: Mapping[str, Any]) -> bool:
     return isinstance(reason, str) and reason.startswith("aborted")
 
 
-def _said(result: Mapping[str, Any]) -> str:
+def _reason(result: Mapping[str, Any]) -> str:
     """The agent's text about the failure, as one or more human-readable sentences."""
     errors = result.get("errors")
     words = [word for word in errors if isinstance(word, str)] if isinstance(errors, list) else []
     words = [word for word in words if not word.startswith(_DIAGNOSTIC)]
     if not words and isinstance(result.get("result"), str):
         words = [result["result"]]
-    said = readable("; ".join(words))[:LONGEST_ERROR]
-    return _sentence(said or f"it gave no reason ({readable(str(result.get('subtype')))[:100]})")
+    reason = readable("; ".join(words))[:LONGEST_ERROR]
+    return _sentence(reason or f"it gave no reason ({readable(str(result.get('subtype')))[:100]})")
 
 
 def _sentence(words: str) -> str:
@@ -132,8 +152,8 @@ def _count(value: object) -> int:
 
 
 def _usage(models: object) -> float | None:
-    """The cost since the previous result, in US dollars, summed over the models: 2.1.329 reports it for each. None if
-    it is not reported, as in older versions."""
+    """The cost since the previous result, in US dollars, summed over the models. 2.1.329 reports it for each model.
+    None if it is not reported, as in older versions."""
     if not isinstance(models, dict):
         return None
     costs = [amount(usage.get("costUSD")) for usage in models.values() if isinstance(usage, dict)]

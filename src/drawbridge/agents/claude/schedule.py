@@ -1,10 +1,10 @@
-"""What Claude Code has scheduled for itself: wake-ups and jobs, which make its process begin turns without a prompt.
-Pure.
+"""Tracks what Claude Code has scheduled for itself: wake-ups and jobs, which make its process begin turns without a
+prompt. Pure.
 
 Nothing in the stream announces them, so they are read from the tool calls and their results (measured with 2.1.329).
-The end of a job is not reported either: a job counts as ended once its last time has passed.
+The end of a job is not reported either, so a job counts as ended once its last time has passed.
 
-A process that resumes a conversation also resumes its jobs, again without announcing them; wake-ups end with their
+A process that resumes a conversation also resumes its jobs, again without announcing them. Wake-ups end with their
 process.
 """
 
@@ -23,7 +23,7 @@ from drawbridge.agents.reported import MOST, decoded, name_of
 WAKE_UP, CREATE, DELETE = "ScheduleWakeup", "CronCreate", "CronDelete"
 
 SCHEDULING: Final = (WAKE_UP.encode(), CREATE.encode(), DELETE.encode())
-"""Lines of type ``assistant`` that contain none of these names are not decoded to look for calls."""
+"""The names of tools without which a line of type ``assistant`` is not decoded to look for calls."""
 
 CALL_ID: Final = rb"[A-Za-z0-9_-]{1,200}"
 """Matches the id of a tool call. The CLI's ids are ``toolu_`` followed by 24 letters and digits."""
@@ -34,7 +34,7 @@ RECURS_SECONDS: Final = 7 * 86_400.0
 """The number of seconds between the first and the last time that a recurring job runs."""
 
 LATEST: Final = 32_503_680_000.0
-"""The year 3000, in seconds since 1970. A later time is not plausible."""
+"""The year 3000, the latest plausible time, in seconds since 1970."""
 
 
 class _Block(Struct):
@@ -77,14 +77,13 @@ class Schedule:
 
     @property
     def until(self) -> float | None:
-        """The time of the last turn that is known to be scheduled, in seconds since 1970; it may have passed. None if
+        """The time of the last turn that is known to be scheduled, in seconds since 1970. It may have passed. None if
         no turn is scheduled."""
         times = [*self._jobs.values(), *([] if self._wake_up is None else [self._wake_up])]
         return max(times, default=None)
 
     def begun(self) -> list[Output]:
-        """Handles the beginning of a turn. The first call reports the jobs that the conversation had before, if there
-        are any."""
+        """Handles the beginning of a turn. The first call reports the jobs that the conversation had before, if any."""
         found: list[Output] = [] if self._is_reported else [ScheduleChanged(self.until)]
         self._is_reported = True
         return found
@@ -137,7 +136,7 @@ class Schedule:
 
 def jobs_in(lines: Iterable[bytes], now: float) -> dict[str, float]:
     """The jobs that a conversation still has, according to the lines of its file: the id of a job → the last time that
-    it begins a turn, in seconds since 1970. Only jobs whose last time is after ``now`` are included."""
+    it begins a turn, in seconds since 1970. Only jobs with a last time after ``now`` are included."""
     found = Schedule()
     for line in lines:
         if any(tool in line for tool in SCHEDULING):

@@ -1,6 +1,6 @@
 """The conversations that Claude Code stores for a directory, including those begun in a terminal.
 
-They are the CLI's own files, ``<config>/projects/<directory>/<session id>.jsonl``; in the directory's name, a hyphen
+They are the CLI's own files, ``<config>/projects/<directory>/<session id>.jsonl``. In the directory's name, a hyphen
 replaces each character that is not a letter or digit. The format is undocumented (seen on 2.1.197 and 2.1.329), so
 files in another format are ignored.
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from drawbridge.agents.base import Remembered
+from drawbridge.agents.base import StoredConversation
 
 ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 WORKTREES = "--claude-worktrees-"
@@ -50,7 +50,7 @@ def file_of(path: Path, session_id: str) -> Path:
     return next((file for file in moved if _head(file).is_of(path)), usual)
 
 
-def listed(path: Path, limit: int) -> list[Remembered]:
+def listed(path: Path, limit: int) -> list[StoredConversation]:
     """The conversations of the project directory ``path``, at most ``limit``, most recently active first, including
     those that have moved to a worktree that Claude Code created. Blocking."""
     usual = directory_of(path)
@@ -58,12 +58,12 @@ def listed(path: Path, limit: int) -> list[Remembered]:
     for directory in usual.parent.glob(f"{usual.name}{WORKTREES}*"):
         entries += _entries(directory)
     entries.sort(key=lambda found: found[0].st_mtime, reverse=True)
-    found: list[Remembered] = []
+    found: list[StoredConversation] = []
     for status, entry in entries:
         if len(found) == limit:
             break
         if ID.fullmatch(entry.name[:-6]) and (head := _head(Path(entry.path))).is_of(path):
-            found.append(Remembered(entry.name[:-6], status.st_mtime, head.title))
+            found.append(StoredConversation(entry.name[:-6], status.st_mtime, head.title))
     return found
 
 

@@ -1,4 +1,4 @@
-"""The permission mode in which ``claude`` starts in a terminal: no hook reports it before a prompt (2.1.329)."""
+"""The permission mode in which ``claude`` starts in a terminal. No hook reports it before a prompt (2.1.329)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ USUAL: Final = "auto"
 """The mode if neither the command line nor a settings file names one."""
 
 BYPASSES: Final = "--dangerously-skip-permissions"
-"""Overrides every mode. ``--allow-dangerously-skip-permissions`` only makes the mode available (2.1.332)."""
+"""The flag that overrides every mode. ``--allow-dangerously-skip-permissions`` only makes the mode available
+(2.1.332).
+"""
 
 MODE: Final = "--permission-mode"
 OTHER_SETTINGS: Final = ("--settings", "--setting-sources", "--managed-settings")

@@ -1,4 +1,4 @@
-"""What Claude Code suggests to remember along with a decision (2.1.329). Pure."""
+"""Interprets what Claude Code suggests remembering along with a decision (2.1.329). Pure."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ BASH, WEB_FETCH = "Bash", "WebFetch"
 
 OF_PLAN: Final = b'[{"type":"setMode","mode":"acceptEdits","destination":"session"}]'
 ASKING: Final = {"type": "setMode", "mode": "default", "destination": "session"}
-"""Sets the mode in which an accepted plan is carried out, unless the decision remembers suggestions. Without this, the
-CLI (2.1.329) would return to the mode that was set before the plan, which may allow edits without asking."""
+"""The suggestion that sets the mode in which an accepted plan is carried out, unless the decision remembers
+suggestions. Without this, the CLI (2.1.329) would return to the mode that was set before the plan, which may allow
+edits without asking."""
 
 PLACES: Final[Mapping[str, tuple[str, str]]] = {
     "session": ("session", ""),
@@ -36,9 +37,10 @@ KEYS: Final = frozenset(
 
 
 def offered(tool_name: str, given: Raw) -> Raw:
-    """The agent's suggestions of what to remember, ``given``, limited to those that add rules or directories or set a
-    mode: the CLI (2.1.329) makes no other suggestions, but its format allows them. For a plan, the CLI makes no
-    suggestions, although it accepts a mode in the answer; in that case, ``OF_PLAN`` is returned."""
+    """The agent's suggestions, ``given``, limited to those that add rules or directories or set a mode. The CLI
+    (2.1.329) makes no other suggestions, but its format allows them. For a plan, the CLI makes no suggestions, although
+    it accepts a mode in the answer. In that case, ``OF_PLAN`` is returned.
+    """
     if tool_name == LEAVING_PLAN and bytes(given).replace(b" ", b"") in (b"[]", b"null"):
         return Raw(OF_PLAN)
     try:
@@ -50,13 +52,13 @@ def offered(tool_name: str, given: Raw) -> Raw:
 
 
 def remembered(suggestions: Raw) -> list[dict[str, Any]]:
-    """The suggestions that a decision with ``remember`` accepts: rules and directories if there are any; a mode, which
-    covers far more, only if there are none."""
+    """The suggestions that a decision with ``remember`` accepts: those for rules and directories or, if none are
+    suggested, those for a mode, which covers far more."""
     return [one for _, one in _remembered(suggestions)]
 
 
 def grants(suggestions: Raw) -> tuple[Grant, ...]:
-    """What a decision with ``remember`` would change."""
+    """The changes that a decision with ``remember`` would make."""
     return tuple(_grant(number, one) for number, one in _remembered(suggestions))
 
 
@@ -79,7 +81,7 @@ def _adds(suggestion: object) -> bool:
 
 def _grant(number: int, one: dict[str, Any]) -> Grant:
     destination = one.get("destination", "session")
-    where, saved_in = PLACES.get(destination, (destination, "")) if isinstance(destination, str) else ("", "")
+    where, saved_in = PLACES.get(destination, (as_json(destination), "")) if isinstance(destination, str) else ("", "")
     match one:
         case {"type": "setMode", "mode": str(mode)}:
             return Mode(suggestion=number, where=where, saved_in=saved_in, mode=mode)

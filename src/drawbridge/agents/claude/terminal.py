@@ -36,8 +36,9 @@ ASKS_IN_TERMINAL: Final = ("permission_prompt", "agent_needs_input", "elicitatio
 """The types of the notifications that the CLI sends when a dialog has been open in the terminal for a few seconds."""
 
 SPARE: Final = {("SessionStart", "startup"), ("SessionEnd", "")}
-"""The name and the source of each event that a background session sends before it has anything to do: the CLI's daemon
-starts such sessions in advance."""
+"""The name and the source of each event that a background session sends before it has been given any work. The CLI's
+daemon starts such sessions in advance.
+"""
 
 STARTED: Final = ("startup", "resume")
 """The ``source`` of a ``SessionStart`` if the program has just been started, with a new conversation or an earlier
@@ -69,7 +70,7 @@ _decoder: Final = msgspec.json.Decoder(_Payload)
 
 
 class ClaudeInTerminal(TerminalAgent):
-    accepts_changed_input = accepts_typing = reports_tasks = True
+    accepts_changed_input = accepts_typing = reports_tasks = names_turns = reports_mode = True
 
     def event(self, payload: Raw) -> HookEvent:
         found = _decoder.decode(payload)
@@ -93,7 +94,7 @@ class ClaudeInTerminal(TerminalAgent):
             reason=prompts.words(found.decision_reason, LONGEST_REASON),
             blocked_path=prompts.words(found.blocked_path, LONGEST_PATH),
             asks_in_terminal=found.notification_type in ASKS_IN_TERMINAL,
-            code=code_of(found.error) if isinstance(found.error, str) else None,
+            code=code_of(found.error, found.last_assistant_message) if found.error is not None else None,
             tasks=_tasks(found.background_tasks),
             is_new_process=found.hook_event_name == "SessionStart" and found.source in STARTED,
         )
@@ -119,7 +120,7 @@ class ClaudeInTerminal(TerminalAgent):
         return True
 
     def is_same_call(self, tool: str, before: Mapping[str, Any], after: Mapping[str, Any], *, as_run: bool) -> bool:
-        if tool == LEAVING_PLAN:  # only one can be open; the agent's own call has no input
+        if tool == LEAVING_PLAN:  # only one such question can be open, and the agent's own call has no input
             return True
         if all(name in after and after[name] == before[name] for name in before):
             return True
@@ -148,11 +149,12 @@ class ClaudeInTerminal(TerminalAgent):
             raise NotItsFile(path)
         return path
 
-    def entry(self, line: bytes, session_id: str) -> Entry | None:
-        return transcript.entry(line, session_id)
+    def entries(self, line: bytes, session_id: str) -> Sequence[Entry]:
+        found = transcript.entry(line, session_id)
+        return () if found is None else (found,)
 
     def end_of(self, uuid: str, data: bytes) -> int | None:
-        # The line with this uuid, not the next line, which contains it as its parent's uuid.
+        # This matches the line with this uuid, not the next line, which contains it as its parent's uuid.
         lines = re.finditer(rb'"uuid": ?"' + re.escape(uuid.encode()) + rb'"[^\n]*\n', data)
         return max((found.end() for found in lines), default=None)
 

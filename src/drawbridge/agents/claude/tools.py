@@ -1,4 +1,4 @@
-"""What Claude Code's tool calls mean (2.1.329). Pure."""
+"""Interprets Claude Code's tool calls (2.1.329). Pure."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Runs Codex for the server: ``codex exec --json``, one process per prompt (measured with 0.169.0). Codex never asks:
-its sandbox, which the permission mode selects, decides what it may do.
+"""Runs Codex for the server: ``codex exec --json``, one process per prompt (measured with 0.169.0). Codex never asks.
+Its sandbox, which the permission mode selects, decides what it may do.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ ITEMS: Final = ("item.started", "item.updated", "item.completed")
 
 
 class Codex:
-    name, asks, own_modes, sees = ROW.name, ROW.asks, ROW.own_modes, ROW.sees
+    name, asks, own_modes, sees, forks = ROW.name, ROW.asks, ROW.own_modes, ROW.sees, ROW.forks
     sessions = None
     embeds = staticmethod(is_text)
 
     def __init__(self, path: str | None = None, environment: Mapping[str, str] = os.environ) -> None:
-        """``path``: the program; if it is None, PATH is searched at each start."""
+        """``path``: the program. If it is None, PATH is searched at each start."""
         self._path = path
         self._environment = environment
 
@@ -135,6 +135,8 @@ class CodexConversation(Turn):
     def failed(self, code: int, words: str) -> Failure | None:
         if code == 0 and not self._error:
             return None
-        told = [line for line in words.splitlines() if line.startswith(("Error:", "error:"))]  # a backtrace may follow
-        said = self._error or "\n".join(told) or words
-        return failure(self.name, said) or super().failed(code or 1, said)
+        errors = [
+            line for line in words.splitlines() if line.startswith(("Error:", "error:"))
+        ]  # a backtrace may follow
+        reason = self._error or "\n".join(errors) or words
+        return failure(self.name, reason) or super().failed(code or 1, reason)

@@ -1,4 +1,4 @@
-"""Codex's hooks: what they send, and how they are answered. Loaded at every guard call, so it imports nothing.
+"""The input of Codex's hooks, and the answers to them. Loaded at every guard call, so it imports nothing.
 
 Source: Codex's documentation of hooks, its JSON schemas, which forbid any key that they do not define, and the measured
 behavior of 0.169.0.
@@ -35,7 +35,7 @@ CALLED_BY_CLIENT = True
 NO_CONTEXT = ()
 
 PROGRAMS = (b"codex", b"codex-x86_64", b"codex-aarch64")
-"""The program's name, or its beginning: a release may have the name of its platform after it."""
+"""The program's name, or its beginning. In a release, the name of the platform may follow."""
 
 UNATTENDED = {b"exec", b"e", b"review", b"app-server", b"mcp-server", b"exec-server"}
 """Codex's commands that run without its own user interface."""
@@ -69,12 +69,12 @@ def hides_dialog(payload: "Mapping[str, Any]") -> bool:
 def session(
     environ: "Mapping[bytes, bytes]", ancestors: "Iterable[tuple[int, Sequence[bytes]]]"
 ) -> "dict[str, Any] | None":
-    """What is reported to the server about the session that calls the hook. None if ``ancestors`` shows that
-    Codex runs without its own user interface: nobody could answer in its dialog."""
+    """The report to the server about the session that calls the hook. None if ``ancestors`` shows that Codex runs
+    without its own user interface, because nobody could answer in its dialog."""
     config = environ.get(b"CODEX_HOME")
-    said: dict[str, Any] = {"config": config.decode("utf-8", "replace")} if config else {}
+    facts: dict[str, Any] = {"config": config.decode("utf-8", "replace")} if config else {}
     for process, (program, *words) in ancestors:
         name = program.rpartition(b"/")[2]
         if name == PROGRAMS[0] or name.startswith(PROGRAMS[1:]):
-            return None if UNATTENDED.intersection(words) else {"pid": process, **said}
-    return said
+            return None if UNATTENDED.intersection(words) else {"pid": process, **facts}
+    return facts

@@ -12,8 +12,8 @@ from typing import Any
 from drawbridge.agents.hook_settings import AgentHooks, Switch
 
 OR_TWO = "|| exit 2"
-"""Makes a failed command exit with 2, the only exit code that Codex (0.169.0) treats as a denial. Otherwise, Codex
-would continue if the interpreter or the guard is missing."""
+"""Shell code that makes a failed command exit with 2, the only exit code that Codex (0.169.0) treats as a denial.
+Otherwise, Codex would continue if the interpreter or the guard is missing."""
 
 
 def handler(command: Sequence[str], timeout: int, holds: bool) -> dict[str, Any]:

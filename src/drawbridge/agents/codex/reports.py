@@ -1,4 +1,4 @@
-"""What Codex's transcript (0.169.0) contains about the model and the size of its context. Pure."""
+"""Reads what Codex's transcript (0.169.0) contains about the model and the size of its context. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class _Line(Struct, frozen=True):
 
 
 class _Turn(Struct, frozen=True):
-    """A ``turn_context``."""
+    """The fields that are read from a ``turn_context``."""
 
     model: Any = None
     effort: Any = None
@@ -33,7 +33,7 @@ class _Info(Struct, frozen=True):
 
 
 class _Count(Struct, frozen=True):
-    """The event ``token_count``."""
+    """The fields that are read from a ``token_count`` event."""
 
     type: Any = None
     info: _Info | None = None

@@ -1,8 +1,8 @@
 """Codex in a terminal. Implements ``agents.terminal.TerminalAgent``.
 
 Measured with 0.169.0: Codex shows its own dialog only after the hook has ended. A hook can allow or deny a call, but
-can't change its input. The first hook runs when the first prompt is sent. No hook reports a failed turn; the transcript
-contains it.
+can't change its input. The first hook runs when the first prompt is sent. No hook reports a failed turn, but the
+transcript contains it.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ _decoder: Final = msgspec.json.Decoder(_Payload)
 
 class CodexInTerminal(TerminalAgent):
     accepts_changed_input = accepts_typing = reports_tasks = False
+    names_turns = reports_mode = True
 
     def event(self, payload: Raw) -> HookEvent:
         found = _decoder.decode(payload)
@@ -78,7 +79,7 @@ class CodexInTerminal(TerminalAgent):
         return False
 
     def answer(self, decision: Decision, tool_name: str, given: Raw, suggestions: Raw) -> Mapping[str, Any]:
-        """The answer has no other keys: Codex rejects them."""
+        """The answer has no other keys, because Codex rejects them."""
         if decision.updated_input is not None:
             raise BadArgument("updated_input", "Codex does not accept an edited input. The request stays open.")
         if decision.allow:
@@ -93,13 +94,13 @@ class CodexInTerminal(TerminalAgent):
         return mode != AUTO  # Codex runs its hooks before its own review
 
     def is_same_call(self, tool: str, before: Mapping[str, Any], after: Mapping[str, Any], *, as_run: bool) -> bool:
-        """Compares only the command or the patch, if the question contains one: the hook after a command does not report
-        the description that the question contains."""
+        """Compares only the command or the patch, if the question contains one, because the hook after a command does
+        not report the description that the question contains."""
         names = [name for name in ("command", PATCH_FIELD) if name in before] or list(before)
         return all(name in after and _trimmed(after[name]) == _trimmed(before[name]) for name in names)
 
     def reports_input(self, tool: str) -> bool:
-        return False  # it does, but there is nothing to compare: the input can't have been changed
+        return False  # it does, but there is nothing to compare, because the input can't have been changed
 
     def is_command(self, prompt: str) -> bool:
         return prompt.startswith(("/", "!"))
@@ -121,8 +122,9 @@ class CodexInTerminal(TerminalAgent):
             raise NotItsFile(path)
         return path
 
-    def entry(self, line: bytes, session_id: str) -> Entry | None:
-        return transcript.entry(line, session_id)
+    def entries(self, line: bytes, session_id: str) -> Sequence[Entry]:
+        found = transcript.entry(line, session_id)
+        return () if found is None else (found,)
 
     def end_of(self, uuid: str, data: bytes) -> int | None:
         ordinal = re.escape(uuid.rpartition(":")[2].encode())

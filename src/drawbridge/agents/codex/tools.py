@@ -1,4 +1,4 @@
-"""What Codex's tool calls mean, as its hooks report them. An answer can't change their input. Pure."""
+"""Interprets Codex's tool calls, as its hooks report them. An answer can't change their input. Pure."""
 
 from __future__ import annotations
 

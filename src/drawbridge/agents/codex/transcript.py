@@ -1,7 +1,7 @@
 """Reads the lines of Codex's transcripts, which Codex calls rollouts (0.169.0). Pure.
 
-A transcript contains each message and call twice: as the model sees it (``response_item``), and as people do
-(``event_msg``). Calls and their results are read from the former; most other entries are read from the latter.
+A transcript contains each message and call twice: as the model sees it (``response_item``), and as users see it
+(``event_msg``). Calls and their results are read from the former, and most other entries from the latter.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ CHANGES: Final = {
 """The mark before a file's path in a patch → the field of the call's input that contains the path."""
 
 ID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-"""The id of a conversation."""
+"""Matches the id of a conversation."""
 
 ADDED_CONTEXT: Final = "hooks.additional_context"
 """The kind of a message in which Codex passes a hook's text to the model."""
@@ -53,7 +53,7 @@ RAN: Final = ("Exit code: ", "Chunk ID: ", "Wall time: ")
 """The beginnings of the result of a command or a patch that ran."""
 
 ABORTED: Final = "aborted by user"
-"""The end of the result of a call that the user has interrupted, or whose dialog the user has answered with No."""
+"""The end of the result of a call that the user interrupted, or denied in its dialog with No."""
 
 REJECTED: Final = "The user rejected this"
 """The beginning of the reason with which Drawbridge's hook denies a call. The result of a denied patch is only this
@@ -68,16 +68,16 @@ DENIED: Final = (
     "apply_patch verification failed: ",
     "unsupported custom tool call: ",
 )
-"""How the result of a call begins that a hook, the user or Codex has denied."""
+"""The beginnings of the result of a call that a hook, the user or Codex denied."""
 
 BEFORE_OUTPUT: Final = re.compile(r"\A(?:Exit code|Chunk ID|Wall time): .*?^Output:\n", re.DOTALL | re.MULTILINE)
-"""What precedes the output of a command or a patch in its result."""
+"""Matches what precedes the output of a command or a patch in its result."""
 
 EXIT_CODE: Final = re.compile(r"^(?:Exit code:|Process exited with code) (-?\d+)$", re.MULTILINE)
 
 
 BY_USER: Final = "user"
-"""Who decides on requests if Codex doesn't review them itself."""
+"""The value for requests that a person decides on, because Codex does not review them itself."""
 
 
 class _Line(Struct, frozen=True):
@@ -108,7 +108,7 @@ class _About(Struct, frozen=True):
 
 
 class _Response(Struct, frozen=True):
-    """A ``response_item``."""
+    """The fields that are read from a ``response_item``."""
 
     type: str = ""
     role: str = ""
@@ -123,7 +123,8 @@ class _Response(Struct, frozen=True):
 
 
 class _Access(Struct, frozen=True):
-    """What the sandbox allows at one place. ``path``: an object with a path, or with Codex's name for a place."""
+    """The access that the sandbox allows in one place. ``path``: an object with a path, or with Codex's name for a
+    place."""
 
     path: Any = None
     access: str = ""
@@ -281,8 +282,9 @@ def _output(output: object) -> str:
 
 
 def _fate(words: str) -> Fate:
-    """A call that was interrupted counts as denied: the user can't have rejected it after a client has allowed it, since
-    its dialog is hidden until then."""
+    """A call that was interrupted counts as denied. The user can't have rejected it after a client allowed it, because
+    its dialog is hidden until then.
+    """
     is_aborted = words.startswith(ABORTED) or (words.startswith("Wall time: ") and words.endswith(ABORTED))
     return "denied" if is_aborted or words.startswith(DENIED) else "ran"
 

@@ -1,5 +1,5 @@
-"""Any program as an agent: it reads a prompt from its input and prints text or JSON lines. It never asks, and has no
-conversation unless its JSON lines name one.
+"""Runs any program as an agent. The program reads a prompt from its input and prints text or JSON lines. It never asks,
+and has no conversation unless its JSON lines name one.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from drawbridge.agents.output import session_id_of
 
 SESSION: Final = "DRAWBRIDGE_SESSION_ID"
 """The environment variable with the id of the conversation to continue: the last ``session_id`` in the program's JSON
-lines. It is set only if there is such a conversation."""
+lines. It is not set for the first prompt of a conversation."""
 
 LONGEST_TEXT: Final = 64 * 1024
 """The number of bytes of text after which a new line begins in the history."""
 
 
 class Command:
-    asks = own_modes = sees = False
+    asks = own_modes = sees = forks = False
     sessions = None
     embeds = staticmethod(is_text)
 
@@ -71,10 +71,10 @@ class CommandConversation(Turn):
         words, self._empty = "\n" * self._empty + words + "\n", 0
         self._lines.append(words)
         self._size += len(line)
-        said: list[Output] = []
+        outputs: list[Output] = []
         if self._partial:
-            said += lines.piece(self._named, "text", words, is_first=len(self._lines) == 1)
-        return [*said, *self.rest()] if self._size > LONGEST_TEXT else said
+            outputs += lines.piece(self._named, "text", words, is_first=len(self._lines) == 1)
+        return [*outputs, *self.rest()] if self._size > LONGEST_TEXT else outputs
 
     def rest(self) -> list[Output]:
         words, self._lines, self._size = "".join(self._lines), [], 0

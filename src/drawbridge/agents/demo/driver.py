@@ -1,4 +1,4 @@
-"""Starts the demo agent: a script that runs as a real child process and uses Claude Code's stream format. It needs no
+"""Starts the demo agent, a script that runs as a real child process and uses Claude Code's stream format. It needs no
 account."""
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Demo:
     """The demo agent. ``command`` and ``name`` may specify another program that uses the same stream format and needs
     no installation, for example in a test."""
 
-    asks, own_modes, sees = ROW.asks, ROW.own_modes, ROW.sees
+    asks, own_modes, sees, forks = ROW.asks, ROW.own_modes, ROW.sees, ROW.forks
     sessions = None
     embeds = staticmethod(prompts.embeds)
 
@@ -50,5 +50,5 @@ class Demo:
 
 
 def agent(path: str | None) -> Demo:
-    """``path``: always None, since the script is part of this package."""
+    """Returns the demo agent. ``path``: always None, because the script is part of this package."""
     return Demo()

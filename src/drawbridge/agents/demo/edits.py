@@ -1,4 +1,4 @@
-"""The change that the demo agent proposes, and how it is applied."""
+"""Creates and applies the change that the demo agent proposes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def short(words: str) -> str:
 
 def for_prompt(words: str, directory: str) -> Edit:
     """The edit for a prompt. It adds a line to the first suitable file in ``directory`` that the prompt names,
-    otherwise to the first suitable file; if no file is suitable, it creates a new one."""
+    otherwise to the first suitable file. If no file is suitable, it creates a new one."""
     fit = sorted(path for path in Path(directory).iterdir() if _is_fit(path))
     named = [path for path in fit if path.name in words]
     for path in [*named, *fit]:

@@ -35,7 +35,7 @@ wait for your yes or no. I also know:
 
 
 class Interrupted(Exception):
-    """The user has interrupted this turn."""
+    """The user interrupted this turn."""
 
 
 class Failed(Exception):
@@ -43,8 +43,8 @@ class Failed(Exception):
 
 
 class Agent:
-    """One conversation; one turn at a time. A thread reads stdin, so that the user can interrupt the agent while it
-    writes."""
+    """One conversation, with one turn at a time. A thread reads stdin, so that the user can interrupt the agent while
+    it writes."""
 
     def __init__(self, flags: dict[str, str]) -> None:
         self._session_id = flags.get("session-id") or flags.get("resume") or str(uuid.uuid4())
@@ -112,7 +112,7 @@ class Agent:
         )
 
     def _wait(self, seconds: float) -> None:
-        """Waits for ``seconds``, or until stdin is closed, and handles messages meanwhile. Raises ``Interrupted`` if
+        """Waits for ``seconds``, or until stdin is closed, and handles messages in the meantime. Raises ``Interrupted`` if
         the turn is interrupted."""
         end = time.monotonic() + seconds
         while not self._interrupted and (left := end - time.monotonic()) > 0 and self._open:

@@ -1,3 +1,3 @@
-"""What the demo agent's tool calls mean: it has Claude Code's tools."""
+"""Interprets the demo agent's tool calls, which are calls of Claude Code's tools."""
 
 from drawbridge.agents.claude.tools import TOOLS as TOOLS

@@ -19,15 +19,16 @@ from drawbridge.agents.gemini.sessions import GeminiSessionFiles, spare
 ROW: Final = catalog.AGENTS["gemini"]
 
 OWN: Final = {"GEMINI_CLI_NO_RELAUNCH": "true"}
-"""Without this variable, the CLI restarts itself with a larger heap: one more process, and twice the start time."""
+"""The variable without which the CLI restarts itself with a larger heap, which takes one more process and twice the
+start time."""
 
 
 class Gemini(Acp):
-    asks, own_modes, sees = ROW.asks, ROW.own_modes, ROW.sees
+    asks, own_modes, sees, forks = ROW.asks, ROW.own_modes, ROW.sees, ROW.forks
     own = OWN
 
     def __init__(self, path: str | None = None, environment: Mapping[str, str] = os.environ) -> None:
-        """``path``: the program; if it is None, PATH is searched at each start."""
+        """``path``: the program. If it is None, PATH is searched at each start."""
         super().__init__(ROW.name, [path or ROW.program, "--acp"], ROW.title, environment)
 
     async def start(self, launch: Launch, emit: Callable[[Event], None]) -> process.Process:
@@ -45,10 +46,12 @@ class Gemini(Acp):
         files = await asyncio.to_thread(usable, launch.files)
         if files is not None and "," not in files:
             command.append(f"--include-directories={files}")
-        told = msgspec.structs.replace(launch, options=msgspec.structs.replace(launch.options, add_dirs=()), files=None)
+        reduced = msgspec.structs.replace(
+            launch, options=msgspec.structs.replace(launch.options, add_dirs=()), files=None
+        )
         if launch.resume:
             await asyncio.to_thread(spare, self.home, launch.session_id)
-        return await self._run(command, told, emit)
+        return await self._run(command, reduced, emit)
 
     @property
     def sessions(self) -> GeminiSessionFiles:  # type: ignore[override]

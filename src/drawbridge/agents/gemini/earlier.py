@@ -1,5 +1,4 @@
-"""Reads the file in which Gemini CLI stores a conversation, and converts its messages for the history and clients.
-Blocking.
+"""Reads the file in which Gemini CLI stores a conversation as a whole, for the history and clients. Blocking.
 
 The file is undocumented. This module reads the format of 0.61.0, which is known from Gemini CLI's source, and ignores
 other lines. Each line is a message, or changes earlier ones: a message with the id of an earlier one replaces it,
@@ -16,34 +15,17 @@ from typing import Any, Final
 
 import msgspec
 
-from drawbridge.agents import lines
-from drawbridge.agents.base import AgentLine, Earlier, EarlierMessage
-from drawbridge.agents.output import objects_in, text_in
+from drawbridge.agents.base import EarlierMessage, EarlierMessages
+from drawbridge.agents.gemini.messages import calls, said
+from drawbridge.agents.gemini.transcript import of_user
 from drawbridge.agents.reported import moment_of
+from drawbridge.agents.terminal import Context, Prompt
 
 LARGEST: Final = 64 * 1024 * 1024
 """The maximum size of a file that is read, in bytes. A larger one is ignored."""
 
-TOOLS: Final = {
-    "run_shell_command": "Bash",
-    "read_file": "Read",
-    "replace": "Edit",
-    "write_file": "Write",
-    "search_file_content": "Grep",
-    "grep_search": "Grep",
-    "glob": "Glob",
-    "list_directory": "LS",
-    "google_web_search": "WebSearch",
-}
-"""The CLI's tools → the equivalent tools of Claude Code, whose names clients show."""
 
-CONTEXT: Final = "<session_context>"
-"""The beginning of the text that the CLI itself sends before the first prompt."""
-
-PATHS: Final = ("file_path", "absolute_path", "path", "dir_path")
-
-
-def page(found: list[EarlierMessage], *, end: int | None, limit: int, size: int) -> Earlier:
+def page(found: list[EarlierMessage], *, end: int | None, limit: int, size: int) -> EarlierMessages:
     """The last ``limit`` of the messages before the position ``end`` (None for the end), of at most ``size`` in total,
     or one larger message. The size is the bytes of the lines and the characters of the prompts. A position is an index
     into ``found``."""
@@ -54,7 +36,7 @@ def page(found: list[EarlierMessage], *, end: int | None, limit: int, size: int)
         if used > size and begin < stop:
             break
         begin -= 1
-    return Earlier(tuple(found[begin:stop]), begin or None)
+    return EarlierMessages(tuple(found[begin:stop]), begin or None)
 
 
 def messages(file: Path, session_id: str, after: datetime, before: datetime) -> list[EarlierMessage]:
@@ -88,68 +70,29 @@ def _last_versions(data: bytes) -> Iterator[dict[str, Any]]:
                 for one in ids[ids.index(id) if id in known else 0 :]:
                     del known[one]
             case {"$set": {"messages": list(replaced)}}:
-                known = {one["id"]: one for one in replaced if isinstance(one, dict) and isinstance(one.get("id"), str)}
-            case {"id": str(id), "type": str()}:
+                known = {one["id"]: one for one in replaced if _is_message(one)}
+            case {"id": str(id)} if _is_message(found):
                 known[id] = found
     yield from known.values()
 
 
+def _is_message(value: object) -> bool:
+    match value:
+        case {"id": str(), "type": str()}:
+            return True
+    return False
+
+
 def _read(message: dict[str, Any], session_id: str, moment: datetime) -> Iterator[EarlierMessage]:
-    id, words = message["id"], _words(message.get("content"))
+    id = message["id"]
     if message["type"] == "user":
-        if words and not words.startswith(CONTEXT):
-            yield EarlierMessage(moment, id, prompt=words, turn=id)
+        for entry in of_user(id, message.get("content")):
+            match entry:
+                case Prompt(text=words) | Context(event="Stop", texts=(words,)):  # a prompt, or comments on a review
+                    yield EarlierMessage(moment, id, prompt=words, turn=id)
         return
     if message["type"] != "gemini":
         return
-    for line in _of_model(message, session_id, words):
+    called = (line for call in calls(message) for line in call.as_lines(session_id))
+    for line in (*said(message, session_id), *called):
         yield EarlierMessage(moment, id, line=line.raw)
-
-
-def _of_model(message: dict[str, Any], session_id: str, words: str) -> Iterator[AgentLine]:
-    for thought in objects_in(message.get("thoughts")):
-        parts = [part for name in ("subject", "description") if (part := text_in(thought.get(name)))]
-        if parts:
-            yield lines.said(session_id, "thinking", "\n\n".join(parts))
-    if words:
-        yield lines.said(session_id, "text", words)
-    for call in objects_in(message.get("toolCalls")):
-        id, name = text_in(call.get("id")), text_in(call.get("name"))
-        if not (id and name):
-            continue
-        args = call.get("args")
-        yield lines.call(session_id, id, TOOLS.get(name, name), _given(name, args if isinstance(args, dict) else {}))
-        yield _result(session_id, id, call)
-
-
-def _given(name: str, args: dict[str, Any]) -> dict[str, Any]:
-    """The input of a call of the tool ``name``. For the tools that read or write one file, the file's path is in
-    ``file_path``, the field that clients read."""
-    path = next((args[one] for one in PATHS if isinstance(args.get(one), str)), None)
-    if path is None or name not in ("read_file", "replace", "write_file"):
-        return args
-    return {"file_path": path} | {key: value for key, value in args.items() if key not in PATHS}
-
-
-def _result(session_id: str, id: str, call: dict[str, Any]) -> AgentLine:
-    shown, is_error = call.get("resultDisplay"), call.get("status") in ("error", "cancelled")
-    patch: list[dict[str, Any]] = []
-    if isinstance(shown, dict) and not is_error:
-        old, new = shown.get("originalContent"), shown.get("newContent")
-        patch = lines.patch_of(text_in(old), text_in(new)) if isinstance(new, str) else []
-    words = text_in(shown) or "\n".join(_answers(call.get("result")))
-    return lines.result(session_id, id, words, is_error=is_error, patch=patch)
-
-
-def _answers(result: object) -> Iterator[str]:
-    """Yields the texts in a tool's response to the model."""
-    for part in objects_in(result):
-        match part.get("functionResponse"):
-            case {"response": {"output": str(words)} | {"error": str(words)}}:
-                yield words
-
-
-def _words(content: object) -> str:
-    parts = content if isinstance(content, list) else [content]
-    texts = (one.get("text") if isinstance(one, dict) else one for one in parts)
-    return "\n".join(text for text in texts if isinstance(text, str) and text)

@@ -14,8 +14,8 @@ from typing import Any
 from drawbridge.agents.hook_settings import AgentHooks, Switch, value_at
 
 OR_ONE = "|| exit 1"
-"""Makes a failed command exit with 1: Gemini CLI (0.61.0) treats any exit code except 0 and 1 as a denial, including
-the shell's 127 if the interpreter is missing."""
+"""Shell code that makes a failed command exit with 1, because Gemini CLI (0.61.0) treats any exit code except 0 and 1
+as a denial, including the shell's 127 if the interpreter is missing."""
 
 
 def handler(command: Sequence[str], timeout: int, holds: bool) -> dict[str, Any]:
@@ -45,6 +45,9 @@ SETTINGS = AgentHooks(
         "AfterTool": "^(replace|write_file|run_shell_command)$",
         "BeforeAgent": None,
         "SessionStart": None,
+        "Notification": None,
+        "AfterAgent": None,
+        "SessionEnd": None,
     },
     sample=("BeforeTool", "replace", {"file_path": "/nonexistent/drawbridge", "old_string": "", "new_string": ""}),
     handler=handler,

@@ -17,8 +17,10 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from drawbridge.agents.base import Earlier, EarlierMessage, Remembered
+from drawbridge.agents.base import EarlierMessage, EarlierMessages, StoredConversation
 from drawbridge.agents.gemini import earlier
+from drawbridge.agents.gemini.transcript import of_user
+from drawbridge.agents.terminal import Prompt
 
 ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 HEAD_BYTES = 65_536
@@ -27,10 +29,10 @@ LONGEST_TITLE = 120
 
 
 def spare(home: Path, session_id: str) -> None:
-    """Prevents the loss of a conversation that is resumed in the minute in which it began.
+    """Prevents the loss of a conversation that is resumed within the minute in which it began.
 
     ``session/load`` first creates a new file, named after the current minute, and so overwrites the file that it is
-    about to read (0.61.0). To prevent that, this function renames an existing file with this name to the name for the
+    about to read (0.61.0). To prevent that, this function renames an existing file of that name to the name for the
     previous minute. The CLI still finds it, by its content. Blocking.
     """
     if not ID.fullmatch(session_id):
@@ -40,7 +42,7 @@ def spare(home: Path, session_id: str) -> None:
     for path in home.glob(f"tmp/*/chats/{name.format(now)}"):
         spared = path.with_name(name.format(now - timedelta(minutes=1)))
         if not spared.exists():
-            with contextlib.suppress(OSError):  # the CLI may remove the file meanwhile
+            with contextlib.suppress(OSError):  # the CLI may remove the file in the meantime
                 path.rename(spared)
 
 
@@ -59,13 +61,13 @@ class GeminiSessionFiles(Struct, frozen=True):
                     found.append((Path(root.read_text().strip()), max(times)))
         return sorted(found, key=lambda one: one[1], reverse=True)[:limit]
 
-    def listed(self, path: Path, limit: int) -> list[Remembered]:
+    def listed(self, path: Path, limit: int) -> list[StoredConversation]:
         """The conversations for this directory, at most ``limit``, most recently active first. Blocking."""
         found = []
         for file in _files(self.home, path):
             with contextlib.suppress(OSError):
                 found.append((file.stat().st_mtime, file))
-        sessions: dict[str, Remembered] = {}
+        sessions: dict[str, StoredConversation] = {}
         for time, file in sorted(found, reverse=True):
             session = _read(file, time)
             if session is not None:
@@ -75,7 +77,7 @@ class GeminiSessionFiles(Struct, frozen=True):
         return list(sessions.values())
 
     def used_by(self, session_id: str) -> list[int]:
-        """Always empty: the CLI does not list its processes (0.61.0)."""
+        """Always empty, because the CLI does not list its processes (0.61.0)."""
         return []
 
     def title(self, path: Path, session_id: str) -> str | None:
@@ -83,7 +85,7 @@ class GeminiSessionFiles(Struct, frozen=True):
 
     def messages(
         self, path: Path, session_id: str, *, after: datetime, before: datetime, end: int | None, limit: int, size: int
-    ) -> Earlier:
+    ) -> EarlierMessages:
         found = self._messages(path, session_id, after, before)
         return earlier.page(found, end=end, limit=limit, size=size)
 
@@ -123,16 +125,16 @@ class _Line(Struct):
     content: Any = None
 
 
-def _read(path: Path, time: float) -> Remembered | None:
-    """The conversation in a file, with ``time`` as the time of its last activity. None if the beginning of the file
-    contains no prompt (a conversation without one can't be resumed), if the conversation is not a main agent's, or if
-    the file can't be read."""
+def _read(path: Path, time: float) -> StoredConversation | None:
+    """The conversation in a file, with ``time`` as the time of its last activity. Its title is the first prompt that has
+    a text. None if the beginning of the file contains no prompt (a conversation without one can't be resumed), if the
+    conversation is not a main agent's, or if the file can't be read."""
     try:
         with path.open("rb") as opened:
             head = opened.read(HEAD_BYTES)
     except OSError:
         return None
-    session_id = ""
+    session_id, has_prompt = "", False
     for raw in head.split(b"\n"):
         try:
             line = msgspec.json.decode(raw, type=_Line)
@@ -141,14 +143,13 @@ def _read(path: Path, time: float) -> Remembered | None:
         if isinstance(line.sessionId, str) and ID.fullmatch(line.sessionId) and line.kind == "main":
             session_id = line.sessionId
         elif session_id and line.type == "user":
-            return Remembered(session_id, time, _title(line.content))
-    return None
+            has_prompt = True
+            if title := _title(line.content):
+                return StoredConversation(session_id, time, title)
+    return StoredConversation(session_id, time, None) if has_prompt else None
 
 
-def _title(content: object) -> str | None:
-    """The title of a conversation whose first prompt has this ``content``: the prompt's text, shortened. None if it
-    contains no text."""
-    parts = content if isinstance(content, list) else [{"text": content}]
-    texts = [part.get("text") for part in parts if isinstance(part, dict)]
-    words = " ".join(text for text in texts if isinstance(text, str)).split()
-    return " ".join(words)[:LONGEST_TITLE] or None
+def _title(content: object) -> str:
+    """The text of the user's prompt in a message with this ``content``, shortened; empty if it contains none."""
+    words = next((entry.text for entry in of_user("", content) if isinstance(entry, Prompt)), "")
+    return " ".join(words.split())[:LONGEST_TITLE]

@@ -1,5 +1,5 @@
-"""What Gemini CLI's tool calls mean: those of the server's runs are calls of the Agent Client Protocol, and those of
-sessions in terminals are changes that it has proposed to an editor. Pure.
+"""Interprets Gemini CLI's tool calls. In the server's runs, they are calls of the Agent Client Protocol. In terminal
+sessions, they are changes that Gemini CLI proposed to an editor. Pure.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from drawbridge.agents.tool_calls import ToolCall
 
 
 class GeminiTools(WholeFiles):
-    """Only a change that was proposed to an editor can be edited."""
+    """Gemini CLI's tools. Only a change that was proposed to an editor can be edited."""
 
     def call(self, name: str, given: Mapping[str, Any], suggestions: Raw, form: Form) -> ToolCall:
         if form == "acp":

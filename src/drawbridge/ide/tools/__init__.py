@@ -1,8 +1,8 @@
 """The tools that Claude Code may call on the editor, in one explicit tuple. Gemini CLI's are in ``gemini``.
 
-A tool is one short function and the struct of its arguments; the struct both validates the arguments and defines the
-schema in ``tools/list``. Tools are grouped by the editor feature that they need. They do no I/O themselves: the
-``ToolContext`` and the editor do it.
+A tool is one short function and the struct of its arguments. The struct both validates the arguments and defines the
+schema in ``tools/list``. Tools are grouped by the editor feature that they need. They do no I/O themselves, but leave
+it to the ``ToolContext`` and the editor.
 """
 
 from __future__ import annotations

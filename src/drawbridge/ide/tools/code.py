@@ -1,4 +1,4 @@
-"""Running code: the tool is offered only if the user has opted in, and each call asks the user before it runs
+"""The tool that runs code. It is offered only if the user has opted in, and each call asks the user before it runs
 anything."""
 
 from __future__ import annotations

@@ -25,7 +25,8 @@ async def get_diagnostics(context: ToolContext, arguments: GetDiagnostics) -> Co
         listed = [diagnostic for entry in found for diagnostic in entry.diagnostics]
         return json_text([_entry(arguments.uri, listed)])
     entries = await context.workspace.editor.diagnostics(None)
-    # Bare paths, not percent-encoded: the real CLI compares them, without "file://", with its own (2.1.329).
+    # The paths are bare and not percent-encoded, because the real CLI compares them, without "file://", with its own
+    # (2.1.329).
     return json_text(
         [
             _entry(f"file://{entry.path}", entry.diagnostics)
@@ -44,4 +45,4 @@ def _diagnostic(diagnostic: Diagnostic) -> dict[str, Any]:
     return {key: value for key, value in shown.items() if value is not None}
 
 
-TOOLS = (Tool("getDiagnostics", "Errors and warnings of one file or all.", GetDiagnostics, get_diagnostics),)
+TOOLS = (Tool("getDiagnostics", "Errors and warnings of one file or of all files.", GetDiagnostics, get_diagnostics),)

@@ -22,14 +22,14 @@ class CloseTab(Arguments, frozen=True, rename=None):
 
 
 async def open_diff(context: ToolContext, arguments: OpenDiff) -> Content:
-    """Returns once the proposal is decided or withdrawn; there is no time limit. Only the agent writes the text to the
+    """Returns once the proposal is decided or withdrawn, without a time limit. Only the agent writes the text to the
     file."""
     path = context.workspace.resolve(arguments.old_file_path)
     decision = await context.review(path, arguments.new_file_contents, arguments.tab_name)
     if isinstance(decision, Accepted):
         return ["FILE_SAVED", decision.text]
-    # A withdrawn proposal counts as rejected, too: the real CLI takes TAB_CLOSED for an acceptance (measured on 2.1.197
-    # and 2.1.329).
+    # A withdrawn proposal counts as rejected, too, because the real CLI treats TAB_CLOSED as an acceptance (measured on
+    # 2.1.197 and 2.1.329).
     return ["DIFF_REJECTED", arguments.tab_name]
 
 

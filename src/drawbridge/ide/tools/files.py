@@ -1,4 +1,6 @@
-"""Tools for files in the editor: open one, list the open ones and the folders, check for unsaved changes, save."""
+"""Tools for files in the editor: open a file, list the open files and the folders, check for unsaved changes, and
+save.
+"""
 
 from __future__ import annotations
 

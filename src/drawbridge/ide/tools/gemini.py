@@ -1,4 +1,4 @@
-"""Gemini CLI's tools: openDiff answers immediately, and the decision follows as a notification. Does no I/O.
+"""Gemini CLI's tools. openDiff answers immediately, and the decision follows as a notification. Does no I/O.
 
 The CLI asks in its own terminal at the same time, keeps one proposal open at a time and never offers these tools to the
 model.
@@ -14,11 +14,11 @@ from drawbridge.ide.tools.tool import Arguments, Content, Tool, json_text
 
 
 class GeminiContext(Protocol):
-    """What a tool may use on behalf of one session. A proposal is identified by the exact ``file_path`` of its openDiff
-    call."""
+    """The operations that a tool may use on behalf of one session. A proposal is identified by the exact ``file_path``
+    of its openDiff call."""
 
     def propose(self, file_path: str, new_content: str) -> None:
-        """Shows a proposal without waiting; a notification follows with the decision."""
+        """Shows a proposal without waiting. A notification with the decision follows."""
         ...
 
     async def withdraw(self, file_path: str) -> str | None:
@@ -51,8 +51,8 @@ async def open_diff(context: GeminiContext, arguments: OpenDiff) -> Content:
 
 
 async def close_diff(context: GeminiContext, arguments: CloseDiff) -> Content:
-    """Answers with JSON, not with the bare text: the real CLI discards anything else and writes the unedited proposal
-    (0.61.0)."""
+    """Answers with JSON, not with the bare text, because the real CLI discards anything else and writes the unedited
+    proposal (0.61.0)."""
     text = await context.withdraw(arguments.file_path)
     return json_text({} if text is None else {"content": text})
 
@@ -68,11 +68,11 @@ async def reject_diff(context: GeminiContext, arguments: DecideDiff) -> Content:
 TOOLS = (
     Tool(
         "openDiff",
-        "Propose a change to a file. Answers at once; the decision comes as a notification.",
+        "Propose a change to a file. Returns immediately; the decision arrives as a notification.",
         OpenDiff,
         open_diff,
     ),
-    Tool("closeDiff", "Withdraw a proposal and get its text as it is now.", CloseDiff, close_diff),
+    Tool("closeDiff", "Withdraw a proposal and return its current text.", CloseDiff, close_diff),
     Tool("acceptDiff", "Accept an open proposal as the user would.", DecideDiff, accept_diff),
     Tool("rejectDiff", "Reject an open proposal as the user would.", DecideDiff, reject_diff),
 )

@@ -19,7 +19,8 @@ Content: TypeAlias = Sequence[str]
 
 
 class ToolContext(Protocol):
-    """What a tool may use on behalf of one client. All I/O is done here or by the editor, so that the tools do none."""
+    """The operations that a tool may use on behalf of one client. All I/O is done here or by the editor, so that the
+    tools do none."""
 
     workspace: Workspace
 
@@ -32,8 +33,9 @@ class ToolContext(Protocol):
         ...
 
     async def review_code(self, code: str) -> Accepted | None:
-        """Asks the user whether ``code`` may be run. Returns the code as the user has edited it; None if it may not be
-        run."""
+        """Asks the user whether ``code`` may be run. Returns the code with the user's edits; None if it may not be
+        run.
+        """
         ...
 
     async def run_code(self, code: str) -> str:
@@ -41,7 +43,7 @@ class ToolContext(Protocol):
         ...
 
     async def close_review(self, title: str) -> None:
-        """Withdraws this client's proposal with that title; an unknown title is ignored."""
+        """Withdraws this client's proposal with that title. An unknown title is ignored."""
         ...
 
     async def close_reviews(self) -> int:
@@ -50,7 +52,7 @@ class ToolContext(Protocol):
 
 
 class Arguments(Struct, frozen=True, rename="camel"):
-    """The base class of the tools' arguments. Unknown ones are ignored: a newer agent may send more."""
+    """The base class of the tools' arguments. Unknown arguments are ignored, because a newer agent may send more."""
 
 
 class NoArguments(Arguments, frozen=True):
@@ -62,7 +64,7 @@ class Tool(Struct, frozen=True):
     description: str
     arguments: type[Arguments]
     run: Callable[[Any, Any], Awaitable[Content]]
-    """Takes the tool context of the connection and the tool's arguments."""
+    """The tool's function. It receives the tool context of the connection and the tool's arguments."""
 
     def entry(self) -> dict[str, Any]:
         """The tool's entry in ``tools/list``, in the shape of the official extension's schemas."""
@@ -98,7 +100,7 @@ class Tool(Struct, frozen=True):
 
 
 def _plain(property: dict[str, Any]) -> dict[str, Any]:
-    """Removes null from a schema: null means "not given", and is accepted but not advertised."""
+    """Removes null from a schema. Null means "not given", and is accepted but not advertised."""
     alternatives = property.get("anyOf")
     return alternatives[0] if alternatives else property
 

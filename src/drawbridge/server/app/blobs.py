@@ -9,13 +9,14 @@ import os
 import time
 from collections.abc import Collection
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from drawbridge.core.private_files import PRIVATE_FILE, make_private_directory
 from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.protocol.commands import check_depth
 from drawbridge.server.protocol.messages import BLOB_BYTES
 from drawbridge.server.protocol.replies import BlobPiece, BlobStored
 from drawbridge.text.counts import counted
@@ -23,7 +24,7 @@ from drawbridge.text.counts import counted
 ALTOGETHER: Final = 256 * 1024 * 1024
 MOST: Final = 200
 DEVICES_PART: Final = 0.75
-"""The share of ``ALTOGETHER`` (bytes) and ``MOST`` (blobs) that all devices together may use; the rest is reserved for
+"""The share of ``ALTOGETHER`` (bytes) and ``MOST`` (blobs) that all devices together may use. The rest is reserved for
 the owner."""
 
 DEVICE_PART: Final = 0.5
@@ -33,14 +34,11 @@ KEPT_SECONDS: Final = 3_600.0
 """Seconds from a blob's last use until it expires. Its file is removed when the next piece of any blob arrives after
 that."""
 
-DEEPER: Final = 500
-"""A client's JSON must be nested this many levels less deeply than the parser allows, because it is passed on inside
-other messages."""
-
 
 Key: TypeAlias = tuple[str | None, str]
-"""The device or SSH key that has uploaded a blob (None for the owner), and the blob's id, which is unique only for that
-device or key."""
+"""The device or SSH key that uploaded a blob (None for the owner), and the blob's id, which is unique only for that
+device or key.
+"""
 
 
 class _Blob(Struct):
@@ -56,8 +54,8 @@ class _Blob(Struct):
 
 
 class Blobs:
-    """All blobs, as files in ``directory``. Nothing else may use this directory: its contents are removed at each
-    start."""
+    """All blobs, as files in ``directory``. Nothing else may use this directory, because its contents are removed at
+    each start."""
 
     def __init__(self, directory: Path) -> None:
         make_private_directory(str(directory))
@@ -65,13 +63,12 @@ class Blobs:
         self._blobs: dict[Key, _Blob] = {}
         self._names = map(str, itertools.count())
         self._putting = asyncio.Lock()
-        """Pieces are written one at a time, because each is checked against the room that the previous ones have
-        left."""
+        """Held while a piece is written, because each is checked against the room that the previous ones left."""
         for left in directory.iterdir():
             left.unlink()
 
     async def put(self, blob_id: str, offset: int, data: bytes, last: bool, device: str | None = None) -> BlobStored:
-        """Appends a piece at ``offset`` (bytes), where the previous piece ended; ``offset`` 0 restarts an unfinished
+        """Appends a piece at ``offset`` (bytes), where the previous piece ended. ``offset`` 0 restarts an unfinished
         blob. Raises ``ClientError``.
 
         ``last``: whether this piece completes the blob. ``device``: the device or SSH key that sends the piece; None
@@ -101,8 +98,9 @@ class Blobs:
         return BlobStored(blob_id, offset + len(data), last)
 
     async def read(self, blob_id: str, device: str | None) -> bytes:
-        """Returns all bytes of a finished blob that ``device`` has uploaded. The blob is kept, because a request may be
-        sent twice. Raises ``ClientError`` (BLOB_NOT_FOUND)."""
+        """Returns all bytes of a finished blob that ``device`` uploaded. The blob is kept, because a request may be
+        sent twice. Raises ``ClientError`` (BLOB_NOT_FOUND).
+        """
         return await asyncio.to_thread(_content, self._used((device, blob_id)))
 
     def _used(self, key: Key) -> Path:
@@ -172,12 +170,12 @@ def no_blob() -> ClientError:
     return ClientError("BLOB_NOT_FOUND", "The blob does not exist, or it has expired. Send it again.", "data.blob_id")
 
 
-def json_object(data: bytes, field: str) -> dict[str, Raw]:
-    """The fields of a client's JSON object, checked so that every agent can read them and every history can store them.
-    Values keep their formatting, including line breaks. Raises ``ClientError``."""
+def json_object(data: bytes, field: str) -> dict[str, Any]:
+    """The edited input in a blob. ``field``: the field that names the blob, for the error. Raises ``ClientError``."""
     try:
-        msgspec.json.decode(b"[" * DEEPER + data + b"]" * DEEPER)  # in full: a ``Raw`` may contain a number like 1e999
-        return msgspec.json.decode(data, type=dict[str, Raw])
+        found = msgspec.json.decode(data, type=dict[str, Any])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         text = "it is not a JSON object, is nested too deeply, or contains a number that is out of range."
         raise ClientError("VALIDATION_FAILED", f"{field}: {text}", field) from None
+    check_depth(found, field)
+    return found

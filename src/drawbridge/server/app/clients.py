@@ -1,5 +1,6 @@
-"""The connected clients: the name, permissions and frames of each (``Client``), and the list of all, whether or not
-they have signed in (``Clients``)."""
+"""The connected clients: the name, permissions and frames of each client (``Client``), and the list of all clients,
+signed in or not (``Clients``).
+"""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ from drawbridge.server.app.outbox import Outbox, Writers
 from drawbridge.server.auth.entrance import Entrance
 from drawbridge.server.auth.scopes import DECIDES, RUNS, Identity
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import Frame, Stats, error, update
+from drawbridge.server.protocol.frames import Frame, error, update
+from drawbridge.server.protocol.messages import Stats
 from drawbridge.transport.http_app import WebSocket
 
 logger = logging.getLogger("drawbridge.server")
@@ -27,7 +29,7 @@ AUTH_SECONDS: Final = 5.0
 """Seconds that a client has to sign in after its WebSocket is opened, unless it requests a challenge."""
 
 SIGNING_SECONDS: Final = 60.0
-"""Seconds that a client has to sign in after it has requested a challenge."""
+"""Seconds that a client has to sign in after it requested a challenge."""
 
 AUTH_BYTES: Final = 4_096
 """The maximum size of a message from a client that has not signed in, in bytes."""
@@ -71,7 +73,7 @@ class Client:
         self.topics: set[str] = set()
         self.identity: Identity | None = None
         self.nonce: str | None = None
-        """The nonce of the challenge that waits for a signature; None if there is no such challenge."""
+        """The nonce of the challenge that waits for a signature; None if no challenge is waiting."""
         self.is_closed = self.is_dismissed = False
         self.outbox = Outbox(websocket, self._too_slow)
         self._websocket = websocket
@@ -122,8 +124,9 @@ class Client:
         return {"by": self.name, "device_id": device_id, "client": self.id, "address": self.address}
 
     def let_in(self, identity: Identity) -> None:
-        """Accepts the client's commands from now on. A client that has signed in as a device, or with an SSH key, is
-        named after it."""
+        """Accepts the client's commands from now on. A client that signed in as a device, or with an SSH key, is named
+        after it.
+        """
         if not identity.is_owner:
             self.name = identity.name
         self.identity = identity
@@ -133,7 +136,7 @@ class Client:
             self._timer = None
 
     def wait_for_signature(self) -> None:
-        """Extends the time limit: a person may have to type a passphrase or touch a key."""
+        """Extends the time limit, because a person may have to type a passphrase or touch a key."""
         if self._timer is not None:
             self._expect_within(SIGNING_SECONDS, "the signature did not arrive in time")
 
@@ -165,10 +168,12 @@ class Client:
         self.close(code, reason)
 
     def close(self, code: int, reason: str) -> None:
-        """Closes the connection. Drops frames that wait to be sent; requests that have already arrived are still
+        """Closes the connection. Drops frames that wait to be sent. Requests that have already arrived are still
         executed."""
         if not self.is_closed:
-            level = logging.DEBUG if self.identity is None else logging.INFO  # strangers must not fill the log
+            level = (
+                logging.DEBUG if self.identity is None else logging.INFO
+            )  # strangers must not be able to fill the log
             logger.log(level, "%s: closing, %d %s", self.id, code, reason)
             self.end()
             self._websocket.close(code, reason)
@@ -200,8 +205,8 @@ NETWORK_STRANGERS: Final = 64
 """The maximum number of open WebSockets from one network (``core.addresses``) that have not signed in."""
 
 GRACE_SECONDS: Final = 1.0
-"""Seconds that each new WebSocket gets to send its token, however many others there are: enough for a network with a
-round trip of 400 ms."""
+"""Seconds that each new WebSocket gets to send its token, no matter how many others there are: enough for a network
+with a round trip of 400 ms."""
 
 TRY_LATER: Final = 1013
 
@@ -212,7 +217,8 @@ REFUSED_WITH: Final = {"RATE_LIMITED": TOO_OFTEN, "RESOURCE_LIMIT": TRY_LATER}
 other errors, the close code is ``UNAUTHORIZED``."""
 
 CHECK_SECONDS: Final = 1.0
-"""Seconds between checks of whether clients may stay connected."""
+"""Seconds between checks of whether clients may stay connected. No event can replace them: other processes revoke tokens
+and change the file of SSH keys, tokens expire, and Python can't watch files on every system."""
 
 
 class Clients:
@@ -234,12 +240,12 @@ class Clients:
         return len(self._known)
 
     def add(self, client: Client, identity: Identity | None) -> None:
-        """Adds a client whose connection has been opened. ``identity``: the identity of the token in its request; None
-        if a token is required but missing. If there is no room for the client, its connection is closed."""
+        """Adds a client after its connection has been opened. ``identity``: the identity of the token in its request;
+        None if a token is required but missing. If a limit for clients is reached, the connection is closed."""
         if identity is not None:
             try:
                 self.let_in(client, identity)
-            except ClientError as full:  # others have connected since its request was accepted
+            except ClientError as full:  # others may have connected since its request was accepted
                 client.close(TRY_LATER, full.text)
             return
         if not self._make_room(client.network):
@@ -248,10 +254,9 @@ class Clients:
         self._strangers[client] = None
 
     def _make_room(self, of: str) -> bool:
-        """Makes room for one more client that has not signed in. If there are too many, closes one whose
-        ``GRACE_SECONDS`` are over: the oldest one from the network ``of`` or, if the limit for all networks together is
-        reached, from the network with the most of them. Returns False if there are too many, and none of them can be
-        closed yet.
+        """Makes room for one more client that has not signed in. If there are too many, closes one after its
+        ``GRACE_SECONDS``: the oldest one from the network ``of`` or, if the limit for all networks together is reached,
+        from the network with the most of them. Returns False if there are too many, and none of them can be closed yet.
         """
         mine = [stranger for stranger in self._strangers if stranger.network == of]
         if len(mine) >= NETWORK_STRANGERS:
@@ -270,7 +275,7 @@ class Clients:
         return True
 
     def let_in(self, client: Client, identity: Identity) -> None:
-        """Signs a client in. Raises ``ClientError`` if there is no room for it."""
+        """Signs a client in. Raises ``ClientError`` if a limit for clients is reached."""
         self._entrance.admit(identity, client.address)
         client.let_in(identity)
         logger.info("%s (%s) is connected from %s", client.id, client.name, client.address)
@@ -279,8 +284,9 @@ class Clients:
         self._known[client.id] = client
 
     def remove(self, client: Client) -> None:
-        """Removes a client that has disconnected and whose requests are all done. No other method is called for it
-        afterwards."""
+        """Removes a client that has disconnected, after all its requests are done. No other method may be called for it
+        afterwards.
+        """
         self._strangers.pop(client, None)
         if self._known.pop(client.id, None) is not None:
             self._entrance.left(client.known, client.address)
@@ -289,7 +295,7 @@ class Clients:
             self._core.remove_client(client)
 
     async def check(self) -> None:
-        """Disconnects clients whose token or SSH key is no longer valid."""
+        """Disconnects clients with a token or an SSH key that is no longer valid."""
         for client in self:
             why = self._entrance.refusal_of(client.known)
             if why is not None:

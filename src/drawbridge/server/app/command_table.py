@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 
 from drawbridge.server.app.core import Core
 from drawbridge.server.app.dispatch import AnyRow, Row
+from drawbridge.server.app.review_commands import ReviewCommands as Reviews
 from drawbridge.server.app.server_commands import ServerCommands as Server
 from drawbridge.server.auth import audited
 from drawbridge.server.auth.audited import AuditEntry
@@ -23,7 +24,7 @@ OK: Final = Reply("ok", Nothing)
 TOPICS: Final = Reply("subscribed", replies.Topics)
 AUTHENTICATED: Final = Reply("auth", replies.Authenticated)
 HISTORY: Final[Reply[replies.History]] = Reply("message_history", cast("Any", replies.History))
-"""The cast is needed because type checkers do not accept a union as a ``type``."""
+"""The reply with records of a history. The cast is needed because type checkers do not accept a union as a ``type``."""
 
 
 def _is_typed(command: commands.Execute) -> bool:
@@ -31,7 +32,7 @@ def _is_typed(command: commands.Execute) -> bool:
     return command.project_id.startswith(TERMINAL_PREFIX)
 
 
-# Not annotated: from an annotation, mypy would infer the rows' type variables, and check nothing.
+# The table is not annotated, because from an annotation mypy would infer the rows' type variables, and check nothing.
 # fmt: off
 COMMANDS: Final = (
     Row("hello", commands.Hello, "view", Server, Server.hello, Reply("hello", replies.Hello)),
@@ -67,24 +68,24 @@ COMMANDS: Final = (
         AuditEntry("prompt_sent_now", audited.of_run)),
     Row("agent_new_session", commands.AgentNewSession, "run", Core, Core.agent_new_session,
         Reply("update", messages.SessionReset, "session_reset"), AuditEntry("new_session"), aside=True),
-    Row("run_changes", commands.RunChanges, "view", Core, Core.run_changes,
+    Row("run_changes", commands.RunChanges, "view", Reviews, Reviews.run_changes,
         Reply("run_changes", replies.RunChanges), aside=True),
-    Row("run_revert", commands.RunRevert, "run", Core, Core.run_revert,
+    Row("run_revert", commands.RunRevert, "run", Reviews, Reviews.run_revert,
         Reply("update", messages.RunReverted, "run_reverted"), AuditEntry("reverted", audited.of_run), aside=True),
-    Row("review_get", commands.ReviewGet, "view", Core, Core.review_get, Reply("review", replies.Review), aside=True),
-    Row("review_decide", commands.ReviewDecide, "run", Core, Core.review_decide,
+    Row("review_get", commands.ReviewGet, "view", Reviews, Reviews.review_get, Reply("review", replies.Review), aside=True),
+    Row("review_decide", commands.ReviewDecide, "run", Reviews, Reviews.review_decide,
         Reply("review", replies.Review), audited.REVIEW_DECIDED, aside=True),
-    Row("review_comment", commands.ReviewComment, "approve", Core, Core.review_comment,
+    Row("review_comment", commands.ReviewComment, "approve", Reviews, Reviews.review_comment,
         Reply("update", messages.ReviewCommented, "review_commented"), audited.REVIEW_COMMENTED,
         aside=True),
-    Row("review_submit", commands.ReviewSubmit, "run", Core, Core.review_submit,
+    Row("review_submit", commands.ReviewSubmit, "run", Reviews, Reviews.review_submit,
         Reply("accepted", replies.Accepted), audited.REVIEW_SUBMITTED, aside=True),
-    Row("review_withdraw", commands.ReviewWithdraw, "run", Core, Core.review_withdraw,
+    Row("review_withdraw", commands.ReviewWithdraw, "run", Reviews, Reviews.review_withdraw,
         Reply("review", replies.Review), AuditEntry("comments_withdrawn"), aside=True),
-    Row("review_commit", commands.ReviewCommit, "admin", Core, Core.review_commit,
+    Row("review_commit", commands.ReviewCommit, "admin", Reviews, Reviews.review_commit,
         Reply("update", messages.ReviewCommitted, "review_committed"), AuditEntry("review_committed", audited.review_commit),
         aside=True),
-    Row("review_push", commands.ReviewPush, "admin", Core, Core.review_push,
+    Row("review_push", commands.ReviewPush, "admin", Reviews, Reviews.review_push,
         Reply("update", messages.ReviewPushed, "review_pushed"), AuditEntry("review_pushed", audited.review_push), aside=True),
     Row("set_mode", commands.SetMode, "run", Core, Core.set_mode, OK, AuditEntry("mode_set", audited.set_mode), aside=True),
     Row("set_model", commands.SetModel, "run", Core, Core.set_model, OK, AuditEntry("model_set", audited.set_model),

@@ -2,7 +2,7 @@
 request.
 
 Slow requests run concurrently with the others. Until a client has signed in, it can only sign in. An unexpected error
-affects only its own request: the error is logged under the request's correlation id, the client receives
+affects only its own request. The error is logged under the request's correlation id, the client receives
 INTERNAL_ERROR, and the next request is executed.
 """
 
@@ -19,9 +19,10 @@ from typing import Any, Final
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server.app.clients import AUTH_BYTES, REFUSED_WITH, UNAUTHORIZED, Client, Clients
 from drawbridge.server.app.dispatch import Dispatch
+from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError, internal_error
 from drawbridge.server.protocol.commands import Command, request_id_of
-from drawbridge.server.protocol.messages import Answer, Frame, encode, error
+from drawbridge.server.protocol.frames import Frame, encode, error
 from drawbridge.transport.http_app import WebSocket
 
 INBOX: Final = 64
@@ -76,7 +77,7 @@ class Connection:
             self._silent = False
             self.client.topics.add("stats")
         self._inbox.append(text)
-        # Before the client has signed in, reading pauses after each message until the message is handled: if it signs
+        # Before the client has signed in, reading pauses after each message until the message is handled. If it signs
         # the client in, longer messages are allowed from then on.
         if not self._held and (len(self._inbox) > INBOX or self.client.identity is None):
             self._held = True
@@ -107,7 +108,7 @@ class Connection:
                 else:
                     self._read_on()
                     await self._execute(text, correlation_id)
-            # Most requests are answered without waiting: other clients need a turn between two of them.
+            # Most requests are answered without waiting, so other clients need a turn between two of them.
             await asyncio.sleep(0)
         self._working = False
         self._read_on()
@@ -122,7 +123,8 @@ class Connection:
         try:
             command, answer = await self._dispatch.sign_in(short, self.client)
         except ClientError as failure:
-            # Only at this level, so that strangers can't fill the log; ``Entrance`` logs what matters, within limits.
+            # This is logged only at the debug level, so that strangers can't fill the log. ``Entrance`` logs what
+            # matters, within limits.
             logger.debug("%s: %s could not sign in: %s", self.client.id, self.client.address, failure.code)
             self.client.send(Frame(error(failure, correlation_id, request_id_of(short))))
             self.client.close_after(REFUSED_WITH.get(failure.code, UNAUTHORIZED), failure.text)

@@ -1,4 +1,4 @@
-"""The commands that concern projects and their agents.
+"""The parts of a server that concern projects and their agents, and the commands on them, except those about reviews.
 
 Each method for a command returns the answer for the client that sent it, or raises ``ClientError``. Other clients
 receive the events that the command causes. The frame of an event is encoded once for all of them.
@@ -10,15 +10,15 @@ import asyncio
 import contextlib
 import logging
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-from msgspec import Raw
 
+from drawbridge.agents import catalog
 from drawbridge.agents.base import Agent, AgentUnusable, Attachment, Decision, Options
 from drawbridge.agents.terminal import TerminalAgent
 from drawbridge.core.errors import DrawbridgeError
@@ -33,11 +33,11 @@ from drawbridge.server.checkpoints.errors import GitFailed, NoCheckpoint
 from drawbridge.server.checkpoints.git_directory import remove_left_folders
 from drawbridge.server.checkpoints.unsaved import FindUnsaved, no_editors
 from drawbridge.server.events import Announced, ApprovalRequested, ProjectCreated, ProjectGone
-from drawbridge.server.protocol import commands, messages, replies
+from drawbridge.server.protocol import commands, frames, messages, replies
+from drawbridge.server.protocol.answers import Answer, updated
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import Answer, Subscriber
+from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.protocol.replies import OK, Health, Nothing
-from drawbridge.server.reviews.messages import wish_of
 from drawbridge.server.sessions import allowed_directories, conversations, exporting, files, timeline
 from drawbridge.server.sessions.allowed_directories import AllowedDirectories
 from drawbridge.server.sessions.audience import Audience, Broadcast
@@ -61,12 +61,11 @@ from drawbridge.server.store.search import Part
 from drawbridge.server.store.syncing import FsyncPolicy
 from drawbridge.server.terminal_sessions.session import TerminalSession
 from drawbridge.server.terminal_sessions.sessions import TerminalSessions
-from drawbridge.server.updates import converted
 
 logger = logging.getLogger("drawbridge.server")
 
 RECOVERY_SECONDS: Final = 20.0
-"""The maximum number of seconds that the start waits for the recovery of interrupted decisions."""
+"""The maximum number of seconds that startup waits for the recovery of interrupted decisions."""
 
 COUNTING_SECONDS: Final = 2.0
 """The maximum number of seconds that the ``usage`` command waits for the runs in older histories to be counted."""
@@ -95,9 +94,9 @@ class Core:
         audit: Handler,
         find_unsaved: FindUnsaved = no_editors,
     ) -> None:
-        """``terminal_agents``: the agents whose hooks report their sessions in terminals, by name. ``privacy``: the files that
-        clients do not see. ``broadcast`` sends a frame to many clients. ``notices`` and
-        ``audit`` receive the events for notifications and for the audit log."""
+        """``terminal_agents``: the agents with hooks that report their sessions in terminals, by name. ``privacy``: the
+        files that clients do not see. ``broadcast`` sends a frame to many clients. ``notices`` and ``audit`` receive
+        the events for notifications and for the audit log."""
         self.audience = Audience(broadcast)
         self.metrics = RunMetrics()
         editors = Editors(directories.leads_to)
@@ -153,8 +152,8 @@ class Core:
 
     async def _recover(self) -> None:
         """Recovers the decisions on reviews that were interrupted when the last server ended, before clients are
-        accepted. After ``RECOVERY_SECONDS``, the rest is done in the background. An agent in a terminal may be at work;
-        then files are written after its run."""
+        accepted. After ``RECOVERY_SECONDS``, recovery continues in the background. If an agent in a terminal is at
+        work, files are written after its run."""
         sessions = {id(session.recovery): session for session in self.all_sessions}.values()
         due = await asyncio.to_thread(lambda: [session for session in sessions if session.recovery.is_due()])
         for session in due:
@@ -165,9 +164,9 @@ class Core:
 
     async def _recover_one(self, session: Session) -> None:
         try:
-            await self._check_directory(session)
+            await self.check_directory(session)
             await session.recovery.run()
-        except (ClientError, NoCheckpoint, GitFailed, OSError) as error:
+        except (ClientError, DrawbridgeError, NoCheckpoint, GitFailed, OSError) as error:
             logger.warning("%s: a decision was interrupted, and can't be recovered now: %s", session.id, error)
 
     async def close(self, reason: str) -> None:
@@ -233,8 +232,8 @@ class Core:
         await self.projects.examine()
 
     def sees(self, identity: Identity, project_id: str) -> bool:
-        """Whether the client may see the session, by where the session's directory last led. If the session does not
-        exist, True only for a client that may see all projects."""
+        """Whether the client may see the session, based on where the session's directory last led. If the session does
+        not exist, True only for a client that may see all projects."""
         return identity.sees(self.path_of(project_id), self.leads_to)
 
     async def check_sees(self, identity: Identity, project_id: str) -> None:
@@ -253,7 +252,7 @@ class Core:
         return approval.request if approval is not None else None
 
     async def record(self, project_id: str, seq: int) -> bytes:
-        """The complete line of one record in a history. Clients request it with the id from ``messages.history_blob``.
+        """The complete line of one record in a history. Clients request it with the id from ``frames.history_blob``.
         Raises ``ClientError``."""
         page = await self.all_sessions.get(project_id).store.read(after_seq=seq - 1, limit=1)
         if not page.records or page.records[0].seq != seq:
@@ -261,7 +260,7 @@ class Core:
         return page.records[0].line
 
     async def prompt_image(self, project_id: str, id: str) -> bytes:
-        """An image that a prompt in the history refers to. Raises ``ClientError``."""
+        """An image that is referred to by a prompt in the history. Raises ``ClientError``."""
         data = await asyncio.to_thread(self.projects.get(project_id).attachments.images.read, id)
         if data is None:
             raise ClientError("BLOB_NOT_FOUND", "The history no longer contains this image.", field="data.blob_id")
@@ -271,20 +270,20 @@ class Core:
         """Whether the agent with this name can ask for approval."""
         return self.grants.asks(agent)
 
-    async def _usable_session(self, project_id: str) -> Session:
+    async def usable_session(self, project_id: str) -> Session:
         """Returns a session of either kind. Raises ``ClientError`` if it does not exist, or its directory may not be
         used now."""
         session = self.all_sessions.get(project_id)
-        await self._check_directory(session)
+        await self.check_directory(session)
         return session
 
-    async def _usable_managed(self, project_id: str) -> ManagedSession:
+    async def usable_managed(self, project_id: str) -> ManagedSession:
         """Returns a project. Raises ``ClientError`` if it does not exist, or its directory may not be used now."""
         session = self.projects.get(project_id)
-        await self._check_directory(session)
+        await self.check_directory(session)
         return session
 
-    async def _check_directory(self, session: Session) -> None:
+    async def check_directory(self, session: Session) -> None:
         """Raises ``ClientError`` if the session's directory may not be used now."""
         try:
             await self.grants.check_directory(session.path)
@@ -300,10 +299,10 @@ class Core:
         session = await self.projects.create(command.path, command.agent)
         if command.join:
             self.audience.join(session.id, client)
-        # Clients that follow all projects are notified; the client that creates the project gets its state in the reply
+        # Clients that follow all projects are notified. The client that creates the project gets its state in the reply
         # instead, as the specification shows.
         session.store.announce(ProjectCreated(session.summary()), client)
-        return messages.updated("project_state", session.shown(), session.id)
+        return updated("project_state", session.shown(), session.id)
 
     async def project_list(self, command: commands.ProjectList, client: Subscriber) -> Answer[replies.ProjectList]:
         await self.projects.examine()
@@ -325,7 +324,7 @@ class Core:
         try:
             await self.projects.delete(session)
         finally:
-            if self.all_sessions.find(session.id) is not session:  # even if its data could not be moved
+            if self.all_sessions.find(session.id) is not session:  # also if its data could not be moved
                 gone = ProjectGone(session.id, str(session.path))
                 self.surfaces.publish(Announced(session.id, session.path, gone))
 
@@ -333,15 +332,16 @@ class Core:
         await self.all_sessions.get(command.project_id).restore_agent_state()
         session = self.all_sessions.get(command.project_id)  # it may have been deleted in the meantime
         snapshot = self._joining.join(session, client, command.after_seq)
-        return messages.updated("project_joined", snapshot, session.id)
+        return updated("project_joined", snapshot, session.id)
 
     async def project_leave(self, command: commands.ProjectLeave, client: Subscriber) -> Answer[Nothing]:
         self._joining.leave(self.all_sessions.get(command.project_id), client)
         return OK
 
     async def get_messages(self, command: commands.GetMessages, client: Subscriber) -> Answer[replies.History]:
-        """If no field but ``since`` is set, returns the specification's bare array, unless there are too many records
-        for one reply. Otherwise returns a page."""
+        """If only ``since`` or no field is set, returns the bare array that the specification defines, unless there are
+        too many records for one reply. Otherwise, returns a page.
+        """
         session = self.all_sessions.get(command.project_id)
         paged = command.after_seq is not None or command.before_seq is not None or command.limit is not None
         page = await session.store.read(
@@ -351,7 +351,7 @@ class Core:
             limit=command.limit or 1_000,
             max_bytes=messages.FRAME_BYTES // 2,
         )
-        shown = tuple(messages.history_record(record.line, session.id, record.seq) for record in page.records)
+        shown = tuple(frames.history_record(record.line, session.id, record.seq) for record in page.records)
         if not paged and not page.has_more:
             return Answer(type="message_history", project_id=session.id, data=shown)
         backwards = command.before_seq is not None and command.after_seq is None
@@ -363,7 +363,7 @@ class Core:
     # The sessions in the histories.
 
     def _searched(self, project_id: str, client: Subscriber) -> list[Session]:
-        """The sessions whose histories a command from this client covers: one, or all that the client may see."""
+        """The sessions with histories that a command from this client covers: one, or all that the client may see."""
         if project_id:
             return [self.all_sessions.get(project_id)]
         return [session for session in self.all_sessions if client.sees(session.path)]
@@ -505,7 +505,7 @@ class Core:
         return Answer(type="file_changes", project_id=command.project_id, data=changes)
 
     async def file_piece(self, blob_id: str, offset: int, length: int, identity: Identity) -> replies.BlobPiece:
-        """A part of a file that a client has read. Raises ``ClientError``."""
+        """A part of a file that was read by a client. Raises ``ClientError``."""
         project_id, source = self._sources.of(blob_id) or ("", None)
         if source is None:
             raise no_blob()
@@ -516,7 +516,7 @@ class Core:
 
     async def _files_of(self, project_id: str) -> files.Project:
         """The files of a session's directory. Raises ``ClientError`` if they may not be read now."""
-        session = await self._usable_session(project_id)
+        session = await self.usable_session(project_id)
         root, data = await asyncio.to_thread(lambda: (session.path.resolve(), self.grants.directories.data.resolve()))
         return files.Project(root, data, self._privacy)
 
@@ -530,7 +530,7 @@ class Core:
         known = managed.prompts.accepted_before(command.request_id, command.prompt)
         if known is not None:
             return known
-        await self._check_directory(managed)
+        await self.check_directory(managed)
         if command.steer and (command.agent is not None or command.options != commands.Options()):
             text = "A message to the active run can't change the agent or its options."
             raise ClientError("VALIDATION_FAILED", text, field="data.steer")
@@ -543,7 +543,7 @@ class Core:
             for one in command.attachments
         ]
         if not command.steer:
-            await managed.settle()  # this may give up a conversation, and with it the mode that applies to this prompt
+            await managed.settle()  # this may abandon a conversation, and with it the mode that applies to this prompt
         options = msgspec.structs.asdict(command.options)
         wishes = {name: value for name, value in options.items() if value != _NO_WISH[name]}
         order = Order(
@@ -553,7 +553,7 @@ class Core:
             client_id=client.id,
             request_id=command.request_id,
             agent=command.agent,
-            options=await self._allowed(wishes, managed, command.agent or managed.data.agent),
+            options=await self.allowed_options(wishes, managed, command.agent or managed.data.agent),
             wishes=frozenset(wishes),
             attachments=tuple(attachments),
         )
@@ -577,10 +577,10 @@ class Core:
     ) -> Answer[replies.Accepted]:
         if command.steer:
             return session.prompts.steer(order, client)
-        await session.settle()  # from here on nothing may be awaited before the prompt is accepted
+        await session.settle()  # from here on, nothing may be awaited until the prompt is accepted
         return session.prompts.send(order, client, queue=command.queue)
 
-    async def _allowed(self, wishes: Mapping[str, Any], session: ManagedSession, agent: str) -> Options:
+    async def allowed_options(self, wishes: Mapping[str, Any], session: ManagedSession, agent: str) -> Options:
         """The settings of a run: what the client requests, otherwise the project's defaults; always within the
         ceilings. Raises ``ClientError`` as ``ceilings.within`` does."""
         asked = msgspec.structs.replace(session.options.usual(agent), **wishes)
@@ -631,122 +631,20 @@ class Core:
     ) -> Answer[messages.SessionReset]:
         return await self.projects.get(command.project_id).new_session(client)
 
-    async def run_changes(self, command: commands.RunChanges, client: Subscriber) -> Answer[replies.RunChanges]:
-        session = await self._usable_session(command.project_id)
-        try:
-            changes = await session.checkpoints.changes.of(command.run_id)
-        except (NoCheckpoint, GitFailed, OSError) as error:
-            raise _no_checkpoint(error) from None
-        shown = msgspec.structs.replace(
-            converted(changes, replies.RunChanges), directory=session.recorded.elsewhere.get(command.run_id)
-        )
-        return Answer(type="run_changes", project_id=session.id, data=shown)
-
-    async def run_revert(self, command: commands.RunRevert, client: Subscriber) -> Answer[messages.RunReverted]:
-        session = await self._usable_managed(command.project_id)
-        try:
-            return await session.revert(command.run_id, client)
-        except (NoCheckpoint, GitFailed, OSError) as error:
-            raise _no_checkpoint(error) from None
-
-    async def review_get(self, command: commands.ReviewGet, client: Subscriber) -> Answer[replies.Review]:
-        session = self.all_sessions.get(command.project_id)
-        try:
-            await self._check_directory(session)
-        except ClientError:
-            if self.grants.directories.last_problem(session.path) != allowed_directories.SILENT:
-                session.review_is_gone()
-            raise
-        try:
-            return await session.review()
-        except (NoCheckpoint, GitFailed, OSError) as error:
-            raise _no_checkpoint(error, None) from None
-
     async def review_image(self, project_id: str, blob: str) -> bytes:
         """A version of an image that the review shows. Raises ``ClientError``."""
-        session = await self._usable_session(project_id)
-        try:
+        session = await self.usable_session(project_id)
+        with git_errors():
             data = await session.review_image(blob, files.LARGEST_IMAGE)
-        except (NoCheckpoint, GitFailed, OSError) as error:
-            raise _no_checkpoint(error, None) from None
         if files.image_type(data[:64]) is None:
             text = "The file can't be shown: it has an image's file extension but is not an image."
             raise ClientError("FILE_UNSUPPORTED", text, field="data.blob_id")
         return data
 
-    async def review_decide(self, command: commands.ReviewDecide, client: Subscriber) -> Answer[replies.Review]:
-        wish = wish_of(command, client.name)
-        session = await self._usable_session(command.project_id)
-        try:
-            return await session.decide_review(wish, client)
-        except (NoCheckpoint, GitFailed, OSError) as error:
-            raise _no_checkpoint(error, None) from None
-
-    async def review_comment(
-        self, command: commands.ReviewComment, client: Subscriber
-    ) -> Answer[messages.ReviewCommented]:
-        session = await self._usable_session(command.project_id)
-        try:
-            return await session.comment(command, client)
-        except (NoCheckpoint, GitFailed, OSError) as error:
-            raise _no_checkpoint(error, None) from None
-
-    async def review_submit(self, command: commands.ReviewSubmit, client: Subscriber) -> Answer[replies.Accepted]:
-        session = await self._usable_session(command.project_id)
-        try:
-            if isinstance(session, TerminalSession):
-                return await self.terminal_sessions.submit_review(session, command, client, session.within_limits)
-            managed = self.projects.get(session.id)
-            order = Order(
-                run_id=f"run_{uuid.uuid4().hex[:16]}",
-                prompt="",
-                by=client.name,
-                client_id=client.id,
-                request_id=command.request_id,
-                options=await self._allowed({}, managed, managed.data.agent),
-            )
-            return await managed.submit_review(order, command.drafts, command.text, steer=command.steer)
-        except (NoCheckpoint, GitFailed, OSError) as error:
-            raise _no_checkpoint(error, None) from None
-
-    async def review_withdraw(self, command: commands.ReviewWithdraw, client: Subscriber) -> Answer[replies.Review]:
-        session = await self._usable_session(command.project_id)
-        if not isinstance(session, TerminalSession):
-            raise ClientError("COMMENT_GONE", "No comments are waiting for the agent.")
-        try:
-            return await session.reviewed.withdraw_comments(client, session.id)
-        except (NoCheckpoint, GitFailed, OSError) as error:
-            raise _no_checkpoint(error, None) from None
-
-    async def review_commit(
-        self, command: commands.ReviewCommit, client: Subscriber
-    ) -> Answer[messages.ReviewCommitted]:
-        session = await self._usable_session(command.project_id)
-        if not self.grants.ceilings.commits:
-            text = "This server does not allow clients to commit. Its owner can allow it with --allow-commit."
-            raise ClientError("PERMISSION_DENIED", text)
-        if not command.message.strip():
-            raise ClientError("VALIDATION_FAILED", "data.message: it is empty.", "data.message")
-        try:
-            return await session.commit_review(command, client)
-        except (NoCheckpoint, GitFailed, OSError) as error:
-            raise _no_checkpoint(error, None) from None
-
-    async def review_push(self, command: commands.ReviewPush, client: Subscriber) -> Answer[messages.ReviewPushed]:
-        session = await self._usable_session(command.project_id)
-        if not self.grants.ceilings.pushes:
-            text = "This server does not allow clients to push. Its owner can allow it with --allow-push."
-            raise ClientError("PERMISSION_DENIED", text)
-        if command.pull_request is not None and not command.pull_request.title.strip():
-            text = "data.pull_request.title: it is empty."
-            raise ClientError("VALIDATION_FAILED", text, "data.pull_request.title")
-        try:
-            return await session.push_review(command, client)
-        except (NoCheckpoint, GitFailed, OSError) as error:
-            raise _no_checkpoint(error, None) from None
-
     def offers(self, type: str) -> bool:
-        """Whether this server accepts messages of this type: some types are accepted only if the owner allows them."""
+        """Whether this server accepts messages of this type. Some types are accepted only if the owner allows
+        them.
+        """
         ceilings = self.grants.ceilings
         return {"review_commit": ceilings.commits, "review_push": ceilings.pushes}.get(type, True)
 
@@ -777,7 +675,7 @@ class Core:
     # Conversations.
 
     async def session_list(self, command: commands.SessionList, client: Subscriber) -> Answer[replies.SessionList]:
-        session = await self._usable_managed(command.project_id)
+        session = await self.usable_managed(command.project_id)
         agent, current = self.grants.agents.get(session.data.agent), session.recorded.session_id
         try:
             found = await conversations.listed(agent, session.path, current, command.limit)
@@ -793,8 +691,11 @@ class Core:
         return await self._continue(session.id, command.session_id or session.recorded.session_id, fork=True)
 
     async def _continue(self, project_id: str, session_id: str, *, fork: bool) -> Answer[Nothing]:
-        session = await self._usable_managed(project_id)
+        session = await self.usable_managed(project_id)
         agent = self.grants.agents.get(session.data.agent)
+        if fork and agent is not None and not agent.forks:
+            text = f"{catalog.title(agent.name)} can't fork a conversation. Resume it instead."
+            raise ClientError("NOT_SUPPORTED", text, field="data.session_id")
         self.terminal_sessions.check_agent(session_id, session.data.agent)
         if not await asyncio.to_thread(conversations.known, agent, session.path, session_id):
             raise ClientError("SESSION_NOT_FOUND", "The agent does not have this conversation for this directory.")
@@ -805,35 +706,32 @@ class Core:
         return OK
 
     async def _check_unused(self, session: ManagedSession, agent: Agent | None, session_id: str) -> None:
-        """Raises ``ClientError`` if another process or session has the conversation open: both would write to the same
-        transcript."""
+        """Raises ``ClientError`` if another process or session has the conversation open, because both would write to
+        the same transcript."""
         users = await asyncio.to_thread(conversations.used_by, agent, session_id, session.pids)
         others = [other for other in self.all_sessions if other is not session and other.is_using(session_id)]
         if users or others:
             in_terminal = any(isinstance(other, TerminalSession) for other in others)
             where = "in a terminal" if in_terminal else "in another project" if others else "in another process"
-            text = f"This conversation is open {where}. Close it there, or fork it (session_fork)."
-            raise ClientError("SESSION_IN_USE", text, field="data.session_id")
+            raise ClientError("SESSION_IN_USE", conversations.in_use(agent, where), field="data.session_id")
 
     async def with_input(self, command: commands.PermissionResponse, client: Subscriber) -> commands.PermissionResponse:
-        """The decision with its whole ``updated_input``, checked, in place of the blob that contains it. Nobody can
-        replace it between the scope check and the decision. Raises ``ClientError``."""
-        if command.updated_input_blob is not None:
-            data, field = await self._blobs.read(command.updated_input_blob, client.device), "data.updated_input_blob"
-            updated = await asyncio.to_thread(json_object, data, field)
-        elif command.updated_input is not None:
-            updated = json_object(msgspec.json.encode(command.updated_input), "data.updated_input")
-        else:
+        """The decision with its ``updated_input``, checked, in place of the blob that contains it. Nobody can replace
+        it between the scope check and the decision. Raises ``ClientError``."""
+        if command.updated_input_blob is None:
+            if command.updated_input is not None:
+                commands.check_depth(command.updated_input, "data.updated_input")
             return command
-        return msgspec.structs.replace(command, updated_input=updated, updated_input_blob=None)
+        data = await self._blobs.read(command.updated_input_blob, client.device)
+        edited = await asyncio.to_thread(json_object, data, "data.updated_input_blob")
+        return msgspec.structs.replace(command, updated_input=edited, updated_input_blob=None)
 
     async def permission_response(
         self, command: commands.PermissionResponse, client: Subscriber
     ) -> Answer[messages.PermissionResolved]:
-        """``command`` is the result of ``with_input``."""
+        """Carries out a decision on an approval request. ``command`` is the result of ``with_input``."""
         assert command.updated_input_blob is None, "the agent would receive its own input"
-        updated = None if command.updated_input is None else Raw(msgspec.json.encode(command.updated_input))
-        decision = Decision(command.decision == "allow", command.message, updated, command.remember)
+        decision = Decision(command.decision == "allow", command.message, command.updated_input, command.remember)
         session = self.all_sessions.get(command.project_id)
         approval = session.approvals.find(command.approval_id)
         if approval is not None and decision.allow:
@@ -855,8 +753,14 @@ async def _count_usage(projects: Sequence[ManagedSession]) -> None:
             logger.warning("the runs of %s can't be counted: %s", session.id, error)
 
 
-def _no_checkpoint(error: NoCheckpoint | GitFailed | OSError, field: str | None = "data.run_id") -> ClientError:
-    if not isinstance(error, NoCheckpoint):
-        logger.error("%s", error)
-    text = str(error) if isinstance(error, NoCheckpoint) else "git failed. See the server's log for the reason."
-    return ClientError("CHECKPOINT_NOT_FOUND", text, field=field)
+@contextlib.contextmanager
+def git_errors(field: str | None = None) -> Iterator[None]:
+    """Turns an error of git or of the disk, and a missing checkpoint, into a ``ClientError``. ``field``: the field of
+    the command that names the checkpoint; None if it names none."""
+    try:
+        yield
+    except (NoCheckpoint, GitFailed, OSError) as error:
+        if not isinstance(error, NoCheckpoint):
+            logger.error("%s", error)
+        text = str(error) if isinstance(error, NoCheckpoint) else "git failed. See the server's log for the reason."
+        raise ClientError("CHECKPOINT_NOT_FOUND", text, field=field) from None

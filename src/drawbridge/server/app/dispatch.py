@@ -6,27 +6,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from drawbridge.core.errors import HistoryNotWritten, HistoryUnreadable, WorldError
 from drawbridge.server.app.clients import Client
 from drawbridge.server.app.core import Core
-from drawbridge.server.app.server_commands import ServerCommands
 from drawbridge.server.auth import audited, scopes
 from drawbridge.server.auth.audited import AuditEntry
 from drawbridge.server.auth.entrance import Entrance
 from drawbridge.server.auth.scopes import Identity, Scope
 from drawbridge.server.events import ApprovalRequested
 from drawbridge.server.protocol import commands
+from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError, internal_error, not_written
 from drawbridge.server.protocol.commands import Command, parse
-from drawbridge.server.protocol.messages import Answer
 from drawbridge.server.protocol.replies import Reply
 from drawbridge.server.sessions.allowed_directories import expanded
 
@@ -67,16 +65,15 @@ AnyRow = Row[Any, Any, Any]
 
 
 class Dispatch:
-    """Executes the commands of all clients. ``rows``: the commands that the server accepts. A row's ``owner``
-    determines whether ``core`` or ``server`` has the handler."""
+    """Executes the commands of all clients. ``rows``: the commands that the server accepts. ``owners``: the objects that
+    have their handlers, one of each row's ``owner``."""
 
-    def __init__(self, rows: Iterable[AnyRow], core: Core, server: ServerCommands, entrance: Entrance) -> None:
+    def __init__(self, rows: Iterable[AnyRow], core: Core, owners: Sequence[object], entrance: Entrance) -> None:
         self._ending = False
         self._core = core
         self._entrance = entrance
         self._rows: Mapping[type[Command], AnyRow] = {row.request: row for row in rows}
         self._requests: Mapping[str, type[Command]] = {row.name: row.request for row in self._rows.values()}
-        owners = (core, server)
         self._owners = {
             request: next(owner for owner in owners if isinstance(owner, row.owner))
             for request, row in self._rows.items()
@@ -126,7 +123,7 @@ class Dispatch:
         try:
             command, asked = await self._check(row, command, client)
             answer = await _answered(row, self._owners[row.request], command, client)
-            # This comes first: the command is done, whatever fails from here on.
+            # This comes first, because the command is done, even if something fails from here on.
             if answer.then is not None:
                 after_reply.callback(answer.then)
             if row.audit is not None:
@@ -181,12 +178,8 @@ class Dispatch:
         decision = await self._core.with_input(command, client)
         asked = self._core.approval_request(decision.project_id, decision.approval_id)
         if asked is not None and not identity.may(scopes.RUNS):
-            scopes.check_answer(identity, decision, asked, _decoded(decision.updated_input))
+            scopes.check_answer(identity, decision, asked)
         return decision, asked
-
-
-def _decoded(fields: Mapping[str, Raw] | None) -> Mapping[str, Any] | None:
-    return None if fields is None else {name: msgspec.json.decode(value) for name, value in fields.items()}
 
 
 async def _answered(row: AnyRow, owner: Any, command: Command, client: Client) -> Answer[Any]:

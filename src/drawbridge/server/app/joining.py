@@ -1,5 +1,5 @@
-"""How a client joins a session: it receives one snapshot, then the records after its cursor, then the stream, without
-gaps or duplicates."""
+"""Joins a client to a session: the client receives one snapshot, then the records after its cursor, then the stream,
+without gaps or duplicates."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server.events import Announced, Event
 from drawbridge.server.protocol import messages
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import Frame, Subscriber
+from drawbridge.server.protocol.frames import Frame, Subscriber, error
 from drawbridge.server.sessions.audience import Audience, frame, replayed
 from drawbridge.server.sessions.session import Session
 from drawbridge.server.store.records import NOT_OURS
@@ -84,10 +84,10 @@ class Joining:
                     logger.warning(
                         "%s: record %d of its history was not written by Drawbridge; it was skipped", session.id, seq
                     )
-            if not page.records:  # the records up to ``last_seq`` are damaged; more may have been written since
+            if not page.records:  # the records up to ``last_seq`` are damaged, and more may have been written since
                 seq = last_seq
             await client.room()
-            if session.history.closed:  # deleted: the client has been notified
+            if session.history.closed:  # the session was deleted, and the client has been notified
                 return
         self._audience.join(session.id, client)
         for before, event in zip(sent, session.unrecorded(), strict=True):
@@ -95,15 +95,16 @@ class Joining:
                 client.send(frame(Announced(session.id, session.path, event)))
 
     def _give_up(self, session: Session, client: Subscriber) -> None:
-        """Removes a client after an internal error, and reports the failure to it. The client may have joined by
-        then."""
+        """Removes a client after an internal error, and reports the failure to it. By then, the client may have
+        joined.
+        """
         self._audience.leave(session.id, client)
         self._failed(session, client)
 
     def _failed(self, session: Session, client: Subscriber) -> None:
         text = "The history of this project can't be read. Join again later."
         failure = ClientError("FILE_OPERATION", text)
-        client.send(Frame(messages.error(failure, client.id, project_id=session.id)))
+        client.send(Frame(error(failure, client.id, project_id=session.id)))
 
     def _read(self, session: Session, client: Subscriber, task: asyncio.Task[None]) -> None:
         if self._reading.get((session.id, client.id)) is task:

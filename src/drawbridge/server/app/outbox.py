@@ -14,27 +14,28 @@ from typing import Final, Protocol, cast
 
 from drawbridge.protocols.compression import compressed
 from drawbridge.protocols.websocket import framed
-from drawbridge.server.protocol.messages import Frame, Subscriber
+from drawbridge.server.protocol.frames import Frame, Subscriber
 from drawbridge.transport.http_app import WebSocket
 
 LIMIT: Final = 8 * 1024 * 1024
 """The maximum number of bytes that wait for one client, unless a single frame is larger."""
 
 EPHEMERAL_LIMIT: Final = 256 * 1024
-"""If more bytes than this wait for a client, further ephemeral frames are left out."""
+"""The number of bytes waiting for a client above which further ephemeral frames are left out."""
 
 BATCH: Final = 256 * 1024
-"""After this many bytes, an outbox passes nothing more to its connection in this iteration of the event loop, so that
-ephemeral frames can still be left out of the rest."""
+"""The number of bytes after which an outbox passes nothing more to its connection in this iteration of the event loop,
+so that ephemeral frames can still be left out of the rest."""
 
 ROOM: Final = 512 * 1024
-"""``room`` returns once at most this many bytes wait and the connection is not congested, or the outbox is closed."""
+"""The number of waiting bytes above which ``room`` waits. It also waits while the connection is congested, but not
+after the outbox is closed."""
 
 
 COMPRESSED_FROM: Final = 4_096
-"""Frames of at least this many bytes are compressed, once for all clients that accept compression. Smaller ones would
-shrink by half at most. Messages with a token are smaller and so never compressed: an attacker can't guess the token
-from their compressed size.
+"""The minimum size of a frame that is compressed, in bytes. It is compressed once for all clients that accept
+compression. Smaller ones would shrink by half at most. Messages with a token are smaller, and are therefore never
+compressed, so that an attacker can't guess the token from their compressed size.
 """
 
 
@@ -57,7 +58,7 @@ class Writers:
         self._collected.append((frame, audience))
 
     def broadcast(self, audience: Sequence[Subscriber], frame: Frame) -> None:
-        """Like ``collect``, for subscribers: all subscribers of a server are its clients."""
+        """Like ``collect``, but for subscribers. All subscribers of a server are its clients."""
         self.collect(cast("Sequence[Addressee]", audience), frame)
 
     def flush(self) -> None:
@@ -150,7 +151,8 @@ class Outbox:
     def _pass_on_soon(self) -> None:
         if self._queue and not self._will_pass_on and not self.websocket.congested:
             self._will_pass_on = True
-            # Until the next iteration of the loop, the frames stay in the queue: ephemeral ones can still be left out.
+            # Until the next iteration of the loop, the frames stay in the queue, so ephemeral ones can still be left
+            # out.
             asyncio.get_running_loop().call_soon(self._pass_on)
 
     def _pass_on(self) -> None:

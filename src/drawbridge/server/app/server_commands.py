@@ -23,8 +23,8 @@ from drawbridge.server.auth.scopes import Identity, Scope
 from drawbridge.server.auth.ssh_keys import NO_CERTIFICATE, challenge
 from drawbridge.server.notifications.web_push import Subscription, Subscriptions
 from drawbridge.server.protocol import commands, messages, replies
+from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import Answer
 from drawbridge.server.protocol.replies import OK, Directories, Nothing
 from drawbridge.server.reviews.messages import IMAGE
 from drawbridge.server.sessions import allowed_directories
@@ -38,15 +38,15 @@ RECORD_KEPT_SECONDS: Final = 10.0
 
 
 class ServerCommands:
-    """One method for each command. It returns the reply for the client that sent the command, or raises
+    """One method for each command, which returns the reply for the client that sent the command, or raises
     ``ClientError``.
 
-    ``agents``: the names of the server's agents, installed or not; ``with_image_input``: those that accept images.
-    ``scopes``: the scope of each command. ``health`` returns the server's health. ``push``: None if the server does not
-    send notifications to browsers. ``push_test`` sends a test notification, and returns the problem if there is one.
-    ``machine``: the server's host name. ``devices``: None if the server does not accept devices. ``addresses`` returns
-    the web UI's addresses for other machines, the best one first, and ``programs`` the agents' programs; both may
-    block.
+    ``agents``: the names of the server's agents, installed or not; ``with_image_input``: those that accept images;
+    ``with_forks``: those whose conversations can be forked. ``scopes``: the scope of each command. ``health`` returns
+    the server's health. ``push``: None if the server does not send notifications to browsers. ``push_test`` sends a
+    test notification, and returns the problem if there is one. ``machine``: the server's host name. ``devices``: None
+    if the server does not accept devices. ``addresses`` returns the web UI's addresses for other machines, the best one
+    first, and ``programs`` the agents' programs; both may block.
     """
 
     def __init__(
@@ -64,6 +64,7 @@ class ServerCommands:
         push: Subscriptions | None = None,
         push_test: Callable[[Subscription], Awaitable[str | None]] | None = None,
         with_image_input: Sequence[str] = (),
+        with_forks: Sequence[str] = (),
         devices: Devices | None = None,
         addresses: Callable[[], Sequence[str]] = tuple,
         machine: str = "",
@@ -80,7 +81,8 @@ class ServerCommands:
         self._health = health
         self._push = push
         self._push_test = push_test
-        self._that_see = list(with_image_input)
+        self._with_image_input = list(with_image_input)
+        self._with_forks = list(with_forks)
         self._devices = devices
         self._addresses = addresses
         self._machine = machine
@@ -116,9 +118,9 @@ class ServerCommands:
         return Answer(type="paired", data=paired)
 
     def _authenticated(self, identity: Identity, client: Client, name: str | None) -> Answer[replies.Authenticated]:
-        """Signs a client in; a client that is already signed in keeps its identity. ``name``: the name that the owner's
-        client chooses, if any. Raises ``ClientError`` if there is no room for the client, or if it is signed in with
-        another identity."""
+        """Signs a client in. A client that is already signed in keeps its identity. ``name``: the name that the owner's
+        client chooses, if any. Raises ``ClientError`` if a limit for clients is reached, or if the client is
+        signed in with another identity."""
         if client.identity is None:
             self._clients.let_in(client, identity)
         elif identity != client.identity:
@@ -132,7 +134,7 @@ class ServerCommands:
 
     async def hello(self, command: commands.Hello, client: Client) -> Answer[replies.Hello]:
         """Describes the server, and what the client may do. The owner's own clients choose their names with this
-        command; other clients keep the name of their device or SSH key."""
+        command. Other clients keep the name of their device or SSH key."""
         identity = client.known
         if command.client is not None and identity.is_owner:
             logger.info("%s at %s is now named %r", client.id, client.address, command.client)
@@ -146,7 +148,8 @@ class ServerCommands:
                 client_id=client.id,
                 device=replies.DeviceOf(name=client.name, scope=identity.scope, projects=identity.projects),
                 agents=self._agents,
-                pictures=self._that_see,
+                pictures=self._with_image_input,
+                forks=self._with_forks,
                 features=sorted(
                     type for type, scope in self._scopes.items() if identity.may(scope) and self._core.offers(type)
                 ),
@@ -266,7 +269,8 @@ class ServerCommands:
         """Creates a pairing code. The token of the device that uses it expires no later than the token of the device
         that creates it."""
         devices, at = self._managed_by(client), now()
-        # Done before a code is stored: if this failed afterwards, the client would never receive the code.
+        # This is done before a code is stored, because if it failed afterwards, the client would never receive the
+        # code.
         page = await self._page(command.origin, client)
         try:
             code = await asyncio.to_thread(new_code, devices, command.scope, command.name, maker=client.known)
@@ -326,7 +330,7 @@ class ServerCommands:
             title=title,
             installed=installed,
             asks=self._core.asks(name),
-            pictures=name in self._that_see,
+            pictures=name in self._with_image_input,
             version=program.version if program is not None else None,
             hint=None if installed else f"Install {title} on the server's machine{by_path}.",
         )

@@ -1,8 +1,8 @@
-"""What the server serves over HTTP: the WebSocket for clients, the web UI, a health check, and the certificate of the
-server's own authority.
+"""Everything that the server serves over HTTP: the WebSocket for clients, the web UI, a health check, and the
+certificate of the server's own authority.
 
-The web UI's files are read from the package once; a request's path is never used to open a file. They are served
-without a token, because they are the same for everybody. The security policy in their headers restricts the web UI: it
+The web UI's files are read from the package once. A request's path is never used to open a file. They are served
+without a token, because they are the same for everybody. The security policy in their headers restricts the web UI. It
 can load only from this server, run only scripts that are among these files, and never parse text as HTML (Trusted
 Types).
 """
@@ -112,8 +112,8 @@ FAILED: Final = "DRAWBRIDGE_PAGE_FAILED"
 def not_built() -> bytes:
     """The page that is served if the web UI was not built, with the reason if it is known."""
     reason = os.environ.get(FAILED)
-    told = f"<p>{html.escape(reason)}</p>\n" if reason else ""
-    return NOT_BUILT + told.encode(errors="replace") + b"</html>\n"
+    paragraph = f"<p>{html.escape(reason)}</p>\n" if reason else ""
+    return NOT_BUILT + paragraph.encode(errors="replace") + b"</html>\n"
 
 
 class Page:
@@ -169,14 +169,15 @@ class ServerSite:
         authority: Callable[[], bytes | None] = lambda: None,
     ) -> None:
         """``authority`` returns the public certificate (PEM) of the server's own certificate authority, which anybody
-        may download; None if that authority has not issued the server's certificate."""
+        may download; None if the server's certificate was not issued by that authority.
+        """
         self._entrance = entrance
         self._clients = clients
         self._dispatch = dispatch
         self._authority = authority
         self._page = Page()
         self._life = secrets.token_hex(4)
-        """Part of each client's id: after a restart, a web UI must not mistake another client's id for its own."""
+        """Part of each client's id, so that after a restart no browser mistakes another client's id for its own."""
         self._numbers = count(1)
 
     def admit(self, head: Head, upgrade: bool) -> Refusal | None:
@@ -192,8 +193,8 @@ class ServerSite:
         return None
 
     def compresses(self, head: Head) -> bool:
-        """Whether frames are compressed: not for clients on the server's own machine, where that would only cost
-        time."""
+        """Whether frames are compressed. They are not for clients on the server's own machine, where that would only
+        cost time."""
         return not is_loopback(self._entrance.address(head))
 
     def opened(self, head: Head, websocket: WebSocket) -> Connection:

@@ -1,5 +1,5 @@
-"""Numbers about the server: its health on request, statistics every ten seconds for clients that follow them, and
-metrics for Prometheus on a separate port of the loopback interface, without a token.
+"""Measures the server: its health on request, statistics every ten seconds for clients that follow them, and metrics
+for Prometheus on a separate port of the loopback interface, without a token.
 
 The metrics do not contain the names of projects or clients, or any paths.
 """
@@ -104,7 +104,7 @@ class ServerMonitor:
                     used[process.pid, process.create_time()] = times.user + times.system
                     memory += process.memory_info().rss
         now = time.monotonic()
-        # The time of a new process counts from its start; a process that has ended is not counted.
+        # The time of a new process counts from its start. A process that has ended is not counted.
         spent = sum(seconds - self._used.get(which, 0.0) for which, seconds in used.items()) if self._used else 0.0
         percent = round(100 * spent / max(now - self._measured_at, 0.001), 1)
         self._used, self._measured_at = used, now

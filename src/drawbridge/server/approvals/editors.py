@@ -1,4 +1,4 @@
-"""The editors on this machine as surfaces: a proposal is shown in each editor that accepts proposals and has an open
+"""The editors on this machine as surfaces. A proposal is shown in each editor that accepts proposals and has an open
 folder that contains the file, and a decision there counts like a client's. Editors that show reviews are notified when
 one changes.
 
@@ -19,7 +19,7 @@ from drawbridge.protocols import local_ipc as wire
 from drawbridge.server.approvals.pending import PendingApproval
 from drawbridge.server.events import Announced, ApprovalResolved, PermissionWithdrawn, ReviewChanged, ReviewCommented
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import Frame, Subscriber
+from drawbridge.server.protocol.frames import Frame, Subscriber
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -32,10 +32,10 @@ class Editor(Protocol):
     about: wire.Bridge | None
 
     def introduce(self, about: wire.Bridge) -> None:
-        """Stores what the bridge has reported about itself."""
+        """Stores what the bridge reported about itself."""
         ...
 
-    def send(self, said: wire.ToBridge | wire.HookAnswer) -> None: ...
+    def send(self, message: wire.ToBridge | wire.HookAnswer) -> None: ...
 
 
 class Person:
@@ -91,8 +91,8 @@ class Editors:
             self._show(offered, editor)
 
     def published(self, announced: Announced) -> None:
-        """The "editors" receiver of the event bus: an approval request that is resolved or withdrawn is closed in every
-        editor, and the editors that show reviews are notified when a review or its comments have changed."""
+        """The "editors" receiver of the event bus. Closes an approval request that is resolved or withdrawn in every
+        editor, and notifies the editors that show reviews when a review or its comments have changed."""
         match announced.event:
             case ApprovalResolved(approval_id=approval_id, decision=decision):
                 self._close(approval_id, written=decision == "allow")
@@ -117,8 +117,8 @@ class Editors:
     # Called by editors.
 
     def add(self, editor: Editor) -> None:
-        """Adds an editor whose bridge has identified itself, or updates it after its report has changed. Sends it the
-        approval requests that it may show now."""
+        """Adds an editor after its bridge has identified itself, or updates it after a change to its report. Sends it
+        the approval requests that it may show now."""
         if editor not in self._editors:
             self._editors.append(editor)
         for offered in self._offered.values():
@@ -135,8 +135,8 @@ class Editors:
             self._forget(offered, editor)
 
     def answered(self, editor: Editor, approval_id: str, text: str | None) -> None:
-        """Handles the user's decision in an editor. A late decision is ignored: the editor has been asked to close its
-        view."""
+        """Handles the user's decision in an editor. A late decision is ignored, because the editor has been asked to
+        close its view."""
         offered = self._offered.get(approval_id)
         if offered is None or editor not in offered.editors:
             return
@@ -148,7 +148,7 @@ class Editors:
             logger.info("%s: %s", approval_id, error.text)
             if (
                 approval_id in self._offered
-            ):  # still open, for example because the decision could not be written: the user is asked again
+            ):  # still open, for example because the decision could not be written, so the user is asked again
                 self._show(offered, editor)
 
     def _show(self, offered: _Offer, editor: Editor) -> None:
@@ -168,15 +168,17 @@ class Editors:
 
 
 def decision(approval: PendingApproval, text: str | None) -> Decision:
-    """The decision of a user who saw the change as text: the agent may write exactly ``text``. Denied if ``text`` is
-    None, or if the tool can't write it."""
+    """The decision of a user who saw the change as text. It allows the agent to write exactly ``text``, and denies the
+    request if ``text`` is None or the tool can't write it."""
     proposal = approval.request.proposal
     if text is None or proposal is None:
         return Decision(allow=False)
     if text == proposal.new_text:
         return Decision(allow=True)
     changed = approval.with_text(text)
-    return Decision(allow=changed is not None, updated_input=changed)  # never the agent's text in place of the user's
+    return Decision(
+        allow=changed is not None, updated_input=changed
+    )  # never use the agent's text in place of the user's
 
 
 def _inside(path: str, folder: str) -> bool:

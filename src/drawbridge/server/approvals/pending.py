@@ -1,5 +1,5 @@
-"""One approval request, as the server stores it; and the interface of the surfaces through which
-an agent waits for the decision. Pure.
+"""An approval request as the server stores it, and the interface of the askers, through which an agent waits for the
+decision. Pure.
 """
 
 from __future__ import annotations
@@ -8,8 +8,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from drawbridge.agents.base import Decision, Question
 from drawbridge.agents.tool_calls import ToolCall, Tools, UnknownTools
@@ -18,8 +17,8 @@ from drawbridge.server.events import ApprovalRequested
 
 
 class Verdict(Struct, frozen=True, omit_defaults=True):
-    """How an approval request ended: ``by`` whom and how (``decision``) it was resolved, or the ``reason`` why it was
-    withdrawn."""
+    """The end of an approval request: the ``decision`` that resolved it, and ``by`` whom it was made; or the ``reason``
+    why the request was withdrawn."""
 
     by: str | None = None
     decision: str | None = None
@@ -68,7 +67,7 @@ class PendingApproval(Approval[Decision]):
 
     @property
     def call(self) -> ToolCall:
-        """What the request is about."""
+        """The tool call that the request is about."""
         assert self.request.call is not None, "it has not been interpreted"
         return self.request.call
 
@@ -78,70 +77,68 @@ class PendingApproval(Approval[Decision]):
         proposal = self.request.proposal
         return None if proposal is None else self._tools.changed_text(self.request.tool_name, given, proposal.old_text)
 
-    def with_text(self, text: str) -> Raw | None:
+    def with_text(self, text: str) -> Mapping[str, Any] | None:
         """The input with which the tool writes ``text``; None if it can't do that, or if the request does not propose a
         change that can be edited."""
         request = self.request
         if request.proposal is None or request.given is None or not request.changeable:
             return None
-        changed = self._tools.with_text(request.tool_name, request.given, request.proposal.old_text, text)
-        return None if changed is None else Raw(msgspec.json.encode(changed))
+        return self._tools.with_text(request.tool_name, request.given, request.proposal.old_text, text)
 
     def described(self, **fields: Any) -> None:
         """Sets what the server adds to the agent's request: its description, and the targets of its links."""
         self.request = self.request.described(**fields)
 
     def recorded(self, seq: int | None) -> None:
-        """Sets the record's number in the history. ``seq``: None if the record could not be written; the number is then
+        """Sets the record's number in the history. ``seq``: None if the record could not be written. The number is then
         0."""
         self.seq = seq or 0
 
     def verdict(self, client_id: str | None = None) -> Verdict:
-        """How the request ended. ``client_id``: the connection that decided."""
+        """The decision or the reason with which the request ended. ``client_id``: the connection that decided."""
         if self.decision is None:
             return Verdict(reason=self.reason)
         return Verdict(self.decided_by, "allow" if self.decision.allow else "deny", client_id=client_id)
 
 
-class Surface(Protocol):
-    """Where an agent waits for the decision: its process, a hook, or the editor in which the agent itself shows the
-    change. ``pid``: the id of the agent's process, if it is known."""
+class Asker(Protocol):
+    """Something through which an agent waits for the decision: its process, a hook, or the editor in which the agent
+    itself shows the change. ``pid``: the id of the agent's process, if it is known."""
 
     pid: int | None
     in_editor: bool
-    """Whether this surface itself shows the request in an editor."""
+    """Whether this asker itself shows the request in an editor."""
     known_as: str
-    """A key by which the question is recognized when another connection reports it again; empty if it can't be
-    recognized."""
+    """A key that identifies the question when another connection reports it again; empty if it can't be identified."""
 
     def decided(self, approval: PendingApproval, decision: Decision, by: str) -> None:
         """Passes the decision to the agent."""
         ...
 
     def closed(self) -> None:
-        """Closes the request: its decision is no longer needed, or the agent has received it through another
-        surface."""
+        """Closes the request, because its decision is no longer needed or the agent has received it through another
+        asker."""
         ...
 
 
-class AgentSurface:
-    """The agent's own process, run by the server; ``answer`` sends it the decision."""
+class AskingProcess:
+    """The agent's own process, which the server runs. ``answer`` sends it the decision on the question with this id."""
 
     pid: int | None = None
     in_editor = False
     known_as = ""
 
-    def __init__(self, answer: Callable[[PendingApproval, Decision], None]) -> None:
+    def __init__(self, answer: Callable[[str, Decision], None]) -> None:
         self._answer = answer
 
     def decided(self, approval: PendingApproval, decision: Decision, by: str) -> None:
-        self._answer(approval, decision)
+        self._answer(approval.question_id, decision)
 
     def closed(self) -> None:
-        """Does nothing: the process is stopped or interrupted by other means, or no longer waits."""
+        """Does nothing, because the process is stopped or interrupted by other means, or no longer waits."""
 
 
-class ExpectedSurface:
+class ExpectedAsker:
     """Represents a hook or an editor that asked before a restart and is expected to report again."""
 
     known_as = ""
@@ -150,10 +147,10 @@ class ExpectedSurface:
         """``is_certain``: whether this process is known to be the one that asked."""
         self.pid = pid
         self.is_certain = is_certain
-        self.in_editor = pid is None  # only a bridge asks for an agent whose process is not known
+        self.in_editor = pid is None  # only a bridge asks for an agent with an unknown process
 
     def decided(self, approval: PendingApproval, decision: Decision, by: str) -> None:
-        """Does nothing: the surface receives the decision when it reports again."""
+        """Does nothing, because the asker receives the decision when it reports again."""
 
     def closed(self) -> None:
         pass

@@ -1,7 +1,7 @@
 """Marks the parts of a tool call that deserve a second look, such as ``sudo`` or a write outside the project. Pure.
 
-The marks are a reading aid, not a check: a command without marks may do anything. Text in quotes is marked as well,
-since a shell may run it (``sh -c "sudo …"``).
+The marks are a reading aid, not a check, because even a command without marks may do anything. Text in quotes is marked
+as well, since a shell may run it (``sh -c "sudo …"``).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from drawbridge.core.terminal_text import strange_places
 from drawbridge.server.events import Risk
 
 Resolve: TypeAlias = Callable[[str], str]
-"""Returns the target of an absolute path, with all symbolic links followed; a part that does not exist stays as it
+"""Returns the target of an absolute path, with all symbolic links followed. A part that does not exist stays as it
 is."""
 
 TEXTS: Final = {
@@ -37,14 +37,15 @@ TEXTS: Final = {
 """Maps the code of each risk to the text that clients show."""
 
 SCANNED: Final = 50_000
-"""The maximum number of characters of a command or a text that are searched. Searching more would delay the
-replies to other clients."""
+"""The maximum number of characters of a command or a text that are searched. A longer search would delay the replies to
+other clients.
+"""
 
 EACH: Final = 5
 """The maximum number of marks with the same code in one text."""
 
 RESOLVED: Final = 50
-"""The maximum number of paths in one command whose links are followed. If there are more, the part from the first to
+"""The maximum number of paths in one command in which links are followed. If there are more, the part from the first to
 the last of the others is marked as unchecked."""
 
 _SUDO: Final = frozenset({"sudo", "doas", "pkexec"})
@@ -70,7 +71,8 @@ _FORCES_CLEAN: Final = re.compile(r"--force\Z|-[^\Wf]*f\w*\Z")
 _OPENS_TO_ALL: Final = re.compile(r"0?[0-7]?777\Z|(a|o|ugo)?\+[rxX]*w[rwxX]*\Z")
 
 _LONGEST_PATH: Final = 4096
-"""A ``cd`` in a command is ignored if it leads to a longer path than this, in characters (Linux's ``PATH_MAX``)."""
+"""The maximum length of a path, in characters (Linux's ``PATH_MAX``). A ``cd`` that leads to a longer path is
+ignored."""
 
 
 class Token(NamedTuple):
@@ -189,7 +191,7 @@ def _risk_of(token: Token, rest: Sequence[Token], tokens: Sequence[Token], at: i
 
 
 def _risk_of_git(rest: Sequence[Token]) -> tuple[str | None, Token | None]:
-    """The risk of ``git`` with its arguments; its own options, such as ``-C DIR``, may come first."""
+    """The risk of ``git`` with its arguments. Its own options, such as ``-C DIR``, may come first."""
     words = [one.text for one in rest]
     for at, word in enumerate(words):
         options = words[at + 1 :]
@@ -253,7 +255,7 @@ def _arguments(tokens: Sequence[Token], at: int) -> list[Token]:
 def _writes(tokens: Sequence[Token], root: str, resolve: Resolve, directory: str) -> Iterator[Mark]:
     """Marks the files outside the project that a command writes: the targets of redirections, the arguments of the
     programs in ``_WRITES_ALL``, and the last argument of those in ``_WRITES_LAST``. Only the first ``RESOLVED`` paths
-    are checked; the part that contains the others is marked as unchecked."""
+    are checked. The part that contains the others is marked as unchecked."""
     inside: dict[str, bool] = {}
     unchecked: list[Token] = []
 
@@ -300,8 +302,8 @@ def _absolute(path: str, directory: str) -> str:
 
 
 def _is_inside(path: str, root: str, resolve: Resolve) -> bool:
-    """Whether the file is in the project once all links are followed. A path that begins with ``~`` counts as outside;
-    variables are not expanded."""
+    """Whether the file is in the project once all links are followed. A path that begins with ``~`` counts as outside.
+    Variables are not expanded."""
     if path.startswith("~"):
         return False
     real, real_root = resolve(path), resolve(root)

@@ -1,4 +1,4 @@
-"""The approval requests of one session: each is resolved or withdrawn once, recorded, and reported on every surface."""
+"""The approval requests of one session. Each is resolved or withdrawn once, recorded, and reported on every surface."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ from drawbridge.agents.tool_calls import ToolCall
 from drawbridge.core.errors import DrawbridgeError, HistoryNotWritten, UnusableFile
 from drawbridge.editors.files import from_uri
 from drawbridge.server.approvals.editors import Editors
-from drawbridge.server.approvals.pending import PendingApproval, Surface, Verdict
+from drawbridge.server.approvals.pending import Asker, PendingApproval, Verdict
 from drawbridge.server.approvals.words import words
 from drawbridge.server.events import (
-    NOTHING,
     SHOWN_TEXT,
     ApprovalRequested,
     ApprovalResolved,
     OpenApproval,
     PermissionWithdrawn,
+    Stored,
 )
 from drawbridge.server.protocol import messages
+from drawbridge.server.protocol.answers import Answer, updated
 from drawbridge.server.protocol.client_errors import ClientError, not_written
-from drawbridge.server.protocol.messages import Answer, Subscriber
+from drawbridge.server.protocol.frames import ROOM, Subscriber
 from drawbridge.server.updates import permission_request, permission_resolved
 
 logger = logging.getLogger("drawbridge.server")
@@ -41,20 +42,21 @@ REMEMBERED: Final = 200
 
 
 class Approvals:
-    """The approval requests of one session. Iterating yields the open ones, oldest first. Each has at least one
-    surface through which the agent has sent it.
+    """The approval requests of one session. Iterating yields the open ones, oldest first. Each has at least one asker
+    through which the agent sent it.
 
-    ``root``: the project's directory. ``write`` records a decision, and raises ``DrawbridgeError`` if that fails;
-    ``record`` records other events, and only logs a failure (both as in ``SessionStore``). ``verdicts``: how the
-    latest requests ended according to the history, including requests of earlier server processes. ``decide`` handles a
-    decision from an editor like one from a client.
+    ``root``: the project's directory. ``append`` records a decision, and raises ``DrawbridgeError`` if that fails.
+    ``publish`` then reports it on the surfaces. ``record`` does both for other events, and only logs a failure (all as
+    in ``SessionStore``). ``verdicts``: how the latest requests ended according to the history, including requests of
+    earlier server processes. ``decide`` handles a decision from an editor like one from a client.
     """
 
     def __init__(
         self,
         project_id: str,
         root: str,
-        write: Callable[[ApprovalResolved, Subscriber], int | None],
+        append: Callable[[ApprovalResolved, str], Stored],
+        publish: Callable[[Stored], int | None],
         record: Callable[[ApprovalRequested | PermissionWithdrawn], int | None],
         verdicts: Mapping[str, Verdict],
         editors: Editors,
@@ -62,13 +64,14 @@ class Approvals:
     ) -> None:
         self._project_id = project_id
         self._root = root
-        self._write = write
+        self._append = append
+        self._publish = publish
         self._record = record
         self._before = verdicts
         self._editors = editors
         self._decide = decide
         self._open: dict[str, PendingApproval] = {}
-        self._surfaces: dict[str, list[Surface]] = {}
+        self._askers: dict[str, list[Asker]] = {}
         self._closed: OrderedDict[str, Verdict] = OrderedDict()
 
     def __iter__(self) -> Iterator[PendingApproval]:
@@ -81,12 +84,12 @@ class Approvals:
         """The open approval request with this id; None if it is not open."""
         return self._open.get(approval_id)
 
-    def surfaces(self, approval: PendingApproval) -> Sequence[Surface]:
-        """The surfaces of an open approval request; empty for any other request."""
-        return self._surfaces.get(approval.id, ())
+    def askers(self, approval: PendingApproval) -> Sequence[Asker]:
+        """The askers of an open approval request; empty for any other request."""
+        return self._askers.get(approval.id, ())
 
-    def request(self, approval: PendingApproval, agent: str, surface: Surface, *, offered: bool = True) -> None:
-        """Opens an approval request for which the agent waits at ``surface``. ``agent``: the agent's name. ``offered``:
+    def request(self, approval: PendingApproval, agent: str, asker: Asker, *, offered: bool = True) -> None:
+        """Opens an approval request for which the agent waits through ``asker``. ``agent``: the agent's name. ``offered``:
         whether editors also show the request, if it proposes a change to a file. The editor in which the agent itself
         shows the change is left out.
         """
@@ -98,118 +101,123 @@ class Approvals:
             **msgspec.structs.asdict(found),
         )
         self._open[approval.id] = approval
-        self._surfaces[approval.id] = [surface]
+        self._askers[approval.id] = [asker]
         approval.recorded(self._record(approval.request))
         if offered:
-            self._editors.offer(approval, agent, self._decide, surface.pid)
+            self._editors.offer(approval, agent, self._decide, asker.pid)
 
-    def restore(self, approval: PendingApproval, agent: str, surface: Surface, *, offered: bool) -> None:
+    def restore(self, approval: PendingApproval, agent: str, asker: Asker, *, offered: bool) -> None:
         """Restores an approval request from before a restart, without recording it again. If it was resolved or
-        withdrawn, only how it ended is remembered."""
+        withdrawn, only its outcome is remembered.
+        """
         approval.interpret(registry.tools(agent))
         if not approval.is_open:
             self._remember(approval)
             return
         self._open[approval.id] = approval
-        self._surfaces[approval.id] = [surface]
+        self._askers[approval.id] = [asker]
         if offered:
-            self._editors.offer(approval, agent, self._decide, surface.pid)
+            self._editors.offer(approval, agent, self._decide, asker.pid)
 
-    def add(self, approval: PendingApproval, surface: Surface) -> None:
-        """Adds a surface through which the agent has sent the same approval request. Does nothing if the request is not
+    def add(self, approval: PendingApproval, asker: Asker) -> None:
+        """Adds an asker through which the agent sent the same approval request. Does nothing if the request is not
         open."""
-        if approval.id in self._surfaces:
-            self._surfaces[approval.id].append(surface)
+        if approval.id in self._askers:
+            self._askers[approval.id].append(asker)
 
-    def replace(self, approval: PendingApproval, surface: Surface) -> bool:
-        """Replaces the first surface of an approval request that the agent has sent again. Returns whether the request
+    def replace(self, approval: PendingApproval, asker: Asker) -> bool:
+        """Replaces the first asker of an approval request that the agent sent again. Returns whether the request
         is still open."""
-        if approval.id not in self._surfaces:
+        if approval.id not in self._askers:
             return False
-        self._surfaces[approval.id][0] = surface
+        self._askers[approval.id][0] = asker
         return True
 
-    def remove(self, approval: PendingApproval, surface: Surface) -> None:
-        """Removes a surface through which the agent can no longer be reached; another surface still reaches it."""
-        self._surfaces[approval.id].remove(surface)
+    def remove(self, approval: PendingApproval, asker: Asker) -> None:
+        """Removes an asker through which the agent can no longer be reached. The request must have another one."""
+        self._askers[approval.id].remove(asker)
 
     def release(self) -> None:
         """Forgets all approval requests, because the session is being closed. Open ones stay open in the history."""
         self._open.clear()
-        self._surfaces.clear()
+        self._askers.clear()
         self._closed.clear()
 
     def decide(
-        self, approval_id: str, decision: Decision, by: Subscriber, at: Surface | None = None
-    ) -> tuple[PendingApproval, Answer[messages.PermissionResolved], Surface]:
-        """Accepts the first decision: it is recorded, the agent receives it through the first surface, and the other
-        surfaces are closed. ``at``: the surface that delivers the decision itself, instead of the first one. Returns
-        the request, the reply for the client, and the surface that delivers the decision.
+        self, approval_id: str, decision: Decision, by: Subscriber, at: Asker | None = None
+    ) -> tuple[PendingApproval, Answer[messages.PermissionResolved], Asker]:
+        """Accepts the first decision. It is recorded, the agent receives it through the first asker, and then it is
+        published and the other askers are closed. ``at``: the asker that delivers the decision itself, instead of
+        the first one. Returns the request, the reply for the client, and the asker that delivers the decision.
 
         Raises ``ClientError`` for an unknown request, for a later decision, for one that does not fit the request, and
         for one that can't be written, since an agent must not receive a decision that is not in the history. In the
         last two cases the request stays open.
         """
-        instead = _decoded(decision.updated_input)
-        approval = self._decidable(approval_id, decision, instead)
+        approval = self._decidable(approval_id, decision)
         word: Literal["allow", "deny"] = "allow" if decision.allow else "deny"
         resolved = ApprovalResolved(
             approval_id=approval_id,
             by=by.name,
             decision=word,
             message=decision.message,
-            updated_input=NOTHING if decision.updated_input is None else decision.updated_input,
+            updated_input=decision.updated_input,
             remember=decision.remember,
             client_id=by.id,
-            **_edited(approval, decision, instead),
+            **_edited(approval, decision),
         )
         try:
-            seq = self._write(resolved, by)
+            stored = self._append(resolved, by.id)
         except DrawbridgeError as error:
             logger.error("%s: the decision on %s could not be written: %s", self._project_id, approval_id, error)
             refused = not_written(error)
             text = f"{refused.text} The agent did not receive the answer, and the request stays open."
             raise ClientError(refused.code, text, retryable=isinstance(error, HistoryNotWritten)) from None
         approval.decide(by.name, decision)
-        surfaces = self._close(approval, by.id)
-        asking = at or surfaces[0]
-        if at is None:
-            asking.decided(approval, decision, by.name)
-        for surface in surfaces:
-            if surface is not asking:
-                surface.closed()
-        answer = messages.updated("permission_resolved", permission_resolved(resolved), self._project_id, seq)
+        askers = self._close(approval, by.id)
+        asking = at or askers[0]
+        try:
+            if at is None:
+                asking.decided(approval, decision, by.name)
+        finally:  # the decision is in the history, so clients see it even if the agent can't be reached
+            seq = self._publish(stored)
+        for asker in askers:
+            if asker is not asking:
+                asker.closed()
+        answer = updated("permission_resolved", permission_resolved(resolved), self._project_id, seq)
         return approval, answer, asking
 
     def withdraw(self, approval: PendingApproval, reason: str) -> bool:
         """Withdraws the request. Returns whether it was still open."""
         if not approval.withdraw(reason):
             return False
-        surfaces = self._close(approval)
+        askers = self._close(approval)
         self._record(PermissionWithdrawn(approval.id, reason))
-        for surface in surfaces:
-            surface.closed()
+        for asker in askers:
+            asker.closed()
         return True
 
     def waiting(self) -> tuple[OpenApproval, ...]:
-        """Summaries of the open requests, for lists."""
-        return tuple(OpenApproval(one.id, one.request.tool_name[:LONGEST_NAME], one.created_at) for one in self)
+        """The open requests, for lists."""
+        return tuple(
+            OpenApproval(one.id, one.request.tool_name[:LONGEST_NAME], one.created_at, one.request.summary)
+            for one in self
+        )
 
     def shown(self, room: int) -> list[messages.PermissionRequest]:
         """The open requests for a snapshot: at most ``room`` bytes in total, as previews if necessary."""
-        each = room // max(len(self), 1) - messages.ROOM
+        each = room // max(len(self), 1) - ROOM
         return [permission_request(self._project_id, one.request, one.created_at, one.seq, each) for one in self]
 
-    def _decidable(self, approval_id: str, decision: Decision, instead: dict[str, Any] | None) -> PendingApproval:
-        """The open request with this id. ``instead``: the decision's edited input, decoded. Raises ``ClientError`` if the
-        request is not open, or the decision does not fit it."""
+    def _decidable(self, approval_id: str, decision: Decision) -> PendingApproval:
+        """The open request with this id. Raises ``ClientError`` if it is not open, or the decision does not fit it."""
         approval = self._open.get(approval_id)
         if approval is not None and decision.updated_input is not None and not approval.request.changeable:
             text = "This agent does not accept an edited input. The request stays open: allow it unchanged, or deny it."
             raise ClientError("NOT_SUPPORTED", text, field="data.updated_input")
         if approval is None or not approval.is_open:
             raise self._too_late(approval_id)
-        if decision.allow and approval.call.kind == "question" and not _has_answers(approval.call, instead):
+        if decision.allow and approval.call.kind == "question" and not _has_answers(approval.call, decision):
             text = "The answers to the questions are missing. The request stays open: send the input with answers, or deny it."
             raise ClientError("VALIDATION_FAILED", text, field="data.updated_input")
         return approval
@@ -228,11 +236,11 @@ class Approvals:
             given["client_id"] = verdict.client_id
         return ClientError("APPROVAL_RESOLVED", f"{verdict.by} has already answered.", details=given)
 
-    def _close(self, approval: PendingApproval, client_id: str | None = None) -> list[Surface]:
-        """Removes the request from the open requests, and remembers how it ended. Returns its surfaces."""
+    def _close(self, approval: PendingApproval, client_id: str | None = None) -> list[Asker]:
+        """Removes the request from the open requests, and remembers how it ended. Returns its askers."""
         del self._open[approval.id]
         self._remember(approval, client_id)
-        return self._surfaces.pop(approval.id)
+        return self._askers.pop(approval.id)
 
     def _remember(self, approval: PendingApproval, client_id: str | None = None) -> None:
         self._closed[approval.id] = approval.verdict(client_id)
@@ -244,31 +252,18 @@ def _path(approval: PendingApproval) -> str | None:
     return approval.request.proposal.path if approval.request.proposal else None
 
 
-def _decoded(given: msgspec.Raw | None) -> dict[str, Any] | None:
-    """An edited input; None if there is none, or it is not a JSON object that can be decoded."""
-    try:
-        found = None if given is None else msgspec.json.decode(bytes(given))
-    except (msgspec.MsgspecError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None
-
-
-def _has_answers(call: ToolCall, instead: dict[str, Any] | None) -> bool:
-    """Whether the edited input of an agent's questions contains answers. Without them, the agent ignores the
-    approval."""
-    answers = None if instead is None else instead.get(call.answers)
+def _has_answers(call: ToolCall, decision: Decision) -> bool:
+    """Whether the decision on an agent's questions contains answers. Without them, the agent ignores the approval."""
+    answers = None if decision.updated_input is None else decision.updated_input.get(call.answers)
     return isinstance(answers, dict) and bool(answers)
 
 
-def _edited(approval: PendingApproval, decision: Decision, instead: dict[str, Any] | None) -> dict[str, Any]:
+def _edited(approval: PendingApproval, decision: Decision) -> dict[str, Any]:
     """The fields of a record that show that the agent may do something other than what it asked for, and the file's new
-    text, if that has at most ``SHOWN_TEXT`` characters. Empty if the request was denied or allowed unchanged.
-    ``instead``: the edited input, decoded."""
-    if not decision.allow or decision.updated_input is None:
+    text, if that has at most ``SHOWN_TEXT`` characters. Empty if the request was denied or allowed unchanged."""
+    request, instead = approval.request, decision.updated_input
+    if not decision.allow or instead is None:
         return {}
-    request = approval.request
-    if instead is None:
-        return {"edited": True}
     if request.proposal is None:
         same = _encode(instead) == _encode(request.given)
         return {} if same else {"edited": True}
@@ -279,7 +274,7 @@ def _edited(approval: PendingApproval, decision: Decision, instead: dict[str, An
 
 
 def _encode(value: Any) -> bytes:
-    """Encodes a value so that only equal JSON values have equal encodings: in Python, ``1 == True``."""
+    """Encodes a value so that only equal JSON values have equal encodings (in Python, ``1 == True``)."""
     return msgspec.json.encode(value, order="deterministic")
 
 
@@ -291,7 +286,8 @@ _LONGEST_PATH: Final = 4_096
 """The maximum length of a text that may be a path, in characters."""
 
 _PATHS: Final = ("path", "file", "dir", "target", "source", "destination", "cwd")
-"""A field is taken to contain a path if its name contains one of these words, in upper or lower case."""
+"""The words that identify the fields with paths: the name of such a field contains one of them, in upper or lower
+case."""
 
 _TEXTS: Final = frozenset(
     [
@@ -317,10 +313,12 @@ _TEXTS: Final = frozenset(
         "newText",
     ]
 )
-"""Fields of a tool's input whose text is not a path."""
+"""The fields of a tool's input with a text that is not a path."""
 
 _DEPTH: Final = 32
-"""The number of levels of a tool's input that are searched for paths: more than any tool has, few enough to recurse."""
+"""The number of levels of a tool's input that are searched for paths: more than any tool uses, but few enough for
+recursion.
+"""
 
 
 def link_targets(given: Mapping[str, Any] | None, root: str, *named: str | None) -> dict[str, str]:
@@ -336,7 +334,7 @@ def link_targets(given: Mapping[str, Any] | None, root: str, *named: str | None)
         (paths if any(word in name.lower() for word in _PATHS) else others)[text] = None
     home = _real(root)
     for text in [*list(paths)[: 10 * MOST], *list(others)[:MOST]]:
-        for given_path in dict.fromkeys((_resolved(text), text)):  # an agent may take "~" for an ordinary name
+        for given_path in dict.fromkeys((_resolved(text), text)):  # an agent may treat "~" as an ordinary name
             path = os.path.join(home, given_path)
             end = _real(path)
             if end != _normal(path):
@@ -359,7 +357,7 @@ def _texts(value: object, depth: int, name: str = "") -> Iterator[tuple[str, str
 
 
 def _resolved(text: str) -> str:
-    """The path that a ``file:`` URI, or a path with a leading ``~`` or ``~user``, stands for; other text is returned
+    """The path that a ``file:`` URI, or a path with a leading ``~`` or ``~user``, stands for. Other text is returned
     unchanged."""
     try:
         return os.path.expanduser(text) if text.startswith("~") else from_uri(text)
@@ -374,7 +372,7 @@ def _normal(path: str) -> str:
 
 
 def _real(path: str) -> str:
-    """The path with all links followed; a path that can't exist is only normalized."""
+    """The path with all links followed. A path that can't exist is only normalized."""
     try:
         return os.path.realpath(path)
     except (OSError, ValueError):  # a NUL byte, or a name that can't be encoded

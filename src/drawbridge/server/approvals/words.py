@@ -1,8 +1,6 @@
-"""The words of an approval request: what the agent wants, what deserves a second look, and what "always" would mean.
-Pure.
-
-The server chooses them once, so that all clients use the same words. Paths keep the characters that the agent wrote:
-clients make misleading characters visible.
+"""The wording of an approval request: what the agent wants, what deserves a second look, and what "always" would mean.
+Pure. The server chooses it once, so that all clients use the same words. Paths keep the characters that the agent
+wrote, because clients make misleading characters visible.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from drawbridge.agents import catalog
-from drawbridge.agents.tool_calls import Directories, Grant, Kind, Mode, Option, Other, Rule, Rules, ToolCall, as_json
+from drawbridge.agents.tool_calls import Directories, Grant, Kind, Mode, Option, Other, Rule, Rules, ToolCall
 from drawbridge.server.approvals import risks
 from drawbridge.server.approvals.risks import Resolve
 from drawbridge.server.events import Always, ApprovalRequested, Risk, Title
@@ -64,7 +62,7 @@ PLACES: Final[Mapping[str, str]] = {
     "everywhere": "in all projects",
     "": "",
 }
-"""``Grant.where`` → the words for the user."""
+"""``Grant.where`` → the wording for the user. The agent's own words are shown as they are."""
 
 EFFECTS: Final[Mapping[str, str]] = {"allow": "Always allow", "deny": "Always reject", "ask": "Always ask about"}
 
@@ -114,7 +112,7 @@ def _title(request: ApprovalRequested, call: ToolCall, kind: Kind, agent: str, p
             return Title(f"{agent} wants to search the web")
         case "command" | "fetch" | "search":
             return Title(f"{agent} {VERBS[kind]}")
-        case "overwrite" if request.proposal is None:  # it is not known whether the file exists
+        case "overwrite" if request.proposal is None:  # it is not known whether the file already exists
             return Title(f"{agent} wants to write", paths[0] if paths else None)
     if len(paths) > 1:
         return Title(f"{agent} {VERBS[kind]} {counted(len(paths), 'file')}")
@@ -169,9 +167,9 @@ def _risks_of_command(command: object, call: ToolCall, root: str, resolve: Resol
 
 
 def _always(grants: Sequence[Grant], root: str, resolve: Resolve) -> Iterator[Always]:
-    """What a decision with ``remember`` would change, in words. A change that only adds directories in ``root`` is left
-    out because it has no effect: the agent can use these directories anyway, and would ask again. Options that allow
-    more than this call are left out if there are several: the agent's driver chooses one."""
+    """Describes what a decision with ``remember`` would change. A change that only adds directories in ``root`` is left
+    out because it has no effect. The agent can use these directories anyway, and would ask again. Options that allow
+    more than this call are left out if there are several, because the agent's driver chooses one."""
     lasting = [grant for grant in grants if isinstance(grant, Option) and grant.lasts]
     for grant in grants:
         match grant:
@@ -190,7 +188,7 @@ def _are_known(paths: Iterable[str], root: str, resolve: Resolve) -> bool:
 
 
 def _change(grant: Rules | Directories | Mode | Other) -> str:
-    where = PLACES.get(grant.where, f"({as_json(grant.where)})")
+    where = PLACES.get(grant.where, f"({grant.where})")
     match grant:
         case Mode(mode="acceptEdits"):
             return f"Accept all edits {where}".rstrip()

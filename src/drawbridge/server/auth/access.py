@@ -1,5 +1,5 @@
-"""Who may use the server: the tokens of the owner and of devices, SSH keys, the web pages that may send requests, and
-the host names and addresses for which requests are accepted."""
+"""Decides who may use the server, by the tokens of the owner and of devices, SSH keys, the web pages that may send
+requests, and the host names and addresses for which requests are accepted."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def of_this_machine() -> set[Address]:
 
 def served(host: str, public: Sequence[str]) -> tuple[str, ...]:
     """The names and addresses at which other machines can reach the server: first ``public``, then the addresses that
-    it listens on. If ``host`` is one of ``EVERYWHERE``, loopback and link-local addresses are left out; if it is a
+    it listens on. If ``host`` is one of ``EVERYWHERE``, loopback and link-local addresses are left out. If it is a
     loopback address, only ``public`` is returned."""
     if host not in EVERYWHERE:
         own: tuple[str, ...] = () if is_loopback(host) else (host,)
@@ -127,16 +127,16 @@ class OwnNames:
             address = ipaddress.ip_address(name)
         except ValueError:
             return False
-        # Looked up each time: a laptop changes networks, and requests that use an IP address are rare.
+        # Looked up each time, because a laptop changes networks, and requests that use an IP address are rare.
         return address.is_loopback or address in of_this_machine()
 
     def dialled(self, host: str, port: int, default_port: int) -> bool:
-        """Whether a client that has dialed exactly ``host`` is connected to the server at ``port`` of this machine.
+        """Whether a client that connected to exactly ``host`` has reached the server at ``port`` of this machine.
         ``default_port``: the port if ``host`` does not contain one.
 
-        This check is stricter than the one for requests: it accepts neither other spellings of a name (except its
-        lower-case form) nor other ports, where another program may listen. With a public name, any port is accepted:
-        the name may belong to a proxy or a router with its own port.
+        This check is stricter than the one for requests. It accepts neither other spellings of a name (except its
+        lower-case form) nor other ports, where another program may listen. With a public name, any port is accepted,
+        because the name may belong to a proxy or a router with its own port.
         """
         bare = _without_port(host)
         at = host[len(bare) + 1 :] or str(default_port)
@@ -157,7 +157,7 @@ class OwnNames:
 class Access:
     """Decides which requests, tokens, pairing codes and signatures are accepted.
 
-    ``token``: the owner's token; if it is None, every client that uses one of the server's names is accepted
+    ``token``: the owner's token. If it is None, every client that uses one of the server's names is accepted
     (``--insecure-no-auth``, on loopback only).
     """
 
@@ -175,7 +175,7 @@ class Access:
         certificate: Callable[[], str | None] = lambda: None,
         notified: Callable[[str], Identity | None] = lambda token: None,
     ) -> None:
-        """``origins``: the origins of other web pages that may connect. ``proxies``: addresses and networks whose
+        """``origins``: the origins of other web pages that may connect. ``proxies``: addresses and networks from which
         ``X-Forwarded-For`` is trusted.
 
         ``port``: the port that the server listens on. ``certificate`` returns the SHA-256 of the certificate that new
@@ -215,7 +215,9 @@ class Access:
         return found
 
     def is_unnamed_proxy(self, head: Head) -> bool:
-        """Whether an unconfigured proxy on this machine forwards the request: its clients can't be distinguished."""
+        """Whether an unconfigured proxy on this machine forwards the request, so that its clients can't be
+        distinguished.
+        """
         return bool(head.all("x-forwarded-for")) and is_loopback(head.peer) and not self._is_proxy(head.peer)
 
     def _is_proxy(self, address: str) -> bool:
@@ -267,8 +269,8 @@ class Access:
         return secrets.token_urlsafe(32)
 
     def signed(self, answer: SshAuth, nonce: str | None, certificate: str | None) -> Identity:
-        """The identity of the key that has signed the challenge. ``nonce``: the nonce of the open challenge; None if
-        there is no open challenge. ``certificate``: the SHA-256 of the connection's certificate; None without TLS.
+        """The identity of the key that signed the challenge. ``nonce``: the nonce of the open challenge; None if no
+        challenge is open. ``certificate``: the SHA-256 of the connection's certificate; None without TLS.
 
         Raises ``ClientError``.
         """
@@ -302,7 +304,7 @@ class Access:
         return Identity(name=entry.name, scope="admin", key=entry.fingerprint)
 
     def _signer(self, answer: SshAuth, message: bytes) -> Entry | None:
-        """The key that has signed ``message``; None if it is not authorized, or the signature is not valid."""
+        """The key that signed ``message``; None if it is not authorized, or the signature is not valid."""
         try:
             return self._keys.find(verified(answer.signature, message)) if self._keys else None
         except BadSignature as error:
@@ -310,7 +312,7 @@ class Access:
             return None
 
     def refusal_of(self, identity: Identity) -> ClientError | None:
-        """Why a client that has signed in may not stay connected; None if it may."""
+        """The reason why a client that is signed in may not stay connected; None if it may stay."""
         if identity.key is not None and self._keys is not None and identity.key not in self._keys:
             return ClientError("TOKEN_REVOKED", "This SSH key is no longer authorized.")
         if identity.device_id is None or self._devices is None:

@@ -2,8 +2,8 @@
 JSON, for the owner.
 
 Entries are only appended to ``audit.jsonl`` (0600) in the data directory. At 10 MB, the file is renamed to
-``audit.jsonl.1``; ten old files are kept. No client command reads, changes or removes the log. It contains names, ids,
-addresses and paths; never file contents, prompts or secrets.
+``audit.jsonl.1``. Ten old files are kept. No client command reads, changes or removes the log. It contains names, ids,
+addresses and paths, but never file contents, prompts or secrets.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FILE_BYTES: Final = 10 * 1024 * 1024
 FILES_KEPT: Final = 10
 
 TEXT: Final = 300
-"""The maximum number of bytes of a text field; longer texts are cut."""
+"""The maximum number of bytes of a text field. Longer texts are cut."""
 
 logger = logging.getLogger("drawbridge.server")
 

@@ -1,4 +1,5 @@
-"""What the audit log records about a client's command: who, where, which tool and file; never contents. Pure.
+"""The fields that the audit log records about a client's command, such as the project, the tool and the file, but never
+contents. Pure.
 
 The commands' rows (``app.command_table``) determine which commands are audited.
 """
@@ -19,8 +20,9 @@ from drawbridge.server.events import (
     SubmittedInEditor,
 )
 from drawbridge.server.protocol import commands
+from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import Answer, ReviewCommented, ReviewCommitted, ReviewPushed
+from drawbridge.server.protocol.messages import ReviewCommented, ReviewCommitted, ReviewPushed
 from drawbridge.server.protocol.replies import Accepted, DeviceRevoked, DirectoryCreated, PairCreated
 
 C = TypeVar("C", contravariant=True)
@@ -33,7 +35,7 @@ SECURITY: Final = frozenset(
 own refusals."""
 
 PLACES: Final = ("file_path", "notebook_path", "path")
-"""Fields of a tool's input that name its file."""
+"""The fields of a tool's input that name its file."""
 
 
 def _nothing(command: object, reply: object, asked: ApprovalRequested | None) -> dict[str, Any]:

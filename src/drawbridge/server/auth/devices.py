@@ -2,7 +2,7 @@
 which can be revoked separately.
 
 ``devices.json`` (0600) in the data directory keeps a hash of each secret, never the secret. The owner's commands and
-the running server both write the file, under the same lock; the server reads the file again when a command has changed
+the running server both write the file, under the same lock. The server reads the file again when a command has changed
 it.
 
 A pairing code is short, and valid for ten minutes and one device. Guesses are limited (``entrance``), so 40 bits are
@@ -47,7 +47,7 @@ USED_EVERY: Final = timedelta(minutes=1)
 """The minimum time between two updates of a device's last use in the file."""
 
 REMEMBERED: Final = timedelta(days=90)
-"""A revoked device stays in the list for this long, so that the refusal of its token can give the reason."""
+"""The time for which a revoked device stays in the list, so that the refusal of its token can give the reason."""
 
 NO_HASH: Final = "0" * 64
 """The hash to compare with if the device does not exist, so that the reply takes as long as any other."""
@@ -56,10 +56,10 @@ NO_HASH: Final = "0" * 64
 CODE_LIFETIME: Final = timedelta(minutes=10)
 
 CODE_REMEMBERED: Final = timedelta(days=1)
-"""How long a code is remembered after it has expired, to report that it was used or has expired."""
+"""The time for which a code is remembered after it has expired, to report that it was used or has expired."""
 
 CODE_LETTERS: Final = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
-"""Letters and digits, except the ones that people confuse with each other."""
+"""Letters and digits, except those that are easily confused."""
 
 CODE_LENGTH: Final = 8
 
@@ -93,10 +93,10 @@ class Device(Struct, frozen=True, omit_defaults=True, kw_only=True):
 class Code(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A pairing code, which can be turned into a device once. ``lifetime``: seconds for which the device's token is
     valid; None without a limit. ``expires``: when the token of the device that made the code expires (None if it does
-    not, or no device made the code); the new device's token expires no later.
+    not, or no device made the code). The new device's token expires no later.
 
     ``made_by``: the id of the device, or the fingerprint of the SSH key, that made the code; None for the owner. A code
-    is valid only as long as its maker is.
+    is valid only as long as its maker's token or key is.
     """
 
     hash: str
@@ -142,7 +142,7 @@ class Devices:
         except OSError:
             stamp = None
         if stamp != self._read_at[0]:
-            # One assignment: several threads use this object, and an old list must not get a new stamp.
+            # A single assignment, because several threads use this object, and an old list must not get a new stamp.
             self._read_at = stamp, {device.id: device for device in self._read().devices}
             self._damaged = None
 
@@ -162,7 +162,7 @@ class Devices:
 
     def revoke(self, which: str, *, by_name: bool = True) -> Device:
         """Revokes a device by its id or, with ``by_name``, its name, and the pairing codes that it made. Raises
-        ``BadArgument`` if there is no such device, or its token was already revoked, and the errors of ``changed``."""
+        ``BadArgument`` if the device does not exist or its token was already revoked, and the errors of ``changed``."""
         with self.changed() as file:
             for index, device in enumerate(file.devices):
                 if which in (device.id, device.name if by_name else None) and device.revoked is None:
@@ -174,7 +174,7 @@ class Devices:
     # for the server
 
     def identify(self, token: str) -> Identity:
-        """The identity of a token's device. Raises ``ClientError``; only a client that has the secret learns that the
+        """The identity of a token's device. Raises ``ClientError``. Only a client that has the secret learns that the
         token was revoked or has expired."""
         known = self._devices if self._is_whole() else {}
         parts = TOKEN.fullmatch(token)
@@ -189,7 +189,7 @@ class Devices:
         return device.identity
 
     def refusal(self, device_id: str) -> ClientError | None:
-        """Why a connected device may not stay; None if it may."""
+        """The reason why a connected device may not stay connected; None if it may stay."""
         self._is_whole()
         return refusal_of(self._devices.get(device_id))
 
@@ -247,11 +247,10 @@ class Devices:
 
     @contextlib.contextmanager
     def changed(self, *, lasting: bool = True, patience: float = 5.0) -> Iterator[File]:
-        """Yields the file's contents, and writes them when the block ends without an error.
-
-        ``lasting``: whether the file is synced to disk, so that a power failure does not restore a revoked device.
-        ``patience``: seconds to wait for another process's lock. Raises ``NotPrivate`` if that takes longer or the
-        file can't be written, and ``BadSetting`` as ``reload`` does.
+        """Yields the file's contents, and writes them when the block ends without an error. ``lasting``: whether the
+        file is synced to disk, so that a revoked device is not valid again after a power failure. ``patience``: seconds
+        to wait for another process's lock. Raises ``NotPrivate`` if that takes longer or the file can't be written, and
+        ``BadSetting`` as ``reload`` does.
         """
         make_private_directory(str(self._directory))
         lock = os.open(self._directory / "devices.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
@@ -278,7 +277,7 @@ def same(left: str, right: str) -> bool:
 
 
 def _bytes(secret: str) -> bytes:
-    """Encodes any text: a token that a stranger sends may contain surrogates, which UTF-8 can't encode."""
+    """Encodes any text, because a token that a stranger sends may contain surrogates, which UTF-8 can't encode."""
     return secret.encode("utf-8", "surrogatepass")
 
 
@@ -296,9 +295,10 @@ def wrong_token() -> ClientError:
 
 
 def refusal_of(device: Device | None) -> ClientError | None:
-    """Why the token of a device is not accepted; None if it is. ``device``: None if the list no longer contains it."""
+    """The reason why the token of a device is not accepted; None if it is accepted. ``device``: None if the list no
+    longer contains it."""
     if device is None or device.revoked:
-        text = "This device's token was revoked by the owner. Ask for a new one."
+        text = "This device's token was revoked by the owner. Ask the owner for a new one."
         return ClientError("TOKEN_REVOKED", text, details={"device": device.name} if device else None)
     if device.expires is not None and device.expires <= now():
         text = "This device's token has expired. Ask the owner for a new one."
@@ -317,7 +317,7 @@ def added(
     if not is_name(name):
         raise BadArgument("NAME", "must be 1 to 60 printable characters.")
     if name == TERMINAL_NAME:
-        raise BadArgument("NAME", f"{name!r} stands for the person at an agent's terminal. Choose another name.")
+        raise BadArgument("NAME", f"{name!r} is reserved for the person at an agent's terminal. Choose another name.")
     at = now()
     if name in valid_names(file):
         raise BadArgument("NAME", f"a device named {name!r} already exists; revoke it first.")
@@ -401,8 +401,8 @@ def redeem(devices: Devices, given: str, name: str | None, keys: Container[str] 
 
     ``keys``: the fingerprints of the SSH keys that are authorized now.
 
-    Blocking; waits for another process's lock for at most half a second, because the client that pairs has only a few
-    seconds to sign in.
+    Blocks while another process has the lock, but for at most half a second, because the client that pairs has only a
+    few seconds to sign in.
     """
     if name is not None and not is_name(name):
         raise ClientError("VALIDATION_FAILED", "name: it must be 1 to 60 printable characters.", "data.name")
@@ -421,7 +421,7 @@ def _device(file: File, device_id: str | None) -> Device | None:
 
 def _has_valid_maker(file: File, code: Code, keys: Container[str]) -> bool:
     """Whether the maker of the code is the owner, an authorized SSH key, or a device that was not revoked. A device
-    that has expired counts as valid here: the code's ``expires`` is checked instead."""
+    that has expired counts as valid here, because the code's ``expires`` is checked instead."""
     if code.made_by is None or code.made_by in keys:
         return True
     maker = _device(file, code.made_by)
@@ -430,7 +430,8 @@ def _has_valid_maker(file: File, code: Code, keys: Container[str]) -> bool:
 
 def _code_of(file: File, given: str, keys: Container[str]) -> tuple[int, Code]:
     """The index of the unused code with the hash ``given``, and the code. All codes are compared, so that the time
-    reveals nothing. Raises ``ClientError``."""
+    taken reveals nothing. Raises ``ClientError``.
+    """
     hits = [(index, code) for index, code in enumerate(file.codes) if same(given, code.hash)]
     if not hits or not (hits[0][1].used or _has_valid_maker(file, hits[0][1], keys)):
         raise ClientError(
@@ -457,7 +458,7 @@ def _free_name(file: File, name: str) -> str:
 
 
 def pairing_link(page: str, code: str, fingerprint: str | None) -> str:
-    """The address of the web UI with the code after the ``#``: browsers do not send that part, so it is not logged.
+    """The address of the web UI with the code after the ``#``. Browsers do not send that part, so it is not logged.
     ``fingerprint``: the SHA-256 of the server's certificate; None without TLS."""
     shown = f"&fp={fingerprint.replace(':', '').lower()}" if fingerprint else ""
     return f"{page.removesuffix('/')}/#pair={code.replace('-', '')}{shown}"

@@ -1,4 +1,4 @@
-"""Authenticates clients and limits how often an address may try: every token, code and signature is checked through
+"""Authenticates clients and limits how often an address may try. Every token, code and signature is checked through
 this module.
 
 Failed attempts are counted for the client's address. They are logged and audited, within limits, and never with the
@@ -30,23 +30,23 @@ from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.commands import SshAuth
 
 HANDSHAKES: Final = (60, 2.0)
-"""WebSockets that one address may open without a valid token: at once, and per second in the long run (like the other
-pairs below). WebSockets from this machine are not counted, so a proxy on it should be configured
-(``--trusted-proxy``)."""
+"""The limit for WebSockets that one address opens without a valid token: the number in one burst, and the number per
+second in the long run (like the other pairs below). WebSockets from this machine are not counted, so a proxy on it
+should be configured (``--trusted-proxy``)."""
 
 REQUESTS: Final = (600, 20.0)
-"""Plain requests from one address. Requests from this machine are not counted. Opening the web UI for the first time
-takes about forty requests."""
+"""The limit for plain requests from one address. Requests from this machine are not counted. Opening the web UI for the
+first time takes about forty requests."""
 
 FAILURES: Final = (10, 1 / 6)
-"""Wrong tokens, codes and signatures from one address, including this machine's."""
+"""The limit for wrong tokens, codes and signatures from one address, including this machine's."""
 
 WRONG_CODES: Final = (10, 1 / 30)
-"""Wrong pairing codes from one address."""
+"""The limit for wrong pairing codes from one address."""
 
 ALL_WRONG_CODES: Final = (1_000, 10.0)
-"""Wrong pairing codes from all addresses together. The limit prevents guessing, and is too high for one address to lock
-others out:
+"""The limit for wrong pairing codes from all addresses together. It prevents guessing, and is too high for one address
+to lock others out:
 
 - Guessing: a code is one of 2**40 and is valid for 10 minutes, in which at most 1,000 + 600 * 10 = 7,000 guesses are
   possible. They find a code with a probability of 1 in 157 million. Somebody who tries for a whole year in which a code
@@ -56,24 +56,27 @@ others out:
 """
 
 DENIALS: Final = (30, 1 / 6)
-"""AuditLog log entries about refused requests from one device, or from one address for clients without a device. Without a
-limit, a device could flood the audit log until the entries about its earlier actions are rotated out."""
+"""The limit for audit log entries about refused requests from one device, or from one address for clients without a
+device. Without a limit, a device could flood the audit log until the entries about its earlier actions are rotated
+out."""
 
 CHANGES: Final = (300, 2.0)
-"""Audited commands from one device or SSH key. With its connections and prompts, a device causes at most about seven
-entries a second in the long run: it takes hours to rotate out the entries about its earlier actions (ten 10 MB files).
+"""The limit for audited commands from one device or SSH key. With its connections and prompts, a device causes at most
+about seven entries a second in the long run, so it takes hours to rotate out the entries about its earlier actions (ten
+10 MB files).
 """
 
 CONNECTS: Final = (120, 1.0)
-"""Connections from one device or SSH key. Each adds two entries to the audit log."""
+"""The limit for connections from one device or SSH key. Each adds two entries to the audit log."""
 
 REFUSALS: Final = (1_000, 1.0)
-"""Log lines and audit log entries about clients that were refused or limited, from all addresses together. Without a
-limit, somebody with many addresses could fill the log."""
+"""The limit for log lines and audit log entries about clients that were refused or limited, from all addresses
+together. Without a limit, an attacker with many addresses could fill the log.
+"""
 
 LIMITED_SECONDS: Final = 600
 """The minimum number of seconds between two audit log entries that report that one device, or one address, has reached
-the same limit. Somebody who stays just above a limit reaches it again with each attempt that is allowed in between.
+the same limit. A client that stays just above a limit reaches it again with each attempt that is allowed in between.
 Also the time between the first refusal beyond ``REFUSALS`` and the log line with the number of such refusals."""
 
 RETRY_SECONDS: Final = 30
@@ -106,7 +109,7 @@ class ClientLimits(Struct, frozen=True):
 
     @property
     def of_devices(self) -> int:
-        """The maximum number of simultaneous clients of all devices together; the rest is reserved for the owner's
+        """The maximum number of simultaneous clients of all devices together. The rest is reserved for the owner's
         clients."""
         return self.clients - self.clients // OWNERS_PART
 
@@ -116,8 +119,7 @@ class ClientLimits(Struct, frozen=True):
 
 
 class Entrance:
-    """Checks requests, tokens, codes and signatures, and applies the limits. ``audit``: None if there is no audit
-    log."""
+    """Checks requests, tokens, codes and signatures, and applies the limits. ``audit``: None without an audit log."""
 
     def __init__(self, access: Access, limits: ClientLimits = ClientLimits(), audit: AuditLog | None = None) -> None:  # noqa: B008
         self._access = access
@@ -138,7 +140,7 @@ class Entrance:
         self._limited = Buckets(1, 1 / LIMITED_SECONDS)
         self._pairing = asyncio.Lock()
         self._logged_refusals = Buckets(1, 1 / RETRY_SECONDS)
-        """Limits the log lines and audit log entries for refused connections: per address, each reason is reported at
+        """Limits the log lines and audit log entries for refused connections. Per address, each reason is reported at
         most once in ``RETRY_SECONDS``."""
         self._signed_in: Counter[str] = Counter()
         """The number of clients of each device or SSH key, and of the owner ("")."""
@@ -147,7 +149,7 @@ class Entrance:
         self._warned_of_proxy = False
 
     def refusal(self, head: Head, upgrade: bool) -> Refusal | None:
-        """Why this request is refused; None if it is accepted."""
+        """The refusal of this request; None if it is accepted."""
         refusal = self._access.refusal(head)
         if refusal is not None:
             self._log_refusal(head, "FOREIGN_REQUEST")
@@ -163,7 +165,7 @@ class Entrance:
         return None
 
     def address(self, head: Head) -> str:
-        """The address that the request comes from, as trusted proxies report it."""
+        """The address that the request comes from, as reported by trusted proxies."""
         return self._access.address(head)
 
     def shown(self, head: Head) -> Identity | None:
@@ -180,10 +182,10 @@ class Entrance:
             return self._access.identify(token)
 
     async def by_code(self, code: str, name: str | None, address: str) -> tuple[Identity, str]:
-        """Pairs a device. Returns its identity and its token. Raises ``ClientError``; the code stays valid if there is
-        no room for another client."""
+        """Pairs a device. Returns its identity and its token. Raises ``ClientError``. The code stays valid if the
+        limit for clients is reached."""
         key = network_of(address)
-        # One at a time, so that a wrong code is counted before the next one is checked.
+        # Codes are checked one at a time, so that a wrong one is counted before the next check.
         async with self._pairing:
             refused = self._wrong_codes.peek(key, now()) or self._all_wrong_codes.peek("", now())
             if refused is not None:
@@ -210,7 +212,7 @@ class Entrance:
         return self._access.certificate()
 
     def by_signature(self, answer: SshAuth, nonce: str | None, certificate: str | None, address: str) -> Identity:
-        """The identity of the key that has signed the challenge. ``nonce``: the nonce of the connection's open
+        """The identity of the key that signed the challenge. ``nonce``: the nonce of the connection's open
         challenge; None if it has no open challenge. ``certificate``: the SHA-256 of the certificate that the connection
         uses; None without TLS.
 
@@ -220,8 +222,8 @@ class Entrance:
             return self._access.signed(answer, nonce, certificate)
 
     def count_prompt(self, identity: Identity, address: str) -> None:
-        """Counts a prompt. Raises ``ClientError`` if there were too many. Prompts are counted by device; those from the
-        owner's clients, and from clients with an SSH key, by address."""
+        """Counts a prompt. Raises ``ClientError`` if there were too many. Prompts are counted by device, but those from
+        the owner's clients, and from clients with an SSH key, by address."""
         refused = self._prompts.admit(identity.device_id or network_of(address), now())
         if refused is not None:
             raise self._too_often("prompts", refused, address, identity.name)
@@ -234,12 +236,12 @@ class Entrance:
             raise self._too_often("commands", refused, address, identity.name)
 
     def refusal_of(self, identity: Identity) -> ClientError | None:
-        """Why a client that has signed in may not stay connected; None if it may."""
+        """The reason why a client that is signed in may not stay connected; None if it may stay."""
         return self._access.refusal_of(identity)
 
     def admit(self, identity: Identity, address: str) -> None:
-        """Counts a client that has signed in, until ``left`` is called. Raises ``ClientError`` if there is no room for
-        it (``_full``)."""
+        """Counts a signed-in client until ``left`` is called. Raises ``ClientError`` if a limit for clients is reached
+        (``_full``)."""
         self._check_room(identity, address)
         if identity.device is not None:
             self._connects.admit(identity.device, now())
@@ -257,7 +259,8 @@ class Entrance:
 
     @contextlib.contextmanager
     def _place_for_newcomer(self, address: str) -> Iterator[None]:
-        """Reserves room for the device that is being paired. Raises ``ClientError`` if there is no room."""
+        """Reserves a place for the device that is being paired. Raises ``ClientError`` if a limit for clients is
+        reached."""
         self._check_room(NEWCOMER, address)
         self._count(NEWCOMER, address)
         try:
@@ -266,7 +269,7 @@ class Entrance:
             self.left(NEWCOMER, address)
 
     def _check_room(self, identity: Identity, address: str) -> None:
-        """Raises ``ClientError`` if there is no room for another client with this identity (``_full``)."""
+        """Raises ``ClientError`` if a limit for clients with this identity is reached (``_full``)."""
         full = self._full(identity, address)
         if full is not None:
             if self._logged_refusals.admit(f"{full[0]} {network_of(address)}", now()) is None:
@@ -274,8 +277,8 @@ class Entrance:
             raise ClientError("RESOURCE_LIMIT", full[1])
 
     def _full(self, identity: Identity, address: str) -> tuple[str, str] | None:
-        """A code and a text if the device has too many clients or connects too often, or if there are too many clients
-        of all devices, in total or at this address; None if there is room."""
+        """A code and a text for the limit that is reached: the device has too many clients or connects too often, or
+        all devices together have too many clients, in total or at this address. None if no limit is reached."""
         all, device = self._signed_in.total(), identity.device
         if device is not None and self._signed_in[device] >= self._limits.per_device:
             return "TOO_MANY_FROM_DEVICE", "This device has too many connections. Close some, or try again later."
@@ -316,7 +319,9 @@ class Entrance:
             self._report_refusal(code, address, self._device(head))
 
     def _device(self, head: Head) -> str | None:
-        """The name of the token's device, to log a request that is refused anyway; None if it is not known."""
+        """The name of the token's device, for the log line about a request that is refused anyway; None if it is not
+        known.
+        """
         try:
             identity = self._access.shown(head)
         except ClientError as error:
@@ -338,10 +343,10 @@ class Entrance:
             identity = self._access.shown(head)
         except ClientError:
             identity = None  # ``refusal`` refuses the request for this later
-        # A connection with a valid token is not counted: a neighbor must not lock a device out.
+        # A connection with a valid token is not counted, because a neighbor must not be able to lock a device out.
         if identity is None:
             return self._over(self._handshakes, "handshakes", head)
-        # Room for a client that sends its token in its first message is checked when that arrives.
+        # For a client that sends its token in its first message, room is checked when that message arrives.
         full = self._full(identity, self.address(head))
         if full is None:
             return None
@@ -350,9 +355,9 @@ class Entrance:
 
     @contextlib.contextmanager
     def _counted(self, address: str, *, short: bool = False) -> Iterator[None]:
-        """Counts a failure if the block raises ``ClientError``. A valid token is accepted however often others at the
-        address have failed: 256 bits can't be guessed, and a neighbor must not lock a device out. After too many
-        failures, a pairing code or a signature (``short``) is not even checked.
+        """Counts a failure if the block raises ``ClientError``. A valid token is accepted no matter how often others at
+        the address have failed, because 256 bits can't be guessed, and a neighbor must not be able to lock a device
+        out. After too many failures, a pairing code or a signature (``short``) is not even checked.
         """
         key = network_of(address)
         refused = self._failures.peek(key, now())
@@ -406,8 +411,9 @@ class Entrance:
             self._audit.write(event, **fields)
 
     def published(self, announced: Announced) -> None:
-        """The event bus's "audit" receiver: writes to the audit log which runs were continued automatically, and what
-        people have done in editors. ``Dispatch`` audits commands."""
+        """Receives events from the bus as "audit". Writes to the audit log which runs were continued automatically, and
+        what users did in editors. ``Dispatch`` audits commands.
+        """
         event = announced.event
         if isinstance(event, RunContinued):
             self.note("continued", by=event.by, project_id=announced.project_id, run_id=event.run_id)

@@ -1,4 +1,4 @@
-"""Rate limiters: token buckets in a table of bounded size. Pure; times are in seconds, from any clock."""
+"""Rate limiters: token buckets in a table of bounded size. Pure. Times are in seconds, from any clock."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Final
 from msgspec import Struct
 
 TABLE: Final = 10_000
-"""The maximum number of keys in the table: about 2 MB. Beyond that, all unknown keys share a bucket, so that nobody can
-displace others."""
+"""The maximum number of keys in the table: about 2 MB. Beyond that, all unknown keys share a bucket, so that no key can
+displace others.
+"""
 
 SHARED: Final = ""
 
@@ -31,7 +32,8 @@ class Refused(Struct, frozen=True):
 
 
 class Buckets:
-    """Each key is allowed ``burst`` attempts at once, and ``per_second`` attempts per second in the long run."""
+    """A table of token buckets. Each key is allowed ``burst`` attempts without a pause, and ``per_second`` attempts per
+    second in the long run."""
 
     def __init__(self, burst: float, per_second: float, table: int = TABLE) -> None:
         self._burst = float(burst)
@@ -44,15 +46,15 @@ class Buckets:
         return len(self._buckets)
 
     def admit(self, key: str, now: float) -> Refused | None:
-        """Returns None and counts the attempt if it is allowed; otherwise returns the refusal."""
+        """Returns None and counts the attempt if it is allowed. Otherwise returns the refusal."""
         refused = self.peek(key, now)
         if refused is None:
             self._bucket(key, now).tokens -= 1
         return refused
 
     def peek(self, key: str, now: float) -> Refused | None:
-        """Returns what ``admit`` would, without counting an attempt. A refusal from here also counts as the first one in
-        a row: ``first`` is False in the refusals that follow."""
+        """Returns what ``admit`` would, without counting an attempt. A refusal from here also counts as the first one
+        in a row, so ``first`` is False in the refusals that follow."""
         bucket = self._bucket(key, now)
         if bucket.tokens >= 1:
             bucket.reported = False
@@ -76,7 +78,7 @@ class Buckets:
         return min(self._burst, bucket.tokens + max(0.0, now - bucket.at) * self._rate)
 
     def _forget(self, now: float) -> None:
-        """Removes keys whose bucket is full again: they are treated like unknown ones."""
+        """Removes keys with a bucket that is full again, because they are treated like unknown keys."""
         self._swept = now
         full = [key for key, bucket in self._buckets.items() if self._filled(bucket, now) >= self._burst]
         for key in full:

@@ -16,7 +16,7 @@ from drawbridge.server.protocol.client_errors import ClientError
 Scope = Literal["view", "approve", "run", "admin"]
 
 SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
-"""All scopes, from least to most: each includes the previous ones.
+"""All scopes, from least to most. Each includes the previous ones.
 
 ``view`` only reads. ``approve`` also decides on approval requests, comments on reviews and stops runs. ``run`` also
 works in existing projects: it starts and reverts runs, decides on reviews and manages sessions. ``admin`` also does
@@ -27,13 +27,15 @@ DECIDES: Final[Scope] = "approve"
 """The scope that is needed to decide on approval requests."""
 
 RUNS: Final[Scope] = "run"
-"""The scope that is needed to decide on an approval request without restrictions: to change more of the input than
-``approve`` may, or to allow more than one call, which amounts to starting a run. It is also needed to change the
-queue."""
+"""The scope that is needed to decide on an approval request without restrictions: to change more of the input than the
+``approve`` scope allows, or to allow more than one call, which amounts to starting a run. It is also needed to change
+the queue.
+"""
 
 
 class Identity(Struct, frozen=True, kw_only=True):
-    """The identity of a connection. ``projects``: the directories whose projects it may see; None for all projects.
+    """The identity of a connection. ``projects``: the directories with the projects that it may see; None for all
+    projects.
 
     ``device_id``: None for the owner and for SSH keys. ``key``: the fingerprint of the SSH key; None without one.
     ``only``: the ids of the project and of the approval request that a notification's token is for; None for all other
@@ -78,7 +80,7 @@ def owner(name: str) -> Identity:
 
 def check_only(identity: Identity, command: commands.Command, what: str) -> None:
     """Raises ``ClientError`` (OUT_OF_SCOPE) if the token is for one approval request and the command is not a plain
-    decision on it: a notification shows nothing but this request, so its token allows nothing else.
+    decision on it. A notification shows only this request, so its token allows nothing else.
     """
     if identity.only is None:
         return
@@ -98,13 +100,12 @@ def check(identity: Identity, needed: Scope, what: str) -> None:
         raise out_of_scope(identity, needed, what)
 
 
-def check_answer(
-    identity: Identity, answer: commands.PermissionResponse, asked: ApprovalRequested, updated: Mapping[str, Any] | None
-) -> None:
-    """Raises ``ClientError`` (OUT_OF_SCOPE) if a decision exceeds ``approve``. ``updated``: the input that replaces the
-    agent's; None if it is unchanged."""
+def check_answer(identity: Identity, answer: commands.PermissionResponse, asked: ApprovalRequested) -> None:
+    """Raises ``ClientError`` (OUT_OF_SCOPE) if a decision exceeds ``approve``. ``answer``: with its edited input, not
+    with a blob that contains it."""
     if answer.remember:
         raise out_of_scope(identity, RUNS, "permission_response with remember", "data.remember")
+    updated = answer.updated_input
     if updated is None:
         return
     given = asked.given
@@ -116,7 +117,7 @@ def check_answer(
             for name in {*before, *updated}
             if name not in before or name not in updated or not _same(before[name], updated[name])
         }
-    except RecursionError:  # too deep to compare
+    except RecursionError:  # nested too deeply to be compared
         changed = {""}
     if not changed <= may:
         raise out_of_scope(identity, RUNS, "permission_response with a different input", "data.updated_input")
@@ -124,7 +125,8 @@ def check_answer(
 
 def _changeable(asked: ApprovalRequested) -> frozenset[str]:
     """The fields that ``approve`` may change in the input: the answers to the agent's questions, and the text of a
-    proposal, but not the file's path. It may not change a command: a different command amounts to starting a run."""
+    proposal, but not the file's path. It may not change a command, because a different command amounts to starting a
+    run."""
     call = asked.call
     if call is None:
         return frozenset()

@@ -34,7 +34,7 @@ BEGIN, END = "-----BEGIN SSH SIGNATURE-----", "-----END SSH SIGNATURE-----"
 KINDS: Final = ("ssh-ed25519", "ssh-rsa", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521")
 
 RSA_BITS: Final = 2048
-"""The minimum length of an RSA key, in bits; shorter keys are ignored. RSA signatures with SHA-1 are refused."""
+"""The minimum length of an RSA key, in bits. Shorter keys are ignored. RSA signatures with SHA-1 are refused."""
 
 FILE_BYTES: Final = 1024 * 1024
 
@@ -53,7 +53,7 @@ class Entry(Struct, frozen=True):
 
 
 class BadSignature(Exception):
-    """A signature or a key is not valid; the text is the reason, for the log."""
+    """A signature or a key is not valid. The text gives the reason, for the log."""
 
 
 class Keys:
@@ -136,7 +136,7 @@ def entries(text: str, where: str) -> Iterator[Entry]:
 
 
 def verified(signature: str, message: bytes) -> bytes:
-    """The blob of the key that has signed ``message`` in Drawbridge's namespace. Raises ``BadSignature``."""
+    """The blob of the key that signed ``message`` in Drawbridge's namespace. Raises ``BadSignature``."""
     fields = _Fields(_unarmoured(signature))
     if fields.read(len(MAGIC)) != MAGIC or fields.read(4) != b"\0\0\0\1":
         raise BadSignature("not an SSH signature of version 1")

@@ -1,13 +1,13 @@
 """The server's own certificate authority, and the certificate that it issues for this machine, so that traffic is
 encrypted from the first start.
 
-A phone that trusts the authority accepts every later certificate that it issues for this server. The authority can
-only certify this machine's own names, the ``--public-host`` names and private networks (name constraints, RFC 5280,
-4.2.1.10): a device that trusts the authority accepts nothing else from it, even if the authority's key is stolen.
+A phone that trusts the authority accepts every later certificate that it issues for this server. The authority can only
+certify this machine's own names, the ``--public-host`` names and private networks (name constraints, RFC 5280,
+4.2.1.10). A device that trusts the authority accepts no other names from it, even if the authority's key is stolen.
 
-The key of the server's certificate is created once and kept when the certificate is renewed: clients that have pinned
-the key don't have to pin it again. A self-signed certificate from an earlier version of Drawbridge is used until it has
-to be renewed.
+The key of the server's certificate is created once and kept when the certificate is renewed, so that clients that have
+pinned the key don't have to pin it again. A self-signed certificate from an earlier version of Drawbridge is used until
+it has to be renewed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ logger = logging.getLogger("drawbridge.server")
 AUTHORITY_LIFETIME: Final = timedelta(days=3650)
 
 AUTHORITY_SPARE: Final = timedelta(days=430)
-"""An authority is replaced this long before it expires, so that none of its certificates outlives it."""
+"""The remaining lifetime at which an authority is replaced, so that none of its certificates outlives it."""
 
 PRIVATE_NETWORKS: Final = tuple(
     map(
@@ -44,8 +44,9 @@ PRIVATE_NETWORKS: Final = tuple(
         ("127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "::1/128", "fc00::/7"),
     )
 )
-"""Loopback, private networks and VPNs: if a laptop's address changes within these, a phone does not have to trust a new
-authority."""
+"""Loopback, private networks and VPNs. If a laptop's address changes within these, a phone does not have to trust a new
+authority.
+"""
 
 
 class Authority:
@@ -60,7 +61,7 @@ class Authority:
         return self.certificate.public_bytes(serialization.Encoding.PEM)
 
     def made(self, certificate: x509.Certificate) -> bool:
-        """Whether the authority has issued this certificate."""
+        """Whether the authority issued this certificate."""
         return issued(certificate, self.certificate)
 
 
@@ -164,20 +165,20 @@ def _limits(names: Sequence[str]) -> list[x509.GeneralName]:
 
 
 LIFETIME: Final = timedelta(days=397)
-"""The lifetime of the server's certificate: browsers accept at most 398 days."""
+"""The lifetime of the server's certificate. Browsers accept at most 398 days."""
 
 RENEWAL: Final = timedelta(days=30)
-"""The server's own certificate is renewed this long before it expires."""
+"""The remaining lifetime at which the server's own certificate is renewed."""
 
 EARLIER: Final = timedelta(hours=24)
-"""A certificate becomes valid this long before its creation, since a phone's clock may be slow."""
+"""The time before its creation from which a certificate is valid, because a phone's clock may be slow."""
 
 
 class Certificate:
     """A certificate with its key on disk. ``fingerprint``: SHA-256 of the certificate, as browsers show it.
 
-    ``directory`` contains the server's own certificate and the authority that has issued it; it is None for a
-    certificate that the owner has set.
+    ``directory`` contains the server's own certificate and the authority that issued it. It is None for a certificate
+    that the owner set.
     """
 
     def __init__(self, certificate: Path, key: Path, directory: Path | None = None) -> None:
@@ -185,7 +186,8 @@ class Certificate:
         self._directory = directory
         self.authority: bytes | None = None
         """The public certificate (PEM) of the server's own authority, as ``check`` last read it; None before that, or
-        if that authority has not issued the certificate."""
+        if that authority did not issue the certificate.
+        """
         self.shown: str | None = None
         """The SHA-256, in hexadecimal, of the certificate that new connections get; None before it is loaded. The file
         may be newer."""
@@ -250,8 +252,9 @@ def own_certificate(directory: Path, names: Sequence[str], now: datetime | None 
 
 
 def authority_of(directory: Path) -> bytes | None:
-    """The authority's public certificate in ``directory``; None if the authority has not issued the server's
-    certificate, or one of the two can't be read."""
+    """The authority's public certificate in ``directory``; None if the authority did not issue the server's
+    certificate, or if one of the two can't be read.
+    """
     authority = read_authority(directory)
     try:
         return authority.pem if authority is not None and authority.made(_read(directory / "cert.pem")) else None

@@ -1,2 +1,3 @@
-"""The files of a project at one moment, kept by git, which runs confined. The repository's configuration can't make it
-run a program, except during a commit or a push that a client has requested (``Git.as_person``)."""
+"""The files of a project at one moment, stored by git, which runs confined. The repository's configuration can't make
+git run a program, except during a commit or a push that was requested by a client (``Git.as_person``).
+"""

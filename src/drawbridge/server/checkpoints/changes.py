@@ -24,7 +24,7 @@ LARGEST_DIFF: Final = 400_000
 """The maximum size of the shown part of a diff, in bytes."""
 
 ESCAPED: Final = 600_000
-"""The maximum size of the shown part of a diff as JSON, in bytes; each control character takes six of them."""
+"""The maximum size of the shown part of a diff as JSON, in bytes. A control character takes six bytes."""
 
 _NAMES: Final[dict[str, Literal["added", "changed", "deleted"]]] = {
     "A": "added",
@@ -35,7 +35,7 @@ _NAMES: Final[dict[str, Literal["added", "changed", "deleted"]]] = {
 
 
 class RunChanges(Struct, frozen=True):
-    """What a run changed. ``diff``: in git's format, perhaps only its beginning; ``files``: the changed files.
+    """The changes of a run. ``diff``: in git's format, perhaps only its beginning; ``files``: the changed files.
     ``truncated``: ``diff`` or ``files`` are incomplete."""
 
     run_id: str
@@ -51,10 +51,10 @@ class Changes:
         self._operations = operations
         self._refs = refs
         self._reading: dict[str, asyncio.Future[RunChanges]] = {}
-        """Run id → the run's changes that are being read, so that identical requests share an answer."""
+        """Run id → the task that reads the run's changes, so that identical requests share an answer."""
 
     async def of(self, run_id: str) -> RunChanges:
-        """What the run changed, as far as it fits into one message. Raises ``NoCheckpoint``, ``GitFailed`` or
+        """The changes of the run, as many as fit into one message. Raises ``NoCheckpoint``, ``GitFailed`` or
         OSError."""
         while (shared := self._reading.get(run_id)) is not None:
             await asyncio.wait([shared])
@@ -85,7 +85,7 @@ async def statuses(git: Git, before: str, after: str) -> list[tuple[str, str]]:
 
 
 async def changes_between(git: Git, run_id: str, before: str, after: str, listed: list[tuple[str, str]]) -> RunChanges:
-    """The changes between two checkpoints, as far as they fit into one message. ``listed``: all files that differ, as
+    """The changes between two checkpoints, as many as fit into one message. ``listed``: all files that differ, as
     ``statuses`` returns them. Raises ``GitFailed``, ``NoCheckpoint`` or OSError."""
     patch = git.folder / "patch"
     await git.read(*PATCH, "-p", "--relative", f"--output={patch}", before, after, "--", ".")

@@ -1,4 +1,4 @@
-"""The files of a project before and after each run, kept by git: what a run changed can be seen and reverted.
+"""The files of a project before and after each run, stored by git, so that what a run changed can be seen and reverted.
 
 A checkpoint is a commit that only a private ref points to (``refs.py``), in the repository of the project's git work
 tree or, without one, in a private one (``private.py``). It is made with its own index, so the user's index, branches
@@ -28,13 +28,13 @@ from drawbridge.server.checkpoints.work_tree import WorkTree
 
 
 class Checkpoints:
-    """What creates, shows and reverts the checkpoints of one project. Its parts share the operations of git, so that
-    one waits for another.
+    """Creates, shows and reverts the checkpoints of one project. Its parts share the operations of git, so that they
+    wait for each other.
 
-    ``folder``: where the index of the last checkpoint is kept (``index_cache.py``). The private repository of a
-    directory that is not in a git work tree is also in ``folder``; without a folder, such a directory has no
+    ``folder``: where the index of the last checkpoint is stored (``index_cache.py``). The private repository of a
+    directory that is not in a git work tree is also in ``folder``. Without a folder, such a directory has no
     checkpoints. ``on_stored``: as in ``Snapshotter``. ``active``: returns the runs that may be active in addition to
-    the one that a checkpoint is about.
+    the run that a checkpoint is for.
     """
 
     def __init__(
@@ -59,13 +59,12 @@ class Checkpoints:
         self.reverter = Reverter(self.operations, refs, self.work_tree)
 
     async def close(self) -> None:
-        """Cancels what ``Snapshotter.begin`` has started and returns when the processes of all operations have
-        ended."""
+        """Cancels what ``Snapshotter.begin`` started, and returns when the processes of all operations have ended."""
         await self.snapshotter.close()
         await self.operations.close()
 
     async def remove(self) -> None:
-        """Removes all checkpoints of the project from the repository of its git work tree, if it is in one. A private
+        """Removes all checkpoints of the project from the repository of its git work tree, if it has one. A private
         repository is left unchanged, because the caller removes its folder. Raises ``GitFailed``, ``NoCheckpoint`` or
         OSError."""
         async with self.operations.held(), self.operations.opened_in_work_tree() as git:

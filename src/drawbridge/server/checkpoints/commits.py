@@ -22,9 +22,9 @@ PATCH: Final = ("diff-tree", "-r", "--no-renames", "--ignore-submodules=all")
 
 
 class Filtered(msgspec.Struct, frozen=True):
-    """The files of a checkpoint that have a filter, as its commit's message lists them. ``read``: files whose bytes in
-    the work tree are in the checkpoint; ``unread``: all others. Paths are relative to the project; bytes that are not
-    UTF-8 are surrogates."""
+    """The files of a checkpoint that have a filter, as its commit's message lists them. ``read``: files for which the
+    checkpoint contains the bytes in the work tree; ``unread``: all others. Paths are relative to the project. Bytes
+    that are not UTF-8 are surrogates."""
 
     read: frozenset[str] = frozenset()
     unread: frozenset[str] = frozenset()
@@ -53,7 +53,7 @@ async def tree_of(git: Git, commit: str) -> str:
 
 
 async def _commit(git: Git, commit: str) -> tuple[str, str]:
-    """The tree and the message of a commit; both are empty if the commit does not exist."""
+    """The tree and the message of a commit. Both are empty if the commit does not exist."""
     if commit in git.commits:
         return git.commits[commit]
     code, text, _ = await git.run("cat-file", "commit", commit)
@@ -61,13 +61,13 @@ async def _commit(git: Git, commit: str) -> tuple[str, str]:
         return "", ""
     header, _, message = text.partition("\n\n")
     found = header.partition("\n")[0].removeprefix("tree "), message
-    if "/" not in commit:  # an id always names the same object; a ref can change
+    if "/" not in commit:  # an id always names the same object, but a ref can change
         git.commits[commit] = found
     return found
 
 
 def noted(message: str, kind: type[T]) -> T | None:
-    """What the message of a commit contains below its title, as a ``kind``; None if it can't be converted."""
+    """The data below the title in a commit's message, converted to ``kind``; None if it can't be converted."""
     with contextlib.suppress(ValueError, RecursionError, msgspec.MsgspecError):
         return msgspec.convert(json.loads(message.partition("\n\n")[2]), kind)
     return None

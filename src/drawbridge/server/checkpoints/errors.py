@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 NAMED: Final = 5
-"""The maximum number of files that the text of an error names."""
+"""The maximum number of files that are named in the text of an error."""
 
 
 class GitFailed(Exception):
@@ -39,7 +39,7 @@ class Changed(Exception):
 
 
 def unavailable(reason: str) -> NoCheckpoint:
-    """The error for a repository in which git can't work. ``reason``: a clause without a full stop."""
+    """The error for a repository in which git can't work. ``reason``: a clause without a period."""
     return NoCheckpoint(f"Checkpoints are not available here: {reason}.")
 
 

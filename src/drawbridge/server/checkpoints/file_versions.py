@@ -1,4 +1,4 @@
-"""Whether files have changed, without reading them."""
+"""Detects whether files have changed, without reading them."""
 
 from __future__ import annotations
 

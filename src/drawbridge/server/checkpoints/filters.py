@@ -21,11 +21,11 @@ from drawbridge.server.checkpoints.errors import NoCheckpoint, enumerated
 from drawbridge.server.checkpoints.git import Git
 
 LIST: Final = ("ls-files", "-s", "-z", "--", ".", ":(exclude,attr:!filter)", ":(exclude,attr:-filter)")
-"""Lists the files of the index that have the ``filter`` attribute, with or without a value."""
+"""The git command that lists the files of the index that have the ``filter`` attribute, with or without a value."""
 
 FILTERED_BYTES: Final = 32 * MB
 """The maximum number of bytes of files with a filter that are read for a checkpoint, the smallest files first. It does
-not apply to a checkpoint that is based on an earlier one: the same files are read for it, and new ones."""
+not apply to a checkpoint that is based on an earlier one. The same files are read for it, and new ones."""
 
 
 async def filtered_entries(git: Git) -> dict[str, str]:
@@ -54,11 +54,11 @@ def filtered_since(
     read: Collection[str], known: Mapping[str, str], earlier: Mapping[str, tuple[int, bytes]]
 ) -> Filtered:
     """The files with a filter in a checkpoint that is based on the index of the last one. ``read``: the files that were
-    read for the last one; no other file had a filter then. ``known``: the entries of the files that have a filter now.
+    read for the last one. No other file had a filter then. ``known``: the entries of the files that have a filter now.
     ``earlier``: the entries of the last index, as in ``git_index.Index``.
 
-    If a file got its filter after the last checkpoint and its entry is unchanged, the entry may contain the filter's
-    output, so the file counts as unread.
+    If a file acquired its filter after the last checkpoint and its entry is unchanged, the entry may contain the
+    filter's output, so the file counts as unread.
     """
     new = known.keys() - read
     unread = frozenset(path for path in new if path in earlier and known[path] == _entry(*earlier[path]))
@@ -71,7 +71,7 @@ def _entry(mode: int, object_id: bytes) -> str:
 
 
 def check_read(unread: frozenset[str], changed: Iterable[str]) -> None:
-    """Raises ``NoCheckpoint`` if a run changed a file whose previous content was not read."""
+    """Raises ``NoCheckpoint`` if the previous content of a file that a run changed was not read."""
     lost = sorted(shown_path(path) for path in unread.intersection(changed))
     if lost:
         raise NoCheckpoint(

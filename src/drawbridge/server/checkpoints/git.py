@@ -2,15 +2,15 @@
 
 Anyone who can write files in a project, such as an agent, can also write ``.git/config`` and ``.gitattributes``. git
 runs programs that these name: filters, fsmonitor, hooks, external diffs, and ``core.sshCommand`` for a missing object
-of a partial clone. Disabling each of them by name would fail with the first one that is forgotten, and new versions of
-git add more. So git works in Drawbridge's own git directory (``git_directory.py``), with Drawbridge's own
-configuration, in a shell under a supervisor (``shell.py``). A filter without a configured program does not change the
-bytes, a repository without a remote fetches nothing, and a submodule's status is never requested. Only ``git config
---list`` and, if that prints an error, ``git rev-parse --git-dir`` read the repository's configuration. They start no
-program, and only the extensions (such as the object format) and a few settings are used (``git_settings.py``). (To
-determine where a push goes, the settings of remotes and branches are used as well.) The one exception is ``as_person``:
-a commit, a push or a pull request that a client has requested is made with the user's configuration and hooks, and the
-author of a possible commit is read from that configuration.
+of a partial clone. Disabling each of them by name would fail as soon as one is forgotten, and new versions of git add
+more. So git works in Drawbridge's own git directory (``git_directory.py``), with Drawbridge's own configuration, in a
+shell under a supervisor (``shell.py``). A filter without a configured program does not change the bytes, a repository
+without a remote fetches nothing, and a submodule's status is never requested. Only ``git config --list`` and, if that
+prints an error, ``git rev-parse --git-dir`` read the repository's configuration. They start no program, and only the
+extensions (such as the object format) and a few settings are used (``git_settings.py``). (To determine where a push
+goes, the settings of remotes and branches are used as well.) The one exception is ``as_person``: a commit, a push or a
+pull request that was requested by a client is made with the user's configuration and hooks, and the author of a
+possible commit is read from that configuration.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from drawbridge.server.checkpoints.git_settings import Settings, settings_from, 
 from drawbridge.server.checkpoints.repository import Repository, find, odd_file
 
 SETTINGS_SECONDS: Final = 5.0
-"""Seconds to read the configuration. An agent can write it, and can make it include a pipe that nobody writes to."""
+"""Seconds to read the configuration, which an agent can write and can make include a pipe that nobody writes to."""
 
 IDENTIFIER: Final = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 
@@ -63,8 +63,9 @@ LOCAL: Final = frozenset(
         "WORK_TREE",
     )
 )
-"""Environment variables that describe one repository (those of ``git rev-parse --local-env-vars``, and
-``GIT_NAMESPACE``), perhaps a different one; and ``GIT_EDITOR``."""
+"""Environment variables that describe one repository, which may be a different one (those of ``git rev-parse
+--local-env-vars``, and ``GIT_NAMESPACE``); and ``GIT_EDITOR``.
+"""
 
 
 class Git:
@@ -82,11 +83,11 @@ class Git:
         self._once: dict[tuple[str, ...], tuple[int, str, str]] = {}
         """The results of ``once``, by its arguments."""
         self.texts: dict[str, str | None] = {}
-        """Contents by object id, as far as this operation has read or written them; None for one that is not text."""
+        """The contents that this operation has read or written, by object id; None for contents that are not text."""
         self.sizes: dict[str, int] = {}
-        """Sizes of contents in bytes, by object id, as far as this operation knows them."""
+        """The known sizes of contents in bytes, by object id."""
         self.commits: dict[str, tuple[str, str]] = {}
-        """The tree and the message of commits, by the commit's id, as far as this operation has read them."""
+        """The tree and the message of the commits that this operation has read, by the commit's id."""
         self._environment = {
             "GIT_DIR": str(self.folder / "git"),
             "GIT_WORK_TREE": str(self.repository.root),
@@ -100,7 +101,7 @@ class Git:
         }
 
     async def configuration(self) -> list[tuple[str, str]]:
-        """All settings of the user and the repository, as names and values; if a name occurs several times, the last
+        """All settings of the user and the repository, as names and values. If a name occurs several times, the last
         value applies. Raises the errors of ``run``."""
         return settings_listed((await _configuration(self._program))[0])
 
@@ -113,10 +114,10 @@ class Git:
         self, *words: str, stdin: str = "", environment: Mapping[str, str] | None = None, writes: bool = False
     ) -> tuple[int, str, str]:
         """Runs git. Returns its exit code, output and error output. In the output, bytes that are not UTF-8 are
-        surrogates. ``writes``: whether git writes to the work tree; if so, its time limit is never shortened.
+        surrogates. ``writes``: whether git writes to the work tree. If so, its time limit is never shortened.
 
-        Raises ``NoCheckpoint`` if git has waited for a file, such as a pipe; ``GitFailed`` if git did not end in time
-        for another reason, was killed, or printed too much."""
+        Raises ``NoCheckpoint`` if git waited for a file, such as a pipe. Raises ``GitFailed`` if git did not end in
+        time for another reason, was killed, or printed too much."""
         given = self._environment | dict(environment or {})
         return await self._program.run([*self.settings.words, *words], given, stdin, writes=writes)
 
@@ -126,8 +127,8 @@ class Git:
         return _output(words, *await self.run(*words, stdin=stdin, environment=environment))
 
     async def once(self, *words: str) -> tuple[int, str, str]:
-        """Like ``run``, but for results that can't change during an operation, such as the content of an object:
-        git is started only the first time."""
+        """Like ``run``, but for results that can't change during an operation, such as the content of an object. git is
+        started only the first time."""
         if words not in self._once:
             self._once[words] = await self.run(*words)
         return self._once[words]
@@ -161,7 +162,7 @@ class Git:
         return await self._program.run_script("\n".join(lines) + "\n", seconds, what)
 
     async def remove_at_end(self, file: Path | None) -> None:
-        """Removes this file when the operation ends, even if it ends because the server has died; None cancels that.
+        """Removes this file when the operation ends, even if it ends because the server died; None cancels the removal.
         Raises ``GitFailed``."""
         await self._program.remove_at_end(file)
 
@@ -215,9 +216,9 @@ async def _read_settings(program: GitProgram) -> Settings:
 
 
 async def _prepared(program: GitProgram, known: Settings | None, *, is_in_root: bool) -> Git:
-    """git in its own git directory, which is made. ``known``: the settings of an earlier operation; the configuration
-    is read again if it has changed. Raises ``NoCheckpoint`` for a repository that is not supported, or in which git
-    would wait for a file; ``GitFailed`` if the configuration can't be read."""
+    """git in its own git directory, which is created. ``known``: the settings of an earlier operation. The
+    configuration is read again if it has changed. Raises ``NoCheckpoint`` for a repository that is not supported, or in
+    which git would wait for a file. Raises ``GitFailed`` if the configuration can't be read."""
     if odd := await asyncio.to_thread(odd_file, program.repository):
         raise unavailable(odd)
     is_current = known is not None and await asyncio.to_thread(known.are_current)
@@ -235,13 +236,13 @@ async def opened(
     known: Settings | None = None,
     find: Callable[[Path], Repository | None] = find,
 ) -> AsyncIterator[Git | None]:
-    """git for one operation in ``directory``; None if ``find`` returns None or git is not installed. ``endings``:
-    the tasks in which the processes are ended, so that this is completed even if the operation is canceled; these tasks
-    must not be canceled. ``known``: the settings of an earlier operation, so that git need not be started to read them.
-    ``find``: finds the repository of ``directory``.
+    """git for one operation in ``directory``; None if ``find`` returns None or git is not installed. ``endings``: the
+    tasks in which the processes are ended, so that this is completed even if the operation is canceled. These tasks
+    must not be canceled. ``known``: the settings of an earlier operation, so that git does not have to be started to
+    read them. ``find``: finds the repository of ``directory``.
 
-    Raises ``GitFailed``, ``NoCheckpoint`` or OSError. When the context ends, everything that was started has ended,
-    unless the wait for that was canceled.
+    Raises ``GitFailed``, ``NoCheckpoint`` or OSError. When the context ends, every process that was started in it has
+    ended, unless the wait for that was canceled.
     """
     repository, path, real = await asyncio.to_thread(lambda: (find(directory), program(), directory.resolve()))
     if repository is None or path is None:

@@ -1,7 +1,7 @@
 """Drawbridge's own git directory, in a temporary folder that exists only during one operation.
 
 Objects, refs and the repository's ``info/exclude`` and ``info/attributes`` are links into the repository. The
-configuration is Drawbridge's, and there are no hooks.
+configuration is Drawbridge's own, and the directory contains no hooks.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ async def temporary_folder(mark: str) -> AsyncIterator[Path]:
 
 
 def remove_left_folders() -> None:
-    """Removes the folders of operations whose server was killed, once their processes have ended: git may still be
-    writing files. Blocking."""
+    """Removes the folders that operations of killed servers left behind, once their processes have ended, because git
+    may still be writing files. Blocking."""
     for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER}*"):
         pid, _, mark = folder.name.removeprefix(FOLDER).partition("-")
         with contextlib.suppress(OSError):
@@ -57,8 +57,8 @@ def remove_left_folders() -> None:
 
 
 def _end_left(mark: str) -> None:
-    """Waits until the processes of an operation whose server was killed have ended; kills those that take longer than
-    their supervisor allows. ``mark``: as ``process_tree.members`` expects it. Blocking."""
+    """Waits until the processes that an operation of a killed server left behind have ended, and kills those that take
+    longer than their supervisor allows. ``mark``: as ``process_tree.members`` expects it. Blocking."""
     deadline = time.monotonic() + LEFT_SECONDS
     while process_tree.members(NOBODY, mark):
         if time.monotonic() > deadline:
@@ -79,7 +79,7 @@ def make(folder: Path, repository: Repository, format: str) -> None:
     (git / "config").write_text(f"[core]\n\tbare = false\n\trepositoryFormatVersion = {version}\n")
     for name in ("objects", "refs", "packed-refs", "info/exclude", "info/attributes"):
         (git / name).symlink_to(repository.common / name)
-    for shared in repository.own.glob("sharedindex.*"):  # the larger part of an index that git has split
+    for shared in repository.own.glob("sharedindex.*"):  # the larger part of an index that git split
         (git / shared.name).symlink_to(shared)
 
 

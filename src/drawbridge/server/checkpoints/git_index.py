@@ -1,7 +1,7 @@
 """git's index file, read without starting git.
 
-The format is described in gitformat-index(5); versions 2 to 4 are supported. An agent can write any index, so no
-length in it is trusted.
+The format is described in gitformat-index(5). Versions 2 to 4 are supported. An agent can write any index, so no length
+in it is trusted.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Final
 from msgspec import Struct
 
 LARGEST_INDEX: Final = 64 * 1024 * 1024
-"""The maximum size of an index, in bytes; enough for about 600,000 files. The same limit applies to the total length of
-the files' paths."""
+"""The maximum size of an index, in bytes. It is enough for about 600,000 files. The same limit applies to the total
+length of the files' paths."""
 
 GITLINK: Final = 0o160000
 
@@ -33,7 +33,7 @@ _STAT_BYTES: Final = 40
 
 class Index(Struct, frozen=True):
     """A parsed index. ``entries``: path → mode and object id. ``digest`` does not depend on the file times in the
-    index: it is the same after a ``git status`` that has refreshed the index."""
+    index, so it does not change when ``git status`` refreshes the index."""
 
     entries: dict[str, tuple[int, bytes]]
     digest: bytes
@@ -50,8 +50,8 @@ NO_INDEX: Final = Index({}, b"")
 
 
 def read(file: Path, id_bytes: int) -> Index | None:
-    """The index in ``file``; ``NO_INDEX`` if there is no such file. None if the index can't be read here because it is
-    damaged, too large, split or sparse, or can't be opened. ``id_bytes``: the size of an object id, 20 or 32.
+    """The index in ``file``; ``NO_INDEX`` if the file does not exist. None if the index can't be read here because it
+    is damaged, too large, split or sparse, or can't be opened. ``id_bytes``: the size of an object id, 20 or 32.
     Blocking."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -85,8 +85,8 @@ def _parsed(data: bytes, id_bytes: int) -> Index:
         raise ValueError("not an index of a known version")
     entries: dict[str, tuple[int, bytes]] = {}
     digest = hashlib.blake2b()
-    # One call for the fixed part of an entry: this loop takes most of the Python time of a checkpoint of a large
-    # repository.
+    # One call for the fixed part of an entry, because this loop takes most of the Python time of a checkpoint of a
+    # large repository.
     fixed = struct.Struct(f">24xI12x{id_bytes}sH").unpack_from
     at, name, room = 12, b"", LARGEST_INDEX
     for _ in range(int.from_bytes(data[8:12], "big")):
@@ -106,7 +106,7 @@ def _parsed(data: bytes, id_bytes: int) -> Index:
             raise ValueError("the paths are too long")
         name = name[:kept] + data[at:end]
         at = end + 1 if version == 4 else start + (end - start + 8) // 8 * 8
-        # The low bits of the flags are the length of the path.
+        # The low bits of the flags contain the length of the path.
         digest.update(b"%d %b%b\0" % (mode, data[start + _STAT_BYTES : flags_end], name))
         entries[name.decode("utf-8", "surrogateescape")] = (mode, object_id)
     _check_extensions(data, at, id_bytes)
@@ -114,7 +114,7 @@ def _parsed(data: bytes, id_bytes: int) -> Index:
 
 
 def _variable_length(data: bytes, at: int) -> tuple[int, int]:
-    """Reads a number in git's "offset encoding". Returns it, and where it ends."""
+    """Reads a number in git's "offset encoding". Returns the number and the position after it."""
     byte = data[at]
     value = byte & 0x7F
     while byte & 0x80:
@@ -125,8 +125,8 @@ def _variable_length(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _check_extensions(data: bytes, at: int, id_bytes: int) -> None:
-    """Raises ``ValueError`` for an extension whose name does not begin with an uppercase letter, since such an
-    extension may change which files the index contains; and for an index that is truncated."""
+    """Raises ``ValueError`` for an extension with a name that does not begin with an uppercase letter, since such an
+    extension may change which files the index contains, and for an index that is truncated."""
     while at < len(data) - id_bytes:
         if not 65 <= data[at] <= 90:
             raise ValueError("it requires an extension that is not supported")

@@ -1,4 +1,6 @@
-"""Runs the git program: in time, with its output in files, and only as much output as the server can hold."""
+"""Runs the git program: within a time limit, with its output in files, of which the server reads only as much as it can
+hold.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +22,14 @@ SECONDS: Final = 30.0
 """Seconds that one command may take."""
 
 SECONDS_AFTER: Final = 2.0
-"""Seconds for one command if git did not end in time in the same repository less than ``HURRIED_SECONDS`` ago: it will
-probably block again, and each run waits for its checkpoint."""
+"""Seconds for one command if git did not end in time in the same repository less than ``HURRIED_SECONDS`` ago. It will
+probably block again, and each run waits for its checkpoint.
+"""
 
 HURRIED_SECONDS: Final = 300.0
-"""Seconds for which git gets only ``SECONDS_AFTER`` for a command. After that it gets its full time again, because it
-may have been slow only at that moment."""
+"""Seconds for which git gets only ``SECONDS_AFTER`` for each command. After that, it gets its full time again, because
+it may have been slow only at that moment.
+"""
 
 LARGEST_OUTPUT: Final = 100 * MB
 """The maximum size of one command's output that the server reads into its memory, in bytes. Some output, such as the
@@ -70,10 +74,10 @@ class GitProgram:
     ) -> tuple[int, str, str]:
         """Runs git with these arguments. Returns its exit code, output and error output. In the output, bytes that are
         not UTF-8 are surrogates. ``seconds``: the maximum, by default ``SECONDS``. ``writes``: whether git writes to
-        the work tree; if so, its time limit is never shortened.
+        the work tree. If so, its time limit is never shortened.
 
-        Raises ``NoCheckpoint`` if git has waited for a file, such as a pipe; ``GitFailed`` if git did not end in time
-        for another reason, was killed, or printed too much."""
+        Raises ``NoCheckpoint`` if git waited for a file, such as a pipe. Raises ``GitFailed`` if git did not end in
+        time for another reason, was killed, or printed too much."""
         if stdin:
             await asyncio.to_thread((self.folder / "in").write_bytes, stdin.encode(errors="surrogateescape"))
         variables = (f"{name}={shlex.quote(value)}" for name, value in environment.items())
@@ -83,7 +87,7 @@ class GitProgram:
         return code, *(await asyncio.to_thread(self._outputs, words))
 
     async def _in_time(self, line: str, seconds: float, what: str, *, writes: bool) -> int:
-        """Runs a git command in the shell, and notes if it does not end in time. Raises the errors of ``run``."""
+        """Runs a git command in the shell, and remembers if it does not end in time. Raises the errors of ``run``."""
         root = self.repository.root
         is_hurried = not writes and now() - _late_at.get(root, float("-inf")) < HURRIED_SECONDS
         try:
@@ -125,8 +129,9 @@ class GitProgram:
             return file.read(LONGEST_COMPLAINT).decode(errors="replace")
 
     async def remove_at_end(self, file: Path | None) -> None:
-        """Makes the shell remove this file when the shell ends, even if it ends because the server has died; None
-        cancels that. Raises ``GitFailed``."""
+        """Makes the shell remove this file when the shell ends, even if it ends because the server died; None cancels
+        the removal. Raises ``GitFailed``.
+        """
         what = "-" if file is None else shlex.quote(f"rm -f {shlex.quote(str(file))}")
         await self._shell.run(f"trap {what} EXIT", SECONDS, "a lock")
 

@@ -1,7 +1,7 @@
 """The part of the user's and the repository's configuration that also applies to Drawbridge's git: line endings,
-ignored files, what the file system can do, and the object format. None of it can name a program.
+ignored files, the capabilities of the file system, and the object format. None of it can name a program.
 
-Nothing here starts git: the configuration is given as ``git config --list`` prints it.
+Nothing here starts git, because the configuration is given as ``git config --list`` prints it.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def settings_listed(listed: str) -> list[tuple[str, str]]:
 
 
 def _setting(item: str) -> tuple[str, str]:
-    """The name of a setting, and "=value"; a setting without a value is true and has no "=", as ``git -c`` expects."""
+    """The name of a setting, and "=value". A setting without a value is true and has no "=", as ``git -c`` expects."""
     name, separator, value = item.partition("\n")
     return name, "=" + value if separator else ""
 
@@ -138,8 +138,8 @@ def _configuration_files(repository: Repository, items: Iterable[tuple[str, str]
 
 
 def _with_files(chosen: Mapping[str, str]) -> dict[str, str]:
-    """The settings with absolute paths for ``NAMES_A_FILE``, by default git's own default paths: git looks for these
-    below HOME, which Drawbridge sets to another directory."""
+    """The settings with absolute paths for ``NAMES_A_FILE``, by default git's own default paths, because git looks for
+    these below HOME, which Drawbridge sets to another directory."""
     home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
     files = {"core.excludesfile": f"={home}/git/ignore", "core.attributesfile": f"={home}/git/attributes"} | dict(
         chosen

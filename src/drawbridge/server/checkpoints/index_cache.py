@@ -1,7 +1,7 @@
 """The index of the last checkpoint, kept so that the next one is faster.
 
 git recognizes unchanged files by their times in the index. With the last index, a run usually waits for only one git
-command if the user's index and git's configuration are unchanged; without it, a checkpoint begins with the user's
+command if the user's index and git's configuration are unchanged. Without it, a checkpoint begins with the user's
 index.
 """
 
@@ -28,9 +28,9 @@ INDEX: Final = "checkpoint.index"
 
 
 class CachedIndex(Struct, frozen=True):
-    """What the index in the cache was made from. ``digest``: the digest of the user's index. ``ignoring``: the versions
-    of the ``.gitignore`` files when the checkpoint was created: the index contains nothing that they ignore, unless the
-    user tracks it. ``read``: as in ``Filtered``; no other file had a filter."""
+    """The state from which the index in the cache was made. ``digest``: the digest of the user's index. ``ignoring``:
+    the versions of the ``.gitignore`` files when the checkpoint was created. The index contains nothing that they
+    ignore, unless the user tracks it. ``read``: as in ``Filtered``. No other file had a filter."""
 
     repository: Repository
     settings: Settings
@@ -39,14 +39,15 @@ class CachedIndex(Struct, frozen=True):
     read: frozenset[str]
 
     def is_usable(self, git: Git, digest: bytes | None) -> bool:
-        """Whether the index is a correct beginning for an operation of ``git``, if the user's index has ``digest`` and
-        the ``.gitignore`` files are unchanged."""
+        """Whether the index is a correct starting point for an operation of ``git``, if the user's index has ``digest``
+        and the ``.gitignore`` files are unchanged."""
         return (self.repository, self.settings, self.digest) == (git.repository, git.settings, digest)
 
 
 class IndexCache:
-    """The cache of one project. ``folder``: where the index is kept, unless the repository is private; None keeps
-    none."""
+    """The cache of one project. ``folder``: where the index is kept, unless the repository is private; None to keep no
+    index.
+    """
 
     def __init__(self, folder: Path | None, directory: Path) -> None:
         self._folder = folder
@@ -76,7 +77,7 @@ class IndexCache:
     async def load(self, git: Git) -> bool:
         """Copies the index to git's index. Returns False if it can't be copied."""
         try:
-            # With its modification time, because git compares the times of the files with it.
+            # The modification time is kept, because git compares the times of the files with it.
             await asyncio.to_thread(shutil.copy2, self._file(git), git.index)
         except OSError:
             return False
@@ -95,12 +96,12 @@ class IndexCache:
             inside = await asyncio.to_thread(self._below, git, git.index)
             if inside is None:
                 return
-            # Otherwise, git would check whether nested repositories have changed, and read their configuration for
-            # that.
+            # Otherwise, git would check whether nested repositories have changed, and read their configuration to do
+            # so.
             await git.update(
                 "--force-remove", [path for path, (mode, _) in inside.items() if mode == git_index.GITLINK]
             )
-        with contextlib.suppress(OSError):  # without it the next checkpoint begins with the user's index
+        with contextlib.suppress(OSError):  # without it, the next checkpoint begins with the user's index
             await asyncio.to_thread(_replace, self._file(git), git.index)
             self._cached = cached
 

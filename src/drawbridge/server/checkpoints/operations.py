@@ -1,4 +1,4 @@
-"""The operations of git in one directory: one at a time, except for those that neither read nor write its files."""
+"""Runs git's operations in one directory, one at a time, except for those that neither read nor write its files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ NO_GIT: Final = (
 
 class Operations:
     """git in ``directory``. ``private``: the directory's private repository; None if it can't have one. ``folder``: the
-    server's folder about the directory, if there is one; when it no longer exists, the project was removed."""
+    server's folder for the directory, if any. If it no longer exists, the project was removed.
+    """
 
     def __init__(
         self,
@@ -47,17 +48,18 @@ class Operations:
         self._folder = folder
         self._private = private
         self._settings: Settings | None = None
-        """git's settings in the last exclusive operation; None if there was no such operation, or it had no repository
-        or no git."""
+        """git's settings in the last exclusive operation; None before the first one, or if it had no repository or no
+        git."""
         self._lock = UrgentLock()
-        """A client may request the changes of a run whose last checkpoint is still being created. A run does not wait
-        for what clients have requested, except for the operation that is under way."""
+        """A client may request the changes of a run while its last checkpoint is still being created. A run does not
+        wait for requests from clients, except for the operation that is in progress.
+        """
         self._endings = BackgroundTasks(logger)
-        """These tasks are not canceled: each waits until the processes of one operation have ended."""
+        """These tasks are not canceled. Each waits until the processes of one operation have ended."""
 
     @contextlib.asynccontextmanager
     async def exclusive(self) -> AsyncIterator[Git]:
-        """git for one operation; no checkpoint is created meanwhile. Raises ``NoCheckpoint``, ``GitFailed`` or
+        """git for one operation, during which no checkpoint is created. Raises ``NoCheckpoint``, ``GitFailed`` or
         OSError."""
         async with self._lock.held():
             try:
@@ -73,20 +75,22 @@ class Operations:
 
     @contextlib.asynccontextmanager
     async def concurrent(self) -> AsyncIterator[Git]:
-        """git for an operation that may take minutes and neither reads nor writes files or checkpoints: other
-        operations continue meanwhile. Raises ``NoCheckpoint``, ``GitFailed`` or OSError."""
+        """git for an operation that may take minutes and neither reads nor writes files or checkpoints, so that other
+        operations can continue. Raises ``NoCheckpoint``, ``GitFailed`` or OSError.
+        """
         async with self.opened() as git:
             if git is None:
                 raise await _missing()
             yield git
 
     def held(self, *, urgent: bool = False) -> contextlib.AbstractAsyncContextManager[None]:
-        """Waits until no other operation is under way, and keeps others waiting. ``urgent``: before those that are
-        already waiting."""
+        """Waits until no other operation is in progress, and makes others wait during its block. ``urgent``: goes
+        before those that are already waiting.
+        """
         return self._lock.held(urgent=urgent)
 
     def opened(self, known: Settings | None = None) -> contextlib.AbstractAsyncContextManager[Git | None]:
-        """git in the repository for the checkpoints; None if there is no such repository, or git is not installed.
+        """git in the repository for the checkpoints; None if the directory has no repository, or git is not installed.
         ``known``: the settings of an earlier operation. Raises ``NoCheckpoint``, ``GitFailed`` or OSError."""
         return confined_git.opened(
             self._directory, self._confinement, self._memory, self._endings, known, self._repository

@@ -2,7 +2,7 @@
 
 It is in the server's data, and the user's directory is its work tree. None of the repository's data is written into the
 user's directory, and git does not look for a repository there. ``.gitattributes`` has no effect, so all files are
-stored and restored byte for byte; ``.gitignore`` applies as usual.
+stored and restored byte for byte. ``.gitignore`` applies as usual.
 """
 
 from __future__ import annotations
@@ -39,24 +39,25 @@ IGNORED: Final = (
     # caches
     *(".cache/", ".parcel-cache/", ".turbo/", ".mypy_cache/", ".pytest_cache/", ".ruff_cache/", ".hypothesis/"),
     *(".tox/", ".nox/", ".nyc_output/", ".ipynb_checkpoints/", "htmlcov/"),
-    # other version control, and what desktops and editors leave
+    # other version control systems, and files left behind by desktops and editors
     *(".hg/", ".svn/", ".jj/", ".bzr/", ".DS_Store", "Thumbs.db", "*.swp", "*.swo"),
 )
-"""What is left out, as in a ``.gitignore``; the directory's own ``.gitignore`` files can include some of it again
-(``!build/``)."""
+"""The patterns of the files that are left out, as in a ``.gitignore``. The directory's own ``.gitignore`` files can
+include some of it again (``!build/``)."""
 
 CONFIGURATION: Final = "[core]\n\tbare = false\n\trepositoryFormatVersion = 0\n\tsharedRepository = 0600\n"
-"""Because of the last line, no other user can read what git writes there."""
+"""The configuration of the repository. Its last line prevents other users from reading what git writes there."""
 
 ATTRIBUTES: Final = "* -text -ident -filter -working-tree-encoding !eol !crlf !diff !merge !whitespace\n"
-"""No file is converted, whatever ``.gitattributes`` says."""
+"""The attributes of all files in the repository. No file is converted, regardless of ``.gitattributes``."""
 
 LARGEST_FILE: Final = 10 * MB
 """The maximum size of a file, in bytes. A larger file is left out, unless the previous checkpoint contains it."""
 
 MOST_LARGE: Final = 1_000
-"""The maximum number of large files and nested repositories that are left out one by one. A directory with more is too
-large."""
+"""The maximum number of large files and nested repositories that are left out one by one. A directory with more of
+these is too large.
+"""
 
 MOST_FILES: Final = 20_000
 MOST_BYTES: Final = 300 * MB
@@ -66,16 +67,18 @@ LIST_SECONDS: Final = 5.0
 """The number of seconds that git may take to list the files."""
 
 REST_SECONDS: Final = 600.0
-"""Seconds for which a directory that was too large is not checked before a run: each check would delay the run."""
+"""Seconds for which a directory that was too large is not checked before a run, because each check would delay the
+run."""
 
 MOST_STORED: Final = 2_000 * MB
-"""The maximum size of the repository, in bytes; beyond it, only the review and the checkpoints of the latest run and of
+"""The maximum size of the repository, in bytes. Beyond it, only the review and the checkpoints of the latest run and of
 active runs are kept."""
 
 COLLECT_SECONDS: Final = 3600.0
 MOST_LOOSE: Final = 2_000
-"""After a run, objects that are no longer in any checkpoint or review are removed if the last removal was more than
-``COLLECT_SECONDS`` ago, or if the repository has more object files than ``MOST_LOOSE`` or is full (``MOST_STORED``)."""
+"""The number of object files above which objects that are no longer in any checkpoint or review are removed after a
+run. They are also removed if the repository is full (``MOST_STORED``), or if the last removal was more than
+``COLLECT_SECONDS`` ago."""
 
 ADVICE: Final = (
     "Add files that need no review to a .gitignore file, or make the directory a git repository (git init): git then "
@@ -86,10 +89,10 @@ NOTICE: Final = (
     "This directory is not in a git repository, so the server stores the versions of its files; the review leaves out "
     f"dependencies, build output, caches and files over {LARGEST_FILE // MB} MB."
 )
-"""What a user has to know about a review in a private repository, in one sentence."""
+"""The notice about a review in a private repository, in one sentence."""
 
 NARROWER: Final = "Work in a directory below it, or make the directory a git repository (git init)."
-"""The advice if the directory is refused whatever it contains: a ``.gitignore`` file would not help."""
+"""The advice if the directory is refused regardless of its contents, so that a ``.gitignore`` file would not help."""
 
 
 class TooLarge(NoCheckpoint):
@@ -106,7 +109,8 @@ class PrivateRepository:
         self._git_directory = folder / NAME
         self._directory = directory
         self._too_large: tuple[float, TooLarge] | None = None
-        """When the directory was found to be too large (``time.monotonic``), and why; None if it is not."""
+        """The time at which the directory was found to be too large (``time.monotonic``), and the error; None if it is
+        not too large."""
 
     @property
     def exists(self) -> bool:
@@ -152,8 +156,8 @@ class PrivateRepository:
         """The git work tree that the directory has become part of since the private repository was created, if any.
         Blocking.
 
-        Only a real ``.git`` directory counts: an agent could have created a file or a link with that name that leads
-        anywhere.
+        Only a real ``.git`` directory counts, because an agent could have created a file or a link with that name that
+        leads anywhere.
         """
         found = find(self._directory) if self.exists else None
         own = found.root / ".git" if found is not None else None
@@ -169,8 +173,8 @@ class PrivateRepository:
             raise self._too_large[1]
 
     async def check_size(self, git: Git) -> None:
-        """If git works in the private repository, and the directory was too large, checks it again. Raises ``TooLarge``
-        if it is still too large, and the errors of ``Git.read``."""
+        """If git works in the private repository and the directory was too large, checks the directory again. Raises
+        ``TooLarge`` if it is still too large, and the errors of ``Git.read``."""
         if git.repository.private and self._too_large is not None:
             await self.selection(git)
 
@@ -231,7 +235,7 @@ class PrivateRepository:
         if not now and not await asyncio.to_thread(self._is_due):
             return
         try:
-            # Without a search for similar contents, which could take minutes.
+            # This does not search for similar contents, which could take minutes.
             await git.read("repack", "-a", "-d", "-q", "--window=0", "--depth=0")
             await git.read("prune", "--expire=now")
             await asyncio.to_thread((self._git_directory / "collected").touch, PRIVATE_FILE)

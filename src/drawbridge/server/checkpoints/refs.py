@@ -15,12 +15,12 @@ When: TypeAlias = Literal["before", "after"]
 """Whether a checkpoint is from before or after its run."""
 
 KEPT_RUNS: Final = 50
-"""The number of runs of a project whose checkpoints are kept. Older checkpoints are dropped; git garbage-collects them
-later (in a private repository, ``PrivateRepository.collect`` removes them)."""
+"""The number of runs of a project for which checkpoints are kept. Older checkpoints are dropped. git garbage-collects
+them later (in a private repository, ``PrivateRepository.collect`` removes them)."""
 
 REVIEW: Final = "review"
-"""What the refs of a project's review contain in place of a run's id (``refs/drawbridge/<project>/review/…``). These
-refs are not dropped when the checkpoints of older runs are."""
+"""The word that the refs of a project's review contain in place of a run's id (``refs/drawbridge/<project>/review/…``).
+These refs are not dropped when the checkpoints of older runs are."""
 
 
 class Refs:

@@ -1,6 +1,6 @@
-"""Where a directory's repository is, and whether git would wait for one of its files, such as a pipe.
+"""Finds a directory's repository, and checks whether git would wait for one of its files, such as a pipe.
 
-Nothing here starts git: a project's files are under the control of agents, so they are checked first.
+Nothing here starts git, because a project's files are under the control of agents and have to be checked first.
 """
 
 from __future__ import annotations
@@ -37,13 +37,14 @@ LONGEST_POINTER: Final = 8192
 """The maximum number of bytes that are read from a file with one line: HEAD, or a file that names a git directory."""
 
 _waited_for: dict[Path, Path] = {}
-"""The root of a work tree → a file that git has waited for. As long as git would wait for it again, operations are
-refused."""
+"""The root of a work tree → a file that git waited for. As long as git would wait for it again, operations are
+refused.
+"""
 
 
 class Repository(Struct, frozen=True):
-    """Where a work tree and its git directories are. ``own`` contains the index, ``common`` objects, refs and
-    configuration; they differ in a linked work tree. ``private``: whether both are in the server's data
+    """The paths of a work tree and its git directories. ``own`` contains the index, ``common`` objects, refs and
+    configuration. They differ in a linked work tree. ``private``: whether both are in the server's data
     (``private.py``)."""
 
     root: Path
@@ -59,8 +60,8 @@ class Repository(Struct, frozen=True):
 
 
 def find(directory: Path) -> Repository | None:
-    """The repository whose work tree contains ``directory`` and is on the same file system; None if there isn't one, or
-    if ``directory`` is in a git directory. Starts no process. Blocking."""
+    """The repository with the work tree that contains ``directory`` and is on the same file system; None if none is
+    found, or if ``directory`` is in a git directory. Starts no process. Blocking."""
     try:
         real = directory.resolve()
         device = real.stat().st_dev
@@ -71,7 +72,7 @@ def find(directory: Path) -> Repository | None:
             if own is not None:
                 common = line_of(own / "commondir")
                 return Repository(root, own, (own / common).resolve() if common else own)
-    except (OSError, ValueError, RuntimeError):  # a name that no file can have; a loop of links
+    except (OSError, ValueError, RuntimeError):  # a name that no file can have, or a loop of links
         return None
     return None
 
@@ -93,7 +94,7 @@ def _git_directory(root: Path) -> Path | None:
 
 
 def odd_file(repository: Repository) -> str | None:
-    """What is wrong with a file that git would read; None if nothing is. Blocking."""
+    """The problem with a file that git would read; None if no file has one. Blocking."""
     for directory, names in (
         (repository.common, ("config", "packed-refs", "info/exclude", "info/attributes", "objects/info/alternates")),
         (repository.own, ("HEAD", "commondir", "config.worktree")),
@@ -115,7 +116,7 @@ def odd_file(repository: Repository) -> str | None:
 
 
 def odd_below(repository: Repository) -> str | None:
-    """What is wrong with a file that git may have waited for, which is in git's directories or is a list of patterns in
+    """The problem with a file that git may have waited for, which is in git's directories or is a list of patterns in
     the work tree; None if no such file is found in ``SEARCH_SECONDS``. Blocking."""
     until = time.monotonic() + SEARCH_SECONDS
     found = next(chain(_pipes_of_git(repository, until), _odd_patterns(repository, until)), None)
@@ -159,8 +160,8 @@ def _entries(directory: Path) -> list[os.DirEntry[str]]:
 
 
 def _is_pipe(entry: os.DirEntry[str]) -> bool:
-    """Whether the entry is, or leads to, a pipe or a character device other than ``/dev/null``: git would wait for it
-    or read it without end. Blocking."""
+    """Whether git would wait for the entry or read it without end, because it is, or leads to, a pipe or a character
+    device other than ``/dev/null``. Blocking."""
     if entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False):
         return False
     try:
@@ -192,8 +193,8 @@ def _is_git_directory(directory: Path) -> bool:
 
 
 def line_of(file: Path) -> str | None:
-    """The first ``LONGEST_POINTER`` bytes of a regular file, without the line breaks at the end; None if there is no
-    such file, or it can't be opened. Does not block if a pipe has that name."""
+    """The first ``LONGEST_POINTER`` bytes of a regular file, without the line breaks at the end; None if the file does
+    not exist, is not a regular file, or can't be opened. Does not block if a pipe has that name."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

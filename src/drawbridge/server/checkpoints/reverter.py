@@ -1,13 +1,14 @@
-"""Reverting what one run changed, and nothing else: what was changed after it is kept, and merged line by line."""
+"""Reverts what one run changed, and nothing else. Later changes are kept, and merged line by line."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from drawbridge.server.checkpoints.changes import RunChanges, changes_between, statuses
-from drawbridge.server.checkpoints.commits import differences, filtered_of, listed_differences, shown_path
+from drawbridge.server.checkpoints.commits import committed, differences, filtered_of, listed_differences, shown_path
 from drawbridge.server.checkpoints.errors import Changed
 from drawbridge.server.checkpoints.filters import check_read
 from drawbridge.server.checkpoints.git import Git
@@ -20,6 +21,15 @@ MERGED: Final = ("current", "after", "before")
 """The names of the files for a merge, in the order in which ``git merge-file`` expects them."""
 
 
+Begin: TypeAlias = Callable[[RunChanges, tuple[str, str]], Awaitable[None]]
+"""Called with the run's changes, and with commits of the files before and after the revert, before anything is changed.
+If it raises, nothing is changed."""
+
+
+async def _unplanned(changes: RunChanges, heads: tuple[str, str]) -> None:
+    """A ``Begin`` that does nothing."""
+
+
 class Reverter:
     """Reverts the runs of one project."""
 
@@ -28,19 +38,23 @@ class Reverter:
         self._refs = refs
         self._work_tree = work_tree
 
-    async def revert(self, run_id: str) -> RunChanges:
-        """Reverts exactly what the run changed, and returns these changes. Raises ``Changed``, ``UnsavedChanges``,
-        ``NoCheckpoint``, ``GitFailed`` or OSError without changing anything, unless git itself was killed while it was
-        writing the files."""
+    async def revert(self, run_id: str, begin: Begin = _unplanned) -> RunChanges:
+        """Reverts exactly what the run changed, and returns these changes. ``begin`` is called before that. Raises
+        ``Changed``, ``UnsavedChanges``, ``NoCheckpoint``, ``GitFailed`` or OSError without changing anything, unless
+        git itself was killed while it was writing the files."""
         async with self._operations.exclusive() as git:
             before, after = await self._refs.commits(git, run_id)
             listed = await statuses(git, before, after)
             paths = [path for _, path in listed]
             check_read((await filtered_of(git, before)).unread, paths)
             changes = await changes_between(git, run_id, before, after, listed)
-            now, _ = await self._work_tree.current(git, after)
+            now, filtered = await self._work_tree.current(git, after)
             await undo_in_index(git, before, after)
-            await self._work_tree.write(git, now, (await git.read("write-tree")).strip(), paths)
+            wanted = (await git.read("write-tree")).strip()
+            trees = {"before the revert": now, "after the revert": wanted}
+            old, new = [await committed(git, tree, title, filtered) for title, tree in trees.items()]
+            await begin(changes, (old, new))
+            await self._work_tree.write(git, now, wanted, paths)
             return changes
 
 
@@ -85,7 +99,7 @@ async def _merged(git: Git, current: str, after: str, before: str) -> str | int 
 
 def first_conflict(current: str, after: str, before: str) -> int | None:
     """The first line of ``current``, from 1, that was changed in a place where undoing the run (from ``after`` to
-    ``before``) changes something. None if there is no such line."""
+    ``before``) changes something. None if no such line was changed."""
     lines = split(after)[0]
     undone = hunks.diff(lines, split(before)[0])
     for hunk in hunks.diff(lines, split(current)[0]):

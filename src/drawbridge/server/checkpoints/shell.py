@@ -1,9 +1,9 @@
 """The shell that runs the git commands of one operation.
 
-One shell under one supervisor (``agents/supervisor.py``) runs all of them, since starting a supervisor takes 15 ms. So
-git has no more permissions than an agent, ends with the server and leaves no process behind. git writes files while a
-run is reverted. The shell and git therefore ignore SIGTERM: if the server dies, git has 3 seconds to finish before the
-supervisor kills it.
+One shell under one supervisor (``agents/supervisor.py``) runs all of them, because starting a supervisor takes 15 ms.
+Therefore, git has no more permissions than an agent, ends with the server and leaves no process behind. git writes
+files while a run is reverted. The shell and git therefore ignore SIGTERM. If the server dies, git has 3 seconds to
+finish before the supervisor kills it.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ SIGTERM."""
 
 
 class Shell:
-    """A running shell."""
+    """A running shell, in which commands are run one after the other."""
 
     def __init__(self, process: asyncio.subprocess.Process, signal: Callable[[int], None]) -> None:
-        """``signal``: sends a signal to the shell's process group, or SIGKILL to everything that the shell has started;
-        the shell itself ignores SIGTERM."""
+        """``signal``: sends a signal to the shell's process group, or SIGKILL to everything that the shell started. The
+        shell itself ignores SIGTERM."""
         assert process.stdin is not None
         assert process.stdout is not None
         self._input = process.stdin
@@ -74,10 +74,10 @@ async def started(
     directory: Path, confinement: Confinement, memory: MemoryWatch, endings: BackgroundTasks, mark: str
 ) -> AsyncIterator[Shell]:
     """A shell in ``directory``. ``endings``: the tasks in which its processes are ended, so that this is completed even
-    if the operation is canceled; these tasks must not be canceled. ``mark``: identifies its processes in their
+    if the operation is canceled. These tasks must not be canceled. ``mark``: identifies its processes in their
     environment.
 
-    When the context ends, everything that was started has ended, unless the wait for that was canceled.
+    When the context ends, every process that was started in it has ended, unless the wait for that was canceled.
     """
     with contextlib.closing(SupervisorPipe()) as pipe:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
@@ -103,7 +103,7 @@ async def started(
 
 
 async def _ended(process: asyncio.subprocess.Process, pipe: SupervisorPipe, pid: int, mark: str) -> None:
-    """Waits until every process has ended; kills those that do not end in time."""
+    """Waits until every process has ended, and kills those that do not end in time."""
     try:
         async with asyncio.timeout(LEAVE_SECONDS):
             await process.wait()

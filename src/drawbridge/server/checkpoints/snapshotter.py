@@ -27,8 +27,8 @@ from drawbridge.server.checkpoints.untracked import NOTHING, Untracked, find_unt
 logger = logging.getLogger("drawbridge.server")
 
 Stored: TypeAlias = Callable[[Git, str, When, str], Awaitable[None]]
-"""Called after each checkpoint is stored, with git, the run's id, whether the checkpoint is from before or after the
-run, and the commit's id."""
+"""The type of a function that is called after each checkpoint is stored, with git, the run's id, whether the checkpoint
+is from before or after the run, and the commit's id."""
 
 
 class _Begun(Struct, frozen=True):
@@ -53,7 +53,7 @@ class _Collected(Struct, frozen=True):
 
 class Snapshotter:
     """Creates the checkpoints of one project. ``private``: its private repository; None if it can't have one.
-    ``on_stored`` is called in the operation that has stored the checkpoint, and may use its git, but not its index."""
+    ``on_stored`` is called in the operation that stored the checkpoint, and may use its git, but not its index."""
 
     def __init__(
         self,
@@ -74,15 +74,15 @@ class Snapshotter:
         self._on_stored = on_stored
         self._begun = _Begun("", None, NOTHING)
         self._storing = BackgroundTasks(logger)
-        """The task that completes what ``begin`` has started."""
+        """The task that completes what ``begin`` started."""
 
     async def create(self, run_id: str, when: When) -> bool:
-        """Creates a checkpoint of a run. Returns False if there is no repository for it, or git is not installed.
-        Raises ``GitFailed``, ``NoCheckpoint`` or OSError."""
+        """Creates a checkpoint of a run. Returns False if the directory has no repository for it, or if git is not
+        installed. Raises ``GitFailed``, ``NoCheckpoint`` or OSError."""
         return await self._create(run_id, when, asyncio.get_running_loop().create_future())
 
     async def begin(self, run_id: str) -> bool:
-        """Like ``create(run_id, "before")``, but returns as soon as git has the state of the files: later changes do
+        """Like ``create(run_id, "before")``, but returns as soon as git has the state of the files. Later changes do
         not become part of the checkpoint. The checkpoint is stored in the background, before any other operation
         begins."""
         await self._storing.wait()
@@ -100,16 +100,16 @@ class Snapshotter:
         return collected.result()
 
     async def stored(self) -> None:
-        """Returns once everything that ``begin`` has started is completed."""
+        """Returns once everything that ``begin`` started is completed."""
         await self._storing.wait()
 
     async def close(self) -> None:
-        """Cancels what ``begin`` has started."""
+        """Cancels what ``begin`` started."""
         await self._storing.close()
 
     async def _complete(self, run_id: str, collected: asyncio.Future[bool]) -> None:
         """Creates the checkpoint before a run. ``collected`` receives the result, or an error that occurs before git
-        has the state of the files; a later error is logged."""
+        has the state of the files. A later error is logged."""
         try:
             created = await self._create(run_id, "before", collected)
         except Exception as error:
@@ -160,7 +160,7 @@ class Snapshotter:
         """Makes git's index match the files before a run."""
         digest = await self._cache.users_digest(git)
         if cached is not None and cached.is_usable(git, digest):
-            # Both at the same time, because a run waits for them.
+            # Both are done at the same time, because a run waits for them.
             is_resumed, listed = await asyncio.gather(
                 self._resume(git),
                 asyncio.to_thread(list_folders, self._directory, self._begun.untracked.folders),

@@ -26,7 +26,7 @@ class Staging:
 
     async def read_all(self, git: Git, since: str | None) -> Filtered:
         """Makes git's index match the work tree, beginning with the user's index (in a private repository, with the
-        index of the last checkpoint). ``since``: the checkpoint that the work tree will be compared with; files with a
+        index of the last checkpoint). ``since``: the checkpoint that the work tree will be compared with. Files with a
         filter are read unless they were not read for that checkpoint. If ``since`` is None, only the smallest files
         with a filter are read. Returns the files with a filter. Raises ``GitFailed``, ``NoCheckpoint`` or OSError."""
         known_files = git.repository.own / (INDEX if git.repository.private else "index")
@@ -74,9 +74,11 @@ class Staging:
             raise GitFailed(f"git add exited with code {code}: {complaint.strip()[:500]}")
 
     async def keep_selection(self, git: Git, checkpoint: str, untracked: Untracked = NOTHING) -> bool:
-        """Makes the choice of files in git's index the same as in an earlier checkpoint, since what git ignores may
-        have changed: files in ``checkpoint`` stay in the index, and what was ``untracked`` then stays out of it.
-        Returns whether a file that git now ignores was added to the index. Raises ``GitFailed`` or ``NoCheckpoint``."""
+        """Makes git's index contain the same selection of files as an earlier checkpoint, because what git ignores may
+        have changed. Files in ``checkpoint`` stay in the index, and what was ``untracked`` at that time stays out of
+        it. Returns whether a file that git now ignores was added to the index. Raises ``GitFailed`` or
+        ``NoCheckpoint``.
+        """
         options = ("--cached", "--name-status", "--no-renames", "--ignore-submodules=all", "--relative", "-z")
         code, output, complaint = await git.run("diff-index", *options, checkpoint, "--", ".")
         if code:

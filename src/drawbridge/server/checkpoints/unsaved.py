@@ -8,17 +8,17 @@ from typing import TypeAlias
 from drawbridge.server.protocol.client_errors import ClientError
 
 FindUnsaved: TypeAlias = Callable[[Sequence[str]], Mapping[str, str]]
-"""Receives absolute paths. Returns the files with unsaved changes in an editor → the editor's name. An editor that does
-not answer is ignored. Blocking."""
+"""The type of a function that receives absolute paths, and returns the files with unsaved changes in an editor, each
+with the editor's name. An editor that does not answer is ignored. Blocking."""
 
 
 def no_editors(paths: Sequence[str]) -> Mapping[str, str]:
-    """A ``FindUnsaved`` for a machine without editors: no file has unsaved changes."""
+    """A ``FindUnsaved`` for a machine without editors, on which no file has unsaved changes."""
     return {}
 
 
 class UnsavedChanges(Exception):
-    """Files that were to be written have unsaved changes in an editor. Nothing was written. ``found``: path,
+    """Some of the files that had to be written have unsaved changes in an editor. Nothing was written. ``found``: path,
     relative to the project → the editor's name."""
 
     def __init__(self, found: Mapping[str, str]) -> None:

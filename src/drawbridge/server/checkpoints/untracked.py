@@ -1,5 +1,5 @@
-"""What is in a project's directory in addition to the files in git's index, such as ignored files and nested
-repositories. It is found without git where possible."""
+"""Finds what a project's directory contains in addition to the files in git's index, such as ignored files and nested
+repositories. Does not start git if possible."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ Listing: TypeAlias = list[tuple[str, bool]]
 
 
 class Untracked(Struct, frozen=True):
-    """``paths``: the paths that are not in git's index, relative to the project; a directory without a tracked file is
-    one path, with a slash at its end. ``ignoring``: the versions of the ``.gitignore`` files that apply; None if they
-    are not known. ``folders``: the directories with tracked files, relative to the project."""
+    """The untracked contents of a project's directory. ``paths``: the paths that are not in git's index, relative to
+    the project. A directory without a tracked file is one path, with a slash at its end. ``ignoring``: the versions of
+    the ``.gitignore`` files that apply; None if they are not known. ``folders``: the directories with tracked files,
+    relative to the project."""
 
     paths: frozenset[str]
     ignoring: Versions | None
@@ -42,8 +43,8 @@ NOTHING: Final = Untracked(frozenset(), None)
 
 
 async def find_untracked(git: Git, directory: Path, known: Mapping[str, Listing] = {}) -> Untracked:
-    """What is in ``directory`` in addition to the files in git's index. ``known``: the listings of its folders that
-    were already made, by folder. Raises ``GitFailed`` or ``NoCheckpoint``."""
+    """Finds what ``directory`` contains in addition to the files in git's index. ``known``: the listings of its folders
+    that were already made, by folder. Raises ``GitFailed`` or ``NoCheckpoint``."""
     found = await asyncio.to_thread(_by_index, git, directory, known)
     if found is not None:
         return found
@@ -73,7 +74,7 @@ def _by_index(git: Git, directory: Path, known: Mapping[str, Listing]) -> Untrac
 
 def folders_of(tracked: Iterable[str]) -> set[str]:
     """The directories that contain these files, at any depth, including "" for the top. Raises ``ValueError`` if their
-    paths are longer than ``LONGEST_FOLDERS``: an index can name directories that no file system has."""
+    paths are longer than ``LONGEST_FOLDERS``, because an index can name directories that no file system has."""
     above: set[str] = {""}
     room = LONGEST_FOLDERS
     for path in tracked:
@@ -88,7 +89,7 @@ def folders_of(tracked: Iterable[str]) -> set[str]:
 
 
 def list_folders(directory: Path, folders: Iterable[str]) -> dict[str, Listing]:
-    """What is in each of these folders of ``directory``, by folder. Blocking."""
+    """The contents of each of these folders of ``directory``, by folder. Blocking."""
     directory = directory.resolve()
     found: dict[str, Listing] = {}
     for folder in folders:
@@ -101,9 +102,9 @@ def list_folders(directory: Path, folders: Iterable[str]) -> dict[str, Listing]:
 
 
 def without(listed: Mapping[str, Listing], tracked: Collection[str]) -> tuple[set[str], set[str]]:
-    """The listed paths without the tracked files: files, ignored or not, as ``git ls-files --others --directory`` lists
-    them, where a directory without a tracked file is one entry that ends with a slash; and each ``.gitignore``, tracked
-    or not, that applies to a tracked file. ``listed``: the listing of each of the folders of ``tracked``."""
+    """The listed paths that are not tracked, ignored or not, as ``git ls-files --others --directory`` lists them (a
+    directory without a tracked file is one entry that ends with a slash), and each ``.gitignore``, tracked or not, that
+    applies to a tracked file. ``listed``: the listing of each of the folders of ``tracked``."""
     untracked: set[str] = set()
     ignore_files: set[str] = set()
     for folder, entries in listed.items():

@@ -16,8 +16,9 @@ from drawbridge.server.checkpoints.staging import Staging
 from drawbridge.server.checkpoints.unsaved import FindUnsaved, UnsavedChanges
 
 REFUSED: Final = 1
-"""The exit code of ``git apply`` if the patch does not match the files. Nothing was written then; with other codes, some
-files may have been."""
+"""The exit code of ``git apply`` if the patch does not match the files. In that case, nothing was written. With other
+codes, some files may have been written.
+"""
 
 
 class WorkTree:
@@ -32,8 +33,7 @@ class WorkTree:
         self._find_unsaved = find_unsaved
 
     async def check_size(self, git: Git) -> None:
-        """Raises ``NoCheckpoint`` if the directory was found to be too large for checkpoints and still is, and
-        ``GitFailed``."""
+        """Raises ``NoCheckpoint`` if the directory was too large for checkpoints and still is, and ``GitFailed``."""
         if self._private is not None:
             await self._private.check_size(git)
 

@@ -1,7 +1,7 @@
-"""Tokens in notifications: each lets the browser that was notified decide on one approval request, and do nothing else.
+"""Tokens in notifications. Each lets the browser that was notified decide on one approval request, and do nothing else.
 
 The browser receives the token in the encrypted push, so its service worker does not need the device's token. The server
-keeps only a hash of the token, in memory: no token is valid after a restart.
+keeps only a hash of the token, in memory, so no token remains valid after a restart.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from drawbridge.server.auth.devices import hashed
 PREFIX: Final = "drawbridge_answer_"
 
 SECONDS: Final = 3_600.0
-"""Seconds for which a token is valid: as long as a push service keeps an urgent push."""
+"""Seconds for which a token is valid. A push service keeps an urgent push for the same time."""
 
 MOST: Final = 1_000
-"""The maximum number of valid tokens; the oldest ones become invalid first."""
+"""The maximum number of valid tokens. The oldest ones become invalid first."""
 
 
 class Answerable(Struct, frozen=True):
-    """What a token is for. ``endpoint``: the endpoint of the subscription that was notified; ``device_id``: None for
-    the owner."""
+    """The approval request and the browser that a token is for. ``endpoint``: the endpoint of the subscription that was
+    notified; ``device_id``: None for the owner."""
 
     project_id: str
     approval_id: str
@@ -51,9 +51,9 @@ class AnswerTokens:
         return token
 
     def find(self, token: str) -> Answerable | None:
-        """What the token is for; None if it is not valid.
+        """The approval request and the browser that the token is for; None if it is not valid.
 
-        A token stays valid after the decision, so that a second attempt receives the decision that was made.
+        A token stays valid after the decision, so that a second attempt gets the decision that was made.
         """
         with self._lock:
             until, answerable = self._issued.get(hashed(token), (0.0, None))

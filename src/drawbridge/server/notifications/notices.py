@@ -1,10 +1,10 @@
 """The events that cause a notification by push or webhook, and the texts of these notifications. Pure.
 
 The texts contain the project's name, and the kind of an approval request or the name of its tool, or how a run ended
-and how much there is to review; never a path, a prompt or an agent's text, because notifications leave this machine
-through third-party services. The exception is a push to a browser whose user has turned on actions in notifications: it
-contains the command of an approval request, if the command is short and plain, so that the user can decide on it
-without opening the web UI. A push is encrypted for its browser.
+and how much is left to review, but never a path, a prompt or an agent's text, because notifications leave this machine
+through third-party services. The exception is a push to a browser in which the user has turned on actions in
+notifications. It contains the command of an approval request, if the command is short and plain, so that the user can
+decide on it without opening the web UI. A push is encrypted for its browser.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LONGEST_NAME: Final = 60
 """The maximum number of characters that are shown of a project's or a tool's name."""
 
 OUTCOMES: Final = {"completed": "Run finished", "failed": "Run failed", "timeout": "Run timed out"}
-"""The text for each outcome. Interrupted and killed runs are left out, because usually a user has ended them."""
+"""The text for each outcome. Interrupted and killed runs are left out, because usually a user ended them."""
 
 
 LONGEST_COMMAND: Final = 120
@@ -62,8 +62,8 @@ class Notice(Struct, frozen=True):
 
 
 def notice(event: Event, project_id: str, directory: Path, review: ReviewChanged | None = None) -> Notice | None:
-    """The notification for an event of the project in ``directory``; None if nobody has to be notified. ``review``:
-    what there is to review after a run; None if nothing has to be reviewed.
+    """The notification for an event of the project in ``directory``; None if nobody has to be notified. ``review``: the
+    numbers of what is left to review after a run; None if nothing has to be reviewed.
     """
     project = _name(directory.name)
     match event:
@@ -87,7 +87,7 @@ def notice(event: Event, project_id: str, directory: Path, review: ReviewChanged
 
 
 def closed(event: Event) -> str | None:
-    """The id of the approval request that this event has resolved or withdrawn; None for any other event."""
+    """The id of the approval request that this event resolves or withdraws; None for any other event."""
     match event:
         case ApprovalResolved() | PermissionWithdrawn():
             return event.approval_id
@@ -113,8 +113,8 @@ def whole_command(asked: ApprovalRequested) -> str:
 
 def _is_plain(command: str) -> bool:
     """Whether every system draws all of the command in the order in which it is written. A notification can't ensure
-    that: right-to-left letters reorder the characters around them, marks can be drawn over a letter, and a row of
-    spaces can move the end out of view."""
+    that, because right-to-left letters reorder the characters around them, marks can be drawn over a letter, and a row
+    of spaces can move the end out of view."""
     # Line breaks are not printable, nor are most characters that are invisible or change the direction of the text.
     if not command.isprintable() or harmless(command) != command or "  " in command:
         return False
@@ -150,6 +150,6 @@ def webhook_request(notice: Notice) -> tuple[dict[str, str], bytes]:
 
 
 def _name(text: str) -> str:
-    """The name with a replacement for each character that could do harm in a header, shortened for a small screen."""
+    """The name, shortened for a small screen, with each character replaced that could do harm in a header."""
     shown = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
     return shown if len(shown) <= LONGEST_NAME else f"{shown[: LONGEST_NAME - 1]}…"

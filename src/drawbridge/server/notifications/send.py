@@ -1,4 +1,4 @@
-"""Sends notifications: by Web Push to the browsers that have subscribed, and to the owner's webhook.
+"""Sends notifications: by Web Push to the browsers that subscribed, and to the owner's webhook.
 
 Notifications are sent one after the other in each of two threads: one for the webhook, one for the browsers, so that a
 push service that does not answer does not delay the webhook. A failed notification is retried at most twice, if that
@@ -60,7 +60,7 @@ logger = logging.getLogger("drawbridge.server")
 
 
 class Failed(Exception):
-    """The service did not accept a notification. ``again``: whether a retry may help. ``status``: the status of the
+    """A service did not accept a notification. ``again``: whether a retry may help. ``status``: the status of the
     HTTP response; 0 without a response."""
 
     def __init__(self, text: str, *, again: bool, status: int = 0) -> None:
@@ -80,10 +80,10 @@ class Sender:
 
     def do(self, what: str, send: Callable[[], None]) -> bool:
         """Queues a call to ``send``, which raises ``Failed`` if it fails. If ``WAITING`` others are queued, drops the
-        call and logs that. Returns whether it was queued. Never blocks. ``what``: the recipient, for the log; it must
+        call and logs that. Returns whether it was queued. Never blocks. ``what``: the recipient, for the log. It must
         not contain secrets."""
         if self._thread is None:
-            # Not a thread of the event loop's executor, because the server waits for such threads when it ends.
+            # This is not a thread of the event loop's executor, because the server waits for such threads when it ends.
             self._thread = threading.Thread(target=self._work, name="notices", daemon=True)
             self._thread.start()
         try:
@@ -128,8 +128,8 @@ class Sender:
 
 
 class Notifier:
-    """Notifies users about approval requests and the ends of runs, with what there is to review. ``public`` and
-    ``host``: names of this machine, for the contact address that push services receive.
+    """Notifies users about approval requests and the ends of runs, with the changes to review. ``public`` and ``host``:
+    names of this machine, for the contact address that push services receive.
     """
 
     def __init__(
@@ -156,12 +156,12 @@ class Notifier:
         self._review_seconds = review_seconds
         self._tokens = AnswerTokens()
         self._refused: dict[str, str] = {}
-        """The push services that have permanently refused a push and not accepted one since, and the reasons."""
+        """The push services that permanently refused a push and have not accepted one since, with the reasons."""
         self._next_tests: dict[str | None, float] = {}
-        """When each device may send another test, on the monotonic clock; infinite during a test. The key None is
-        the owner's."""
+        """The times from which each device may send another test, on the monotonic clock; infinite during a test. The
+        key None is the owner's."""
         self._questions: dict[str, asyncio.TimerHandle] = {}
-        """The timers of approval requests that nobody has been notified of yet, by approval id."""
+        """The timers of approval requests that have not caused a notification yet, by approval id."""
         self._ends: dict[str, tuple[asyncio.TimerHandle, Announced]] = {}
         """The ends of runs that wait for the review's counts, by project."""
         self._reviews: dict[str, ReviewChanged] = {}
@@ -190,8 +190,8 @@ class Notifier:
 
     def _run_ended(self, project_id: str, announced: Announced) -> None:
         """Delays the notification of a run's end, because the checkpoint after the run is not complete yet. The
-        notification is also delayed if the run has no checkpoint: the review may be open because of earlier runs, or
-        because somebody opened it during this one.
+        notification is also delayed if the run has no checkpoint, since the review may be open because of earlier runs,
+        or because somebody opened it during this one.
         """
         self._notify_of_end(project_id)  # the previous run's notification must not be lost
         loop = asyncio.get_running_loop()
@@ -202,7 +202,7 @@ class Notifier:
         self._reviews.pop(project_id, None)
         if review.state == "open":
             self._reviews[project_id] = review
-        if review.by is None:  # not a decision, but what the run has left to review
+        if review.by is None:  # not a decision, but what the run left to review
             self._notify_of_end(project_id)
 
     def _notify_of_end(self, project_id: str) -> None:
@@ -224,7 +224,7 @@ class Notifier:
 
     async def test(self, browser: Subscription) -> str | None:
         """Sends a test notification, without retries. Returns the problem, as a human-readable sentence; None if the
-        push service has accepted the notification. Raises ``ClientError`` if the device sends tests too often.
+        push service accepted the notification. Raises ``ClientError`` if the device sends tests too often.
 
         Any device may send a test, so a test that fails is not counted among the server's ``problems``.
         """
@@ -255,8 +255,9 @@ class Notifier:
             self._next_tests[browser.device_id] = time.monotonic() + TEST_PAUSE
 
     def _tested(self, browser: Subscription) -> str | None:
-        """Sends the test notification, in the sender's thread. Returns the problem; None if the push service has
-        accepted the notification."""
+        """Sends the test notification, in the sender's thread. Returns the problem; None if the push service accepted
+        the notification.
+        """
         try:
             self._post(browser, Notice("test", "Drawbridge", "Notifications work."))
         except Failed as error:
@@ -346,7 +347,7 @@ class Notifier:
 
 
 def post(url: str, headers: Mapping[str, str], body: bytes) -> None:
-    """Sends one request. Raises ``Failed``, whose text never contains the address: it may include a secret."""
+    """Sends one request. Raises ``Failed``. Its text never contains the address, which may include a secret."""
     request = urllib.request.Request(url, body, dict(headers), method="POST")  # noqa: S310 - only http(s) gets here
     try:
         with _opener.open(request, timeout=TIMEOUT):
@@ -360,7 +361,7 @@ def post(url: str, headers: Mapping[str, str], body: bytes) -> None:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Refuses redirects: the request may only go to the given address."""
+    """Refuses redirects, because the request may only go to the given address."""
 
     def redirect_request(self, *args: Any) -> None:
         return None

@@ -37,11 +37,12 @@ SERVICES: Final = (
     "push.apple.com",
     "notify.windows.com",
 )
-"""The push services of Chrome and its derivatives, Firefox, Safari and Edge. A device chooses the address that this
-server posts to: any other address could be one inside the server's own network."""
+"""The push services of Chrome and its derivatives, Firefox, Safari and Edge. Since a device chooses the address that
+this server posts to, any other address could be one inside the server's own network.
+"""
 
 OF_ONE_DEVICE: Final = 10
-"""The maximum number of a device's subscriptions; if there are more, the oldest is removed. A browser creates a new one
+"""The maximum number of a device's subscriptions. If there are more, the oldest is removed. Browsers create new ones
 now and then."""
 
 AUTH_BYTES: Final = 16
@@ -51,8 +52,8 @@ _LABEL: Final = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
 ENDPOINT: Final = re.compile(
     rf"https://(?P<host>{_LABEL}(?:\.{_LABEL})+)(?::443)?(?P<target>/[A-Za-z0-9._~!$&'()*+,;=:@%/?-]*)"
 )
-"""The only form of endpoint that is accepted, spelled out: in any other form, an HTTP library may read a backslash, a
-user name, a control character, a trailing dot or a fragment differently from a check before the request.
+"""The only form of endpoint that is accepted. In any other form, an HTTP library may interpret a backslash, a user
+name, a control character, a trailing dot or a fragment differently from a check before the request.
 """
 
 
@@ -121,8 +122,9 @@ class Subscriptions:
             self._write(msgspec.structs.replace(self._file, subscriptions=[*kept, new]))
 
     def subscribe(self, command: commands.PushSubscribe, who: Identity) -> None:
-        """Adds a subscription of this device. Raises ``ClientError`` if it is not valid or the client has signed in
-        with an SSH key, and ``NotPrivate`` if the file can't be written."""
+        """Adds a subscription of this device. Raises ``ClientError`` if it is not valid or the client signed in with an
+        SSH key, and ``NotPrivate`` if the file can't be written.
+        """
         if who.key is not None:
             raise ClientError("NOT_SUPPORTED", "Only devices with a token can receive notifications.")
         self.add(Subscription(command.endpoint, command.p256dh, command.auth, who.device_id, command.actions))
@@ -214,7 +216,7 @@ LIFETIME: Final = {True: 3_600, False: 600}
 """Seconds for which a service keeps a push for a device that is offline, by whether the push is urgent."""
 
 SIGNED_SECONDS: Final = 12 * 3_600
-"""Seconds for which a signature is valid; services accept at most 24 hours."""
+"""Seconds for which a signature is valid. Services accept at most 24 hours."""
 
 DOTTED: Final = re.compile(r"[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+")
 

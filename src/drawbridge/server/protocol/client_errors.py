@@ -97,6 +97,11 @@ CODES: Final[Mapping[str, Kind]] = {
     "PROCESS_NOT_FOUND": Kind("Nothing is running in this project."),
     "PROMPT_NOT_QUEUED": Kind("The prompt is not in the queue: its run has begun or ended, or it was removed."),
     "EXECUTION_FAILED": Kind("The agent failed to run the prompt.", retryable=True),
+    "AGENT_EXITED": Kind("The agent's process ended before the run did.", retryable=True),
+    "MODEL_UNAVAILABLE": Kind("The model's service is overloaded or has failed; a later run may work.", retryable=True),
+    "CONTEXT_TOO_LONG": Kind(
+        "The conversation no longer fits in the model's context window; compact it, or start a new one."
+    ),
     "EXECUTION_TIMEOUT": Kind("The run timed out.", retryable=True),
     "MEMORY_LIMIT": Kind(
         "The agent and the processes that it started used more memory than the owner allows, and were stopped."
@@ -176,7 +181,7 @@ class ClientError(Exception):
     """Why a client's request was refused or failed. ``text``: what failed, why, and what to do next.
 
     The server puts an absolute path neither into the text nor into ``details``, unless the client gave the path. There
-    are two exceptions: what git and its hooks printed (``details.output``), and the path that the owner has set for an
+    are two exceptions: what git and its hooks printed (``details.output``), and the path that the owner set for an
     agent's program, if the program is not found there. ``field`` is a path in the message, such as
     ``data.options.add_dirs[0]``.
     """

@@ -34,13 +34,13 @@ on a decision, and the error of a run."""
 
 
 class Command(Struct, kw_only=True):
-    """``request_id``: the id of the request, which is in the message beside ``data``."""
+    """``request_id``: the id of the request, which is next to ``data`` in the message."""
 
     request_id: str | None = None
 
 
 class InProjects(Command, kw_only=True):
-    """``project_id`` is in the message beside ``data``, or in ``data``; empty: all projects that the client sees."""
+    """``project_id`` is next to ``data`` in the message, or in ``data``; empty: all projects that the client sees."""
 
     project_id: str = ""
 
@@ -83,7 +83,7 @@ class SshAuth(Command, kw_only=True):
     """``signature``: the signature of the text that ``ssh_keys.challenge`` returns, in the format of ``ssh-keygen -Y
     sign -n drawbridge``.
 
-    ``host``: the host name, with the port if there is one, that the client has connected to; ``certificate``: the
+    ``host``: the host name, with the port if there is one, that the client connected to; ``certificate``: the
     SHA-256, in hexadecimal, of the server's certificate as the client sees it ("-" without TLS), for a clearer error if
     it differs.
     """
@@ -138,8 +138,9 @@ class ProjectLeave(ProjectCommand):
 
 
 class GetMessages(ProjectCommand, kw_only=True):
-    """If no field but ``since`` is set, the reply is the specification's bare array, unless there are too many records
-    for one message. Otherwise the reply is a page."""
+    """If only ``since`` or no field is set, the reply is the bare array that the specification defines, unless there
+    are too many records for one message. Otherwise, the reply is a page.
+    """
 
     since: Instant | None = None
     after_seq: Count | None = None
@@ -162,7 +163,7 @@ class AttachmentOf(Struct, frozen=True):
 
 
 class Options(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The options of a run. For an option that is not set or empty, the agent's default applies. Without
+    """The options of a run. The agent's default applies to an option that is not set or is empty. Without
     ``permission_mode`` and ``dangerously_skip_permissions``, the agent runs in its equivalent of the "default" mode, if
     it has one."""
 
@@ -255,7 +256,7 @@ class RunRevert(ProjectCommand, kw_only=True):
 
 
 class ReviewGet(ProjectCommand):
-    """Requests the open review: the changes that runs have made and nobody has decided on, in the current files."""
+    """Requests the open review: the changes by runs that nobody has decided on yet, in the current files."""
 
 
 class ReviewDecide(ProjectCommand, kw_only=True):
@@ -297,8 +298,8 @@ class ReviewComment(ProjectCommand, kw_only=True):
 
 class ReviewSubmit(ProjectCommand, kw_only=True):
     """Sends all drafts to the agent, as one prompt. ``drafts``: the version of the drafts that the user has seen.
-    ``text``: the beginning of the prompt. ``steer``: sends the prompt to the agent during the active run, with the same
-    conditions and errors as the ``steer`` of ``execute``.
+    ``text``: the beginning of the prompt. ``steer``: sends the prompt to the agent during the active run, under the
+    same conditions and with the same errors as the ``steer`` of ``execute``.
     """
 
     drafts: Identifier
@@ -345,7 +346,7 @@ class SetModel(ProjectCommand, kw_only=True):
 
 
 class SetEffort(ProjectCommand, kw_only=True):
-    """``effort``: one of the levels that the agent has reported."""
+    """``effort``: one of the levels that the agent reported."""
 
     effort: Identifier
 
@@ -355,7 +356,7 @@ class SessionList(ProjectCommand, kw_only=True):
 
 
 class SessionResume(ProjectCommand, kw_only=True):
-    """The next run continues this conversation, even if it was begun in a terminal."""
+    """The next run continues this conversation, even if it was started in a terminal."""
 
     session_id: Identifier
 
@@ -428,7 +429,7 @@ class PermissionResponse(ProjectCommand, kw_only=True):
 
     approval_id: Identifier
     decision: Literal["allow", "deny"]
-    updated_input: dict[str, Raw] | None = None
+    updated_input: dict[str, Any] | None = None
     updated_input_blob: Identifier | None = None
     message: str | None = None
     remember: bool = False
@@ -518,7 +519,7 @@ class DeviceRevoke(Command, kw_only=True):
 class PairCreate(Command, kw_only=True):
     """Creates a pairing code for one device. ``name``: the device's name; null lets the device choose one. ``origin``:
     the address at which the device will open the web UI, such as ``https://agents.example``; null: the address that
-    this client has connected to. The server replaces a loopback address with another of its addresses, if it has any.
+    this client connected to. The server replaces a loopback address with another of its addresses, if it has any.
     """
 
     scope: Literal["view", "approve", "run", "admin"]
@@ -531,7 +532,7 @@ class AgentList(Command):
 
 
 class Usage(Command, kw_only=True):
-    """Requests what the runs of the last ``days`` days have used, including today."""
+    """Requests what the runs of the last ``days`` days, including today, have used."""
 
     days: Annotated[int, Meta(ge=1, le=90)] = 30
 
@@ -567,6 +568,10 @@ class PushTest(Command, kw_only=True):
 
 LONGEST_NAME: Final = 80
 """The maximum number of characters that an error quotes from a name that the client chose."""
+
+DEEPEST: Final = 400
+"""The maximum number of levels of nesting in an edited input, which is passed on inside other messages: fewer than the
+parsers of agents, clients and histories allow."""
 
 
 class _Envelope(Struct):
@@ -630,6 +635,18 @@ def request_id_of(text: str) -> str | None:
         return None
 
 
+def check_depth(given: Mapping[str, Any], field: str) -> None:
+    """Raises ``ClientError`` if an edited input is nested more than ``DEEPEST`` levels deep. ``field``: the field that
+    contains the input, for the error."""
+    level: list[Any] = [given]
+    for _ in range(DEEPEST):
+        values = (value for one in level for value in (one.values() if isinstance(one, Mapping) else one))
+        level = [value for value in values if isinstance(value, dict | list)]
+        if not level:
+            return
+    raise ClientError("VALIDATION_FAILED", f"{field}: it is nested too deeply.", field)
+
+
 def _set_project(command: InProjects, beside: str) -> None:
     if beside and command.project_id and beside != command.project_id:
         text = "project_id: the message and its data name different projects. Send the ID once."
@@ -649,10 +666,9 @@ def _invalid(error: msgspec.ValidationError, place: str) -> ClientError:
     `int` - at `$.a[1]`", or "Object missing required field `a` - at `$`"."""
     problem, at, where = str(error).rpartition(" - at `$")
     problem, where = (problem, where) if at else (where, "")
-    problem = (
-        problem if problem.isprintable() else ascii(problem)[1:-1]
-    )  # it contains a field's name that the client chose
-    field = place + where.rstrip("`")
+    if not problem.isprintable():  # it contains a field's name that the client chose
+        problem = ascii(problem)[1:-1]
+    field = place + where.rstrip("`").partition("[...]")[0]  # msgspec's text for a member of a ``dict``
     named = re.match(r"Object (missing required|contains unknown) field `(.*)`", problem)
     if named:
         missing = named[1] == "missing required"
@@ -663,5 +679,5 @@ def _invalid(error: msgspec.ValidationError, place: str) -> ClientError:
     elif not field:
         return _no_json()
     field = field.removeprefix(".")
-    problem = problem.replace("`", "").replace("Expected", "expected").replace("Invalid", "invalid")
-    return ClientError("VALIDATION_FAILED", f"{field}: {problem}.", field)
+    problem = problem.replace("`", "")
+    return ClientError("VALIDATION_FAILED", f"{field}: {problem[:1].lower()}{problem[1:]}.", field)

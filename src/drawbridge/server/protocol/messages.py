@@ -1,22 +1,17 @@
-"""The messages that the agent server also sends without a request, and how every message is encoded. Pure.
+"""The data of messages that the agent server also sends without a request. Pure.
 
-A message is ``{"type", "project_id"?, "seq"?, "data", "request_id"?}``. Whatever belongs to a project's history has its
-``seq`` at the top level. An agent's own JSON is embedded unchanged, without being decoded and encoded again; only if it
-is too large is it decoded, for a preview.
+Data that is sent only in the replies to commands is in ``replies``. ``frames`` encodes messages.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any, Final, Generic, Literal, Protocol, TypeVar
+from collections.abc import Mapping
+from typing import Any, Final, Literal
 
-import msgspec
 from msgspec import Raw, Struct
 
 from drawbridge.agents.base import AskedBy, Form, ModeOffer
 from drawbridge.agents.tool_calls import Kind
-from drawbridge.server.protocol.client_errors import ClientError
 
 MESSAGE_BYTES: Final = 1_000_000
 """The maximum size of a client's message, in bytes: the specification's 1 MB."""
@@ -35,7 +30,6 @@ BLOB_BYTES: Final = 32 * 1024 * 1024
 Direction = Literal["client", "claude", "server"]
 State = Literal["IDLE", "EXECUTING", "ERROR"]
 Outcome = Literal["completed", "failed", "killed", "timeout", "interrupted"]
-T = TypeVar("T")
 
 
 class Truncated(Struct, frozen=True):
@@ -44,21 +38,6 @@ class Truncated(Struct, frozen=True):
 
     blob_id: str
     bytes: int
-
-
-class Message(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    type: str
-    project_id: str | None = None
-    seq: int | None = None
-    data: Any
-    request_id: str | None = None
-
-
-class Update(Struct, frozen=True):
-    """The ``data`` of an ``update``."""
-
-    update_type: str
-    data: Any
 
 
 class AgentMessage(Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -150,11 +129,12 @@ class PermissionRequest(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Waiting(Struct, frozen=True):
-    """The summary of an open approval request, for lists."""
+    """An open approval request, for lists. ``summary``: as in ``PermissionRequest``."""
 
     approval_id: str
     tool_name: str
     created_at: str
+    summary: str = ""
 
 
 DeskState = Literal["working", "waiting", "finished", "ended"]
@@ -173,7 +153,7 @@ TERMINAL_NAME: Final = "desk"
 
 
 class DeskInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """An agent that a person has started in a terminal on the server's machine.
+    """An agent that a person started in a terminal on the server's machine.
 
     ``state`` "waiting": it waits for a decision; "finished": it waits for the next prompt; "ended": its program has
     ended. ``permission_mode`` is the agent's name for its mode; ``asks`` is false in modes in which it asks neither
@@ -463,7 +443,7 @@ class SessionChanged(Struct, frozen=True, omit_defaults=True):
 
 
 class SessionRenamed(Struct, frozen=True):
-    """A user has named the session; an empty ``name`` removes its name."""
+    """A user named the session; an empty ``name`` removes its name."""
 
     session_id: str
     name: str
@@ -512,7 +492,7 @@ class RunFinished(Struct, frozen=True, omit_defaults=True, kw_only=True):
     connection."""
     client_id: str | None = None
     input_tokens: int | None = None
-    """The number of tokens that the models have read, including those from a cache, if the agent reports this."""
+    """The number of tokens that the models read, including tokens from a cache, if the agent reports it."""
     output_tokens: int | None = None
     directory: str | None = None
     """The directory in which the agent worked, if it is outside the project or in another git work tree inside it: the
@@ -535,10 +515,10 @@ class RunReverted(Struct, frozen=True):
 
 
 class ReviewDecided(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A user has decided on hunks of the review. ``hunks``: the number of hunks; ``files``: the number of files with
-    these hunks; ``left``: the number of hunks that still wait for a decision. ``by`` null: nobody has decided anything
-    in Drawbridge, but nothing is left to decide. ``interrupted``: the server was killed before it could record or
-    finish this, and has done so after its restart.
+    """A user decided on hunks of the review. ``hunks``: the number of hunks; ``files``: the number of files with
+    these hunks; ``left``: the number of hunks that still wait for a decision. ``by`` null: nobody decided anything in
+    Drawbridge, but nothing is left to decide. ``interrupted``: the server was killed before it could record or finish
+    this, and has done so after its restart.
     """
 
     files: int
@@ -551,13 +531,15 @@ class ReviewDecided(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class ReviewInterrupted(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """The server was killed while it applied a user's decision on ``hunks`` hunks in ``files`` files. ``result``: the
-    decision is ``not_done``, and everything is as before; or ``unknown``, because somebody else has changed its files
-    since. ``changed``: the paths of these files, at most 20. A decision that is done is recorded as ``ReviewDecided``.
+    """The server was killed while it applied a user's decision on ``hunks`` hunks in ``files`` files, reverted the
+    changes of a run to ``files`` files, or committed kept changes to them (``hunks`` is then 0). ``result``: this is
+    ``not_done``, and everything is as before; or ``unknown``, because somebody else has changed its files or its branch
+    since. ``changed``: the paths of these files, at most 20. What is done is recorded as ``ReviewDecided``,
+    ``RunReverted`` or ``ReviewCommitted``.
     """
 
     by: str
-    decision: Literal["keep", "undo", "edit"]
+    decision: Literal["keep", "undo", "edit", "revert", "commit"]
     files: int
     hunks: int
     result: Literal["not_done", "unknown"]
@@ -567,8 +549,8 @@ class ReviewInterrupted(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 class ReviewChanged(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """How much there is to decide in the review: the numbers of ``files``, ``hunks``, and lines ``added`` and
-    ``removed``. ``by``, ``client_id``: the client that decided on something; null if nobody has decided, for example
-    if a run has changed files.
+    ``removed``. ``by``, ``client_id``: the client that decided on something; null if nobody decided anything, for
+    example if a run changed files.
     """
 
     state: Literal["open", "decided"]
@@ -585,7 +567,7 @@ class ReviewComment(Struct, frozen=True, omit_defaults=True, kw_only=True):
     ``old`` one, before the agent's changes.
 
     ``quote``: these lines, as they were shown; ``blob``: git's id of the text that they are from. ``suggestion``: a
-    text that the agent is to replace them with. ``state``: a ``draft`` until it is submitted; ``waiting`` until the
+    text with which the agent should replace them. ``state``: a ``draft`` until it is submitted; ``waiting`` until the
     agent of a terminal session gets it; ``sent`` with the run ``run_id``; ``resolved`` by ``resolved_by``.
     ``outdated``: the lines have changed since, so ``line`` and ``end_line`` are their previous numbers.
     """
@@ -618,7 +600,7 @@ class ReviewCommented(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class ReviewCommitted(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A user has committed what was kept in the review. ``commit``: the id of the commit; ``branch``: the commit's
+    """A user committed what was kept in the review. ``commit``: the id of the commit; ``branch``: the commit's
     branch (``created``: the branch is new); ``files``: the paths of the committed files, at most 500. ``output``: the
     end of what git and its hooks printed.
     """
@@ -633,7 +615,7 @@ class ReviewCommitted(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class ReviewPushed(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A user has pushed ``commit``, the last commit of the current branch, to the ``branch`` of the ``remote``.
+    """A user pushed ``commit``, the last commit of the current branch, to the ``branch`` of the ``remote``.
     ``output``: the end of what git, its hooks and the program for pull requests printed. ``pull_request``: the address
     of the pull request that was created or existed already, if it is known; ``problem``: reports that none was created,
     as human-readable text (``output`` contains the reason); empty if one was created, or none was requested.
@@ -688,7 +670,7 @@ class DiskWarning(Struct, frozen=True):
 
 class Stats(Struct, frozen=True):
     """``active_sessions``: the number of connected clients. ``memory_mb`` and ``cpu_percent`` (of one core) include the
-    server and all processes that it has started."""
+    server and all processes that it started."""
 
     projects: int
     active_sessions: int
@@ -737,196 +719,3 @@ UPDATES: Final[Mapping[str, type[Struct]]] = {
     "stats": Stats,
 }
 """The ``data.data`` of each update that is not a reply, by its ``update_type``."""
-
-
-class Answer(Struct, Generic[T], frozen=True, kw_only=True):
-    """The reply to a command, before it has its ``request_id``. ``update_type``: set only if ``type`` is "update".
-
-    ``seq``: the number of the reply's record in the project's history, if it has one.
-
-    ``then``: does what follows from the command, such as starting an accepted run. It is called exactly once, after the
-    reply was sent, so that the client gets its reply before the events that follow. It is also called if no reply can
-    be sent, for example because the client has disconnected, since the command was carried out.
-    """
-
-    type: str
-    data: T
-    update_type: str | None = None
-    project_id: str | None = None
-    seq: int | None = None
-    then: Callable[[], None] | None = None
-
-
-_encoder: Final = msgspec.json.Encoder()
-
-
-CUT: Final = "…"
-_TEXTS: Final = (4_000, 400, 40)
-_ITEMS: Final = (200, 20, 5)
-_DEPTHS: Final = (20, 8, 4)
-
-
-def shortened(data: bytes, limit: int) -> bytes:
-    """JSON of at most ``limit`` bytes that shows what ``data`` contains; ``data`` itself if it is small enough.
-
-    Long texts are cut and end in "…"; the last items of long lists and objects are left out, and lists and objects that
-    are nested too deeply are empty. If the result is still too large, or ``data`` can't be decoded, it is JSON with the
-    first bytes: ``{"preview": "…"}``.
-    """
-    if len(data) <= limit:
-        return data
-    try:
-        whole = msgspec.json.decode(data)
-        for text, items, depth in zip(_TEXTS, _ITEMS, _DEPTHS, strict=True):
-            smaller = msgspec.json.encode(_cut(whole, text, items, depth))
-            if len(smaller) <= limit:
-                return smaller
-    except (msgspec.DecodeError, RecursionError):
-        pass
-    return msgspec.json.encode({"preview": data[: limit // 8].decode(errors="replace") + CUT})
-
-
-def _cut(value: Any, text: int, items: int, depth: int) -> Any:
-    if isinstance(value, str):
-        return value if len(value) <= text else value[:text] + CUT
-    if isinstance(value, dict):
-        kept = list(value.items())[:items] if depth else []
-        return {key[:text]: _cut(item, text, items, depth - 1) for key, item in kept}
-    if isinstance(value, list):
-        return [_cut(item, text, items, depth - 1) for item in value[:items]] if depth else []
-    return value
-
-
-def updated(update_type: str, data: T, project_id: str | None = None, seq: int | None = None) -> Answer[T]:
-    """An ``update`` as the reply to a command."""
-    return Answer(type="update", update_type=update_type, data=data, project_id=project_id, seq=seq)
-
-
-def encode(answer: Answer[Any], request_id: str | None = None) -> bytes:
-    """Encodes a message."""
-    data = answer.data if answer.update_type is None else Update(answer.update_type, answer.data)
-    return _encoder.encode(
-        Message(type=answer.type, project_id=answer.project_id, seq=answer.seq, data=data, request_id=request_id)
-    )
-
-
-def update(update_type: str, data: Any, project_id: str | None = None, seq: int | None = None) -> bytes:
-    return encode(updated(update_type, data, project_id, seq))
-
-
-def agent_message(
-    line: bytes,
-    *,
-    project_id: str,
-    session_id: str,
-    direction: Direction = "claude",
-    timestamp: str | None = None,
-    seq: int | None = None,
-    limit: int = FRAME_BYTES,
-) -> bytes:
-    """An ``agent_message`` with a line of an agent's output, or with a user's prompt in the same form (JSON, valid
-    UTF-8). A line over the limit is sent as a preview."""
-    truncated = None
-    if len(line) > limit - ROOM:
-        truncated = Truncated(history_blob(project_id, seq), len(line)) if seq is not None else None
-        line = shortened(line, limit - ROOM)
-    data = AgentMessage(
-        messages=(Raw(line),),
-        session_id=session_id,
-        direction=direction,
-        timestamp=timestamp,
-        truncated=truncated,
-    )
-    return _encoder.encode(Message(type="agent_message", project_id=project_id, seq=seq, data=data))
-
-
-def history_record(record: bytes, project_id: str, seq: int, limit: int = FRAME_BYTES) -> Raw:
-    """A line of the history for ``message_history``; a line over the limit becomes a preview with ``truncated``."""
-    if len(record) <= limit - ROOM:
-        return Raw(record)
-    smaller = shortened(record, limit - ROOM)
-    blob = _encoder.encode(Truncated(history_blob(project_id, seq), len(record)))
-    return Raw(smaller[:-1] + b',"truncated":' + blob + b"}")
-
-
-def history_blob(project_id: str, seq: int) -> str:
-    """The ``blob_id`` of a record's whole line, which is available for as long as the history contains it."""
-    return f"{project_id}:{seq}"
-
-
-def error(
-    failure: ClientError, correlation_id: str, request_id: str | None = None, project_id: str | None = None
-) -> bytes:
-    data = Error(
-        code=failure.code,
-        message=failure.text,
-        error=failure.text,
-        retryable=failure.retryable,
-        correlation_id=correlation_id,
-        request_id=request_id,
-        field=failure.field,
-        details=failure.details,
-    )
-    return _encoder.encode(Message(type="error", project_id=project_id, data=data, request_id=request_id))
-
-
-ROOM: Final = 2_000
-"""The bytes of a message that are reserved for everything except the one part that may be large."""
-
-
-class Frame(Struct, frozen=True):
-    """One message for one or more clients, as it is sent.
-
-    ``ephemeral``: the message is useless later (partial text, statistics), so it is dropped first if a client is slow.
-    ``seq``: the number of the message's record in the history of its project, if it has one.
-    """
-
-    data: bytes
-    ephemeral: bool = False
-    project_id: str | None = None
-    seq: int | None = None
-
-
-class Subscriber(Protocol):
-    """A connected client, as the core sees it."""
-
-    id: str
-    """Unique among the connections of one server process."""
-
-    name: str
-    """The client's name, for other clients and the history: the name of its device or SSH key, the name that the
-    owner's client has chosen, or its address."""
-
-    @property
-    def decides(self) -> bool:
-        """Whether the client may decide on approval requests."""
-        ...
-
-    @property
-    def runs(self) -> bool:
-        """Whether the client may start runs, and see the conversations that an agent itself stores."""
-        ...
-
-    @property
-    def owns(self) -> bool:
-        """Whether the client may do everything, including changing what other clients have written."""
-        ...
-
-    @property
-    def device(self) -> str | None:
-        """The id of the client's device, or the fingerprint of its SSH key; None for any other client, such as one with
-        the owner's token."""
-        ...
-
-    def sees(self, path: Path) -> bool:
-        """Whether the client may see a project in this directory."""
-        ...
-
-    def send(self, frame: Frame) -> None:
-        """Queues a frame. Never waits and never raises. The client receives frames in the order of the calls."""
-        ...
-
-    async def room(self) -> None:
-        """Returns once most of what was queued is sent, or the client is gone. Used between the pages of a long
-        history."""
-        ...

@@ -12,13 +12,13 @@ from typing import Annotated, Final, Generic, Literal, TypeVar
 from msgspec import Meta, Raw, Struct
 
 from drawbridge.agents.base import EffortOffer, ModeOffer
+from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.commands import Kind
 from drawbridge.server.protocol.messages import (
     BLOB_BYTES,
     FRAME_BYTES,
     MESSAGE_BYTES,
     PIECE_BYTES,
-    Answer,
     ChangedFile,
     Direction,
     ProjectInfo,
@@ -201,7 +201,7 @@ class PushOffer(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Handover(Struct, frozen=True, kw_only=True):
-    """Comments that ``by`` has left with the terminal session ``project_id``, as one ``prompt``.
+    """Comments that ``by`` left with the terminal session ``project_id``, as one ``prompt``.
 
     ``state`` ``waiting``: its agent gets them when it stops, or with the next prompt; ``given``: they are being
     delivered. In the other states they are drafts again: ``unsure`` if the agent may have received them, ``ended`` if
@@ -242,7 +242,7 @@ class Review(Struct, frozen=True):
 
 
 class SessionInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A conversation that the agent has stored; ``current``: the next run continues it."""
+    """A conversation that the agent stored; ``current``: the next run continues it."""
 
     session_id: str
     last_active: str
@@ -263,12 +263,12 @@ class SessionEntry(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     ``session_id``: the agent's id for the conversation, or one that begins with "log_" if the agent has not reported
     any. ``title``: the name that a user gave the session (then ``named``), otherwise its first prompt, or the title
-    that the agent has stored if the session was begun elsewhere. ``state``: the state of the ``current`` session, which
+    that the agent stored if the session was begun elsewhere. ``state``: the state of the ``current`` session, which
     the next run continues ("waiting": for a decision); "finished" for any other. ``last_line``: the last line of the
     main agent's latest text. ``added`` and ``removed``: numbers of lines, as far as the agent has reported them.
     ``approvals``: the number of open approval requests.
     ``first_seq`` and ``last_seq``: the session's first and last record; records of other sessions may be in between.
-    ``terminal``: a person has started the session in a terminal.
+    ``terminal``: a person started the session in a terminal.
     """
 
     project_id: str
@@ -390,7 +390,7 @@ class Place(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 class Places(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The reply to ``place_list``. ``home``: the home directory of the server's user, if projects may be in it and
-    the client may see it; ``more``: the search for repositories has ended early.
+    the client may see it; ``more``: the search for repositories ended early.
     """
 
     places: list[Place]
@@ -445,10 +445,10 @@ class FileContent(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class FileChanges(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """The reply to ``file_changes``. ``status``: as in ``file_list``; if the content is as in the last commit, this
-    field and all after it are missing. ``old``: the text in that commit, missing for a new file; ``new``: the current
-    text, missing for a deleted file. If the two texts do not fit into a message together, both are missing, and
-    ``diff`` has the hunks of their unified diff, or with ``truncated`` only its beginning.
+    """The reply to ``file_changes``. ``status``: as in ``file_list``; if the content is the same as in the last commit,
+    this field and all fields after it are missing. ``old``: the text in that commit, missing for a new file; ``new``:
+    the current text, missing for a deleted file. If the two texts do not fit into a message together, both are missing,
+    and ``diff`` has the hunks of their unified diff, or with ``truncated`` only its beginning.
     """
 
     path: str
@@ -615,11 +615,12 @@ class AgentWords(Struct, frozen=True):
 
 class Hello(Struct, frozen=True, kw_only=True):
     """``machine``: the server's host name. ``client_id``: as in the server's log and in correlation ids. ``agents``:
-    the agents of this server, installed or not; ``pictures``: the agents that accept images with a prompt.
-    ``features``: the message types that this server accepts from this client. ``modes``: the permission modes that
-    ``set_mode`` accepts here, in addition to an agent's own modes (``modes`` of a project). ``mode_offers``: the
-    protocol's modes as clients show them, including modes that ``set_mode`` does not accept here. ``agent_words``: the
-    texts about these agents and all built-in ones; ``effort_offers``: the levels of effort as clients show them.
+    the agents of this server, installed or not; ``pictures``: the agents that accept images with a prompt; ``forks``:
+    the agents whose conversations can be forked. ``features``: the message types that this server accepts from this
+    client. ``modes``: the permission modes that ``set_mode`` accepts here, in addition to an agent's own modes
+    (``modes`` of a project). ``mode_offers``: the protocol's modes as clients show them, including modes that
+    ``set_mode`` does not accept here. ``agent_words``: the texts about these agents and all built-in ones;
+    ``effort_offers``: the levels of effort as clients show them.
     """
 
     server: str
@@ -629,6 +630,7 @@ class Hello(Struct, frozen=True, kw_only=True):
     device: DeviceOf
     agents: list[str]
     pictures: list[str]
+    forks: list[str]
     features: list[str]
     limits: Limits
     modes: list[str]
@@ -672,7 +674,7 @@ class PushKey(Struct, frozen=True):
 
 
 class PushTested(Struct, frozen=True, omit_defaults=True):
-    """The reply to ``push_test``: whether the push service has accepted the notification, and if not, why."""
+    """The reply to ``push_test``: whether the push service accepted the notification and, if not, why."""
 
     accepted: bool
     problem: str | None = None

@@ -5,8 +5,8 @@ A ``FileChange`` has both versions and the hunks between them. Deciding on some 
 that remain keep their lines and their ids. They are not computed again, since a new comparison might align repeated
 lines in another way.
 
-A line includes its line feed, so that the joined lines are the file's text, byte for byte. Only the last line may lack
-one.
+A line includes its line feed, so that the joined lines are the file's text, byte for byte. Only the last line may have
+none.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from drawbridge.text.hunks import Hunk as Span
 ID_BYTES: Final = 12
 
 REGULAR: Final = frozenset({"100644", "100755"})
-"""git's modes of the files whose lines are compared."""
+"""git's modes of the files that are compared by lines."""
 
 ALIKE: Final = 0.5
-"""The minimum share of a renamed file that is the same in both versions. This is git's default, too."""
+"""The minimum share of a renamed file that is the same in both versions. It is the same as git's default."""
 
 MOST_COMPARED: Final = 2_500
-"""The maximum number of pairs of deleted and added files that are compared; if there are more, only files with the same
+"""The maximum number of pairs of deleted and added files that are compared. If there are more, only files with the same
 content, and files that were already known to be renamed, count as renamed."""
 
 Kind: TypeAlias = Literal["lines", "file", "mode", "name"]
@@ -59,7 +59,7 @@ class Hunk(Struct, frozen=True):
     """A part of a change that is kept, undone or edited as a whole.
 
     ``kind``: some lines, the whole file (it was added or deleted, or its lines can't be compared), its mode, or its
-    name. ``span``: its lines in both versions, 0-based (none for a mode or a name); the id does not depend on it.
+    name. ``span``: its lines in both versions, 0-based (none for a mode or a name). The id does not depend on it.
     """
 
     id: str
@@ -77,7 +77,7 @@ class Part(NamedTuple):
 
 class FileChange(Struct, frozen=True):
     """The change to one file. ``old`` and ``new``: None if the file does not exist in that version. ``hunks``: in the
-    order of the lines; the hunks for the mode and the name are last. ``old_path``: the path of the old version if the
+    order of the lines. The hunks for the mode and the name are last. ``old_path``: the path of the old version if the
     file was renamed; empty otherwise."""
 
     path: str
@@ -100,7 +100,7 @@ class FileChange(Struct, frozen=True):
 
 
 class Overlapping(Exception):
-    """Two changes to a file can't be merged, for example because they are in the same lines."""
+    """Two changes to a file can't be merged, for example because they affect the same lines."""
 
 
 class NotEditable(Exception):
@@ -117,8 +117,8 @@ def lines_of(text: str) -> list[str]:
 def changed(
     path: str, old: Version | None, new: Version | None, decided: Collection[str] = (), old_path: str = ""
 ) -> FileChange:
-    """The change from ``old`` to ``new``. ``decided``: the ids of hunks that were decided on before; a new hunk with
-    the same lines gets another id. ``old_path``: the previous path of a renamed file, whose versions are both text or
+    """The change from ``old`` to ``new``. ``decided``: the ids of hunks that were decided on before. A new hunk with
+    the same lines gets another id. ``old_path``: the previous path of a renamed file. Its versions are both text, or
     have the same content."""
     if old_path:
         assert old is not None
@@ -199,7 +199,7 @@ def renames(
     sides: Mapping[str, tuple[Version | None, Version | None]], known: Mapping[str, str] = MappingProxyType({})
 ) -> dict[str, str]:
     """The files of a change that were renamed: new path → old path. ``sides``: both versions of the files by their
-    paths. ``known``: the renames that were found before; each is kept if the old file is still deleted, the new one is
+    paths. ``known``: the renames that were found before. Each is kept if the old file is still deleted, the new one is
     still added, and they are still comparable.
 
     Files with the same content are paired first, then files of which at least ``ALIKE`` is the same. Links and empty
@@ -216,7 +216,7 @@ def renames(
     for path, old_path in known.items():
         if path in there and old_path in gone and _comparable(gone[old_path], there[path]):
             pair(path, old_path)
-    for name in (_base, lambda _: ""):  # first the files that were only moved to another directory
+    for name in (_base, lambda _: ""):  # files that were only moved to another directory come first
         by_content: dict[tuple[str, str], list[str]] = {}
         for path, version in sorted(gone.items()):
             by_content.setdefault((version.blob, name(path)), []).append(path)
@@ -253,7 +253,7 @@ def _base(path: str) -> str:
 
 
 def _alike(one: Counter[str], other: Counter[str]) -> float:
-    """The share of the larger file's characters that are in lines of both files; 0 if there are no lines."""
+    """The share of the larger file's characters that are in lines of both files; 0 without lines."""
     both = sum(map(_length, (one & other).items()))
     return both / max(1, sum(map(_length, one.items())), sum(map(_length, other.items())))
 
@@ -263,10 +263,10 @@ def _length(line: tuple[str, int]) -> int:
 
 
 def absorbed(base: Version | None, head: Version | None, now: Version | None) -> Version | None:
-    """``base`` with the changes from ``head`` to ``now``, which somebody other than the agent made.
+    """``base`` with the changes from ``head`` to ``now``, which were not made by the agent.
 
     Lines in an undecided hunk or right next to one are not changed in ``base``, so that the hunk shows the whole
-    change. The same is true of contents that the agent has changed and that can't be compared by lines.
+    change. The same is true of contents that the agent changed and that can't be compared by lines.
     """
     if same(head, now):
         return base
@@ -282,7 +282,8 @@ def absorbed(base: Version | None, head: Version | None, now: Version | None) ->
     if base.text is None or head.text is None or now.text is None or head.blob == now.blob:
         return found
     lines = head.lines
-    # The hunks as they are shown, backwards: a comparison from head to base may align repeated lines in another way.
+    # The hunks are compared as they are shown, backwards, because a comparison from head to base may align repeated
+    # lines in another way.
     shown = differences.diff(base.lines, lines)
     ours = [Span(span.new_start, span.new_count, span.old_start, span.old_count) for span in shown]
     theirs = differences.diff(lines, now.lines)
@@ -315,8 +316,9 @@ def merged(old: Version | None, ours: Version | None, theirs: Version | None) ->
 
 
 def same(one: Version | None, other: Version | None) -> bool:
-    """Whether both versions have the same mode and content, or neither exists. Each has the id of its content, or a
-    text."""
+    """Whether both versions have the same mode and content, or neither exists. Each version has either the id of its
+    content or a text.
+    """
     if one is None or other is None:
         return one is other
     if one.blob and other.blob:

@@ -1,4 +1,4 @@
-"""Users' comments on a review: drafts that are written and changed, and then sent together as one prompt."""
+"""Users' comments on a review: drafts, which can be changed and are then sent together as one prompt."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from drawbridge.server.checkpoints.checkpoints import Checkpoints
 from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.events import ReviewComment, ReviewCommented, Submission
 from drawbridge.server.protocol import commands, messages
+from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import Answer, Subscriber
+from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.protocol.replies import Handover
 from drawbridge.server.reviews.change_set import lines_of
 from drawbridge.server.reviews.comments import prompt_of
 from drawbridge.server.reviews.located_comments import LocatedComments, Since
 from drawbridge.server.reviews.messages import refused
-from drawbridge.server.reviews.remembered import COMMENTS_BYTES, MOST_COMMENTS, Remembered, sized
-from drawbridge.server.reviews.reviews import HunkGone, NoLines, Open, Review, SameName
+from drawbridge.server.reviews.remembered import COMMENTS_BYTES, MOST_COMMENTS, RememberedComment, sized
+from drawbridge.server.reviews.reviews import HunkGone, NoLines, OpenReview, Review, SameName
 from drawbridge.server.updates import answered
 
 LONGEST_TEXT: Final = 10_000
@@ -34,20 +35,20 @@ def submission_key(drafts: str, text: str) -> str:
 
 
 class KeptComments(Protocol):
-    """Where the comments on a review are stored."""
+    """The store of the comments on a review."""
 
     @property
-    def known(self) -> Mapping[str, Remembered]: ...
+    def known(self) -> Mapping[str, RememberedComment]: ...
 
     @property
     def handover(self) -> Handover | None:
-        """The comments that were last left with a terminal session. None if there are none, or once they were withdrawn
-        or the agent has received them all."""
+        """The comments that were last left with a terminal session. None before that, and once they were withdrawn or
+        the agent has received them all."""
         ...
 
-    def write(self, event: ReviewCommented, session: str, asker: Subscriber) -> int | None:
-        """Stores and publishes a change that a client has requested in ``session``. Returns the number of its record in
-        the session's history; None if the record could not be written, or if ``asker`` is catching up and is sent the
+    def write(self, event: ReviewCommented, session: str, sender: Subscriber) -> int | None:
+        """Stores and publishes a change that a client requested in ``session``. Returns the number of its record in
+        the session's history; None if the record could not be written, or if ``sender`` is catching up and is sent the
         record in its turn. Raises ``ClientError`` or ``DrawbridgeError`` without changing anything."""
         ...
 
@@ -62,7 +63,7 @@ class Commenting:
         self._work_tree = checkpoints.work_tree
 
     @property
-    def _comments(self) -> Mapping[str, Remembered]:
+    def _comments(self) -> Mapping[str, RememberedComment]:
         return self._kept.known
 
     @property
@@ -76,7 +77,7 @@ class Commenting:
         drafts = [(id, one.seq, one.changes) for id, one in self._comments.items() if one.comment.state == "draft"]
         return blake2b(repr(drafts).encode(), digest_size=12).hexdigest()
 
-    async def located(self, git: Git, review: Open) -> LocatedComments:
+    async def located(self, git: Git, review: OpenReview) -> LocatedComments:
         """The comments at their current lines. Raises ``GitFailed``."""
         known = list(self._comments.values())
         begun: dict[str, Since] = {
@@ -110,27 +111,27 @@ class Commenting:
         return prompt_of(submitted, text), Submission(key, tuple(one.comment_id for one in submitted))
 
     async def comment(
-        self, command: commands.ReviewComment, session: str, asker: Subscriber
+        self, command: commands.ReviewComment, session: str, sender: Subscriber
     ) -> Answer[messages.ReviewCommented]:
         """Writes, changes, removes, resolves or reopens a comment. A repeated request to write a comment returns the
         comment that the first one wrote, unless the comment has been removed. Raises ``ClientError``,
         ``DrawbridgeError``, ``NoCheckpoint``, ``GitFailed`` or OSError without changing a comment."""
         if command.comment_id is None:
-            id = _new_id(command, asker)
-            comment = None if id in self._comments else await self._new(command, id, asker)
-            if comment is None or id in self._comments:  # the same request was received before, or meanwhile
-                return _answer(id, self._comments[id].comment, session, asker, None)
+            id = _new_id(command, sender)
+            comment = None if id in self._comments else await self._new(command, id, sender)
+            if comment is None or id in self._comments:  # the same request was received before, or in the meantime
+                return _answer(id, self._comments[id].comment, session, sender, None)
         else:
-            id, comment = command.comment_id, self._changed(command, command.comment_id, asker)
+            id, comment = command.comment_id, self._changed(command, command.comment_id, sender)
             known = self._comments[id].comment
             if command.resolved is not None and comment == known:
-                return _answer(id, known, session, asker, None)
+                return _answer(id, known, session, sender, None)
         if comment is not None:
             self._check_room(comment)
-        seq = self._kept.write(_event(id, comment, asker), session, asker)
-        return _answer(id, comment, session, asker, seq)
+        seq = self._kept.write(_event(id, comment, sender), session, sender)
+        return _answer(id, comment, session, sender, seq)
 
-    async def _new(self, command: commands.ReviewComment, id: str, asker: Subscriber) -> ReviewComment:
+    async def _new(self, command: commands.ReviewComment, id: str, sender: Subscriber) -> ReviewComment:
         if command.remove or command.resolved is not None:
             raise _invalid("comment_id", "this field is required")
         path, line, quote = command.path, command.line, command.quote
@@ -150,7 +151,7 @@ class Commenting:
                     raise ClientError("HUNK_GONE", NOT_AS_SHOWN, field="data.quote", details={"gone": path})
                 comment = ReviewComment(
                     comment_id=id,
-                    by=asker.name,
+                    by=sender.name,
                     path=path,
                     side=command.side,
                     line=line,
@@ -160,7 +161,7 @@ class Commenting:
                     text=text,
                     suggestion=suggestion,
                 )
-                self._check_room(comment)  # before git keeps the text of a comment that is refused
+                self._check_room(comment)  # before git stores the text of a comment that might be refused
                 kept = [one.comment.blob for one in self._comments.values()]
                 await self._review.keep_texts(git, [*kept, version.blob])
         except HunkGone as error:
@@ -174,7 +175,7 @@ class Commenting:
             raise ClientError("VALIDATION_FAILED", text, field="data.side") from None
         return comment
 
-    def _changed(self, command: commands.ReviewComment, id: str, asker: Subscriber) -> ReviewComment | None:
+    def _changed(self, command: commands.ReviewComment, id: str, sender: Subscriber) -> ReviewComment | None:
         """A comment as it is after this change; None if it is removed. Raises ``ClientError``."""
         known = self._comments.get(id)
         if known is None:
@@ -186,8 +187,8 @@ class Commenting:
         if command.resolved is not None:
             if command.remove or command.text is not None or command.suggestion is not None:
                 raise _invalid("resolved", "it can't be combined with another change")
-            return _resolved(comment, asker, resolved=command.resolved)
-        if comment.by != asker.name and not asker.owns:
+            return _resolved(comment, sender, resolved=command.resolved)
+        if comment.by != sender.name and not sender.owns:
             text = f"The comment is by {comment.by}. Only its author or a client with the admin scope can change it."
             raise ClientError("OUT_OF_SCOPE", text, field="data.comment_id", details={"needed": "admin"})
         if comment.state == "waiting":
@@ -212,7 +213,7 @@ class Commenting:
             raise ClientError("RESOURCE_LIMIT", text, retryable=False)
 
 
-def _resolved(comment: ReviewComment, asker: Subscriber, *, resolved: bool) -> ReviewComment:
+def _resolved(comment: ReviewComment, sender: Subscriber, *, resolved: bool) -> ReviewComment:
     """The comment after it was resolved or reopened; the same comment if it already was. Raises ``ClientError``."""
     if comment.state in ("draft", "waiting"):
         remedy = (
@@ -224,30 +225,30 @@ def _resolved(comment: ReviewComment, asker: Subscriber, *, resolved: bool) -> R
         return comment
     changed: dict[str, Any] = {"state": "sent", "resolved_by": None}
     if resolved:
-        changed = {"state": "resolved", "resolved_by": asker.name}
+        changed = {"state": "resolved", "resolved_by": sender.name}
     return msgspec.structs.replace(comment, **changed)
 
 
-def _event(id: str, comment: ReviewComment | None, asker: Subscriber) -> ReviewCommented:
-    return ReviewCommented(comment_id=id, by=asker.name, comment=comment, client_id=asker.id)
+def _event(id: str, comment: ReviewComment | None, sender: Subscriber) -> ReviewCommented:
+    return ReviewCommented(comment_id=id, by=sender.name, comment=comment, client_id=sender.id)
 
 
 def _answer(
-    id: str, comment: ReviewComment | None, session: str, asker: Subscriber, seq: int | None
+    id: str, comment: ReviewComment | None, session: str, sender: Subscriber, seq: int | None
 ) -> Answer[messages.ReviewCommented]:
-    return answered(_event(id, comment, asker), messages.ReviewCommented, session, seq)
+    return answered(_event(id, comment, sender), messages.ReviewCommented, session, seq)
 
 
 NOT_AS_SHOWN: Final = "The lines have changed since they were shown. Read the review again."
 
 
-def _new_id(command: commands.ReviewComment, asker: Subscriber) -> str:
+def _new_id(command: commands.ReviewComment, sender: Subscriber) -> str:
     """The id of a new comment. A repeated request gets the same id, unless it has no ``request_id``. A client that
     numbers its requests reuses numbers after it reconnects, so a request counts as repeated only if the comment and its
     author are the same, too."""
     if command.request_id is None:
         return f"comment_{uuid.uuid4().hex[:16]}"
-    digest = blake2b(msgspec.json.encode((asker.name, command)), digest_size=8)
+    digest = blake2b(msgspec.json.encode((sender.name, command)), digest_size=8)
     return f"comment_{digest.hexdigest()}"
 
 
@@ -256,7 +257,7 @@ def _words(command: commands.ReviewComment) -> tuple[str, str | None]:
     text = (command.text or "").strip()
     suggestion = command.suggestion
     if not text and suggestion is None:
-        raise _invalid("text", "this field is required if there is no suggestion")
+        raise _invalid("text", "this field is required without a suggestion")
     _check_length("text", text)
     _check_length("suggestion", suggestion or "")
     return text, _ended(suggestion) if suggestion else suggestion

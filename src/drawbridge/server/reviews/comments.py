@@ -1,8 +1,8 @@
-"""Comments on lines of a review: where the lines are after the file has changed, and the prompt that sends the
-comments. Pure.
+"""Finds the lines of comments on a review after the file has changed, and composes the prompt that sends the comments.
+Pure.
 
 A comment is anchored to one version of its file. Lines that have changed, or that may no longer be the same code, are
-not found: an outdated comment is better than one in the wrong place.
+not found, because an outdated comment is better than one in the wrong place.
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ class Range(Struct, frozen=True):
 
 
 def followed(old: Sequence[str], changes: Sequence[Span], lines: Range) -> Range | None:
-    """Where ``lines`` of ``old`` are after these changes. None if they have changed. Also None if fewer than
-    ``SELF_EVIDENT`` of them contain words and no unchanged line around them does: other code may have the same lines.
+    """The place of ``lines`` of ``old`` after these changes. None if they have changed. Also None if fewer than
+    ``SELF_EVIDENT`` of them contain words and no unchanged line around them does, because other code may have the same
+    lines.
     """
     if not changes:
         return lines

@@ -1,9 +1,9 @@
-"""Commits what was kept in a review: the commit adds the kept changes to HEAD, and nothing else.
+"""Commits what was kept in a review. The commit adds only the kept changes to HEAD.
 
-The commit is made by the user's own git, with a separate index: whatever the user has staged or changed stays as it is.
-The user's index gets the same changes, so that they do not appear as staged in reverse. It is locked, as git locks it,
-from before HEAD is read until the commit is made or refused, so no other commit comes in between. A failure changes
-neither the index nor a branch nor a file, except for what a hook itself has changed.
+The commit is made by the user's own git, with a separate index, so everything that the user has staged or changed is
+left as it is. The user's index gets the same changes, so that they do not appear as staged in reverse. It is locked, as
+git locks it, from before HEAD is read until the commit is made or refused, so no other commit comes in between. A
+failure changes neither the index nor a branch nor a file, except for what a hook itself has changed.
 """
 
 from __future__ import annotations
@@ -14,20 +14,21 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
 from drawbridge.server.checkpoints import git_index
-from drawbridge.server.checkpoints.commits import PATCH, differences, filtered_of, shown_path, tree_of
+from drawbridge.server.checkpoints.commits import PATCH, differences, filtered_of, message_of, shown_path, tree_of
 from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.reviews.change_set import Overlapping, Version, merged, same
 from drawbridge.server.reviews.contents import Entry, loaded_texts, put, tree_with, version_of, with_contents
+from drawbridge.server.reviews.intents import Attempt, Verdict
 
 SECONDS: Final = 120.0
-"""Seconds for a commit, including its hooks."""
+"""The maximum number of seconds for a commit, including its hooks."""
 
 IDENTITY_SECONDS: Final = 30.0
 """Seconds that git may take to read the user's name from its configuration."""
@@ -45,6 +46,10 @@ NO_BRANCH: Final = 91
 Reason: TypeAlias = Literal[
     "detached", "filter", "identity", "index", "locked", "no_repository", "overlap", "under_way", "unborn"
 ]
+
+
+BeginCommit: TypeAlias = Callable[[Attempt], Awaitable[None]]
+"""Called before a commit is made. If it raises, nothing is changed."""
 
 
 class NothingToCommit(Exception):
@@ -83,7 +88,7 @@ class Refused(Exception):
 
 class Committed(Struct, frozen=True):
     """A commit that was made. ``branch``: without "refs/heads/". ``files``: the paths of the committed files, as
-    ``shown_path`` returns them. ``kept``: the paths of the files whose kept changes the branch now contains."""
+    ``shown_path`` returns them. ``kept``: the paths of the files with kept changes that the branch now contains."""
 
     commit: str
     branch: str
@@ -93,8 +98,8 @@ class Committed(Struct, frozen=True):
 
 
 class Head(NamedTuple):
-    """What is checked out. ``ref``: the branch; empty if none is checked out. ``commit``: empty if the branch has no
-    commits yet."""
+    """The branch and the commit that are checked out. ``ref``: the branch; empty if none is checked out. ``commit``:
+    empty if the branch has no commits yet."""
 
     ref: str
     commit: str
@@ -134,11 +139,19 @@ def _number(text: str) -> int:
 
 
 async def commit(
-    git: Git, start: str, base: str, files_now: str, message: str, branch: str | None, files: Collection[str] = ()
+    git: Git,
+    start: str,
+    base: str,
+    files_now: str,
+    message: str,
+    branch: str | None,
+    files: Collection[str],
+    begin: BeginCommit,
 ) -> Committed:
     """Commits what was kept: the changes between ``start`` and ``base``, two commits of a review. ``files_now``: a
     commit that contains the current files. ``branch``: the name of a new branch to create and check out; None for the
-    current branch. ``files``: the only paths to commit, as ``shown_path`` returns them; all if it is empty.
+    current branch. ``files``: the only paths to commit, as ``shown_path`` returns them; all if it is empty. ``begin``
+    is called before anything is changed.
 
     Raises ``NothingToCommit``, ``Blocked``, ``BadBranch``, ``Refused`` or ``GitFailed``.
     """
@@ -170,6 +183,9 @@ async def commit(
             text = "a file is where a directory was, or vice versa"
             raise Blocked("overlap", text, list(map(shown_path, now.keys() - new.keys())))
         await _prepare_index(git, lock, now, new)
+        ref = head.ref if branch is None else f"refs/heads/{branch}"
+        paths_now = tuple(sorted(map(shown_path, now)))
+        await begin(Attempt(ref, branch is not None, head.commit, head.ref, tree, message, paths_now))
         code, output = await _run(git, lock, head, tree, message, branch)
         done = await head_of(git)
         if done.commit == head.commit:
@@ -177,7 +193,38 @@ async def commit(
                 raise BadBranch(f"The branch could not be created: {output.strip()[-500:]}", exists=False)
             raise Refused(code, output)
     name = done.ref.removeprefix("refs/heads/")
-    return Committed(done.commit, name, tuple(sorted(map(shown_path, now))), output, frozenset(kept))
+    return Committed(done.commit, name, paths_now, output, frozenset(kept))
+
+
+async def finished(git: Git, attempt: Attempt, check_at_rest: Callable[[], None]) -> Verdict:
+    """Determines whether a commit was made before it was interrupted. If it was not, removes its new branch, if it has
+    one; ``check_at_rest`` is called before that. Raises what ``check_at_rest`` raises, or ``GitFailed``."""
+    code, tip, _ = await git.run("rev-parse", "--verify", "--quiet", f"{attempt.ref}^{{commit}}")
+    tip = "" if code else tip.strip()
+    if tip in ("", attempt.parent):
+        if tip and attempt.created:
+            check_at_rest()
+            lines = _assigned(head=attempt.parent, former=attempt.former, new=attempt.ref)
+            code, _ = await git.as_person("\n".join([*lines, _REMOVE_BRANCH]), SECONDS, "a branch")
+            if code:
+                return Verdict("unknown")  # the new branch still exists
+        return Verdict("not_done")
+    wanted = [f"{attempt.parent}..{tip}", "--ancestry-path"] if attempt.parent else [tip]
+    code, listed, _ = await git.run("rev-list", "--parents", *wanted)
+    for line in [] if code else listed.splitlines():
+        id, *parents = line.split()
+        if parents[:1] == ([attempt.parent] if attempt.parent else []) and await _is_of(git, id, attempt):
+            return Verdict("done", commit=id)
+    return Verdict("unknown")
+
+
+async def _is_of(git: Git, commit: str, attempt: Attempt) -> bool:
+    """Whether this commit, which has the right parent, was made by the attempt. Hooks may have changed its files or its
+    message."""
+    if await tree_of(git, commit) == attempt.tree:
+        return True
+    made, wanted = (await message_of(git, commit)).strip(), attempt.message.strip()
+    return made.partition("\n")[0] == wanted.partition("\n")[0]
 
 
 async def _check_name(git: Git, branch: str) -> None:
@@ -218,7 +265,7 @@ async def author_of(git: Git) -> str:
 
 
 async def head_of(git: Git) -> Head:
-    """What is checked out. Raises ``GitFailed``."""
+    """The branch and the commit that are checked out. Raises ``GitFailed``."""
     await git.see_head()
     code, ref, _ = await git.run("symbolic-ref", "--quiet", "HEAD")
     name = "" if code else ref.strip()
@@ -263,7 +310,7 @@ async def _locked(git: Git, index: Path) -> AsyncIterator[Path]:
         text = "another git command is running in the repository, or was killed (index.lock exists)"
         raise Blocked("locked", text) from None
     try:
-        await git.remove_at_end(lock)  # even if the server is killed
+        await git.remove_at_end(lock)  # it is removed even if the server is killed
         yield lock
         await git.remove_at_end(None)
     finally:
@@ -338,19 +385,31 @@ async def _run(git: Git, lock: Path, head: Head, tree: str, message: str, branch
     await git.run("update-index", "-q", "--refresh", environment=own)  # hooks compare it with the files
     words = git.folder / "message"
     await asyncio.to_thread(words.write_bytes, message.encode(errors="replace"))
-    given = {
-        "index": str(index),
-        "message": str(words),
-        "lock": str(lock),
-        "real": str(lock.with_name("index")),
-        "head": head.commit,
-        "former": head.ref,
-        "new": "" if branch is None else f"refs/heads/{branch}",
-        "moving": f"checkout: moving from {head.ref.removeprefix('refs/heads/') or head.commit} to {branch}",
-    }
-    lines = [f"{name}={shlex.quote(value)}" for name, value in given.items()]
+    lines = _assigned(
+        index=str(index),
+        message=str(words),
+        lock=str(lock),
+        real=str(lock.with_name("index")),
+        head=head.commit,
+        former=head.ref,
+        new="" if branch is None else f"refs/heads/{branch}",
+        moving=f"checkout: moving from {head.ref.removeprefix('refs/heads/') or head.commit} to {branch}",
+    )
     return await git.as_person("\n".join([*lines, _COMMIT]), SECONDS, "a commit")
 
+
+def _assigned(**variables: str) -> list[str]:
+    """The lines of a shell script that set these variables."""
+    return [f"{name}={shlex.quote(value)}" for name, value in variables.items()]
+
+
+_REMOVE_BRANCH: Final = """
+if [ "$("$git" symbolic-ref --quiet HEAD)" = "$new" ]; then
+    if [ -n "$former" ]; then "$git" symbolic-ref HEAD "$former"; else "$git" update-ref --no-deref HEAD "$head"; fi
+fi
+"$git" update-ref -d "$new" "$head"
+"""
+"""Removes the branch ``new``, and checks out again what was checked out before it was created."""
 
 _COMMIT: Final = f"""
 if [ -n "$new" ]; then
@@ -363,12 +422,9 @@ if [ "$("$git" rev-parse --verify --quiet HEAD)" != "$head" ]; then
     mv -f "$lock" "$real"
 else
     rm -f "$lock"
-    if [ -n "$new" ]; then
-        if [ -n "$former" ]; then "$git" symbolic-ref HEAD "$former"; else "$git" update-ref --no-deref HEAD "$head"; fi
-        "$git" update-ref -d "$new"
-    fi
+    if [ -n "$new" ]; then {_REMOVE_BRANCH} fi
 fi
 exit $code
 """
-"""The shell itself ignores SIGTERM, so the script is completed even if the commit is terminated because it took too
-long, or because the server has ended."""
+"""The script that makes the commit. The shell itself ignores SIGTERM, so the script is completed even if the commit is
+terminated because it took too long, or because the server has ended."""

@@ -1,4 +1,4 @@
-"""The files of a review's trees: their versions, and the texts of those whose lines are compared."""
+"""The files of a review's trees: their versions, and the texts of those that are compared by lines."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.reviews.change_set import REGULAR, Version
 
 LARGEST_TEXT: Final = 1024 * 1024
-"""The maximum size of a file whose lines are compared, in bytes."""
+"""The maximum size of a file that is compared by lines, in bytes."""
 
 LARGEST_TEXTS: Final = 16 * 1024 * 1024
-"""The maximum size of all texts that are compared at once, in bytes; each file that does not fit is one hunk."""
+"""The maximum size of all texts that are compared together, in bytes. Each file that does not fit is one hunk."""
 
 Entry: TypeAlias = str
 """A file in a tree: "mode blob"."""
@@ -99,7 +99,7 @@ async def with_contents(git: Git, versions: Mapping[str, Version | None]) -> dic
 
 
 async def tree_with(git: Git, start: str, new: Mapping[str, Version | None]) -> str:
-    """The tree of ``start`` with other versions of some files; a version that is None removes the file. A file also
+    """The tree of ``start`` with other versions of some files. A version that is None removes the file. A file also
     replaces a directory that has the same path, or a file that has the path of one of its directories. Raises
     ``GitFailed``."""
     own = {"GIT_INDEX_FILE": str(git.folder / "review")}
@@ -109,7 +109,7 @@ async def tree_with(git: Git, start: str, new: Mapping[str, Version | None]) -> 
 
 
 async def put(git: Git, new: Mapping[str, Version | None], index: Mapping[str, str]) -> None:
-    """Puts versions of some files into the index that the environment ``index`` names; a version that is None removes
+    """Puts versions of some files into the index that the environment ``index`` names. A version that is None removes
     the file. Raises ``GitFailed``."""
     prefix = await git.prefix()
     none = f"0 {'0' * 2 * git.settings.id_bytes}"

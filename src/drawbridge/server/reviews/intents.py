@@ -1,10 +1,9 @@
-"""What the server is about to do to files, written down before it does it, and what has become of that after the server
-was killed meanwhile. Pure.
-
-git writes the files of a decision one after the other, and may be killed in between, too. An ``Intent`` has enough to
-find out what happened: each file is as before, as decided, torn (git was writing it), or changed by somebody else. A
-decision of which only a part was written is completed. If that is not possible because somebody else has changed one
-of its files, the part is undone.
+"""What the server is about to do to files or branches, recorded before it does it, and the result if the server is
+killed in the meantime. Pure. git writes the files of a decision one after the other, and may also be killed in between.
+An ``Intent`` contains enough to determine what happened: each file is as before, as decided, torn (git was writing it),
+or changed by somebody else. A decision of which only a part was written is completed. If that is not possible because
+somebody else has changed one of its files, the part is undone. The same applies to a run that is reverted. A commit was
+either made or not.
 """
 
 from __future__ import annotations
@@ -14,7 +13,12 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from drawbridge.server.events import ChangedFile
+
 Action: TypeAlias = Literal["keep", "undo", "edit"]
+
+Operation: TypeAlias = Literal["keep", "undo", "edit", "revert", "commit"]
+"""What may be interrupted: a decision, the revert of a run, or a commit."""
 
 State: TypeAlias = Literal["before", "after", "torn", "changed"]
 """The state of a file: as before the decision, as decided, only partly written, or changed by somebody else."""
@@ -22,7 +26,7 @@ State: TypeAlias = Literal["before", "after", "torn", "changed"]
 Result: TypeAlias = Literal["done", "not_done", "unknown"]
 
 
-class Intent(Struct, frozen=True):
+class DecisionIntent(Struct, frozen=True, tag="decision"):
     """A decision that is about to be applied.
 
     ``session``: the id of the session in which it is recorded; ``seq``: the number of the last record there before it.
@@ -41,14 +45,63 @@ class Intent(Struct, frozen=True):
     heads: tuple[str, str]
 
 
+class RevertIntent(Struct, frozen=True, tag="revert"):
+    """A run that is about to be reverted.
+
+    ``session``, ``seq``, ``by``, ``client_id``: as in a ``DecisionIntent``. ``run_id``, ``files``: as in its record.
+    ``heads``: commits with the files before and after it.
+    """
+
+    session: str
+    seq: int
+    by: str
+    client_id: str
+    run_id: str
+    files: tuple[ChangedFile, ...]
+    heads: tuple[str, str]
+
+
+class Attempt(Struct, frozen=True):
+    """A commit of kept changes before it is made.
+
+    ``ref``: its branch, with "refs/heads/"; ``created``: the branch is new. ``parent``: the last commit before it, and
+    ``former``: the branch that is checked out before it; each is empty if it does not exist. ``tree``, ``message``:
+    those of the commit, unless a hook changes them. ``files``: the paths of the committed files, as ``shown_path``
+    returns them.
+    """
+
+    ref: str
+    created: bool
+    parent: str
+    former: str
+    tree: str
+    message: str
+    files: tuple[str, ...]
+
+
+class CommitIntent(Struct, frozen=True, tag="commit"):
+    """A commit that is about to be made. ``session``, ``seq``, ``by``, ``client_id``: as in a ``DecisionIntent``."""
+
+    session: str
+    seq: int
+    by: str
+    client_id: str
+    attempt: Attempt
+
+
+Intent: TypeAlias = DecisionIntent | RevertIntent | CommitIntent
+
+
 class Verdict(Struct, frozen=True):
-    """What has become of a decision, once the files in ``write`` have the versions from before (``to`` is "before") or
-    after the decision. ``changed``: the files that somebody else has changed."""
+    """The result, once the files in ``write`` have the versions from before (``to`` is "before") or after the decision
+    or the revert. ``changed``: the files that somebody else changed. ``commit``: the id of the commit that was made.
+    """
 
     result: Result
     to: Literal["before", "after"] = "after"
     write: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
+    commit: str = ""
 
 
 def state_of(before: str, after: str, now: str, *, is_part: bool) -> State:
@@ -68,12 +121,12 @@ def exists(entry: str) -> bool:
 
 
 def verdict(states: Mapping[str, State], *, is_in_review: bool) -> Verdict:
-    """``states``: the states of the decision's files, by path. ``is_in_review``: whether the review already contains
-    the decision, which is so only once all files are written."""
+    """The result of an interrupted decision. ``states``: the states of the decision's files, by path. ``is_in_review``:
+    whether the review already contains the decision, which is the case only once all files are written."""
     found = {state: tuple(path for path, one in states.items() if one == state) for state in set(states.values())}
     before, after, torn, changed = (found.get(state, ()) for state in ("before", "after", "torn", "changed"))
     if is_in_review:
-        return Verdict("done", "after", torn, changed)  # a file that is as before was restored by somebody
+        return Verdict("done", "after", torn, changed)  # somebody restored the files that are as before
     if not after and not torn:
         return Verdict("unknown" if changed and not before else "not_done", changed=changed)
     if not before and not torn:

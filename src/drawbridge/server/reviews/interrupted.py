@@ -1,5 +1,6 @@
-"""Compares the files with those before and after a decision that was interrupted, because the server was killed or git
-failed, and completes the decision or undoes the part that was done."""
+"""Compares the current files with those before and after a decision or a revert that was interrupted because the server
+was killed or git failed. Completes it, or undoes the part that was done.
+"""
 
 from __future__ import annotations
 
@@ -11,19 +12,24 @@ from drawbridge.server.checkpoints.git_program import LARGEST_OUTPUT
 from drawbridge.server.checkpoints.work_tree import WorkTree
 from drawbridge.server.reviews.change_set import REGULAR
 from drawbridge.server.reviews.contents import tree_with, version_of
-from drawbridge.server.reviews.intents import Intent, State, Verdict, exists, state_of, verdict
+from drawbridge.server.reviews.intents import State, Verdict, exists, state_of, verdict
 
 
 async def recovered(
-    git: Git, work_tree: WorkTree, intent: Intent, check_at_rest: Callable[[], None], *, is_in_review: bool
+    git: Git,
+    work_tree: WorkTree,
+    heads: tuple[str, str],
+    check_at_rest: Callable[[], None],
+    *,
+    is_in_review: bool = False,
 ) -> Verdict:
-    """Compares the files with those before and after a decision. Completes it, or undoes the part that was done, if
-    only a part was; ``check_at_rest`` is called before files are written. ``is_in_review``: as in ``verdict``. Raises
-    what ``check_at_rest`` raises, ``Changed``, ``UnsavedChanges`` or ``NoCheckpoint``
-    without changing anything, and ``GitFailed``; in each case, a later call can finish the work."""
-    old, new = intent.heads
+    """Compares the files with those before and after a decision or a revert, which are in the commits ``heads``.
+    Completes it, or undoes the part that was done, if only a part was; ``check_at_rest`` is called before files are
+    written. ``is_in_review``: as in ``verdict``. Raises what ``check_at_rest`` raises, ``Changed``, ``UnsavedChanges`` or
+    ``NoCheckpoint`` without changing anything, and ``GitFailed``; in each case, a later call can finish the work."""
+    old, new = heads
     if not await tree_of(git, old) or not await tree_of(git, new):
-        return Verdict("unknown")  # somebody has removed the review's commits from the repository
+        return Verdict("unknown")  # somebody removed the review's commits from the repository
     files = await differences(git, old, new)
     tree, _ = await work_tree.current(git, old)
     since = await differences(git, old, tree)
@@ -41,8 +47,9 @@ async def recovered(
 
 
 async def _is_part(git: Git, now: str, after: str) -> bool:
-    """Whether the content of a file is the beginning of the decided content, because git was killed while it wrote the
-    file, or because a power failure has left only a part of it."""
+    """Whether the content of a file is the beginning of the decided content, because git was killed while it was
+    writing the file, or because only a part of it survived a power failure.
+    """
     modes, blobs = zip(*(entry.split(" ") for entry in (now, after)), strict=True)
     if now == after or not exists(now) or not {*modes} <= REGULAR:
         return False

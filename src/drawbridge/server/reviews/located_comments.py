@@ -1,5 +1,6 @@
-"""Where the comments in a review are now, and which hunks have changed the commented lines since the agent has the
-comments."""
+"""Finds the current lines of the comments in a review, and the hunks that have changed the commented lines since the
+agent received the comments.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +23,16 @@ from drawbridge.text.hunks import Hunk as Span
 Side: TypeAlias = Literal["new", "old"]
 
 Since: TypeAlias = Literal["run", "comment"]
-"""The moment since which a hunk that changes the lines of a comment answers the comment: the beginning of the run that
-the comment was sent with or, for a comment that was sent into an active run, the time when it was written."""
+"""The moment from which on a hunk that changes the lines of a comment counts as an answer to the comment: the beginning
+of the run that the comment was sent with or, for a comment that was sent into an active run, the time when it was
+written.
+"""
 
 LITERAL: Final = {"GIT_LITERAL_PATHSPECS": "1"}
-"""With this environment, git does not interpret a file's name as a pattern."""
+"""The environment in which git does not interpret a file's name as a pattern."""
 
 REPLACED: Final = "\ufffd"
-"""What ``shown_path`` returns for bytes that are not UTF-8."""
+"""The character with which ``shown_path`` replaces bytes that are not UTF-8."""
 
 
 class Commits(NamedTuple):
@@ -54,8 +57,9 @@ async def located(
     comments: Sequence[ReviewComment],
     begun: Mapping[str, Since],
 ) -> LocatedComments:
-    """Finds the comments in the files. ``begun``: the ids of the comments whose run has begun, each with the moment
-    since which hunks answer it. Raises ``GitFailed``."""
+    """Finds the comments in the files. ``begun``: the ids of the comments with a run that has begun, each with the
+    moment from which on hunks count as answers to it. Raises ``GitFailed``.
+    """
     paths = sorted({comment.path for comment in comments})
     names = {shown_path(file.path): file.path for file in files}
     old_names = {shown_path(file.path): file.path_before for file in files}
@@ -126,8 +130,7 @@ class _Comparing:
         return LocatedComments(tuple(found), answers)
 
     def _lines_in(self, comment: ReviewComment, blob: str | None) -> Range | None:
-        """Where the lines of a comment are in the text ``blob`` (None if the file does not exist); None if they are not
-        found."""
+        """The lines of a comment in the text ``blob`` (None if the file does not exist); None if they are not found."""
         lines = Range(comment.line, comment.end_line)
         if blob == comment.blob:
             return lines
@@ -137,7 +140,8 @@ class _Comparing:
     def _answering(
         self, comment: ReviewComment, lines: Range | None, hunks: Iterable[Hunk], since: Since
     ) -> list[Hunk]:
-        """The hunks that have changed the lines of a comment ``since`` then. ``lines``: where those lines are now."""
+        """The hunks that have changed the lines of a comment since the moment ``since``. ``lines``: the current place
+        of those lines."""
         hunks = [hunk for hunk in hunks if hunk.kind in ("lines", "file")]
         before = _blob(self._before.get(comment.run_id or "", {}).get(comment.path))
         if since == "comment":
@@ -157,7 +161,7 @@ class _Comparing:
             return [hunk for hunk in hunks if any(_meet(hunk.span, change) for change in changes)]
         if lines is None:
             return []
-        # The removed lines may have been added again next to the lines of the hunk.
+        # The removed lines may have been added back next to the lines of the hunk.
         hunks = [hunk for hunk in hunks if meet(hunk.span.old_start, hunk.span.old_end, lines.start, lines.last)]
         return [hunk for hunk in hunks if any(_meet(hunk.span, change, around=1) for change in changes)]
 

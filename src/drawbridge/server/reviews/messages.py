@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -13,16 +13,31 @@ from msgspec import Struct
 from drawbridge.server.checkpoints.commits import shown_path
 from drawbridge.server.checkpoints.errors import Changed
 from drawbridge.server.checkpoints.private import NOTICE
-from drawbridge.server.events import ReviewChanged, ReviewDecided, ReviewInterrupted, ReviewNumbers
+from drawbridge.server.events import (
+    ReviewChanged,
+    ReviewCommitted,
+    ReviewDecided,
+    ReviewInterrupted,
+    ReviewNumbers,
+    RunReverted,
+)
 from drawbridge.server.protocol import commands, messages, replies
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import FRAME_BYTES, ROOM, Subscriber
+from drawbridge.server.protocol.frames import ROOM, Subscriber
+from drawbridge.server.protocol.messages import FRAME_BYTES
 from drawbridge.server.reviews.change_set import REGULAR, FileChange, NotEditable, Part, Version
 from drawbridge.server.reviews.committing import BadBranch, Blocked, NothingToCommit, Refused
-from drawbridge.server.reviews.intents import Intent, Verdict
+from drawbridge.server.reviews.intents import CommitIntent, DecisionIntent, Intent, Operation, RevertIntent, Verdict
 from drawbridge.server.reviews.located_comments import LocatedComments
 from drawbridge.server.reviews.pushing import CannotPush, NotPushed, Target
-from drawbridge.server.reviews.reviews import Decided, HunkGone, Open, Outcome, ReviewMoved, Wish
+from drawbridge.server.reviews.reviews import (
+    DecisionResult,
+    HunkDecision,
+    HunkGone,
+    OpenReview,
+    RequestedDecision,
+    ReviewMoved,
+)
 from drawbridge.server.store.texts import clean
 from drawbridge.server.updates import converted
 
@@ -30,7 +45,7 @@ LONGEST_OUTPUT: Final = 10_000
 """The maximum length of the output of git and its hooks that clients receive, in characters."""
 
 ESCAPES: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-"""Escape sequences for a terminal, such as colors."""
+"""Matches escape sequences for a terminal, such as colors."""
 
 LARGEST_KEPT: Final = 50_000
 """The maximum size of the list of kept files as JSON, in bytes."""
@@ -42,6 +57,12 @@ LONGEST_BODY: Final = 10_000
 
 LISTED_CHANGED: Final = 20
 """The maximum number of paths in the record of an interrupted decision."""
+
+LISTED_FILES: Final = 500
+"""The maximum number of paths in the record of a commit."""
+
+Recovered: TypeAlias = ReviewDecided | RunReverted | ReviewCommitted | ReviewInterrupted
+"""The record of the result of a decision, a revert or a commit."""
 
 LARGEST_FILE: Final = FRAME_BYTES // 4
 """The maximum size of one file with its hunks in a message, as JSON, in bytes."""
@@ -62,7 +83,7 @@ IMAGE: Final = "review_"
 """The part of the id of an image's blob between the session's id (with a colon) and git's id of the content."""
 
 
-def wish_of(command: commands.ReviewDecide, by: str) -> Wish:
+def requested_decision(command: commands.ReviewDecide, by: str) -> RequestedDecision:
     """The decision that a client requests. Raises ``ClientError`` if the request is not valid."""
     if sum(map(bool, (command.hunks, command.files, command.all))) != 1:
         text = "A decision applies to hunks, files, or all: name exactly one of them."
@@ -71,14 +92,14 @@ def wish_of(command: commands.ReviewDecide, by: str) -> Wish:
         if len(command.hunks) != 1 or command.decision is not None:
             text = "An edit applies to exactly one hunk and can't be combined with a decision."
             raise ClientError("VALIDATION_FAILED", text, field="data.text")
-        return Wish(by, "edit", command.hunks, text=command.text, request_id=command.request_id or "")
+        return RequestedDecision(by, "edit", command.hunks, text=command.text, request_id=command.request_id or "")
     if command.decision is None:
         text = "The decision is missing: keep or undo."
         raise ClientError("VALIDATION_FAILED", text, field="data.decision")
     if not command.hunks and command.version is None:
         text = "The version of the review that was shown is missing."
         raise ClientError("VALIDATION_FAILED", text, field="data.version")
-    return Wish(
+    return RequestedDecision(
         by,
         command.decision,
         command.hunks,
@@ -91,7 +112,7 @@ def wish_of(command: commands.ReviewDecide, by: str) -> Wish:
 
 def refused(error: HunkGone | ReviewMoved | NotEditable | Changed) -> ClientError:
     match error:
-        case HunkGone(decided=Decided() as decided):
+        case HunkGone(decided=HunkDecision() as decided):
             how = {"keep": "kept", "undo": "undone", "edit": "edited"}[decided.decision]
             text = f"The hunk was already {how} by {decided.by}. Read the review again."
             details = {"gone": error.what, "by": decided.by, "decision": decided.decision}
@@ -150,7 +171,7 @@ def not_pushed(error: CannotPush | NotPushed) -> ClientError:
 
 
 def push_offer(found: Target | CannotPush) -> replies.PushOffer | None:
-    """What clients see of a possible push; None without a git work tree, a remote, or a branch with commits."""
+    """The offer to push, as clients see it; None without a git work tree, a remote, or a branch with commits."""
     match found:
         case CannotPush(reason="remote"):
             return replies.PushOffer(problem=f"The branch can't be pushed: {found}.")
@@ -169,61 +190,91 @@ def push_offer(found: Target | CannotPush) -> replies.PushOffer | None:
             )
 
 
-def record_of(wish: Wish, outcome: Outcome, asker: Subscriber) -> ReviewDecided:
-    """The record of a decision that has changed the review."""
+def record_of(wanted: RequestedDecision, outcome: DecisionResult, sender: Subscriber) -> ReviewDecided:
+    """The record of a decision that changed the review."""
     return ReviewDecided(
-        by=asker.name,
-        decision=wish.decision,
+        by=sender.name,
+        decision=wanted.decision,
         files=outcome.files,
         hunks=outcome.hunks,
         left=outcome.review.hunks,
-        client_id=asker.id,
+        client_id=sender.id,
     )
 
 
-def recovered_record(
-    intent: Intent, found: Verdict, review: Open, *, interrupted: bool
-) -> ReviewDecided | ReviewInterrupted:
-    """The record of what has become of a decision. ``interrupted``: whether the server was restarted meanwhile."""
+def recovered_record(intent: Intent, found: Verdict, review: OpenReview, *, interrupted: bool) -> Recovered:
+    """The record of the result of a decision, a revert or a commit. ``interrupted``: whether the server was restarted
+    in the meantime."""
     if found.result == "done":
-        return ReviewDecided(
-            by=intent.by,
-            decision=intent.decision,
-            files=intent.files,
-            hunks=intent.hunks,
-            left=review.hunks,
-            client_id=intent.client_id,
-            interrupted=interrupted,
-        )
+        return _done_record(intent, found.commit, review.hunks, interrupted=interrupted)
+    operation, files, hunks = _about(intent)
     return ReviewInterrupted(
         by=intent.by,
-        decision=intent.decision,
-        files=intent.files,
-        hunks=intent.hunks,
+        decision=operation,
+        files=files,
+        hunks=hunks,
         result=found.result,
         changed=tuple(map(shown_path, found.changed[:LISTED_CHANGED])),
         client_id=intent.client_id,
     )
 
 
-def counted(review: Open) -> ReviewNumbers:
+def _done_record(intent: Intent, commit: str, left: int, *, interrupted: bool) -> Recovered:
+    match intent:
+        case DecisionIntent():
+            return ReviewDecided(
+                by=intent.by,
+                decision=intent.decision,
+                files=intent.files,
+                hunks=intent.hunks,
+                left=left,
+                client_id=intent.client_id,
+                interrupted=interrupted,
+            )
+        case RevertIntent():
+            return RunReverted(intent.run_id, intent.by, intent.files)
+        case CommitIntent(attempt=attempt):
+            return ReviewCommitted(
+                commit=commit,
+                branch=attempt.ref.removeprefix("refs/heads/"),
+                files=attempt.files[:LISTED_FILES],
+                output="",
+                by=intent.by,
+                client_id=intent.client_id,
+                created=attempt.created,
+            )
+
+
+def _about(intent: Intent) -> tuple[Operation, int, int]:
+    """What was to be done, and the numbers of its files and hunks, as in ``ReviewInterrupted``."""
+    match intent:
+        case DecisionIntent():
+            return intent.decision, intent.files, intent.hunks
+        case RevertIntent():
+            return "revert", len(intent.files), 0
+        case CommitIntent():
+            return "commit", len(intent.attempt.files), 0
+
+
+def counted(review: OpenReview) -> ReviewNumbers:
     added, removed = review.lines()
     return ReviewNumbers(files=len(review.files), hunks=review.hunks, added=added, removed=removed)
 
 
-def numbers(review: Open, asker: Subscriber | None = None) -> ReviewChanged:
-    """The event that publishes the review's numbers. ``asker``: the client whose decision has changed them; None if they
-    have changed without a decision."""
+def numbers(review: OpenReview, sender: Subscriber | None = None) -> ReviewChanged:
+    """The event that publishes the review's numbers. ``sender``: the client whose decision changed them; None if they
+    changed without a decision.
+    """
     return ReviewChanged(
         state="open" if review.files else "decided",
         **msgspec.structs.asdict(counted(review)),
-        by=asker.name if asker else None,
-        client_id=asker.id if asker else None,
+        by=sender.name if sender else None,
+        client_id=sender.id if sender else None,
     )
 
 
 def commit_offer(message: str, author: str | Blocked, kept: Mapping[str, tuple[int, int]]) -> replies.CommitOffer:
-    """What clients see of a possible commit. ``author``: its author, or the reason why nothing can be committed.
+    """The offer to commit, as clients see it. ``author``: its author, or the reason why nothing can be committed.
     ``kept``: as ``Review.kept`` returns it."""
     lines = {shown_path(path): replies.Lines(*numbers) for path, numbers in kept.items()}
     fitting = {path: lines[path] for path in _fitting(sorted(lines))}
@@ -232,9 +283,11 @@ def commit_offer(message: str, author: str | Blocked, kept: Mapping[str, tuple[i
     return replies.CommitOffer(message=message, author=clean(author), lines=fitting)
 
 
-class Shown(Struct, frozen=True):
-    """A file with all of its hunks, as it was built for a reply (which may have left the hunks out). ``made_of``: what
-    it was built from (the file is reused while this is unchanged); ``size``: its size as JSON, in bytes."""
+class ShownFile(Struct, frozen=True):
+    """A file with all of its hunks, as it was built for a reply (from which the hunks may have been left out).
+    ``made_of``: what it was built from (the file is reused while this is unchanged); ``size``: its size as JSON, in
+    bytes.
+    """
 
     made_of: tuple[object, ...]
     file: replies.ReviewFile
@@ -243,15 +296,15 @@ class Shown(Struct, frozen=True):
 
 def reply(
     session: str,
-    review: Open,
+    review: OpenReview,
     located: LocatedComments = LocatedComments(),  # noqa: B008 - frozen
     drafts: str = "",
     kept: Iterable[str] = (),
     commit: replies.CommitOffer | None = None,
     push: replies.PushOffer | None = None,
     handover: replies.Handover | None = None,
-    before: Mapping[str, Shown] = MappingProxyType({}),
-) -> tuple[replies.Review, dict[str, Shown]]:
+    before: Mapping[str, ShownFile] = MappingProxyType({}),
+) -> tuple[replies.Review, dict[str, ShownFile]]:
     """A reply with as much of the review as fits into one message. ``session``: its id. ``drafts``: the version of the
     drafts; ``kept``: the paths of files with kept changes. ``before``: the files of an earlier reply by their paths,
     most of which are unchanged after a decision. Also returns the files of this reply."""
@@ -259,7 +312,7 @@ def reply(
     comments = tuple(converted(comment, messages.ReviewComment) for comment in located.comments)
     room = FRAME_BYTES - ROOM - len(msgspec.json.encode((shown_kept, comments, commit, push, handover)))
     files: list[replies.ReviewFile] = []
-    shown: dict[str, Shown] = {}
+    shown: dict[str, ShownFile] = {}
     for change in review.files:
         known = shown[change.path] = _shown(session, change, located, before.get(change.path))
         file, size = known.file, known.size
@@ -287,14 +340,14 @@ def reply(
     return data, shown
 
 
-def _shown(session: str, change: FileChange, located: LocatedComments, before: Shown | None) -> Shown:
+def _shown(session: str, change: FileChange, located: LocatedComments, before: ShownFile | None) -> ShownFile:
     sides = [(side.mode, side.blob, side.text is None) if side else None for side in (change.old, change.new)]
     answers = [located.answers.get(hunk.id, ()) for hunk in change.hunks]
     made_of = (session, change.old_path, *sides, change.hunks, *answers)
     if before is not None and before.made_of == made_of:
         return before
     file = _file(session, change, located)
-    return Shown(made_of, file, len(msgspec.json.encode(file)))
+    return ShownFile(made_of, file, len(msgspec.json.encode(file)))
 
 
 def _fitting(paths: Iterable[str]) -> Iterator[str]:

@@ -1,5 +1,4 @@
-"""Commits what was kept in a review, and pushes the current branch: what is offered, what is done, and what is
-recorded."""
+"""Offers to commit what was kept in a review and to push the current branch, carries out both, and records them."""
 
 from __future__ import annotations
 
@@ -13,24 +12,31 @@ from drawbridge.server.checkpoints.checkpoints import Checkpoints
 from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.events import Event, Recorded, ReviewCommitted, ReviewPushed
 from drawbridge.server.protocol import commands, messages
+from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import no_project
-from drawbridge.server.protocol.messages import Answer, Subscriber
+from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.protocol.replies import CommitOffer, PushOffer
 from drawbridge.server.reviews.committing import BadBranch, Blocked, NothingToCommit, Refused, author_of
-from drawbridge.server.reviews.messages import commit_offer, not_committed, not_pushed, push_offer, shown_output
+from drawbridge.server.reviews.intents import Attempt, CommitIntent
+from drawbridge.server.reviews.messages import (
+    LISTED_FILES,
+    commit_offer,
+    not_committed,
+    not_pushed,
+    push_offer,
+    shown_output,
+)
 from drawbridge.server.reviews.pushing import CannotPush, NotPushed, push, target_of
+from drawbridge.server.reviews.recovery import Completed, Recovery
 from drawbridge.server.reviews.reviews import Review
 from drawbridge.server.store.texts import clean
 from drawbridge.server.updates import answered
-
-LISTED_FILES: Final = 500
-"""The maximum number of paths in the record of a commit."""
 
 REMEMBERED_PUSHES: Final = 20
 
 
 class Owner(Protocol):
-    """Whether the server's owner allows clients to commit and to push."""
+    """The permissions to commit and to push that the server's owner gives clients."""
 
     @property
     def commits(self) -> bool: ...
@@ -47,19 +53,22 @@ class Store(Protocol):
 
     @property
     def subject(self) -> str:
-        """What to propose as the subject of a commit message."""
+        """Returns the subject to propose for a commit message."""
         ...
+
+    @property
+    def last_seq(self) -> int: ...
 
     def check_there(self) -> None: ...
 
-    def record(self, event: Recorded, asker: Subscriber | None = None) -> int | None: ...
+    def record(self, event: Recorded, sender: Subscriber | None = None) -> int | None: ...
 
-    def announce(self, event: Event, asker: Subscriber | None = None) -> None: ...
+    def announce(self, event: Event, sender: Subscriber | None = None) -> None: ...
 
 
 class Offers(Struct, frozen=True):
-    """What was kept, and what can be done with it. ``kept``: the paths of files with kept changes that the last commit
-    does not contain. ``commit``, ``push``: as in ``replies.Review``."""
+    """The kept changes, and the offers to commit and to push. ``kept``: the paths of files with kept changes that the
+    last commit does not contain. ``commit``, ``push``: as in ``replies.Review``."""
 
     kept: tuple[str, ...] = ()
     commit: CommitOffer | None = None
@@ -70,7 +79,12 @@ class Publishing:
     """The commits and pushes of one review."""
 
     def __init__(
-        self, review: Review, checkpoints: Checkpoints, stores: Mapping[str, Store], owner: Callable[[], Owner]
+        self,
+        review: Review,
+        checkpoints: Checkpoints,
+        stores: Mapping[str, Store],
+        owner: Callable[[], Owner],
+        recovery: Recovery,
     ) -> None:
         """``stores``: the stores of the sessions that share the review, by session id. ``owner``: returns what the
         owner allows now."""
@@ -79,10 +93,11 @@ class Publishing:
         self._work_tree = checkpoints.work_tree
         self._stores = stores
         self._owner = owner
+        self._recovery = recovery
         self._pushing = asyncio.Lock()
         self._pushes: dict[tuple[str, str, str], Answer[messages.ReviewPushed]] = {}
-        """The replies to the latest pushes, by request. They are not needed after a restart: git and the program for
-        pull requests then report that the remote already has what was pushed."""
+        """The replies to the latest pushes, by request. They are not needed after a restart, because git and the
+        program for pull requests then report that the push was already done."""
 
     async def offers(self, git: Git, session: str) -> Offers:
         """The offers for clients of this session. Raises ``GitFailed``."""
@@ -104,33 +119,44 @@ class Publishing:
         return Offers(tuple(kept), commit, offered)
 
     async def commit(
-        self, command: commands.ReviewCommit, session: str, asker: Subscriber, check_at_rest: Callable[[], None]
+        self, command: commands.ReviewCommit, session: str, sender: Subscriber, check_at_rest: Callable[[], None]
     ) -> Answer[messages.ReviewCommitted]:
         """Commits what was kept, on the current branch or a new one, and records the commit in ``session``.
         ``check_at_rest`` raises ``ClientError`` during a run. The caller must not run two decisions or commits at the
         same time. Raises ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or OSError without changing anything, except
         for what a hook itself has changed."""
         store = self._store(session)
+
+        async def begin(attempt: Attempt) -> None:
+            await self._recovery.begin(CommitIntent(session, store.last_seq, sender.name, sender.id, attempt))
+
         try:
-            async with self._operations.exclusive() as git:
-                check_at_rest()
-                done = await self._review.commit(git, self._work_tree, command.message, command.branch, command.files)
-        except (NothingToCommit, Blocked, BadBranch, Refused) as error:
-            raise not_committed(error) from None
-        committed = ReviewCommitted(
-            commit=done.commit,
-            branch=done.branch,
-            files=done.files[:LISTED_FILES],
-            output=shown_output(done.output),
-            by=asker.name,
-            client_id=asker.id,
-            created=command.branch is not None,
-        )
-        seq = self._record(committed, store, asker)
+            async with self._recovery.applying():
+                try:
+                    async with self._operations.exclusive() as git:
+                        check_at_rest()
+                        wanted = command.message, command.branch, command.files
+                        done = await self._review.commit(git, self._work_tree, *wanted, begin)
+                except (NothingToCommit, Blocked, BadBranch, Refused) as error:
+                    await self._recovery.end()  # nothing was changed
+                    raise not_committed(error) from None
+                committed = ReviewCommitted(
+                    commit=done.commit,
+                    branch=done.branch,
+                    files=done.files[:LISTED_FILES],
+                    output=shown_output(done.output),
+                    by=sender.name,
+                    client_id=sender.id,
+                    created=command.branch is not None,
+                )
+                seq = self._record(committed, store, sender)
+                await self._recovery.end()
+        except Completed as completed:
+            return answered(completed.record, messages.ReviewCommitted, session)
         return answered(committed, messages.ReviewCommitted, session, seq)
 
     async def push(
-        self, command: commands.ReviewPush, session: str, asker: Subscriber
+        self, command: commands.ReviewPush, session: str, sender: Subscriber
     ) -> Answer[messages.ReviewPushed]:
         """Pushes the current branch, creates a pull request if the command contains one, and records this in
         ``session``. A repeated request with the ``request_id`` of a recent push does not push again. Raises
@@ -151,12 +177,12 @@ class Publishing:
                 remote=clean(done.target.remote),
                 branch=clean(done.target.branch),
                 output=shown_output(done.output),
-                by=asker.name,
-                client_id=asker.id,
+                by=sender.name,
+                client_id=sender.id,
                 pull_request=done.pull_request,
                 problem=done.problem,
             )
-            seq = self._record(pushed, store, asker)
+            seq = self._record(pushed, store, sender)
             self._pushes[key] = answered(pushed, messages.ReviewPushed, session)
             while len(self._pushes) > REMEMBERED_PUSHES:
                 del self._pushes[next(iter(self._pushes))]
@@ -169,9 +195,9 @@ class Publishing:
         store.check_there()
         return store
 
-    def _record(self, event: ReviewCommitted | ReviewPushed, own: Store, asker: Subscriber) -> int | None:
+    def _record(self, event: ReviewCommitted | ReviewPushed, own: Store, sender: Subscriber) -> int | None:
         """Records the event in one session. Clients of the other sessions that share the review receive it, too."""
-        seq = own.record(event, asker)
+        seq = own.record(event, sender)
         for store in self._stores.values():
             if store is not own and not store.closed:
                 store.announce(event)

@@ -25,7 +25,7 @@ from drawbridge.server.reviews.committing import head_of
 from drawbridge.text.review_words import request_name
 
 SECONDS: Final = 300.0
-"""Seconds for a push, including its hooks."""
+"""The maximum number of seconds for a push, including its hooks."""
 
 PULL_REQUEST_SECONDS: Final = 120.0
 
@@ -42,7 +42,8 @@ Program: TypeAlias = Literal["gh", "glab"]
 
 class CannotPush(Exception):
     """Nothing can be pushed here, a pull request can't be created, or the branch, its last commit or its remote is not
-    what the user has seen. The text is shown to the user."""
+    what the user saw. The text is shown to the user.
+    """
 
     def __init__(self, reason: Reason, text: str) -> None:
         super().__init__(text)
@@ -60,11 +61,11 @@ class NotPushed(Exception):
 
 
 class Target(Struct, frozen=True, kw_only=True):
-    """Where the current branch is pushed to.
+    """The remote and the branch to which the current branch is pushed.
 
     ``version`` changes when the remote, its addresses, the branch or its last commit does. ``local``, ``branch``: the
     branch's name here and on the remote. ``ahead``: the number of commits that the remote's branch does not have; None
-    if the remote does not have such a branch, as far as is known here. ``program``: the program that creates a pull
+    if the remote, as far as is known here, does not have that branch. ``program``: the program that creates a pull
     request; None if no pull request can be created. ``why_not``: the reason for that, which is shown to the user.
     ``subject``, ``body``: the two parts of the last commit's message.
     """
@@ -83,8 +84,8 @@ class Target(Struct, frozen=True, kw_only=True):
 
 
 class Pushed(Struct, frozen=True):
-    """What was pushed. ``pull_request``: the pull request's address, if it is known. ``problem``: reports that the pull
-    request was not created (``output`` contains the reason); empty if it was, or if none was requested."""
+    """The result of a push. ``pull_request``: the pull request's address, if it is known. ``problem``: reports that the
+    pull request was not created (``output`` contains the reason); empty if it was, or if none was requested."""
 
     target: Target
     output: str
@@ -93,7 +94,7 @@ class Pushed(Struct, frozen=True):
 
 
 async def target_of(git: Git) -> Target:
-    """Where the current branch would be pushed to. Raises ``CannotPush`` or ``GitFailed``."""
+    """The target of a push of the current branch. Raises ``CannotPush`` or ``GitFailed``."""
     if git.repository.private:
         raise CannotPush("no_repository", "the directory is not in a git work tree")
     head = await head_of(git)
@@ -137,7 +138,7 @@ async def push(git: Git, version: str, pull_request: tuple[str, str] | None) -> 
     ``pull_request``: the title and the body of a pull request to create; None to create none. If the pull request can't
     be created after the push, ``Pushed.problem`` reports that.
 
-    Raises ``CannotPush``, ``NotPushed`` or ``GitFailed``; in that case, nothing was pushed, as far as git knows.
+    Raises ``CannotPush``, ``NotPushed`` or ``GitFailed``. In that case, nothing was pushed, as far as git knows.
     """
     target = await target_of(git)
     moved = CannotPush("moved", "the branch, its last commit or its remote is not what was shown")
@@ -252,8 +253,8 @@ if [ -z "${GIT_SSH_COMMAND-}${GIT_SSH-}" ] && ! "$git" config --get core.sshComm
     export GIT_SSH_COMMAND='ssh -o BatchMode=yes'
 fi
 """
-"""A program that needs an answer fails instead of waiting for one: nobody is at the server's terminal or screen. The
-user's own ssh command is not changed; without a terminal, it can't ask either."""
+"""Makes a program that needs input fail instead of waiting for it, because nobody is at the server's terminal or
+screen. The user's own ssh command is not changed, but without a terminal it can't ask either."""
 
 _PUSH: Final = f"""
 [ "$("$git" rev-parse --verify --quiet "$ref^{{commit}}")" = "$commit" ] || exit {MOVED}
@@ -266,5 +267,5 @@ if [ "$("$git" symbolic-ref --quiet HEAD)" != "$ref" ]; then
     exit 1
 fi
 """
-"""gh creates the pull request for the branch that is checked out, and an agent may have checked out another one during
-the push."""
+"""Checks that the branch is still checked out, because gh creates the pull request for the branch that is checked out,
+and an agent may have checked out another one during the push."""

@@ -1,8 +1,9 @@
-"""A decision survives the end of the server, however sudden: it is applied completely or not at all, and recorded once.
+"""A decision survives even a sudden end of the server: it is applied completely or not at all, and recorded once. The
+same applies to the revert of a run, and to a commit.
 
-Before a decision changes anything, its ``Intent`` is in a file on the disk. The file is removed once the decision is in
+Before any of these changes anything, its ``Intent`` is in a file on the disk. The file is removed once the result is in
 the history. If the server or git is killed in between, the file is still there at the next start, or when the review is
-used next: then the files are compared with it (``interrupted``), and the history gets what is missing.
+used next. Then the files are compared with it (``interrupted``), and the missing record is added to the history.
 """
 
 from __future__ import annotations
@@ -18,14 +19,17 @@ import msgspec
 
 from drawbridge.core.private_files import remove_quietly, write_private
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
-from drawbridge.server.checkpoints.errors import Changed
+from drawbridge.server.checkpoints.errors import Changed, GitFailed
+from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.checkpoints.unsaved import UnsavedChanges, not_written_over
-from drawbridge.server.events import Recorded, ReviewDecided, ReviewInterrupted
+from drawbridge.server.events import Recorded, ReviewCommitted, ReviewDecided, ReviewInterrupted, RunReverted
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import Subscriber
-from drawbridge.server.reviews.intents import Intent, Result
-from drawbridge.server.reviews.messages import recovered_record, refused
-from drawbridge.server.reviews.reviews import Open, Review
+from drawbridge.server.protocol.frames import Subscriber
+from drawbridge.server.reviews.committing import finished
+from drawbridge.server.reviews.intents import CommitIntent, DecisionIntent, Intent, RevertIntent, Verdict
+from drawbridge.server.reviews.interrupted import recovered
+from drawbridge.server.reviews.messages import Recovered, recovered_record, refused
+from drawbridge.server.reviews.reviews import OpenReview, Review
 from drawbridge.server.store.log import Page
 from drawbridge.server.store.records import NOT_OURS, read
 
@@ -34,7 +38,7 @@ logger = logging.getLogger("drawbridge.server")
 NAME: Final = "decision.json"
 
 RECORDS_AT_ONCE: Final = 1_000
-"""The number of records of the history that are read at once."""
+"""The number of records of the history that are read at a time."""
 
 
 class Store(Protocol):
@@ -46,15 +50,24 @@ class Store(Protocol):
     @property
     def last_seq(self) -> int: ...
 
-    def record(self, event: Recorded, asker: Subscriber | None = None) -> int | None: ...
+    def record(self, event: Recorded, sender: Subscriber | None = None) -> int | None: ...
 
     async def read(self, *, after_seq: int, limit: int) -> Page: ...
 
 
+class Completed(Exception):
+    """git failed during a decision, but the recovery has completed the decision. ``record``: its record."""
+
+    def __init__(self, record: Recovered) -> None:
+        super().__init__()
+        self.record = record
+
+
 class Recovery:
     """The recovery of one review. ``path``: the file for the intent. ``stores``: the stores of the sessions that share
-    the review, by session id. ``recovered``: called with the review after a decision was recovered. ``check_at_rest``
-    raises ``ClientError`` (PROCESS_ACTIVE) while an agent is at work, when no file may be written."""
+    the review, by session id. ``recovered``: called with the review after a recovery. ``check_at_rest`` raises
+    ``ClientError`` (PROCESS_ACTIVE) while an agent is at work, when no file may be written. Below, *decision* includes
+    reverts and commits."""
 
     def __init__(
         self,
@@ -62,7 +75,7 @@ class Recovery:
         review: Review,
         checkpoints: Checkpoints,
         stores: Mapping[str, Store],
-        recovered: Callable[[Open], None],
+        recovered: Callable[[OpenReview], None],
         check_at_rest: Callable[[], None],
     ) -> None:
         self._path = path
@@ -75,6 +88,9 @@ class Recovery:
         """Held while a decision is applied or recovered."""
         self._may_be_due = True
         """Whether the file may exist. Before the first recovery, that is not known."""
+        self.latest: Recovered | None = None
+        """The record of a decision that was interrupted before the server was started; None once another decision is
+        about to be applied."""
         self._is_restarted = True
         """Whether the intent in the file, if it exists, is from before the server was started."""
 
@@ -84,19 +100,26 @@ class Recovery:
 
     @contextlib.asynccontextmanager
     async def applying(self) -> AsyncIterator[None]:
-        """Recovers an interrupted decision first, if any. In the context, the next decision can be applied. Raises the
-        same errors as ``run``."""
+        """Recovers an interrupted decision first, if any. In the context, the next decision can be applied. If git fails
+        there, this decision is recovered before anybody else reads the review. Raises the same errors as ``run``, and
+        ``Completed``."""
         await self.run()
         async with self._applying:
-            yield
+            try:
+                yield
+            except GitFailed as error:
+                record = await self._run()
+                if record is None or isinstance(record, ReviewInterrupted):
+                    raise
+                raise Completed(record) from error
 
     async def begin(self, intent: Intent) -> None:
         """Returns once the intent is on the disk. Raises ``NotPrivate``, for example if the disk is full."""
-        self._may_be_due = True
+        self._may_be_due, self.latest = True, None
         await asyncio.to_thread(write_private, str(self._path), msgspec.json.encode(intent), synced=True)
 
     async def end(self) -> None:
-        """Removes the intent: the decision is recorded, or was refused before it changed anything."""
+        """Removes the intent, because the decision is recorded, or was refused before it changed anything."""
         if self._may_be_due:
             await asyncio.to_thread(remove_quietly, str(self._path))
             self._may_be_due = False
@@ -109,25 +132,29 @@ class Recovery:
             if error.code != "PROCESS_ACTIVE":
                 raise
 
-    async def run(self) -> Result | None:
-        """Finds out what has become of an interrupted decision, completes it or undoes the part that was done, and
-        records that. Returns None if no decision was interrupted. Raises ``ClientError``, ``HistoryUnreadable``,
-        ``NoCheckpoint``, ``GitFailed`` or OSError; the recovery is then tried again when the review is next read,
-        decided on or submitted. ``ClientError`` (PROCESS_ACTIVE): files would have to be written while an agent is at
-        work."""
-        if not self._may_be_due:
-            return None
-        async with self._applying:
-            intent = await asyncio.to_thread(self._read) if self._may_be_due else None
-            result = None if intent is None else await self._run(intent)
-            await self.end()
-            self._is_restarted = False
-        return result
+    async def run(self) -> None:
+        """Determines the state of an interrupted decision, if any, completes the decision or undoes the part that was
+        done, and records the result. Raises ``ClientError``, ``HistoryUnreadable``, ``NoCheckpoint``, ``GitFailed`` or
+        OSError; the recovery is then tried again when the review is next read, decided on or submitted. ``ClientError``
+        (PROCESS_ACTIVE): files would have to be written while an agent is at work.
+        """
+        if self._may_be_due:
+            async with self._applying:
+                await self._run()
 
-    async def _run(self, intent: Intent) -> Result:
+    async def _run(self) -> Recovered | None:
+        """Like ``run``, but returns the record of the result; None if no decision was interrupted. ``_applying`` must
+        be held."""
+        intent = await asyncio.to_thread(self._read) if self._may_be_due else None
+        record = None if intent is None else await self._recover(intent)
+        await self.end()
+        self._is_restarted = False
+        return record
+
+    async def _recover(self, intent: Intent) -> Recovered:
         try:
             async with self._checkpoints.operations.exclusive() as git:
-                found = await self._review.recover(git, self._checkpoints.work_tree, intent, self._check_at_rest)
+                found = await self._verdict(git, intent)
         except Changed as error:
             raise refused(error) from None
         except UnsavedChanges as error:
@@ -135,19 +162,33 @@ class Recovery:
         async with self._checkpoints.operations.exclusive() as git:
             review = await self._review.current(git, self._checkpoints.work_tree)
         store = self._stores.get(intent.session)  # None: a terminal session that was removed from the list
-        # Whoever requested a decision that failed has received the error, unless the server was restarted.
+        # The client that requested a failed decision has received the error, unless the server was restarted.
         is_news = found.result == "done" or self._is_restarted
+        event = recovered_record(intent, found, review, interrupted=self._is_restarted)
         if store is not None and is_news and not await _is_recorded(store, intent):
-            store.record(recovered_record(intent, found, review, interrupted=self._is_restarted))
+            store.record(event)
+        self.latest = event if self._is_restarted else None
         logger.warning("%s: an interrupted decision by %s is %s", intent.session, intent.by, found.result)
         self._recovered(review)
-        return found.result
+        return event
+
+    async def _verdict(self, git: Git, intent: Intent) -> Verdict:
+        work_tree = self._checkpoints.work_tree
+        match intent:
+            case DecisionIntent():
+                return await self._review.recover(git, work_tree, intent, self._check_at_rest)
+            case RevertIntent():
+                return await recovered(git, work_tree, intent.heads, self._check_at_rest)
+            case CommitIntent():
+                return await finished(git, intent.attempt, self._check_at_rest)
 
     def _read(self) -> Intent | None:
-        """The intent of an interrupted decision; None if there is none, or if the file is damaged. Nothing can be
-        learned from a damaged file; the review then shows the files as they are. Blocking. Raises OSError."""
+        """The intent of an interrupted decision; None if no decision was interrupted, or if the file is damaged.
+        Nothing can be learned from a damaged file, so the review then shows the files as they are. Blocking. Raises
+        OSError."""
         try:
-            return msgspec.json.decode(self._path.read_bytes(), type=Intent)
+            found: Intent = msgspec.json.decode(self._path.read_bytes(), type=Intent)
+            return found
         except FileNotFoundError:
             return None
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -156,19 +197,21 @@ class Recovery:
 
 
 async def _is_recorded(store: Store, intent: Intent) -> bool:
-    """Whether the history already contains what has become of the decision. Only one decision on a review is applied at
-    a time, so it is the first one that is recorded after the intent."""
+    """Whether the history already contains the result of the decision. Only one decision on a review is applied at
+    a time, so its result is the first one that is recorded after the intent."""
     after, more = intent.seq, True
     while more:
         page = await store.read(after_seq=after, limit=RECORDS_AT_ONCE)
-        if any(_is_decision(record.line) for record in page.records):
+        if any(_is_result(record.line) for record in page.records):
             return True
         more, after = page.has_more, page.records[-1].seq if page.records else after
     return False
 
 
-def _is_decision(line: bytes) -> bool:
+def _is_result(line: bytes) -> bool:
     with contextlib.suppress(*NOT_OURS):
         found = read(line).event
-        return isinstance(found, ReviewDecided | ReviewInterrupted) and bool(found.by)
+        if isinstance(found, ReviewDecided):
+            return bool(found.by)
+        return isinstance(found, RunReverted | ReviewCommitted | ReviewInterrupted)
     return False

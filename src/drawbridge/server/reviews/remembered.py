@@ -13,10 +13,10 @@ from drawbridge.server.events import ReviewComment
 MOST_COMMENTS: Final = 200
 
 COMMENTS_BYTES: Final = 200_000
-"""The maximum size of all comments on a review as JSON, in bytes: the message with the review contains them."""
+"""The maximum size of all comments on a review as JSON, in bytes. The message with the review contains them."""
 
 
-class Remembered(Struct, frozen=True):
+class RememberedComment(Struct, frozen=True):
     """A comment in the review. ``seq``: the number of the record that added it or, for a terminal session, whose
     directory's review is shared, the number of the change that added it. ``changes``: how often it has changed,
     including when it was added. ``begun``: whether the run that it was sent with has begun; ``steered``: whether it was
@@ -34,25 +34,25 @@ class Remembered(Struct, frozen=True):
         """The comment's size as JSON, in bytes."""
         return len(msgspec.json.encode(self.comment)) + 1
 
-    def now(self, *, begun: bool = False, steered: bool = False, **changed: object) -> Remembered:
+    def now(self, *, begun: bool = False, steered: bool = False, **changed: object) -> RememberedComment:
         """The comment after a change. ``changed``: the fields that change, with their new values."""
         comment = msgspec.structs.replace(self.comment, **changed)
-        return Remembered(comment, self.seq, self.changes + 1, begun, steered)
+        return RememberedComment(comment, self.seq, self.changes + 1, begun, steered)
 
 
-def sized(comments: Mapping[str, Remembered], comment: ReviewComment) -> tuple[int, int]:
+def sized(comments: Mapping[str, RememberedComment], comment: ReviewComment) -> tuple[int, int]:
     """The number of all comments that are not resolved, including this one, and their size in bytes."""
     kept = [one for id, one in comments.items() if id != comment.comment_id and one.comment.state != "resolved"]
-    return len(kept) + 1, sum(one.size for one in kept) + Remembered(comment).size
+    return len(kept) + 1, sum(one.size for one in kept) + RememberedComment(comment).size
 
 
-def change(comments: dict[str, Remembered], id: str, comment: ReviewComment | None, seq: int) -> None:
-    """Stores a comment that was written or changed; None removes it. ``seq``: as in ``Remembered``, if the comment is
-    new. If there are too many comments, or they are too large, drops the oldest resolved ones."""
+def change(comments: dict[str, RememberedComment], id: str, comment: ReviewComment | None, seq: int) -> None:
+    """Stores a comment that was written or changed; None removes it. ``seq``: as in ``RememberedComment``, if the
+    comment is new. If there are too many comments, or they are too large, drops the oldest resolved ones."""
     if comment is None:
         comments.pop(id, None)
         return
-    known = comments.get(id, Remembered(comment, seq))
+    known = comments.get(id, RememberedComment(comment, seq))
     comments[id] = msgspec.structs.replace(known, comment=comment, changes=known.changes + 1)
     room = COMMENTS_BYTES - sum(one.size for one in comments.values())
     for old, one in list(comments.items()):
@@ -62,10 +62,15 @@ def change(comments: dict[str, Remembered], id: str, comment: ReviewComment | No
 
 
 def send(
-    comments: dict[str, Remembered], ids: Iterable[str], run_id: str, *, begun: bool = False, steered: bool = False
+    comments: dict[str, RememberedComment],
+    ids: Iterable[str],
+    run_id: str,
+    *,
+    begun: bool = False,
+    steered: bool = False,
 ) -> None:
     """Marks the comments with these ids, if they exist, as sent with this run. ``begun``, ``steered``: as in
-    ``Remembered``."""
+    ``RememberedComment``."""
     for id in ids:
         if id in comments:
             comments[id] = comments[id].now(begun=begun, steered=steered, state="sent", run_id=run_id)

@@ -4,8 +4,9 @@ that directory."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
@@ -17,22 +18,35 @@ from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.checkpoints.refs import When
 from drawbridge.server.checkpoints.unsaved import UnsavedChanges, not_written_over
 from drawbridge.server.events import ReviewDecided, ReviewNumbers
+from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError, no_project
-from drawbridge.server.protocol.messages import Answer, Subscriber
+from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.protocol.replies import Review as ReviewReply
 from drawbridge.server.reviews import publishing, recovery
 from drawbridge.server.reviews.change_set import NotEditable
 from drawbridge.server.reviews.commenting import Commenting, KeptComments
-from drawbridge.server.reviews.intents import Intent
+from drawbridge.server.reviews.intents import DecisionIntent
 from drawbridge.server.reviews.located_comments import LocatedComments
-from drawbridge.server.reviews.messages import Shown, counted, images_of, numbers, record_of, refused, reply
+from drawbridge.server.reviews.messages import ShownFile, counted, images_of, numbers, record_of, refused, reply
 from drawbridge.server.reviews.publishing import Offers, Owner, Publishing
-from drawbridge.server.reviews.recovery import Recovery
-from drawbridge.server.reviews.reviews import HunkGone, Open, Outcome, Plan, Review, ReviewMoved, Wish
+from drawbridge.server.reviews.recovery import Completed, Recovery
+from drawbridge.server.reviews.reviews import (
+    DecisionResult,
+    HunkGone,
+    OpenReview,
+    Plan,
+    RequestedDecision,
+    Review,
+    ReviewMoved,
+)
 
 logger = logging.getLogger("drawbridge.server")
 
-NOTHING_TO_REVIEW: Final = Open().version
+NOTHING_TO_REVIEW: Final = OpenReview().version
+
+UNREAD: Final = (
+    "The decision was applied, but the review can't be read at the moment. See the server's log for the reason."
+)
 
 
 class Store(publishing.Store, recovery.Store, Protocol):
@@ -40,7 +54,7 @@ class Store(publishing.Store, recovery.Store, Protocol):
 
     @property
     def review(self) -> ReviewNumbers | None:
-        """How much is left to decide, for lists of sessions; None if that is not known."""
+        """The numbers of what is left to decide, for lists of sessions; None if they are not known."""
         ...
 
     def review_is(self, numbers: ReviewNumbers) -> None: ...
@@ -48,7 +62,7 @@ class Store(publishing.Store, recovery.Store, Protocol):
 
 class Reviewing:
     """The review of one directory, for clients. ``stores``: the stores of the sessions that share the review, by
-    session id; a managed session does not share its review."""
+    session id. A managed session does not share its review."""
 
     def __init__(
         self,
@@ -62,7 +76,7 @@ class Reviewing:
         check_at_rest: Callable[[], None],
     ) -> None:
         """``name``: for the log. ``owner``: returns what the owner allows now. ``folder``: where the intent of a
-        decision is stored; it exists before a decision is made. ``check_at_rest`` raises ``ClientError`` during a run,
+        decision is stored. It exists before a decision is made. ``check_at_rest`` raises ``ClientError`` during a run,
         when changes can only be kept."""
         self._name = name
         self._review = review
@@ -70,14 +84,14 @@ class Reviewing:
         self._work_tree = checkpoints.work_tree
         self._stores = stores
         self.commenting = Commenting(comments, review, checkpoints)
-        self.publishing = Publishing(review, checkpoints, stores, owner)
         self.recovery = Recovery(
             folder / recovery.NAME, review, checkpoints, stores, self._publish_recovered, check_at_rest
         )
+        self.publishing = Publishing(review, checkpoints, stores, owner, self.recovery)
         self._check_at_rest = check_at_rest
         self._known_version = NOTHING_TO_REVIEW
         """The version of the review that was last published to clients."""
-        self._shown: Mapping[str, Shown] = {}
+        self._shown: Mapping[str, ShownFile] = {}
         """The files of the latest reply, by path."""
         self._images: frozenset[str] = frozenset()
         """git's ids of the images that the latest reply names."""
@@ -95,7 +109,7 @@ class Reviewing:
         return True
 
     async def refresh(self) -> None:
-        """Updates the review after something other than a run has changed files. A failure is logged."""
+        """Updates the review after files were changed by something other than a run. A failure is logged."""
         try:
             await self.recovery.run_at_rest()
             async with self._operations.exclusive() as git:
@@ -106,13 +120,14 @@ class Reviewing:
             self._publish(review)
 
     def publish_gone(self) -> None:
-        """Publishes that there is nothing to decide, because the directory no longer exists or is no longer allowed.
+        """Publishes that nothing is left to decide, because the directory no longer exists or is no longer allowed.
         Once the directory is available again, so is the review."""
-        self._publish(Open(), is_gone=True)
+        self._publish(OpenReview(), is_gone=True)
 
-    def _publish(self, review: Open, *, is_gone: bool = False) -> None:
-        """Publishes how much is left to decide, if that has changed without a decision. A review with nothing left is
-        recorded, unless the directory is gone."""
+    def _publish(self, review: OpenReview, *, is_gone: bool = False) -> None:
+        """Publishes how much is left to decide, if that has changed without a decision. If nothing is left, that is
+        recorded, unless the directory no longer exists.
+        """
         known = (None, counted(review))
         if review.version == self._known_version and all(store.review in known for store in self._stores.values()):
             return
@@ -135,7 +150,9 @@ class Reviewing:
         self._publish(review)
         return await self._reply(session, review, located, offers)
 
-    async def _reply(self, session: str, review: Open, located: LocatedComments, offers: Offers) -> Answer[ReviewReply]:
+    async def _reply(
+        self, session: str, review: OpenReview, located: LocatedComments, offers: Offers
+    ) -> Answer[ReviewReply]:
         drafts, handover = self.commenting.drafts_version, self.commenting.handover
         found = (offers.kept, offers.commit, offers.push)
         data, self._shown = await asyncio.to_thread(
@@ -158,7 +175,7 @@ class Reviewing:
                 raise ClientError("FILE_TOO_LARGE", text, field="data.blob_id", details=details)
             return (await git.read("cat-file", "blob", blob)).encode(errors="surrogateescape")
 
-    async def decide(self, wish: Wish, session: str, asker: Subscriber) -> Answer[ReviewReply]:
+    async def decide(self, wanted: RequestedDecision, session: str, sender: Subscriber) -> Answer[ReviewReply]:
         """Applies a decision to a part of the review. The decision is recorded in ``session``, and published like every
         event. The caller must not run two decisions or commits at the same time. Raises ``ClientError``,
         ``NoCheckpoint``, ``GitFailed`` or OSError."""
@@ -168,53 +185,66 @@ class Reviewing:
         own.check_there()
         try:
             async with self.recovery.applying():
-                return await self._apply(wish, session, own, asker)
+                return await self._apply(wanted, session, own, sender)
         except (HunkGone, ReviewMoved, NotEditable, Changed) as error:
             raise refused(error) from None
         except UnsavedChanges as error:
             raise not_written_over(error) from None
-        except GitFailed:
-            if await self.recovery.run() != "done":
-                raise
-            return await self.get(session)
+        except Completed:
+            with self._decided():
+                return await self.get(session)
 
-    async def _apply(self, wish: Wish, session: str, own: Store, asker: Subscriber) -> Answer[ReviewReply]:
+    async def _apply(
+        self, wanted: RequestedDecision, session: str, own: Store, sender: Subscriber
+    ) -> Answer[ReviewReply]:
         try:
             async with self._operations.exclusive() as git:
-                if wish.decision != "keep":
+                if wanted.decision != "keep":
                     self._check_at_rest()
-                begin = partial(self._begin, wish, session, own, asker)
-                outcome = await self._review.decide(git, self._work_tree, wish, begin)
-                self._publish_decision(wish, outcome, own, asker)  # even if the rest of the reply can't be read
+                begin = partial(self._begin, wanted, session, own, sender)
+                outcome = await self._review.decide(git, self._work_tree, wanted, begin)
+                self._publish_decision(wanted, outcome, own, sender)  # even if the rest of the reply can't be read
                 await self.recovery.end()
-                located = await self.commenting.located(git, outcome.review)
-                offers = await self.publishing.offers(git, session)
+                with self._decided():
+                    located = await self.commenting.located(git, outcome.review)
+                    offers = await self.publishing.offers(git, session)
         except (Changed, UnsavedChanges):
             await self.recovery.end()  # nothing was changed
             raise
         return await self._reply(session, outcome.review, located, offers)
 
-    async def _begin(self, wish: Wish, session: str, own: Store, asker: Subscriber, plan: Plan) -> None:
+    @contextlib.contextmanager
+    def _decided(self) -> Iterator[None]:
+        """Raises ``ClientError`` in place of an error in the context, because a decision was already applied."""
+        try:
+            yield
+        except (NoCheckpoint, GitFailed, OSError) as error:
+            logger.error("%s: the review was not read after a decision: %s", self._name, error)
+            raise ClientError("CHECKPOINT_NOT_FOUND", UNREAD) from None
+
+    async def _begin(self, wanted: RequestedDecision, session: str, own: Store, sender: Subscriber, plan: Plan) -> None:
         """Stores the intent of a decision."""
         if plan.hunks:
             counts = plan.files, plan.hunks
-            intent = Intent(session, own.last_seq, asker.name, asker.id, wish.decision, *counts, plan.bases, plan.heads)
-            await self.recovery.begin(intent)
+            who = session, own.last_seq, sender.name, sender.id
+            await self.recovery.begin(DecisionIntent(*who, wanted.decision, *counts, plan.bases, plan.heads))
 
-    def _publish_decision(self, wish: Wish, outcome: Outcome, own: Store, asker: Subscriber) -> None:
+    def _publish_decision(
+        self, wanted: RequestedDecision, outcome: DecisionResult, own: Store, sender: Subscriber
+    ) -> None:
         """Records a decision in the session in which it was made (``own``), and publishes what is left to decide."""
         review = outcome.review
-        if not outcome.hunks:  # a repeated request
+        if not outcome.hunks:  # the request was repeated
             self._publish(review)
             return
         self._known_version = review.version
         for store in self._stores.values():
             store.review_is(counted(review))
-        own.record(record_of(wish, outcome, asker))  # for the asker, too: the reply is not the record
+        own.record(record_of(wanted, outcome, sender))  # for the sender, too: the reply is not the record
         for store in self._stores.values():
-            store.announce(numbers(review, asker), asker if store is own else None)
+            store.announce(numbers(review, sender), sender if store is own else None)
 
-    def _publish_recovered(self, review: Open) -> None:
+    def _publish_recovered(self, review: OpenReview) -> None:
         """Publishes what is left to decide after an interrupted decision was recovered."""
         self._known_version = review.version
         for store in self._stores.values():
@@ -223,7 +253,7 @@ class Reviewing:
                 store.announce(numbers(review))
 
     async def located(self, drafts: str) -> LocatedComments:
-        """The comments at their current lines. ``drafts``: the version of the drafts that are to be sent. Raises
+        """The comments at their current lines. ``drafts``: the version of the drafts that will be sent. Raises
         ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
         self.commenting.check_seen(drafts)
         await self.recovery.run_at_rest()

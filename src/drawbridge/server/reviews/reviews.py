@@ -1,12 +1,12 @@
 """The open review of a managed session, or of a directory with terminal sessions: commits in its repository, and the
 operations on them.
 
-The diff from *base* to *head* is what the agent changed and nobody has decided on. The diff from *start* to *base* is
-what was kept but not committed. All three are commits with private refs
-(``refs/drawbridge/<project or directory>/review/base``, ``…/head`` and ``…/start``), so they outlive the server.
+The diff from *base* to *head* is what the agent changed and nobody has decided on yet. The diff from *start* to *base*
+is what was kept but not committed. All three are commits with private refs (``refs/drawbridge/<project or
+directory>/review/base``, ``…/head`` and ``…/start``), so they outlive the server.
 
 The title of head names the run that it is about: ``run_1 before`` and ``run_1 now`` during that run, ``run_1 after``
-once it has ended. What changes during a run counts as the agent's work; what changes at any other time counts as
+once it has ended. What changes during a run counts as the agent's work. What changes at any other time counts as
 somebody else's, and is absorbed into base and start. A run that ended while no server was running counts as ended the
 next time that the review is read.
 """
@@ -48,9 +48,16 @@ from drawbridge.server.reviews.change_set import (
     renames,
     same,
 )
-from drawbridge.server.reviews.committing import Committed, NothingToCommit, commit, counted_lines, kept_changes
+from drawbridge.server.reviews.committing import (
+    BeginCommit,
+    Committed,
+    NothingToCommit,
+    commit,
+    counted_lines,
+    kept_changes,
+)
 from drawbridge.server.reviews.contents import Entry, loaded_texts, tree_with, version_of, with_contents
-from drawbridge.server.reviews.intents import Intent, Verdict
+from drawbridge.server.reviews.intents import DecisionIntent, Verdict
 from drawbridge.server.reviews.interrupted import recovered
 from drawbridge.server.reviews.located_comments import Commits, LocatedComments, Side, Since, located
 
@@ -63,11 +70,11 @@ REMEMBERED_REQUESTS: Final = 50
 Decision: TypeAlias = Literal["keep", "undo", "edit"]
 
 
-class Wish(Struct, frozen=True):
+class RequestedDecision(Struct, frozen=True):
     """A user's decision. It applies to the hunks with the ids ``hunks``, to all hunks of ``files`` (paths as clients
     see them), or to ``all`` hunks.
 
-    ``version``: the version of the review that the user has seen; decisions on ``files`` and ``all`` are refused if it
+    ``version``: the version of the review that the user has seen. Decisions on ``files`` and ``all`` are refused if it
     has changed. ``text``: for an edit, the lines that replace the new lines of one hunk. ``request_id``: the id of the
     request, so that a repeated request is recognized; empty if it has none.
     """
@@ -83,13 +90,13 @@ class Wish(Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """What a repeated request has in common with the first one; empty if its id is not known."""
+        """The key by which a repeated request is recognized; empty if the request has no id."""
         if not self.request_id:
             return ""
         return blake2b(repr(msgspec.structs.astuple(self)).encode(errors="replace"), digest_size=12).hexdigest()
 
 
-class Decided(Struct, frozen=True):
+class HunkDecision(Struct, frozen=True):
     """Who decided on a hunk, and how."""
 
     by: str
@@ -99,7 +106,7 @@ class Decided(Struct, frozen=True):
 class HunkGone(Exception):
     """A hunk or a file is no longer in the review. ``decided``: the decision, if a user has decided on the hunk."""
 
-    def __init__(self, what: str, decided: Decided | None = None) -> None:
+    def __init__(self, what: str, decided: HunkDecision | None = None) -> None:
         super().__init__(what)
         self.what = what
         self.decided = decided
@@ -117,7 +124,7 @@ class SameName(Exception):
     """Clients see several files of the review with the same path, because their names are not valid UTF-8."""
 
 
-class Open(Struct, frozen=True):
+class OpenReview(Struct, frozen=True):
     """The review at one moment. ``version`` changes whenever anything in ``files`` does. ``private``: whether it is
     stored in a private repository."""
 
@@ -142,11 +149,11 @@ class Open(Struct, frozen=True):
         return added, sum(hunk.span.old_count for file in self.files for hunk in file.hunks)
 
 
-class Outcome(Struct, frozen=True):
+class DecisionResult(Struct, frozen=True):
     """The result of a decision: the review after it, and the number of files and hunks that it applied to; both are 0
     if nothing was left to do, for example because the same request was carried out before."""
 
-    review: Open
+    review: OpenReview
     files: int
     hunks: int
 
@@ -162,7 +169,7 @@ class Plan(Struct, frozen=True):
 
 
 Begin: TypeAlias = Callable[[Plan], Awaitable[None]]
-"""Called before a decision changes anything. If it raises, nothing is changed."""
+"""The type of a function that is called before a decision changes anything. If it raises, nothing is changed."""
 
 
 async def _unplanned(plan: Plan) -> None:
@@ -170,16 +177,17 @@ async def _unplanned(plan: Plan) -> None:
 
 
 class _Notes(Struct, frozen=True):
-    """What the message of the commit ``base`` contains: the hunks that were decided on, and the ``Wish.key`` of the
-    latest requests; both newest last."""
+    """What the message of the commit ``base`` contains: the hunks that were decided on, and the keys of the latest
+    requests (``RequestedDecision.key``); both newest last."""
 
-    decided: dict[str, Decided] = {}
+    decided: dict[str, HunkDecision] = {}
     requests: tuple[str, ...] = ()
 
 
 class _Trees(NamedTuple):
-    """The commits of a review. ``run``: the last run whose changes head contains. ``is_running``: whether head was
-    recorded before the end of that run."""
+    """The commits of a review. ``run``: the last run with changes that are in head. ``is_running``: whether head was
+    recorded before the end of that run.
+    """
 
     start: str
     base: str
@@ -189,7 +197,7 @@ class _Trees(NamedTuple):
 
 
 class _Compared(Struct, frozen=True):
-    """The hunks between two versions, as decisions have left them: a new comparison could find different ones."""
+    """The hunks between two versions that decisions have left. A new comparison could find different ones."""
 
     old: tuple[str, str] | None
     new: tuple[str, str] | None
@@ -204,8 +212,9 @@ class Review:
     def __init__(self, project_id: str) -> None:
         self._refs = f"refs/drawbridge/{project_id}/{REVIEW}"
         self._run: str | None = ""
-        """The latest run whose beginning this server has recorded; empty if it has recorded none; None if any run that
-        has not ended counts as active."""
+        """The latest run for which this server recorded the beginning; empty if it recorded none; None if any run that
+        has not ended counts as active.
+        """
         self._compared: dict[str, _Compared] = {}
         """The latest comparison of each file, by path."""
         self._sizes: dict[str, int] = {}
@@ -214,7 +223,7 @@ class Review:
         """git for one operation → the review's commits, if that operation has read or set them."""
 
     def continues(self) -> None:
-        """Notes that a run that began before the server was restarted is still active."""
+        """Marks a run that began before the server was restarted as still active."""
         self._run = None
 
     async def extend(self, git: Git, run_id: str, when: When, commit: str) -> None:
@@ -234,43 +243,47 @@ class Review:
             self._run = run_id
         await self._set(git, _Trees(start, base, commit, run_id, when != "after"))
 
-    async def current(self, git: Git, work_tree: WorkTree) -> Open:
+    async def current(self, git: Git, work_tree: WorkTree) -> OpenReview:
         """The review of the files as they are now. Raises ``NoCheckpoint`` or ``GitFailed``."""
         return (await self._refresh(git, work_tree))[1]
 
-    async def stored(self, git: Git) -> Open:
+    async def stored(self, git: Git) -> OpenReview:
         """The review as it is stored, without reading the files. Raises ``GitFailed``."""
         trees = await self._trees(git)
         return (
-            Open(private=git.repository.private)
+            OpenReview(private=git.repository.private)
             if trees is None
             else await self._between(git, trees, (await self._noted(git, trees)).decided)
         )
 
-    async def decide(self, git: Git, work_tree: WorkTree, wish: Wish, begin: Begin = _unplanned) -> Outcome:
+    async def decide(
+        self, git: Git, work_tree: WorkTree, wanted: RequestedDecision, begin: Begin = _unplanned
+    ) -> DecisionResult:
         """Applies a decision to hunks of the review as it is now. ``begin`` is called before anything is changed. A
         request that was carried out before is not carried out again. Raises ``HunkGone``, ``ReviewMoved``,
         ``NotEditable``, ``NoCheckpoint``, ``Changed`` or ``UnsavedChanges`` without changing anything. Raises
         ``GitFailed``, possibly after some or all files were written."""
         trees, review = await self._refresh(git, work_tree)
         if trees is None:
-            raise HunkGone(next(iter(wish.hunks), "")) if wish.hunks else ReviewMoved
+            raise HunkGone(next(iter(wanted.hunks), "")) if wanted.hunks else ReviewMoved
         notes = await self._noted(git, trees)
-        if wish.key and wish.key in notes.requests:
-            return Outcome(review, 0, 0)
-        chosen = _chosen(review, wish, notes.decided)
+        if wanted.key and wanted.key in notes.requests:
+            return DecisionResult(review, 0, 0)
+        chosen = _chosen(review, wanted, notes.decided)
         files = {file.path: file for file in review.files}
-        if wish.decision != "keep":
+        if wanted.decision != "keep":
             await self._check_known(git, trees, [files[path].path_before for path in chosen])
-        after = {path: await asyncio.to_thread(_decided, files[path], ids, wish) for path, ids in chosen.items()}
+        after = {path: await asyncio.to_thread(_decided, files[path], ids, wanted) for path, ids in chosen.items()}
         olds, news = dict[str, Version | None](), dict[str, Version | None]()
         for path, file in after.items():
             before = files[path]
             olds |= _moved(before.path_before, before.old, file.path_before, file.old)
             news |= _moved(path, before.new, file.path, file.new)
         olds, news = await with_contents(git, olds), await with_contents(git, news)
-        decided = notes.decided | {id: Decided(wish.by, wish.decision) for ids in chosen.values() for id in ids}
-        notes = _Notes(decided, (*notes.requests, wish.key) if wish.key else notes.requests)
+        decided = notes.decided | {
+            id: HunkDecision(wanted.by, wanted.decision) for ids in chosen.values() for id in ids
+        }
+        notes = _Notes(decided, (*notes.requests, wanted.key) if wanted.key else notes.requests)
         head, tree = trees.head, ""
         if news:
             tree = await tree_with(git, trees.head, news)
@@ -290,31 +303,38 @@ class Review:
             old, new = olds.get(file.path_before, file.old), news.get(file.path, file.new)
             self._compared.pop(path, None)
             self._compared[file.path] = _Compared(_key(old), _key(new), file.hunks, file.old_path)
-        return Outcome(await self._between(git, trees, decided), *counts)
+        return DecisionResult(await self._between(git, trees, decided), *counts)
 
     async def recover(
-        self, git: Git, work_tree: WorkTree, intent: Intent, check_at_rest: Callable[[], None]
+        self, git: Git, work_tree: WorkTree, intent: DecisionIntent, check_at_rest: Callable[[], None]
     ) -> Verdict:
-        """Determines what has become of an interrupted decision; completes it, or undoes the part that was done, if
-        only a part was. Raises the same errors as ``recovered``."""
+        """Determines the state of an interrupted decision, and completes it or undoes the part that was done. Raises
+        the same errors as ``recovered``.
+        """
         trees = await self._trees(git)
         now = (trees.base, trees.head) if trees else None
         before, after = zip(intent.bases, intent.heads, strict=True)
-        found = await recovered(git, work_tree, intent, check_at_rest, is_in_review=now == after)
+        found = await recovered(git, work_tree, intent.heads, check_at_rest, is_in_review=now == after)
         if trees is not None and now == before and found.result == "done":
             await self._set(git, trees._replace(base=intent.bases[1], head=intent.heads[1]))
         return found
 
     async def commit(
-        self, git: Git, work_tree: WorkTree, message: str, branch: str | None, files: Collection[str]
+        self,
+        git: Git,
+        work_tree: WorkTree,
+        message: str,
+        branch: str | None,
+        files: Collection[str],
+        begin: BeginCommit,
     ) -> Committed:
-        """Commits the changes to ``files`` that were kept; all that were kept if ``files`` is empty. Raises
-        ``NoCheckpoint`` or the errors of ``committing.commit``; in that case, nothing was changed except for what a
-        hook itself has changed."""
+        """Commits the changes to ``files`` that were kept; all that were kept if ``files`` is empty. ``begin`` is
+        called before anything is changed. Raises ``NoCheckpoint`` or the errors of ``committing.commit``; in that case,
+        nothing was changed except for what a hook itself has changed."""
         trees, _ = await self._refresh(git, work_tree)
         if trees is None:
             raise NothingToCommit
-        done = await commit(git, trees.start, trees.base, trees.head, message, branch, files)
+        done = await commit(git, trees.start, trees.base, trees.head, message, branch, files, begin)
         kept = await differences(git, trees.start, trees.base)
         await self._are_committed(git, trees, {path: kept[path] for path in done.kept})
         return done
@@ -353,10 +373,10 @@ class Review:
         return version
 
     async def located(
-        self, git: Git, review: Open, comments: Sequence[ReviewComment], begun: Mapping[str, Since]
+        self, git: Git, review: OpenReview, comments: Sequence[ReviewComment], begun: Mapping[str, Since]
     ) -> LocatedComments:
-        """Where the comments are in the files of ``review``. ``begun``: the ids of the comments whose run has begun,
-        each with the moment since which hunks answer it. Raises ``GitFailed``."""
+        """The comments at their lines in the files of ``review``. ``begun``: the ids of the comments with a run that
+        has begun, each with the moment from which on hunks count as answers to it. Raises ``GitFailed``."""
         trees = await self._trees(git) if comments else None
         if trees is None:
             return LocatedComments(tuple(comments))
@@ -364,21 +384,22 @@ class Review:
         return await located(git, Commits(trees.base, trees.head, runs), review.files, comments, begun)
 
     async def keep_texts(self, git: Git, blobs: Collection[str]) -> None:
-        """Makes git keep these contents of files with comments until the next call, or until the checkpoints are
-        removed. Raises ``GitFailed``."""
+        """Makes git keep these contents of files with comments until the next call or until the checkpoints are
+        removed. Raises ``GitFailed``.
+        """
         listed = await git.read("cat-file", "--batch-check", stdin="".join(f"{blob}\n" for blob in sorted(set(blobs))))
         there = [words[0] for words in map(str.split, listed.splitlines()) if words[1:2] == ["blob"]]
         tree = await git.read("mktree", stdin="".join(f"100644 blob {blob}\t{blob}\n" for blob in there))
         commit = await committed(git, tree.strip(), "comments", Filtered())
         await git.read("update-ref", "--no-deref", f"{self._refs}/comments", commit)
 
-    async def _refresh(self, git: Git, work_tree: WorkTree) -> tuple[_Trees | None, Open]:
+    async def _refresh(self, git: Git, work_tree: WorkTree) -> tuple[_Trees | None, OpenReview]:
         """Updates head to the files as they are now. Returns the review's commits (None if ``_trees`` finds none) and
         the review. Raises ``NoCheckpoint`` or ``GitFailed``."""
         trees = await self._trees(git)
         if trees is None:
             await work_tree.check_size(git)
-            return None, Open(private=git.repository.private)
+            return None, OpenReview(private=git.repository.private)
         tree, filtered = await work_tree.current(git, trees.head)
         start, base = trees.start, trees.base
         is_running = trees.is_running and self._run in (None, trees.run)
@@ -403,7 +424,7 @@ class Review:
         words = (await git.read("for-each-ref", form, f"{self._refs}/")).split("\0")
         columns = [words[at :: len(names)] for at in range(len(names))]
         found: dict[str, str] = {}
-        for name, kind, id, tree, message in zip(*columns, strict=False):  # the last word is the end of a line
+        for name, kind, id, tree, message in zip(*columns, strict=False):  # the last word ends the line
             if kind == "commit":
                 found[name.removeprefix("\n")] = id
                 git.commits[id] = tree, message
@@ -476,7 +497,7 @@ class Review:
         tree = await tree_with(git, base, new) if new else f"{base}^{{tree}}"
         return await committed(git, tree, "base", await filtered_of(git, base), more)
 
-    async def _between(self, git: Git, trees: _Trees, decided: Collection[str]) -> Open:
+    async def _between(self, git: Git, trees: _Trees, decided: Collection[str]) -> OpenReview:
         """The hunks between base and head."""
         entries = await differences(git, trees.base, trees.head)
         git.sizes.update(self._sizes)
@@ -487,7 +508,7 @@ class Review:
         self._compared = {
             file.path: _Compared(_key(file.old), _key(file.new), file.hunks, file.old_path) for file in files
         }
-        return Open(tuple(files), git.repository.private)
+        return OpenReview(tuple(files), git.repository.private)
 
     def _compare(
         self, entries: Mapping[str, tuple[Entry, Entry]], loaded: Mapping[str, str], decided: Collection[str]
@@ -527,35 +548,35 @@ class Review:
             )
 
 
-def _chosen(review: Open, wish: Wish, decided: Mapping[str, Decided]) -> dict[str, set[str]]:
+def _chosen(review: OpenReview, wanted: RequestedDecision, decided: Mapping[str, HunkDecision]) -> dict[str, set[str]]:
     """The ids of the hunks that the decision applies to, by path. Raises ``HunkGone`` or ``ReviewMoved``."""
-    if wish.hunks:
+    if wanted.hunks:
         path_of = {hunk.id: file.path for file in review.files for hunk in file.hunks}
         chosen: dict[str, set[str]] = {}
-        for id in wish.hunks:
+        for id in wanted.hunks:
             if id not in path_of:
                 raise HunkGone(id, decided.get(id))
             chosen.setdefault(path_of[id], set()).add(id)
         return chosen
-    if wish.version != review.version:
+    if wanted.version != review.version:
         raise ReviewMoved
-    paths = set(wish.files)
+    paths = set(wanted.files)
     gone = paths - {shown_path(file.path) for file in review.files}
     if gone:
         raise HunkGone(min(gone))
-    files = [file for file in review.files if wish.all or shown_path(file.path) in paths]
+    files = [file for file in review.files if wanted.all or shown_path(file.path) in paths]
     return {file.path: {hunk.id for hunk in file.hunks} for file in files}
 
 
-def _decided(file: FileChange, ids: Collection[str], wish: Wish) -> FileChange:
+def _decided(file: FileChange, ids: Collection[str], wanted: RequestedDecision) -> FileChange:
     """The file after the decision on the hunks ``ids``. Raises ``NotEditable``."""
-    match wish.decision:
+    match wanted.decision:
         case "keep":
             return decide(file, keep=ids)
         case "undo":
             return decide(file, undo=ids)
         case "edit":
-            return edit(file, next(iter(ids)), wish.text)
+            return edit(file, next(iter(ids)), wanted.text)
 
 
 def _versions(
@@ -565,7 +586,8 @@ def _versions(
 
 
 def _moved(path: str, was: Version | None, path_now: str, now: Version | None) -> dict[str, Version | None]:
-    """What a decision changes in one of the trees: path → new version. A renamed file is removed from ``path``."""
+    """The changes that a decision makes to one of the trees: path → new version. A renamed file is removed from
+    ``path``."""
     if path != path_now:
         return {path: None, path_now: now}
     return {} if same(was, now) else {path: now}

@@ -1,5 +1,5 @@
-"""Which directories may be projects: allowed roots and directories inside them, identified by their
-canonical paths. A project can't be inside another project."""
+"""Decides which directories may be projects: allowed roots and directories inside them, identified by their canonical
+paths. A project can't be inside another project."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ def resolve(given: str, roots: Iterable[Path], taken: Iterable[Path]) -> Path:
         real = path.resolve(strict=True)
     except (OSError, ValueError, RuntimeError):
         real = None
-    # The same error for a missing path and one that is not allowed: a client learns nothing about the rest of the disk.
+    # The error is the same for a missing path and for one that is not allowed, so that a client learns nothing about
+    # the rest of the disk.
     if real is None or not real.is_dir() or not allowed(real, roots):
         raise refusal("INVALID_PATH", NOT_HERE)
     if _is_strange(str(real)):  # a symbolic link in the path leads there
@@ -106,7 +107,7 @@ SILENT = "The disk that contains the directory of this project does not respond.
 
 
 class _Seen(NamedTuple):
-    """What was at a path when it was last examined. ``problem``: see ``AllowedDirectories.problem``."""
+    """The result of the last examination of a path. ``problem``: see ``AllowedDirectories.problem``."""
 
     leads_to: Path
     problem: str | None
@@ -116,8 +117,8 @@ class AllowedDirectories:
     """The directories in which agents may run. ``roots``: the canonical directories that the owner allows; ``data``:
     the server's own data directory.
 
-    A disk may be slow or not respond at all, so the event loop never examines a directory: whoever is about to use one
-    calls ``examine``, and everything else uses what was found then.
+    A disk may be slow or not respond at all, so the event loop never examines a directory. Code that is about to use
+    one calls ``examine``, and all other code uses the result of the last call.
     """
 
     def __init__(self, roots: Iterable[Path], data: Path) -> None:
@@ -132,10 +133,11 @@ class AllowedDirectories:
         return self.data.resolve() in (path, *path.parents)
 
     def problem(self, path: Path) -> str | None:
-        """Examines a session's directory. Returns why agents may not run in it now, as a message for the user; None if
-        they may. Blocking.
+        """Examines a session's directory. Returns the reason why agents may not run in it now, as a message for the
+        user; None if they may. Blocking.
 
-        A project may have been created while the owner allowed more, and its directory may have become a link since.
+        A project may have been created when the owner allowed more directories, and its directory may have become a
+        link since.
         """
         real = Path(os.path.realpath(path))
         if not os.path.isdir(real):
@@ -149,7 +151,7 @@ class AllowedDirectories:
 
     async def examine(self, path: Path) -> str | None:
         """Returns what ``problem`` returns. If the disk does not respond, returns ``SILENT`` after
-        ``EXAMINING_SECONDS``; at most one thread waits for each directory."""
+        ``EXAMINING_SECONDS``. At most one thread waits for each directory."""
         examining = self._examining.get(path)
         if examining is None:
             examining = asyncio.get_running_loop().run_in_executor(None, self.problem, path)
@@ -181,12 +183,12 @@ class AllowedDirectories:
         return SILENT
 
     def last_problem(self, path: Path) -> str | None:
-        """Why agents could not run in a session's directory when it was last examined, as ``problem`` returns it.
-        Blocking if it was never examined."""
+        """The reason why agents could not run in a session's directory when it was last examined, as ``problem``
+        returns it. Blocks if it was never examined."""
         return self._last(path).problem
 
     def leads_to(self, path: Path) -> Path:
-        """The canonical path of a session's directory when it was last examined. Blocking if it was never examined."""
+        """The canonical path of a session's directory when it was last examined. Blocks if it was never examined."""
         return self._last(path).leads_to
 
     def _last(self, path: Path) -> _Seen:
@@ -201,7 +203,7 @@ class AllowedDirectories:
         return usable(path, self.roots) and not self.is_own(Path(path).resolve())
 
     def resolve(self, given: str, taken: Iterable[Path]) -> Path:
-        """The canonical directory of a new project; ``given`` may begin with "~". Raises ``ClientError``. Blocking."""
+        """The canonical directory of a new project. ``given`` may begin with "~". Raises ``ClientError``. Blocking."""
         real = resolve(expanded(given), self.roots, taken)
         if self.problem(real) is not None:
             raise ClientError("INVALID_PATH", NOT_HERE, field="data.path")
@@ -209,8 +211,8 @@ class AllowedDirectories:
 
     def create(self, parent: str, name: str, taken: Iterable[Path], sees: Callable[[Path], bool]) -> Path:
         """Creates the directory ``name`` in ``parent``, which may begin with "~", for a new project. Returns its
-        canonical path. ``taken``: the directories of projects; ``sees`` returns whether the client may know of a
-        directory. Raises ``ClientError``. Blocking.
+        canonical path. ``taken``: the directories of projects; ``sees`` returns whether the client may know that a
+        directory exists. Raises ``ClientError``. Blocking.
         """
         real = resolve(expanded(parent), self.roots, ())
         if not _is_file_name(name):
@@ -247,7 +249,7 @@ def _is_file_name(name: str) -> bool:
 
 
 def repositories(starts: Iterable[Path], depth: int = 2) -> tuple[list[Path], bool]:
-    """The git work trees at most ``depth`` levels below ``starts``, sorted; and whether the search ended early. It does
+    """The git work trees at most ``depth`` levels below ``starts``, sorted, and whether the search ended early. It does
     not follow links, enter work trees, or look into hidden directories. Blocking, for at most ``SEARCH_SECONDS``.
     """
     until, count = time.monotonic() + SEARCH_SECONDS, 0
@@ -278,7 +280,7 @@ def suggested(
     sees: Callable[[Path], bool],
 ) -> replies.Places:
     """Directories that can become projects: first the directories ``used`` before (each with the time of its last use),
-    latest first, then repositories. ``sees`` returns whether the client may know of a directory. Blocking.
+    latest first, then repositories. ``sees`` returns whether the client may know that a directory exists. Blocking.
     """
     home = Path.home()
 

@@ -1,4 +1,4 @@
-"""The clients that have joined a session or follow a topic: which events they receive, and in which messages. Pure.
+"""Sends each event to the clients that have joined its session or follow a topic, in the message for it. Pure.
 
 All clients receive an event in the same frame, with the same bytes live and in a replay of the history.
 """
@@ -14,11 +14,11 @@ import msgspec
 from drawbridge.server import updates
 from drawbridge.server.bus import TOPICS
 from drawbridge.server.events import Announced, ProjectGone, Stored
-from drawbridge.server.protocol.messages import Frame, Subscriber
+from drawbridge.server.protocol.frames import Frame, Subscriber
 from drawbridge.server.store import records
 
 Broadcast: TypeAlias = Callable[[Sequence[Subscriber], Frame], None]
-"""Sends a frame to many clients."""
+"""The type of a function that sends a frame to many clients."""
 
 
 class Audience:
@@ -30,7 +30,6 @@ class Audience:
     """
 
     def __init__(self, broadcast: Broadcast) -> None:
-        """``broadcast`` sends a frame to many clients."""
         self._broadcast = broadcast
         self._joined: dict[str, dict[str, Subscriber]] = {}
         self._catching_up: dict[str, dict[str, Subscriber]] = {}
@@ -42,12 +41,12 @@ class Audience:
         return of_sessions + sum(map(len, self._topics.values()))
 
     def join(self, project_id: str, client: Subscriber) -> None:
-        """Subscribes ``client`` to the session's events; it is no longer catching up."""
+        """Subscribes ``client`` to the session's events. It is no longer catching up."""
         self._catching_up.get(project_id, {}).pop(client.id, None)
         self._joined.setdefault(project_id, {})[client.id] = client
 
     def catch_up(self, project_id: str, client: Subscriber) -> None:
-        """Marks ``client`` as catching up: it has joined, and has to be sent what it has missed before anything new."""
+        """Marks ``client`` as catching up. It has joined, and has to be sent what it has missed before anything new."""
         self._catching_up.setdefault(project_id, {})[client.id] = client
 
     def end_catching_up(self, project_id: str, client: Subscriber) -> None:
@@ -105,18 +104,18 @@ class Audience:
 
     def published(self, announced: Announced) -> None:
         """The "clients" receiver of the event bus. Clients that have joined the session receive every event, except
-        while they are catching up; clients that have not joined receive the events of the topics that they follow, but
-        no quiet ones. In both cases, they have to be allowed to see the session's directory. The client whose request
-        caused the event gets a reply instead."""
+        while they are catching up. Clients that have not joined receive the events of the topics that they follow, but
+        no quiet ones. In both cases, clients have to be allowed to see the session's directory. The client that caused
+        the event with a request gets a reply instead."""
         event, project_id = announced.event, announced.project_id or ""
-        # Clients that are catching up receive this, too: a removed session has no more records to send.
+        # Clients that are catching up receive this, too, because a removed session has no more records to send.
         is_over = isinstance(event, ProjectGone)
         joined = self.all_joined(project_id) if is_over else self.joined(project_id)
-        first = [client for id, client in joined.items() if id != announced.asker and client.sees(announced.path)]
+        first = [client for id, client in joined.items() if id != announced.sender and client.sees(announced.path)]
         topics = () if announced.quiet else TOPICS.get(type(event), ())
         others: list[Subscriber] = []
         if topics:
-            known = {*self.all_joined(project_id), announced.asker}
+            known = {*self.all_joined(project_id), announced.sender}
             followers = self.followers(topics, announced.path)
             others = [client for id, client in followers.items() if id not in known]
         if is_over:
@@ -137,8 +136,8 @@ def frame(announced: Announced) -> Frame:
 
 def replayed(project_id: str, record: bytes) -> Frame:
     """The frame that a client receives for a record that it has missed. A record of an unknown kind, such as one of a
-    newer version, is passed on as it is. Raises one of ``records.NOT_OURS`` if the record is damaged, or Drawbridge did
-    not write it."""
+    newer version, is passed on as it is. Raises one of ``records.NOT_OURS`` if the record is damaged or was not written
+    by Drawbridge."""
     found = records.parts(record)
     event = records.event_of(found)
     if event is not None:

@@ -1,7 +1,7 @@
 """Ceilings and budgets: the limits that the owner sets for what clients can request, and for what runs may cost. Pure.
 
-A client can request less than the owner allows, never more: an option above its ceiling is refused with an error that
-names the option, and an option that a client omits gets a value within its ceiling. The exception is the model: if the
+A client can request less than the owner allows, never more. An option above its ceiling is refused with an error that
+names the option, and an option that a client omits gets a value within its ceiling. The exception is the model. If the
 owner allows models only by patterns, a client has to name one. The same ceilings apply to what a decision lets the
 agent remember.
 """
@@ -37,7 +37,7 @@ COVERED: Final = frozenset(
         "restricted",
     }
 )
-"""Options with a ceiling."""
+"""The options with a ceiling."""
 
 HARMLESS: Final[Mapping[str, str]] = {
     "disallowed_tools": "removes tools",
@@ -47,15 +47,15 @@ HARMLESS: Final[Mapping[str, str]] = {
     "effort": "costs, which the budgets bound",
     "partial_messages": "what is reported, not what is done",
 }
-"""Options without a ceiling → why. A test requires each option to be either in ``COVERED`` or here."""
+"""The options without a ceiling → the reason. A test requires each option to be either in ``COVERED`` or here."""
 
 
 LEAST_USD: Final = 0.01
-"""A run is not started if less than this is left of a budget."""
+"""The US dollars that must be left of a budget before a run is started."""
 
 DAYS_KEPT: Final = 3
-"""The number of days whose costs are kept, so that setting the clock back, or traveling west, does not grant a day's
-budget twice."""
+"""The number of days for which costs are kept, so that setting the clock back, or traveling west, does not grant a
+day's budget twice."""
 
 _LENIENCE: Final[Mapping[str, int]] = {
     "plan": 0,
@@ -66,11 +66,11 @@ _LENIENCE: Final[Mapping[str, int]] = {
     "auto": 3,
     BYPASS: 4,
 }
-"""The modes → how much an agent does in each without asking; a higher number means more."""
+"""The modes, each with a number for how much an agent does in it without asking. A higher number means more."""
 
 
 class Ceilings(Struct, frozen=True):
-    """The owner's limits; ``None`` and empty tuples mean no limit. By default, clients can request everything except
+    """The owner's limits. ``None`` and empty tuples mean no limit. By default, clients can request everything except
     skipped permissions, commits, pushes and MCP servers."""
 
     modes: tuple[str, ...] = CLIENT_MODES
@@ -78,15 +78,15 @@ class Ceilings(Struct, frozen=True):
     "default" if it is among them, and otherwise the first."""
     skip_permissions: bool = False
     commits: bool = False
-    """Whether a client may commit: this runs the user's git hooks and signs commits as the user's git does."""
+    """Whether a client may commit, which runs the user's git hooks and signs commits as the user's git does."""
     pushes: bool = False
-    """Whether a client may push and create pull requests: this uses the user's access to their remotes."""
+    """Whether a client may push and create pull requests, which uses the user's access to their remotes."""
     mcp_config: bool = False
     """Whether a client may set MCP servers, which are programs that the agent starts."""
     tools: tuple[str, ...] = ()
     """Patterns for the rules in ``allowed_tools``, with ``*`` for anything, such as ``Bash(git *)``."""
     models: tuple[str, ...] = ()
-    """Names of models, with ``*`` for anything. A client that chooses none gets the first name without ``*``; if all
+    """Names of models, with ``*`` for anything. A client that chooses none gets the first name without ``*``. If all
     names contain ``*``, the client has to choose."""
     max_turns: int | None = None
     max_budget_usd: float | None = None
@@ -97,17 +97,17 @@ class Ceilings(Struct, frozen=True):
     restricted: bool = False
     """Whether every run is ``restricted``, whatever the client requests."""
     hours: tuple[int, int] | None = None
-    """The hours in which runs may begin, in local time, from the first up to the second; (22, 6) spans midnight."""
+    """The hours in which runs may begin, in local time, from the first up to the second. (22, 6) spans midnight."""
 
 
 def within(
     ceilings: Ceilings, asked: Options, now: datetime, usable: Callable[[str], bool], *, own_modes: bool = False
 ) -> Options:
-    """Applies the ceilings to the options that a client has chosen. Returns the options to run with. ``usable`` returns
+    """Applies the ceilings to the options that a client chose. Returns the options to run with. ``usable`` returns
     whether an additional directory is allowed. ``own_modes``: whether the agent has its own modes.
 
-    Raises ``ClientError``: PERMISSION_DENIED outside the hours in which runs may begin; otherwise an error that names
-    the option: PERMISSION_DENIED, INVALID_PATH for a directory, or VALIDATION_FAILED for a model name that is not
+    Raises ``ClientError``: PERMISSION_DENIED outside the hours in which runs may begin, and otherwise, with the name of
+    the option, PERMISSION_DENIED, INVALID_PATH for a directory, or VALIDATION_FAILED for a model name that is not
     valid.
     """
     check_hours(ceilings, now)
@@ -169,7 +169,7 @@ def check_hours(ceilings: Ceilings, now: datetime) -> None:
 
 def check_allowed(ceilings: Ceilings, call: ToolCall, remember: bool, usable: Callable[[str], bool]) -> None:
     """Checks that clients may allow this tool call and, with ``remember``, let the agent remember what it suggests.
-    Otherwise raises ``ClientError`` (PERMISSION_DENIED); the approval request stays open."""
+    Otherwise raises ``ClientError`` (PERMISSION_DENIED), and the approval request stays open."""
     if call.kind == "plan" and not mode_fits(ceilings, "default"):
         text = "The owner does not let agents leave plan mode. The request is still open."
         raise ClientError("PERMISSION_DENIED", text, field="data.decision")
@@ -179,8 +179,9 @@ def check_allowed(ceilings: Ceilings, call: ToolCall, remember: bool, usable: Ca
 
 
 def _above(ceilings: Ceilings, grants: Iterable[Grant], usable: Callable[[str], bool]) -> Iterator[str]:
-    """Describes what an agent would remember although the owner does not allow it. What the server does not
-    understand is above any limit for tools or modes."""
+    """Describes what an agent would remember although the owner does not allow it. Anything that the server does not
+    understand exceeds every limit for tools and modes.
+    """
     for grant in grants:
         match grant:
             case Rules(effect="allow", rules=rules):
@@ -215,7 +216,7 @@ def _is_one_rule(rule: str) -> bool:
 
 
 def _fits(text: str, patterns: Iterable[str]) -> bool:
-    """Whether one of the patterns matches the whole text. Only ``*`` is special in a pattern: if ``?`` matched
+    """Whether one of the patterns matches the whole text. Only ``*`` is special in a pattern, because if ``?`` matched
     any character, it would also match a ``*`` in the text, which stands for more."""
     return any(re.fullmatch(".*".join(map(re.escape, one.split("*"))), text, re.DOTALL) for one in patterns)
 
@@ -235,7 +236,7 @@ def mode_fits(ceilings: Ceilings, mode: str, *, own_modes: bool = False) -> bool
 
 def reported_mode_fits(ceilings: Ceilings, mode: str, *, own_modes: bool) -> bool:
     """Whether a mode that an agent reports is allowed. A known mode other than ``BYPASS`` is allowed if it asks at
-    least as much as one of the modes that clients may choose; any other mode if clients may choose it."""
+    least as much as one of the modes that clients may choose. Any other mode is allowed if clients may choose it."""
     known = word(mode)
     if known in _LENIENCE and known != BYPASS:
         return _LENIENCE[known] <= max(_LENIENCE[allowed] for allowed in ceilings.modes)
@@ -295,9 +296,9 @@ def is_open(hours: tuple[int, int], hour: int) -> bool:
 class Budgets:
     """The budgets of projects and days in US dollars, and what runs have cost as far as agents report it.
 
-    A project's budget is for all its runs, a day's budget for the runs of all projects; a day begins at local midnight.
-    The cost of a run is only known when it ends (Claude Code 2.1.329 does not report it sooner), so each run begins
-    with what is left as its own budget: simultaneous runs can each spend that amount, but not more.
+    A project's budget is for all its runs, and a day's budget is for the runs of all projects. A day begins at local
+    midnight. The cost of a run is only known when it ends (Claude Code 2.1.329 does not report it sooner), so each run
+    begins with what is left as its own budget. Simultaneous runs can each spend that amount, but not more.
 
     ``project``, ``day``: None for no limit. Spending is counted by directory: a project that is deleted and created
     again does not get a new budget, unless the deleted project is no longer in the trash when the server starts.
@@ -310,7 +311,7 @@ class Budgets:
         self._of_days: defaultdict[str, float] = defaultdict(float)
 
     def spent_before(self, directory: str, total: float, days: Mapping[str, float]) -> None:
-        """Adds what the runs of a stored project have cost. Called when the project is loaded or found in the trash."""
+        """Adds what the runs of a stored project cost. Called when the project is loaded or found in the trash."""
         self._of_projects[directory] += total
         for day, amount in days.items():
             self._of_days[day] += amount
@@ -321,8 +322,8 @@ class Budgets:
         forget_old(self._of_days)
 
     def left(self, directory: str, now: datetime) -> float | None:
-        """What a run of this project may still cost, in US dollars; None for no limit. Raises ``ClientError``
-        (BUDGET_EXCEEDED) if less than ``LEAST_USD`` is left."""
+        """The amount that a run of this project may still cost, in US dollars; None for no limit. Raises
+        ``ClientError`` (BUDGET_EXCEEDED) if less than ``LEAST_USD`` is left."""
         left = None
         for name, limit, spent in (
             ("project", self._project, self._of_projects.get(directory, 0.0)),

@@ -18,7 +18,7 @@ LAST_SECONDS: Final = 5.0
 
 class RunCheckpoints:
     def __init__(self, session_id: str, snapshotter: Snapshotter, tasks: BackgroundTasks, *, wanted: bool) -> None:
-        """``wanted``: whether checkpoints are taken; the owner may have disabled them."""
+        """``wanted``: whether checkpoints are taken. The owner may have disabled them."""
         self._session_id = session_id
         self._snapshotter = snapshotter
         self._tasks = tasks
@@ -31,7 +31,7 @@ class RunCheckpoints:
         await self._checkpoint(run_id, "before", self._last)
 
     def begin(self, run_id: str, when: Literal["before", "after"]) -> None:
-        """Takes a checkpoint in the background: after a run, or before a run that the agent has begun itself."""
+        """Takes a checkpoint in the background: after a run, or before a run that the agent began itself."""
         taken = self._checkpoint(run_id, when, self._last)
         self._last = self._tasks.start(taken, f"{self._session_id}: the checkpoint {when} a run")
 
@@ -43,7 +43,7 @@ class RunCheckpoints:
     async def _checkpoint(
         self, run_id: str, when: Literal["before", "after"], previous: asyncio.Task[None] | None
     ) -> None:
-        """Takes a checkpoint; a failure is logged. First waits for the ``previous`` one, so that checkpoints are taken
+        """Takes a checkpoint. A failure is logged. First waits for the ``previous`` one, so that checkpoints are taken
         in order, and the one after a run contains nothing that the next run changes."""
         if not self._wanted:
             return

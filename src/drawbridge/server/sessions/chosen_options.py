@@ -1,4 +1,4 @@
-"""The options of a managed session's runs: what people have chosen, and the mode that the agent is in.
+"""The options of a managed session's runs: what users chose, and the mode that the agent is in.
 
 An agent may change its mode on its own or because of a decision. A mode that the owner does not allow is reset.
 """
@@ -26,7 +26,7 @@ from drawbridge.server.sessions.session import SessionStore
 logger = logging.getLogger("drawbridge.server")
 
 MOST_RESETS = 20
-"""How many times a process is reset to an allowed mode before it is ended."""
+"""The maximum number of times that a process is reset to an allowed mode. After that, it is ended."""
 
 
 class ChosenOptions:
@@ -53,20 +53,21 @@ class ChosenOptions:
         self._tasks = tasks
         self._publish_state = publish_state
         self._mode: str | None = None
-        """The mode that the agent's process has reported or was set to; None if that is not known, or there is no
+        """The mode that the agent's process has reported or was set to; None if that is not known, or without a
         process."""
         self._resets = 0
-        """How many times the agent's process has been reset to an allowed mode."""
+        """The number of times that the agent's process has been reset to an allowed mode."""
 
     @property
     def agent(self) -> str:
-        """The name of the current agent: that of the active run, or else of the conversation."""
+        """The name of the agent of the active run or, without an active run, of the conversation."""
         run = self._controller.run
         return (run and run.order.agent) or self._store.recorded.agent or self._data.agent
 
     @property
     def permission_mode(self) -> str:
-        """The mode that the agent's process has reported or was set to, or else the mode of the next run."""
+        """The mode that the agent's process has reported or was set to or, if that is not known, the mode of the next
+        run."""
         next_mode = self.usual(self._data.agent).permission_mode
         return self._mode or next_mode or usual_mode(self._grants.ceilings)
 
@@ -80,8 +81,9 @@ class ChosenOptions:
         }
 
     def usual(self, agent: str) -> base.Options:
-        """The options of a run with this agent if its prompt chooses none: the project's options. If the agent has
-        changed its mode in this conversation, they have that mode, provided that clients may choose it."""
+        """The options of a run with this agent if its prompt chooses none: the project's options. If the agent changed
+        its mode in this conversation, they contain that mode, provided that clients may choose it.
+        """
         options, changed = self._data.options, self._data.session_mode
         session_id = self._store.recorded.session_id
         if changed is None or changed.session_id != session_id or self._conversation.is_of_another(agent):
@@ -107,20 +109,20 @@ class ChosenOptions:
         self._store.save()
 
     def mode_reported(self, report: base.ModeChanged) -> None:
-        """Notes the mode that the agent has reported, and the modes that it offers."""
+        """Stores the mode that the agent reported, and the modes that it offers."""
         self._keep(report.mode)
         self._know(report.mode, report)
 
     def mode_set(self, mode: str | None) -> None:
-        """Notes the mode that the process was given; None if the process has ended."""
+        """Stores the mode that the process was given; None if the process has ended."""
         self._know(mode)
         if mode is None:
             self._resets = 0
 
     def _keep(self, mode: str) -> None:
-        """Keeps a mode that the agent has changed to: its next process continues this conversation in that mode, if
-        clients may choose it; other conversations are not affected. The first mode that a process reports is the one
-        that it was started in, perhaps for one prompt only, so it is not kept."""
+        """Keeps a mode that the agent changed to. Its next process continues this conversation in that mode, if clients
+        may choose it. Other conversations are not affected. The first mode that a process reports is the one that it
+        was started in, perhaps for one prompt only, so it is not kept."""
         if self._mode is None or mode == self._mode or not self._grants.allows(mode, self.agent):
             return
         self._process.mode_changed(mode)
@@ -138,7 +140,7 @@ class ChosenOptions:
         if (self.permission_mode, offers.modes, offers.own_modes) != before:
             self._publish_state()
         if mode is not None and not self._grants.allows(mode, self.agent):
-            # After an unexpected error the agent may still be in that mode.
+            # After an unexpected error, the agent may still be in that mode.
             failure = ClientError("INTERNAL_ERROR", DEFECT)
             what = f"{self._data.id}: resetting the agent's mode"
             self._tasks.start(self._reset(mode), what, lambda _: self._controller.stop(failure))

@@ -1,5 +1,5 @@
-"""Continues a run that was stopped by a limit of its agent's account, once the limit resets, if the owner has enabled
-that.
+"""Continues a run that was stopped by a limit of its agent's account once the limit resets, if the owner has enabled
+this.
 
 The plan is stored in the project's metadata, so that it outlives the server. It is canceled by a new prompt, by an
 interrupt, by a change to another session, and when its session is deleted.
@@ -26,7 +26,7 @@ from drawbridge.server.sessions.run import Order, Run
 LIMITED: Final = "AGENT_RATE_LIMITED"
 
 LONGEST_SECONDS: Final = 8 * 86_400.0
-"""The longest delay, in seconds: the longest known limit resets after a week."""
+"""The longest delay, in seconds. The longest known limit resets after a week."""
 
 TIMES = 5
 """The maximum number of times in a row that a run continues automatically."""
@@ -38,8 +38,9 @@ same delay."""
 AGAIN: Final = "Send a prompt to continue."
 
 CHECK_SECONDS: Final = 60.0
-"""The maximum number of seconds between two checks of the time: the clock may be adjusted, and the machine may be
-suspended."""
+"""The maximum number of seconds between two checks of the time, because the clock may be adjusted and the machine may
+be suspended.
+"""
 
 REFUSED_SECONDS: Final = 600.0
 """Seconds until the next attempt after a refusal, for example because no disk space is left, a budget is used up, or no
@@ -67,7 +68,7 @@ class Continuing:
         self._is_busy = is_busy
         self._timer: asyncio.TimerHandle | None = None
         self._begun: str | None = None
-        """The id of the last run that continued automatically. ``_times``: how many such runs there were in a row."""
+        """The id of the last run that continued automatically. ``_times``: the number of such runs in a row."""
         self._times = 0
 
     @property
@@ -81,8 +82,8 @@ class Continuing:
         """Plans to continue the run if a limit has stopped it, and no other run is active or waiting. Once the run's
         end is recorded, ``check_schedule`` has to be called.
 
-        Returns why the run does not continue although the owner has enabled that, as sentences for the user, who would
-        otherwise wait for it. Empty if it continues, or if there is nothing to wait for."""
+        Returns the reason why the run does not continue although the owner has enabled that, as sentences for the user,
+        who would otherwise wait for it. Empty if it continues, or if the user has nothing to wait for."""
         self._times = self._times + 1 if run.id == self._begun else 0
         now = time.time()
         if not self._wanted or finished.code != LIMITED or retry_at is None or self._is_busy():
@@ -108,15 +109,16 @@ class Continuing:
         return ""
 
     def forget(self) -> bool:
-        """Cancels the plan, because a prompt was accepted, or because a person has interrupted the waiting run, chosen
-        another conversation, or deleted this one. Returns whether a run was waiting to continue."""
+        """Cancels the plan, because a prompt was accepted, or because a user interrupted the waiting run, chose another
+        conversation, or deleted this one. Returns whether a run was waiting to continue.
+        """
         waited = self._data.waiting is not None
         self._data.waiting = None
         self.close()
         return waited
 
     def check_schedule(self) -> None:
-        """Continues the run if its time has come; otherwise checks again later. Must be called on the event loop's
+        """Continues the run if its time has come. Otherwise checks again later. Must be called on the event loop's
         thread. After a restart, the first check has to be started by calling this."""
         self.close()
         if self.at is None:

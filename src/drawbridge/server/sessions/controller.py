@@ -1,7 +1,7 @@
 """The owner of a managed session's current run, of its slot and of the session's agent process.
 
-Only the ``RunController`` begins and ends runs. Each event about a run is a step in the table of ``run.py``; what has to
-be done then is done here.
+Only the ``RunController`` begins and ends runs. Each event about a run is a step in the table of ``run.py``. This class
+carries out the actions that the table requires.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from drawbridge.server.sessions.runs import Runs, Slot
 from drawbridge.server.sessions.session_process import (
     LONGEST_ERROR,
     AskerGone,
-    Continued,
+    ContinuedConversation,
     ProcessReport,
     SessionProcess,
     TurnEvent,
@@ -58,18 +58,18 @@ class PromptGiven(Struct, frozen=True):
 
 
 class RunEnded(Struct, frozen=True):
-    """The run is over; ``run.ending`` says how."""
+    """The run is over. ``run.ending`` is its result."""
 
     run: Run
 
 
 Report: TypeAlias = ProcessReport | base.Question | base.TurnBegun | RunBegun | PromptGiven | RunEnded
-"""What the controller and the process report to their session: a ``Question`` only during a run, a ``TurnBegun`` only
-between runs. The session has to call ``adopt`` for a ``TurnBegun``."""
+"""The reports of the controller and the process to their session: a ``Question`` only during a run, a ``TurnBegun``
+only between runs. The session has to call ``adopt`` for a ``TurnBegun``."""
 
 
 class RunController:
-    """The verbs that end a run:
+    """The controller of a session's runs. These methods end a run:
 
     - ``interrupt``: a person ends the turn; the process is kept.
     - ``kill``: a person ends the run with its process, and waits for that.
@@ -120,7 +120,8 @@ class RunController:
 
     @property
     def current(self) -> Run:
-        """The run that is active or waits for its slot. Raises ``ClientError`` if there is none."""
+        """The run that is active or waits for its slot. Raises ``ClientError`` if no run is active or waits for its
+        slot."""
         if self.run is None:
             raise ClientError("PROCESS_NOT_FOUND", "No agent is working in this project.")
         return self.run
@@ -129,7 +130,7 @@ class RunController:
         """Sends the queue to the clients, if it has changed since they last received it."""
         self._queue.publish(behind_a_run=self.run is not None)
 
-    # How a run begins.
+    # Beginning a run.
 
     def next(self) -> None:
         """Begins the next run of the queue, once a slot is free. Has no effect if a run is active, or the queue is empty
@@ -151,7 +152,7 @@ class RunController:
             self._queue.add(run, first=True)
 
     def hold(self) -> None:
-        """Lets no run of the queue begin until ``resume``."""
+        """Prevents runs in the queue from beginning until ``resume`` is called."""
         self.is_held = True
 
     def resume(self) -> None:
@@ -165,15 +166,16 @@ class RunController:
             self._report(RunBegun(run))
 
     def refuse(self, run: Run, error: ClientError) -> None:
-        """Ends a run that may not begin."""
+        """Ends a run that is not allowed to begin."""
 
         async def end() -> None:
             self._over(run, Event.UNUSABLE, Ending("failed", error={"code": error.code, "message": error.text}))
 
-        # In a task: its end begins the next run, and this one is still being given its slot.
+        # This is done in a task, because the end of the run begins the next one, and this one is still being given its
+        # slot.
         self._start_task(end(), "ending a run that was refused")
 
-    def launch(self, run: Run, agent: str, options: base.Options, continued: Continued) -> None:
+    def launch(self, run: Run, agent: str, options: base.Options, continued: ContinuedConversation) -> None:
         """Prepares a process for the run and gives it the prompt."""
         self._use_process(run)
         preparing = self._prepare(run, agent, options, continued)
@@ -181,7 +183,7 @@ class RunController:
 
     def adopt(self, order: Order) -> Run:
         """Makes the turn that the agent has just begun without a prompt the current run. It needs no slot, and precedes
-        a run that waits for one: the agent may ask for approval immediately.
+        a run that waits for one, because the agent may ask for approval immediately.
 
         The checkpoint before it is taken while the agent waits for the first answer of its model, which precedes its
         first change."""
@@ -200,7 +202,7 @@ class RunController:
         limits = self._processes.limits
         self._clock = RunClock(limits.idle_seconds, limits.total_seconds, run.started_at)
 
-    async def _prepare(self, run: Run, agent: str, options: base.Options, continued: Continued) -> None:
+    async def _prepare(self, run: Run, agent: str, options: base.Options, continued: ContinuedConversation) -> None:
         examined = False
         try:
             async with self.process.changing:
@@ -214,10 +216,11 @@ class RunController:
                 if do is Do.LEAVE:
                     await self.process.leave()
         except base.AgentUnusable as error:
-            # A directory that may not be used may be a link to one that the server must not touch: no checkpoint there.
+            # A directory that may not be used may be a link to one that the server must not touch, so no checkpoint is
+            # taken there.
             failed = Ending("failed", error={"code": error.code, "message": str(error)})
             self._over(run, Event.UNUSABLE, failed, checkpoint=examined)
-        except Exception as error:  # the run ends, the server continues
+        except Exception as error:  # the run ends, but the server continues
             failed = Ending("failed", error=self._not_started(error))
             self._over(run, Event.UNUSABLE, failed, checkpoint=examined)
         else:
@@ -273,7 +276,7 @@ class RunController:
         self.process.steer(text, attachments, record)
 
     def asking(self, waits: bool) -> None:
-        """Notes whether a person is being asked. As long as that is the case, the run's time limits are suspended."""
+        """Suspends the run's time limits if a person is being asked (``waits``), and otherwise resumes them."""
         run, clock, now = self.run, self._clock, time.monotonic()
         if run is None or clock is None:
             return
@@ -283,8 +286,9 @@ class RunController:
             self._check_limits(run)
 
     def _check_limits(self, run: Run) -> None:
-        """Gives the run up if it has been silent or active for too long; otherwise, checks again at the earliest time
-        when that can be the case. Checks nothing while a person is being asked, or if the run has ended."""
+        """Gives up the run if it has been silent or active for too long. Otherwise, checks again at the earliest time
+        at which that can be the case. Checks nothing while a person is being asked, or if the run has ended.
+        """
         if self.run is not run or self._clock is None:
             return
         if self._limit_timer is not None:
@@ -298,11 +302,11 @@ class RunController:
         else:
             self._limit_timer = asyncio.get_running_loop().call_later(seconds, self._check_limits, run)
 
-    # How a run ends.
+    # Ending a run.
 
     def interrupt(self) -> None:
-        """Asks the agent to end the turn of the current run; its process is kept, with what it has scheduled. A run that
-        still waits for a slot ends immediately. Raises ``ClientError`` if there is no run."""
+        """Asks the agent to end the turn of the current run. Its process is kept, with what it has scheduled. A run
+        that still waits for a slot ends immediately. Raises ``ClientError`` like ``current``."""
         run = self.current
         match run.step(Event.INTERRUPT, Ending("interrupted")):
             case Do.FINISH:
@@ -312,8 +316,8 @@ class RunController:
                 self.process.interrupt()
 
     async def kill(self) -> None:
-        """Ends the current run with its process; returns when both have ended. Raises ``ClientError`` if there is no
-        run."""
+        """Ends the current run with its process, and returns when both have ended. Raises ``ClientError`` like
+        ``current``."""
         run = self.current
         match run.step(Event.KILL, Ending("killed")):
             case Do.FINISH:
@@ -323,7 +327,7 @@ class RunController:
                 await self._end_process(run)
 
     def stop(self, error: ClientError) -> None:
-        """Ends the current run, if there is one, with this error."""
+        """Ends the current run, if any, with this error."""
         run = self.run
         ending = Ending("failed", error={"code": error.code, "message": error.text})
         if run is not None and run.step(Event.STOP, ending) is Do.END_PROCESS:

@@ -1,6 +1,7 @@
-"""The current conversation of a managed session: the one that its next run continues, and how it is replaced.
+"""The current conversation of a managed session, which its next run continues, and its replacement by another one.
 
-Its id is part of the session's ``RecordedState``. What that does not contain is here: the conversation to fork.
+Its id is part of the session's ``RecordedState``. This class adds what that state does not contain: the conversation to
+fork.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from drawbridge.server.events import SessionChanged, SessionReset
-from drawbridge.server.protocol.messages import Subscriber
+from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.sessions.prompt_attachments import PromptAttachments
 from drawbridge.server.sessions.prompt_images import named_in
 from drawbridge.server.sessions.recorded_state import RecordedState, titled
@@ -44,7 +45,7 @@ class CurrentConversation:
         return self._store.recorded
 
     def snapshot(self, title: str) -> SessionChanged:
-        """Returns what ``restore`` needs. ``title``: the title that people see."""
+        """The conversation as ``restore`` expects it. ``title``: the title that people see."""
         return SessionChanged(self._recorded.session_id, self.fork_from, self._recorded.agent, title)
 
     def restore(self, former: SessionChanged) -> None:
@@ -62,7 +63,7 @@ class CurrentConversation:
         self._store.record(SessionChanged("", title=title))
 
     def identified(self, session_id: str, prompt: str) -> None:
-        """Records the id that the agent has reported for its conversation. ``prompt``: the active run's prompt, which
+        """Records the id that the agent reported for its conversation. ``prompt``: the active run's prompt, which
         precedes this record in the history."""
         self.fork_from = None
         before = self._recorded.session_id
@@ -75,15 +76,15 @@ class CurrentConversation:
             self._forget_state()
 
     async def is_lost(self, agent: str) -> bool:
-        """Whether the agent has ended without storing the conversation. ``agent``: the session's agent, for a
-        conversation whose agent is not known."""
+        """Whether the agent ended without storing the conversation. ``agent``: the session's agent, for a conversation
+        with an unknown agent."""
         recorded, session_id = self._recorded, self._recorded.session_id
         if not recorded.unproven or not await self._process.is_lost(recorded.agent or agent, recorded):
             return False
         return recorded.unproven and recorded.session_id == session_id
 
     def lose(self) -> None:
-        """Gives up the conversation, which the agent has not stored; the next prompt begins a new one."""
+        """Abandons the conversation, which the agent did not store. The next prompt begins a new one."""
         self._store.record(SessionChanged(""))
         self._forget_state()
 
@@ -93,13 +94,13 @@ class CurrentConversation:
         self._forget_state()
         self._store.record(SessionChanged("" if fork else session_id, self.fork_from, agent, title))
 
-    def reset(self, asker: Subscriber | None = None) -> tuple[SessionReset, int | None]:
+    def reset(self, sender: Subscriber | None = None) -> tuple[SessionReset, int | None]:
         """Makes the next prompt begin a new conversation. Returns the event, and what ``SessionStore.record`` returns
-        for the reply to ``asker``."""
+        for the reply to ``sender``."""
         reset = SessionReset(self._recorded.session_id, "", self._store.data.id)
         self.fork_from = None
         self._forget_state()
-        return reset, self._store.record(reset, asker)
+        return reset, self._store.record(reset, sender)
 
     async def delete(self, parts: Sequence[Part], trash: Path, *, is_current: bool) -> None:
         """Moves the records of a conversation into the new file ``trash``, and removes the images and files that they

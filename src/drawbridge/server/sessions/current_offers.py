@@ -1,4 +1,4 @@
-"""What a project's current agent offers: its models with their levels of effort, commands, MCP servers and modes."""
+"""The offers of a project's current agent: its models with their levels of effort, commands, MCP servers and modes."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ class CurrentOffers:
         self.own_modes: tuple[base.ModeOffer, ...] = ()
         """The offered modes that only this agent has."""
         self._reported: base.AgentOffers | None = None
-        """What a process of the agent has reported; None if no process of this agent has reported anything yet."""
+        """The offers that a process of the agent has reported; None if no process of this agent has reported any
+        yet."""
         self._of_project = of_project
         self._models = models
 
     @property
     def known(self) -> base.AgentOffers:
-        """What the agent offers, as far as it is known."""
+        """The offers of the agent, as far as they are known."""
         if self._reported is not None:
             return self._reported
         models = self._models.of(self.agent).models
@@ -38,7 +39,8 @@ class CurrentOffers:
         self.modes, self.own_modes = (), ()
 
     def report(self, agent: str, offers: base.AgentOffers) -> bool:
-        """Notes what a process of ``agent`` offers. Returns False if that is already known."""
+        """Replaces the offers with those that a process of ``agent`` has reported. Returns False if they are the
+        same."""
         if (agent, offers) == (self.agent, self._reported):
             return False
         self.agent, self._reported = agent, offers

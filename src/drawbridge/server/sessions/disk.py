@@ -2,7 +2,7 @@
 
 A warning is sent at 80% of a limit, and another one at the limit. At the limit, no run begins, and active runs are
 stopped. Each warning is sent once, and again only after the use has been well below its threshold. The sizes of
-histories are known without reading the disk; all other files are measured from time to time.
+histories are known without reading the disk. All other files are measured from time to time.
 """
 
 from __future__ import annotations
@@ -23,18 +23,19 @@ from drawbridge.server.protocol.client_errors import ClientError
 
 WARN_AT: Final = 0.8
 AGAIN_BELOW: Final = 0.9
-"""A warning may be sent again once the use has been below this share of the threshold that the warning was about."""
+"""The share of a threshold below which the use has to fall before the warning about that threshold is sent again."""
 
 LOW_FREE: Final = 500 * MB
-"""If fewer bytes than this are free on the disk that contains the data, a warning is sent, and health is "degraded"."""
+"""The number of free bytes on the disk that contains the data below which a warning is sent, and health is
+"degraded"."""
 
 LEAST_FREE: Final = 32 * MB
-"""No run begins if fewer bytes than this are free: the run's end has to be written too."""
+"""The number of free bytes below which no run begins, because the run's end has to be written too."""
 
 WHOLE: Final = "The server's data"
 
 DISK: Final = "/"
-"""The key of the disk itself among the ``Disk``'s crossed thresholds; it can't be a project's id."""
+"""The key of the disk itself among the ``Disk``'s crossed thresholds. It can't be a project's id."""
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -64,8 +65,8 @@ class Disk:
         self._changing = threading.RLock()
 
     def set_size(self, id: str, directory: str, size: int) -> None:
-        """Sets the size of a project's or a terminal session's history, in bytes. May be called from any thread;
-        outside the main thread, warnings are only sent at the next ``publish_warnings``."""
+        """Sets the size of a project's or a terminal session's history, in bytes. May be called from any thread.
+        Outside the main thread, warnings are only sent at the next ``publish_warnings``."""
         with self._changing:
             self._total += size - self._size(id)
             self._histories[id] = (directory, size)
@@ -121,11 +122,12 @@ class Disk:
         return None
 
     def check(self, id: str) -> None:
-        """Raises ``ClientError`` if no run may begin, and no prompt or comment may be recorded."""
+        """Raises ``ClientError`` if a limit is reached, so that no run may begin and no prompt or comment may be
+        recorded."""
         refusal = self.refusal(id)
         if refusal is not None:
             raise refusal
-        with contextlib.suppress(OSError):  # if it can't be measured, a write that fails reports the problem
+        with contextlib.suppress(OSError):  # if it can't be measured, a failing write reports the problem
             free = self._free()
             if free < LEAST_FREE:
                 text = f"Only {free // MB} MB of the server's disk is free. Free some space there, then try again."
@@ -168,7 +170,7 @@ class Disk:
 
 
 def _files(data: Path) -> Iterator[Path]:
-    """All files except the histories of projects and of terminal sessions, whose sizes are known."""
+    """All files except the histories of projects and of terminal sessions, because the sizes of histories are known."""
     for directory, folders, files in os.walk(data):
         if Path(directory).parent in (data / "projects", data / "desk"):
             folders[:] = [name for name in folders if name != "logs"]

@@ -24,7 +24,7 @@ from drawbridge.text.counts import counted
 from drawbridge.text.review_words import decided_words, interrupted_words
 
 LONGEST_VALUE: Final = 20_000
-"""The maximum number of characters of a code block in Markdown; a longer one is cut. JSON Lines contain the whole
+"""The maximum number of characters of a code block in Markdown. A longer one is cut. JSON Lines contain the whole
 text."""
 
 PIECE: Final = 150_000
@@ -34,7 +34,7 @@ message."""
 READ_AT_ONCE: Final = 1024 * 1024
 
 OUTCOMES: Final = {"timeout": "timed out"}
-"""The outcomes of runs that are not written as in the protocol."""
+"""The wording of the outcomes of runs, where it differs from the protocol's."""
 
 _FENCES: Final = re.compile(r"`{3,}")
 
@@ -47,9 +47,9 @@ async def piece(
     format: Literal["markdown", "jsonl"],
     after: str | None,
 ) -> SessionPiece:
-    """The piece of the ``stretches`` after a position (None for the first one). ``agent``: the agent whose own
-    transcript is read too; None if none is read, for example because the client may not see it. ``waited``: what
-    happened to the session's prompts in the queue.
+    """The piece of the ``stretches`` after a position (None for the first one). ``agent``: the agent, to read its
+    own transcript, too; None to leave that out, for example because the client may not see it. ``waited``: the changes
+    to the session's prompts in the queue.
 
     Raises ``ClientError``, or ``HistoryUnreadable`` if the history can't be read.
     """
@@ -173,7 +173,7 @@ class Markdown:
         return f"## {_line(message.get('by')) or 'Prompt'}, {when} UTC\n\n{text}{attached}\n\n{''.join(notes)}"
 
     def _of_queue(self, seq: int | None) -> dict[str, Any] | None:
-        """What the record of an edit or a removal contains; None if there is no such record."""
+        """The contents of the record of an edit or a removal; None if ``seq`` is None, or the record can't be read."""
         page = None if seq is None else self._history.read(after_seq=seq - 1, limit=1)
         found = _decoded(page.records[0]) if page is not None and page.records else None
         given = _get(found, "message", "message")
@@ -254,9 +254,9 @@ def _decision(given: object) -> str:
     how = "Accepted" if _get(given, "decision") == "allow" else "Rejected"
     edits = " with edits" if _get(given, "edited") is True else ""
     comment = _line(_get(given, "message"))
-    said = f"> {how} by {_line(_get(given, 'by'))}{edits}{f': {comment}' if comment else ''}\n\n"
+    heading = f"> {how} by {_line(_get(given, 'by'))}{edits}{f': {comment}' if comment else ''}\n\n"
     text = _get(given, "new_text")
-    return said + (_fenced(text) if edits and isinstance(text, str) else "")
+    return heading + (_fenced(text) if edits and isinstance(text, str) else "")
 
 
 def _get(value: object, *names: str) -> Any:

@@ -1,9 +1,9 @@
-"""What has changed in one file of a project since the last commit, as clients may see it.
+"""Compares one file of a project with the last commit, as clients may see it.
 
 A client may have a scope that only allows reading, so the current text is read as in ``files``. The committed text
 comes from git, which runs confined and without the repository's configuration, as for checkpoints (``git``), and only
 for a path that clients may see. No filter program (such as Git LFS) runs, so the bytes of a file with a filter are
-compared with its bytes in the commit, which the filter has converted.
+compared with its bytes in the commit, which were converted by the filter.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ AT_ONCE: Final = 2
 """The maximum number of files that are compared at the same time."""
 
 LITERAL: Final = {"GIT_LITERAL_PATHSPECS": "1"}
-"""With this, git does not interpret a file's name as a pattern or as a path from the top of the work tree
+"""The environment in which git does not interpret a file's name as a pattern or as a path from the top of the work tree
 (":/name")."""
 
 REGULAR: Final = ("100644", "100755")
@@ -59,13 +59,13 @@ class Comparisons:
         self._memory = memory
         self._free = asyncio.Semaphore(AT_ONCE)
         self._endings = BackgroundTasks(logger)
-        """These tasks are not canceled: each waits until git's processes have ended."""
+        """These tasks are not canceled. Each waits until git's processes have ended."""
 
     async def close(self) -> None:
         await self._endings.wait()
 
     async def of(self, project: Project, given: str) -> FileChanges:
-        """How a file differs from the last commit. Raises ``ClientError``."""
+        """The differences between a file and the last commit. Raises ``ClientError``."""
         parts = await asyncio.to_thread(project.parts, given)
         new = await asyncio.to_thread(_present, project, parts)
         async with self._free:
@@ -121,7 +121,7 @@ async def _compared(git: Git | None, path: str, new: str | None) -> FileChanges:
 
 
 async def _committed(git: Git, path: str) -> _Committed | None:
-    """The file in the last commit; None if there is no commit yet, or the last one does not contain the file."""
+    """The file in the last commit; None if nothing was committed yet, or the last commit does not contain the file."""
     code, commit, _ = await git.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
     if code:
         return None

@@ -1,7 +1,6 @@
-"""The list of a project's files: which ones exist, which git ignores, and which have changed; and how that list is
-searched.
+"""Makes and searches the list of a project's files, including those that git ignores and those that have changed.
 
-In a git work tree, git makes the list; it runs confined and without the repository's configuration, as for checkpoints
+In a git work tree, git makes the list. It runs confined and without the repository's configuration, as for checkpoints
 (``git``). Elsewhere the directories are walked, within limits. A list is kept for a short time, so that a user who
 types a name waits for it only once.
 """
@@ -43,7 +42,7 @@ KEPT_SECONDS: Final = 60.0
 """The age of a list, in seconds, above which a request waits for the new one."""
 
 GIT_SECONDS: Final = 10.0
-"""The time limit for git, in seconds; after that, the directories are walked."""
+"""The time limit for git, in seconds. After that, the directories are walked."""
 
 WALK_SECONDS: Final = 2.0
 
@@ -72,8 +71,8 @@ Status = Literal["M", "A", "D", "?"]
 class FileIndex(Struct, frozen=True):
     """The list of a project's files. Paths are relative to the project. ``directories``: all directories that contain
     listed files, and nested repositories; in a list that was made without git, also empty directories. ``changed``:
-    files whose state differs from the last commit, and the directories that contain such files. ``git``: whether git
-    made the list. ``complete``: whether no limit was reached.
+    files with a state that differs from the last commit, and the directories that contain such files. ``git``: whether
+    git made the list. ``complete``: whether no limit was reached.
     """
 
     files: frozenset[str]
@@ -160,7 +159,7 @@ def _matching(project: Project, path: str, query: str, limit: int, index: FileIn
 
 
 class _Wanted:
-    """A query: its characters, except spaces, have to occur in the path in this order, regardless of case."""
+    """A query. Its characters, except spaces, have to occur in the path in this order, regardless of case."""
 
     def __init__(self, query: str) -> None:
         self._query = "".join(query.casefold().split())
@@ -171,7 +170,7 @@ class _Wanted:
         return self._pattern.match(path.casefold()) is not None
 
     def rank(self, path: str, changed: bool) -> int:
-        """The rank of a match; a lower one is better."""
+        """The rank of a match. A lower one is better."""
         if not self._query:
             return path.count("/") + (0 if changed else 1_000)
         path = path.casefold()
@@ -188,7 +187,7 @@ class _Wanted:
 
 
 class _List:
-    """The file list of one project. ``make`` makes a new list; it receives the git settings that the previous call
+    """The file list of one project. ``make`` makes a new list, and receives the git settings that the previous call
     returned.
     """
 
@@ -203,14 +202,14 @@ class _List:
         self._made_at = 0.0
 
     async def current(self) -> FileIndex:
-        """The list; waits for a new one if none was made yet, or if it is older than ``KEPT_SECONDS``. Raises
+        """The list. Waits for a new one if none was made yet, or if it is older than ``KEPT_SECONDS``. Raises
         ``ClientError`` if no list could be made."""
         age = time.monotonic() - self._made_at
         if (self._index is None or age > FRESH_SECONDS) and self.making is None:
             self.making = self._tasks.start(self._renew(), "listing the files of a project")
             self.making.add_done_callback(self._made)
         if self.making is not None and (self._index is None or age > KEPT_SECONDS):
-            # Others may wait for it too, so it is not canceled with this request.
+            # Others may also be waiting for it, so it is not canceled with this request.
             await asyncio.wait([self.making])
         if self._index is None:
             raise ClientError(
@@ -236,7 +235,7 @@ class FileIndexes:
         self._free = asyncio.Semaphore(AT_ONCE)
         self._tasks = BackgroundTasks(logger)
         self._endings = BackgroundTasks(logger)
-        """These tasks are not canceled: each waits until git's processes have ended."""
+        """These tasks are not canceled. Each waits until git's processes have ended."""
 
     async def close(self) -> None:
         await self._tasks.close()
@@ -297,7 +296,7 @@ def _index(project: Project, listed: str, changes: str, inside: str) -> FileInde
 
 
 class _Shown:
-    """Which paths clients may see. Each directory is checked only once."""
+    """Decides which paths clients may see. Each directory is checked only once."""
 
     def __init__(self, project: Project) -> None:
         self._project = project
@@ -322,7 +321,7 @@ def _above(path: str) -> Iterator[str]:
 
 
 def parsed(changes: str) -> Iterator[tuple[str, Status]]:
-    """The paths in the output of ``git status --porcelain=v2 -z``, and how each has changed."""
+    """The paths in the output of ``git status --porcelain=v2 -z``, and the change to each."""
     fields = iter(changes.split("\0"))
     for field in fields:
         kind, _, rest = field.partition(" ")

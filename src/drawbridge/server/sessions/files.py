@@ -2,11 +2,11 @@
 project.
 
 A client may have a scope that only allows reading, so a path is opened part by part, each relative to the directory
-before it, and no part may be a symbolic link. Links in a client's path are resolved beforehand: the target must be
-inside the project too. What the privacy list names is neither listed nor read, and neither are git's own files (a URL
+before it, and no part may be a symbolic link. Links in a client's path are resolved beforehand, and the target must be
+inside the project too. The following are neither listed nor read: what the privacy list names, git's own files (a URL
 in them may contain a password), hidden files and directories directly in the home directory, and the server's own data.
 
-The functions block; creating a ``Project`` is cheap.
+The functions block, but creating a ``Project`` is cheap.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ MOST_SCANNED: Final = 20_000
 GIT: Final = ".git"
 
 PREFIX: Final = "file:"
-"""The prefix of blob ids that stand for a project's files; no client can upload a blob with such an id."""
+"""The prefix of blob ids that stand for a project's files. No client can upload a blob with such an id."""
 
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -63,14 +63,14 @@ _SIGNATURES: Final = (
 )
 
 _BMP_HEADERS: Final = frozenset({12, 16, 40, 52, 56, 64, 108, 124})
-"""Sizes of the second header of a bitmap. They are checked because texts can also begin with a bitmap's signature,
+"""The sizes of the second header of a bitmap. They are checked because texts can also begin with a bitmap's signature,
 "BM"."""
 
 Version = tuple[int, int, int, int]
 
 
 class Source(Struct, frozen=True):
-    """One file of a project in one version, whose bytes can be read again later."""
+    """One file of a project in one version. Its bytes can be read again later."""
 
     parts: tuple[str, ...]
     version: Version
@@ -85,7 +85,7 @@ class Project(Struct, frozen=True):
     privacy: Privacy
 
     def hides(self, parts: Sequence[str]) -> bool:
-        """Whether a path in the project, or a directory that it leads through, is hidden from clients."""
+        """Whether a path in the project, or a directory on the way to it, is hidden from clients."""
         return not all(self.shows("/".join(parts[:index]), part) for index, part in enumerate(parts))
 
     def shows(self, folder: str, name: str) -> bool:
@@ -97,7 +97,7 @@ class Project(Struct, frozen=True):
         return _is_text(name) and name.casefold() != GIT and not self.privacy.hides_in_any_case(path)
 
     def parts(self, given: str) -> tuple[str, ...]:
-        """The parts of the path that a client has sent, with symbolic links resolved. Raises ``ClientError``."""
+        """The parts of the path that a client sent, with symbolic links resolved. Raises ``ClientError``."""
         if "\0" in given or ".." in given.split("/"):
             raise _outside()
         if given.startswith("/"):
@@ -161,7 +161,7 @@ class Project(Struct, frozen=True):
 
 
 def entries(project: Project, given: str) -> tuple[list[FileEntry], bool]:
-    """What a directory contains, directories first; and whether there is more. Raises ``ClientError``."""
+    """The entries of a directory, directories first, and whether the directory has more. Raises ``ClientError``."""
     parts = project.parts(given)
     at = project.directory(parts)
     found: list[FileEntry] = []
@@ -248,7 +248,7 @@ def text(project: Project, parts: Sequence[str]) -> str:
 
 
 def _content(project: Project, parts: Sequence[str]) -> tuple[bytes | str, Source]:
-    """The bytes of a file, or the media type of an image; and its source. Raises ``ClientError``."""
+    """The bytes of a file or the media type of an image, and its source. Raises ``ClientError``."""
     file, status = project.file(parts)
     source = Source(tuple(parts), _version(status), status.st_size)
     with os.fdopen(file, "rb") as opened:
@@ -263,7 +263,7 @@ def _content(project: Project, parts: Sequence[str]) -> tuple[bytes | str, Sourc
             data = head + opened.read(limit + 1 - len(head))
         except OSError as error:
             raise _refusal(error) from None
-    if len(data) > limit:  # it has grown, or is a file that reports no size
+    if len(data) > limit:  # the file has grown, or does not report its size
         raise too_large(len(data), limit)
     return data, source
 
@@ -318,7 +318,7 @@ def image_type(head: bytes) -> str | None:
 
 @functools.lru_cache(maxsize=1)
 def _real(home: str) -> str:
-    """The home directory without symbolic links; cached, since a large project has many hidden files."""
+    """The home directory without symbolic links. It is cached, because a large project has many hidden files."""
     return os.path.realpath(home)
 
 
@@ -400,7 +400,7 @@ MOST_SOURCES: Final = 500
 
 
 class Sources:
-    """The files that clients have read and whose bytes they may request as blobs, by ids that can't be guessed."""
+    """The files that clients have read. Clients may request the bytes as blobs, by ids that can't be guessed."""
 
     def __init__(self) -> None:
         self._sources: dict[str, tuple[str, Source]] = {}

@@ -1,4 +1,4 @@
-"""What the owner allows now: the ceilings, the directories and the budgets, applied to the server's agents."""
+"""Applies what the owner allows now (the ceilings, the directories and the budgets) to the server's agents."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from drawbridge.server.sessions.ceilings import Budgets, Ceilings, check_hours, 
 
 
 class Grants:
-    """What the owner allows for the server's agents. ``agents``: the agents by name."""
+    """The owner's permissions for the server's agents. ``agents``: the agents by name."""
 
     def __init__(self, agents: Mapping[str, Agent], ceilings: Ceilings, directories: AllowedDirectories) -> None:
         self.agents = agents
@@ -39,19 +39,19 @@ class Grants:
         return agent in self.agents and self.agents[agent].own_modes
 
     def within(self, options: Options, agent: str) -> Options:
-        """Applies the owner's ceilings to options for the agent with that name. Raises ``ClientError``. Blocking if
-        the options contain additional directories."""
+        """Applies the owner's ceilings to options for the agent with that name. Raises ``ClientError``. Blocks if the
+        options contain additional directories."""
         own_modes = self.has_own_modes(agent)
         return within(self.ceilings, options, datetime.now(), self.directories.usable, own_modes=own_modes)
 
     def still_within(self, options: Options, agent: str) -> Options:
         """Applies the owner's ceilings again, to options that ``within`` has returned before. The additional
-        directories are not examined; ``AgentProcesses.check_directories`` does that. Raises ``ClientError``."""
+        directories are not examined. ``AgentProcesses.check_directories`` does that. Raises ``ClientError``."""
         own_modes = self.has_own_modes(agent)
         return within(self.ceilings, options, datetime.now(), lambda path: True, own_modes=own_modes)
 
     def granted(self, directory: str, options: Options) -> Options:
-        """The options with which a run may begin now: their budget is at most what is left of the owner's budgets.
+        """The options with which a run may begin now. Their budget is at most what is left of the owner's budgets.
         Raises ``ClientError`` if no run may begin at this hour, or if a budget is used up."""
         now = datetime.now()
         check_hours(self.ceilings, now)

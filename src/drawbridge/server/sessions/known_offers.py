@@ -1,9 +1,9 @@
 """Stores what agents offer, as they last reported it, so that it is known before their next process reports it.
 
-An agent's models, with their levels of effort, do not depend on the directory: one file contains them for all projects.
-Everything else may depend on the project, so each project has its own file. The agent's version is not stored: agents
-are updated often, and the next process replaces what has changed. Until then, an agent answers a command or model that
-it no longer has with an error.
+An agent's models, with their levels of effort, do not depend on the directory, so one file contains them for all
+projects. Everything else may depend on the project, so each project has its own file. The agent's version is not
+stored, because agents are updated often, and the next process replaces what has changed. Until then, an agent answers a
+command or model that it no longer has with an error.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ logger = logging.getLogger("drawbridge.server")
 
 
 class KnownOffers:
-    """What each agent offers, by the agent's name, in a file in ``directory``. If the file can't be read or
-    written, that is only logged."""
+    """The offers of each agent, by the agent's name, in a file in ``directory``. If the file can't be read or written,
+    that is only logged."""
 
     def __init__(self, directory: Path, agents: Collection[str]) -> None:
-        """Reads the file; blocking. ``agents``: the names of the server's agents; what the file contains about other
+        """Reads the file. Blocking. ``agents``: the names of the server's agents. What the file contains about other
         agents is ignored, and dropped the next time the file is written."""
         self._file = directory / FILE
         self._agents = agents

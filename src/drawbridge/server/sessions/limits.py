@@ -9,8 +9,8 @@ from drawbridge.server.sessions.disk import Sizes
 
 
 class Limits(Struct, frozen=True):
-    """Limits that the owner sets, except for ``warm_seconds``: how long an idle process is kept for the next prompt.
-    Times are in seconds."""
+    """The limits that the owner sets, and ``warm_seconds``, the time for which an idle process is kept for the next
+    prompt. Times are in seconds."""
 
     projects: int = 100
     runs_at_once: int = 4
@@ -24,7 +24,7 @@ class Limits(Struct, frozen=True):
     """Whether a checkpoint is taken before and after each run."""
     warm_seconds: float = 1800.0
     memory_bytes: int | None = None
-    """The maximum resident memory of one agent process and everything that it has started, in bytes; None for no
+    """The maximum resident memory of one agent process and everything that it started, in bytes; None for no
     limit."""
     confinement: Confinement = Confinement()
     sizes: Sizes = Sizes()

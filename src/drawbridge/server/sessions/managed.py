@@ -1,9 +1,9 @@
-"""The session of a project, whose agent the server starts: its queue, its runs, its checkpoints, and what people do
-with it.
+"""The session of a project with an agent that the server starts: its queue, its runs, its checkpoints, and the actions
+of users.
 
 One thing happens at a time, on the event loop's thread. Events that belong to the history are written to it before they
-are published. Apart from writing to the history and the metadata, and examining a directory that the agent has changed
-to, only methods that are documented as blocking block: what takes time is done in tasks and threads.
+are published. Apart from writing to the history and the metadata, and examining a directory that the agent changed to,
+only methods that are documented as blocking block. Everything else that takes time is done in tasks and threads.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from drawbridge.agents import base
 from drawbridge.core.errors import DrawbridgeError
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server import events
-from drawbridge.server.approvals.pending import AgentSurface, PendingApproval, Surface
+from drawbridge.server.approvals.pending import Asker, AskingProcess, PendingApproval
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
-from drawbridge.server.checkpoints.errors import Changed
 from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.checkpoints.refs import When
-from drawbridge.server.checkpoints.unsaved import UnsavedChanges, not_written_over
 from drawbridge.server.protocol import commands, messages
+from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError, not_written
-from drawbridge.server.protocol.messages import Answer, Subscriber
+from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.protocol.replies import Accepted
 from drawbridge.server.protocol.replies import Review as ReviewReply
 from drawbridge.server.reviews.commenting import submission_key
-from drawbridge.server.reviews.remembered import Remembered
+from drawbridge.server.reviews.remembered import RememberedComment
+from drawbridge.server.reviews.reverting import Reverting
 from drawbridge.server.reviews.reviewing import Reviewing
-from drawbridge.server.reviews.reviews import Review, Wish
+from drawbridge.server.reviews.reviews import RequestedDecision, Review
 from drawbridge.server.sessions import metadata
 from drawbridge.server.sessions.checkpointing import RunCheckpoints
 from drawbridge.server.sessions.chosen_options import ChosenOptions
@@ -61,8 +61,8 @@ from drawbridge.server.sessions.prompts import Prompts
 from drawbridge.server.sessions.recorded_state import titled
 from drawbridge.server.sessions.run import Ending, Event, Order, Run
 from drawbridge.server.sessions.runs import Runs
-from drawbridge.server.sessions.session import Session, SessionStore
-from drawbridge.server.sessions.session_process import AskerGone, Continued, ModeSet
+from drawbridge.server.sessions.session import Session, SessionStore, working_here
+from drawbridge.server.sessions.session_process import AskerGone, ContinuedConversation, ModeSet
 from drawbridge.server.sessions.surfaces import Surfaces
 from drawbridge.server.sessions.work_trees import is_elsewhere
 from drawbridge.server.store.log import History
@@ -83,25 +83,26 @@ class RecordedComments:
         self._store = store
 
     @property
-    def known(self) -> Mapping[str, Remembered]:
+    def known(self) -> Mapping[str, RememberedComment]:
         return self._store.recorded.comments
 
     @property
     def handover(self) -> None:
-        """Always None: drafts are left only with terminal sessions. A managed agent receives them in a prompt."""
+        """Returns None, because drafts are left only with terminal sessions. A managed agent receives them in a
+        prompt."""
 
-    def write(self, event: events.ReviewCommented, session: str, asker: Subscriber) -> int | None:
-        return self._store.write(event, asker)
+    def write(self, event: events.ReviewCommented, session: str, sender: Subscriber) -> int | None:
+        return self._store.write(event, sender)
 
-    def forget(self, deleted: Sequence[range], asker: Subscriber) -> None:
-        """Removes the comments whose records were ``deleted``."""
+    def forget(self, deleted: Sequence[range], sender: Subscriber) -> None:
+        """Removes the comments with records that were ``deleted``."""
         for id, one in list(self.known.items()):
             if any(one.seq in some for some in deleted):
-                self._store.record(events.ReviewCommented(comment_id=id, by=asker.name))
+                self._store.record(events.ReviewCommented(comment_id=id, by=sender.name))
 
 
 class ManagedSession(Session):
-    """A session whose agent the server starts."""
+    """A session with an agent that the server starts."""
 
     def __init__(
         self,
@@ -115,8 +116,10 @@ class ManagedSession(Session):
         runs: Runs,
         processes: AgentProcesses,
         open_in_terminal: Callable[[str], bool],
+        works_here: Callable[[], bool],
     ) -> None:
-        """``open_in_terminal`` returns whether a terminal session has a conversation open now."""
+        """``open_in_terminal`` returns whether a terminal session has a conversation open now; ``works_here``, whether
+        any agent is working in the project's directory or inside it."""
         super().__init__(directory, data, history, surfaces, disk)
         self._grants = grants
         self._runs = runs
@@ -143,9 +146,11 @@ class ManagedSession(Session):
             {data.id: self.store},
             lambda: grants.ceilings,
             directory,
-            self._check_idle,
+            self._check_files_at_rest,
         )
+        self._works_here = works_here
         self.recovery = self._reviewing.recovery
+        self._reverter = Reverting(self.checkpoints.reverter, self.recovery, data.id, self.store)
         self.attachments = PromptAttachments(directory, data.id, self.tasks)
         self.controller = RunController(
             data.id,
@@ -160,18 +165,16 @@ class ManagedSession(Session):
             self._reported,
         )
         self._process = self.controller.process
-        self._agent_surface = AgentSurface(
-            lambda approval, decision: self._process.answer(approval.question_id, decision)
-        )
+        self._asker = AskingProcess(self._process.answer)
         self._elsewhere: str | None = None
         """The directory in which the agent works, if changes in it are not changes to the project."""
         self._known_problem = grants.directories.last_problem(self.path)
-        """Why agents can't run in the project's directory, as last published; None if they can."""
+        """The reason why agents can't run in the project's directory, as last published; None if they can."""
         self.offers = offers
         self._choosing = asyncio.Lock()
-        """Held while options are changed: one change after the other, in the order in which they were requested."""
+        """Held while options are changed, so that the changes are made in the order in which they were requested."""
         self.continuing = Continuing(data, limits.continue_limited, self._continue, lambda: self.controller.busy)
-        self._reverting = asyncio.Lock()
+        self._changing = asyncio.Lock()
         """Held while a run is reverted, a decision on a review is applied, kept changes are committed, or a
         conversation is deleted."""
         self._conversation = CurrentConversation(
@@ -257,25 +260,25 @@ class ManagedSession(Session):
         self.store.announce(events.RunContinued(order.run_id, order.by))
         self.controller.next()
 
-    def _approval_closed(self, approval: PendingApproval, asked_by: Surface | None = None) -> None:
+    def _approval_closed(self, approval: PendingApproval, asked_by: Asker | None = None) -> None:
         self._asking()
 
     def _asking(self) -> None:
-        """Notes whether a person is being asked. As long as that is the case, the run's time limits are suspended."""
+        """Suspends the run's time limits if a person is being asked, and otherwise resumes them."""
         self.controller.asking(bool(self.approvals))
 
     def interrupt(self) -> None:
-        """Asks the agent to stop this turn; its process keeps running, and what it has scheduled stays scheduled. A run
-        that still waits for a slot ends immediately. If there is no run, cancels one that waits for a limit to reset.
-        Raises ``ClientError`` if no run waits for that either."""
+        """Asks the agent to stop this turn. Its process keeps running, and what it has scheduled stays scheduled. A run
+        that still waits for a slot ends immediately. Without a run, cancels one that waits for a limit to reset. Raises
+        ``ClientError`` if no run waits for that either."""
         if self.controller.run is None and self.continuing.forget():
             self.store.save()
             return self.publish_state()
         return self.controller.interrupt()
 
-    def interrupt_all(self, asker: Subscriber) -> None:
+    def interrupt_all(self, sender: Subscriber) -> None:
         """Like ``interrupt``, but the prompts in the queue are removed first, so that nothing follows."""
-        removed = self.prompts.remove_all(asker)
+        removed = self.prompts.remove_all(sender)
         if self.controller.run is not None or not removed:
             self.interrupt()
 
@@ -288,9 +291,9 @@ class ManagedSession(Session):
             raise ClientError("PROCESS_NOT_FOUND", "The agent has not scheduled anything.")
         self._process.end_soon()
 
-    async def kill(self, asker: Subscriber) -> Answer[messages.ExecutionKilled]:
-        """Ends the run with its process; returns when both have ended. The record is written only then, so that the
-        answer, which replaces the record for ``asker``, arrives in the order of the records. Raises ``ClientError`` if
+    async def kill(self, sender: Subscriber) -> Answer[messages.ExecutionKilled]:
+        """Ends the run with its process, and returns when both have ended. The record is written only then, so that the
+        answer, which replaces the record for ``sender``, arrives in the order of the records. Raises ``ClientError`` if
         no run is active.
         """
         run = self.controller.current
@@ -298,18 +301,18 @@ class ManagedSession(Session):
         # A second request waits until the same run has ended.
         is_first = run.ending is None or run.ending.outcome != "killed"
         await self.controller.kill()
-        seq = self.store.record(fields, asker) if is_first and not self.history.closed else None
+        seq = self.store.record(fields, sender) if is_first and not self.history.closed else None
         return answered(fields, messages.ExecutionKilled, self.id, seq)
 
-    async def new_session(self, asker: Subscriber) -> Answer[messages.SessionReset]:
+    async def new_session(self, sender: Subscriber) -> Answer[messages.SessionReset]:
         """Makes the next prompt begin a new conversation. Raises ``ClientError`` like ``check_at_rest``."""
         self.check_at_rest()
         self.continuing.forget()
-        fields, seq = self._conversation.reset(asker)
+        fields, seq = self._conversation.reset(sender)
         self.store.save()
         self._holds_state = True  # in the specification, the state follows the reply
         try:
-            # The next prompt waits until the process has ended; the answer, which replaces a record, does not wait.
+            # The next prompt waits until the process has ended, but the answer, which replaces a record, does not wait.
             self._process.end_soon()
         finally:
             self._holds_state = False
@@ -317,27 +320,19 @@ class ManagedSession(Session):
         return msgspec.structs.replace(answer, then=self.publish_state)
 
     def _forget_state(self) -> None:
-        """Forgets what the agent has reported, except for its model and its effort: another conversation has its own
-        context, to-do list and tasks."""
+        """Forgets what the agent reported, except for its model and its effort, because another conversation has its
+        own context, to-do list and tasks."""
         self._report_state(base.AgentState(model=self._agent_state.model, effort=self._agent_state.effort))
 
-    async def revert(self, run_id: str, asker: Subscriber) -> Answer[messages.RunReverted]:
+    async def revert(self, run_id: str, sender: Subscriber) -> Answer[messages.RunReverted]:
         """Reverts everything that a run changed, or nothing. The revert is recorded and published like every event.
         Raises ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
         self.check_at_rest()
-        async with self._reverting:
-            try:
-                changes = await self.checkpoints.reverter.revert(run_id)
-            except Changed as error:
-                text = f"The same lines have changed since the run, in {error}. Nothing was undone."
-                details = {"paths": error.paths, "lines": error.lines}
-                raise ClientError("CHANGED_SINCE", text, details=details) from None
-            except UnsavedChanges as error:
-                raise not_written_over(error) from None
-            reverted = events.RunReverted(run_id, asker.name, changes.files)
-            seq = self.store.record(reverted, asker)
+        async with self._changing:
+            self._check_files_at_rest()
+            answer = await self._reverter.revert(run_id, sender)
             await self._reviewing.refresh()
-        return answered(reverted, messages.RunReverted, self.id, seq)
+        return answer
 
     async def _extend_review(self, git: Git, run_id: str, when: When, commit: str) -> None:
         """Extends the review with a checkpoint that was just stored before or after a run."""
@@ -352,9 +347,9 @@ class ManagedSession(Session):
     async def review_image(self, blob: str, largest: int) -> bytes:
         return await self._reviewing.image(blob, largest)
 
-    async def comment(self, command: commands.ReviewComment, asker: Subscriber) -> Answer[messages.ReviewCommented]:
+    async def comment(self, command: commands.ReviewComment, sender: Subscriber) -> Answer[messages.ReviewCommented]:
         self._disk.check(self.id)
-        return await self._reviewing.commenting.comment(command, self.id, asker)
+        return await self._reviewing.commenting.comment(command, self.id, sender)
 
     async def submit_review(self, order: Order, drafts: str, text: str, *, steer: bool) -> Answer[Accepted]:
         """Sends all drafts as one prompt, like ``Prompts.send`` or, with ``steer``, like ``Prompts.steer``. ``order``:
@@ -373,33 +368,40 @@ class ManagedSession(Session):
             return known
         prompt, submission = self._reviewing.commenting.submission(located, drafts, text)
         order = msgspec.structs.replace(order, prompt=prompt, review=submission)
-        # The asker receives the record, too: the reply does not contain the prompt.
+        # The sender receives the record, too, because the reply does not contain the prompt.
         sent = self.prompts.steer(order, None) if steer else self.prompts.send(order, None, queue=True)
         return msgspec.structs.replace(sent, seq=None)
 
-    async def decide_review(self, wish: Wish, asker: Subscriber) -> Answer[ReviewReply]:
-        async with self._reverting:
-            return await self._reviewing.decide(wish, self.id, asker)
+    async def decide_review(self, wanted: RequestedDecision, sender: Subscriber) -> Answer[ReviewReply]:
+        async with self._changing:
+            return await self._reviewing.decide(wanted, self.id, sender)
 
     def _check_idle(self) -> None:
         """Raises ``ClientError`` while a run is active or queued."""
         if self.controller.busy:
             raise self._at_work()
 
+    def _check_files_at_rest(self) -> None:
+        """Like ``_check_idle``, and also raises ``ClientError`` while an agent in a terminal is working in the
+        project's directory or inside it."""
+        self._check_idle()
+        if self._works_here():
+            raise working_here()
+
     async def commit_review(
-        self, command: commands.ReviewCommit, asker: Subscriber
+        self, command: commands.ReviewCommit, sender: Subscriber
     ) -> Answer[messages.ReviewCommitted]:
         self.check_at_rest()
-        async with self._reverting:
-            return await self._reviewing.publishing.commit(command, self.id, asker, self._check_idle)
+        async with self._changing:
+            return await self._reviewing.publishing.commit(command, self.id, sender, self._check_files_at_rest)
 
-    async def push_review(self, command: commands.ReviewPush, asker: Subscriber) -> Answer[messages.ReviewPushed]:
-        return await self._reviewing.publishing.push(command, self.id, asker)
+    async def push_review(self, command: commands.ReviewPush, sender: Subscriber) -> Answer[messages.ReviewPushed]:
+        return await self._reviewing.publishing.push(command, self.id, sender)
 
     async def delete_session(
-        self, parts: Sequence[Part], asker: Subscriber, trash: Path, *, is_current: bool, agent_copy: bool
+        self, parts: Sequence[Part], sender: Subscriber, trash: Path, *, is_current: bool, agent_copy: bool
     ) -> Answer[messages.SessionDeleted]:
-        """Moves the records of one conversation into the new file ``trash``; the rest of the history does not change.
+        """Moves the records of one conversation into the new file ``trash``. The rest of the history does not change.
         If the current conversation is deleted, the next prompt begins a new one (see ``settle``).
 
         If this raises ``ClientError`` or ``DrawbridgeError``, the conversation can still be continued.
@@ -407,15 +409,15 @@ class ManagedSession(Session):
         self.check_at_rest()
         key = parts[0].key
         if is_current:
-            self.controller.hold()  # the conversation must not be continued meanwhile
+            self.controller.hold()  # the conversation must not be continued in the meantime
         try:
-            async with self._reverting:
+            async with self._changing:
                 await self._conversation.delete(parts, trash, is_current=is_current)
-                self._comments.forget([range(part.first_seq, part.last_seq + 1) for part in parts], asker)
+                self._comments.forget([range(part.first_seq, part.last_seq + 1) for part in parts], sender)
                 if is_current:
                     self.continuing.forget()
-                deleted = events.SessionDeleted(key, asker.name, agent_copy)
-                seq = self.store.record(deleted, asker)
+                deleted = events.SessionDeleted(key, sender.name, agent_copy)
+                seq = self.store.record(deleted, sender)
                 self.store.save()
                 self.store.save()  # the copy is the previous version, which still contains the session's name and title
         except BaseException:
@@ -466,14 +468,14 @@ class ManagedSession(Session):
     def _check_kept(self) -> None:
         """Raises ``ClientError`` while a run is reverted, a decision on a review is applied, kept changes are
         committed, or a conversation is deleted."""
-        if self._reverting.locked():
+        if self._changing.locked():
             raise ClientError(
                 "PROCESS_ACTIVE",
                 "Changes are being undone or reviewed, or a session is being deleted. Try again in a moment.",
                 retryable=True,
             )
 
-    # What the controller and the process report.
+    # Reports from the controller and the process.
 
     def _reported(self, report: Report) -> None:
         """Handles a report. Reports arrive in the order in which things happened."""
@@ -526,12 +528,13 @@ class ManagedSession(Session):
             # The run was allowed when its prompt was accepted, but it has waited since. A run that continues
             # automatically has the options that were allowed before, perhaps by an earlier server.
             return self.controller.refuse(run, error)
-        continued = Continued(self.recorded, self._conversation.fork_from, self._agent_state)
+        continued = ContinuedConversation(self.recorded, self._conversation.fork_from, self._agent_state)
         return self.controller.launch(run, agent, options, continued)
 
     def _turn_begun(self) -> None:
-        """Begins a run for a turn that the agent has begun without a prompt, so that people can follow and stop it like
-        any other."""
+        """Begins a run for a turn that the agent began without a prompt, so that users can follow and stop it like any
+        other.
+        """
         agent = self.recorded.agent or self.data.agent
         run = self.controller.adopt(Order(f"run_{uuid.uuid4().hex[:16]}", "", by=agent, agent=agent, unprompted=True))
         self.store.record(events.RunStarted(run.id, self.recorded.session_id, agent, unprompted=True))
@@ -544,9 +547,9 @@ class ManagedSession(Session):
             self.controller.stop(error)
 
     def _run_ended(self, run: Run) -> None:
-        """Records the end of a run, which is no longer the current one."""
+        """Records the end of a run. No run is current at this moment."""
         finished = _run_finished(run)
-        # Without an answer, an agent that still waits for one would hang, such as an agent that does not report its
+        # An agent that still waits for an answer would hang without one, for example an agent that does not report its
         # subagents.
         for approval in self.approvals:
             self._process.answer(approval.question_id, base.Decision(allow=False, message=NOBODY_ASKED))
@@ -580,14 +583,14 @@ class ManagedSession(Session):
         self.publish_state()
 
     async def settle(self) -> None:
-        """Gives up a conversation that its agent has not stored. If a conversation is being deleted, waits until that
+        """Abandons a conversation that its agent did not store. If a conversation is being deleted, waits until that
         is done. The next prompt is therefore not recorded in a lost or deleted conversation."""
         controller = self.controller
         is_lost = not controller.busy and await self._conversation.is_lost(self.data.agent)
         if is_lost and not controller.busy and not controller.is_held:
             self._conversation.lose()
-        while controller.is_held and self._reverting.locked():
-            async with self._reverting:
+        while controller.is_held and self._changing.locked():
+            async with self._changing:
                 pass
 
     def _works_in(self, directory: str) -> None:
@@ -616,7 +619,7 @@ class ManagedSession(Session):
         try:
             self.store.write(line)
         except DrawbridgeError as error:
-            # What can't be recorded is not shown either, and the agent must not continue unseen.
+            # What can't be recorded is not shown either, and the agent must not continue without being seen.
             logger.error("%s: a line from the agent can't be recorded: %s", self.id, error)
             self.controller.stop(not_written(error))
         return None
@@ -629,7 +632,7 @@ class ManagedSession(Session):
     def _question(self, question: base.Question) -> None:
         run = self.controller.current
         agent = run.order.agent or self.data.agent
-        self.approvals.request(PendingApproval.new(question, run.id, now()), agent, self._agent_surface)
+        self.approvals.request(PendingApproval.new(question, run.id, now()), agent, self._asker)
         self._asking()
 
     def _question_gone(self, question_id: str, reason: str) -> None:
@@ -645,8 +648,8 @@ class ManagedSession(Session):
         self.withdraw_all(reason)
         await self.controller.close()
         await self.checkpoints.close()
-        async with self._reverting:
-            pass  # git must not be ended while it writes files: some would be reverted and some not
+        async with self._changing:
+            pass  # git must not be ended while it writes files, because then only some files would be reverted
         for run in waiting:
             run.step(Event.DROP, Ending("interrupted"))
             self._run_ended(run)

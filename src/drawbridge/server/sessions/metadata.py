@@ -1,6 +1,6 @@
 """The ``metadata.json`` of a project or a terminal session: the specification's fields and what the server remembers.
 
-It is written atomically, with a copy of the previous version beside it.
+It is written atomically, and a copy of the previous version is kept next to it.
 """
 
 from __future__ import annotations
@@ -21,13 +21,15 @@ from drawbridge.server.sessions.recorded_state import RecordedState
 NAME = "metadata.json"
 COPY = "metadata.json.bak"
 VERSION = 1
-"""The version of the file's format. A new field needs no new version as long as it may be missing and may be lost."""
+"""The version of the file's format. A new field does not require a new version as long as it may be missing and may be
+lost.
+"""
 ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class Waiting(Struct):
-    """A run that will continue automatically: its prompt, sender, agent and options. ``at``: when, in seconds since
-    1970."""
+    """A run that will continue automatically: its prompt, sender, agent and options. ``at``: when it continues, in
+    seconds since 1970."""
 
     at: float
     prompt: str
@@ -37,16 +39,16 @@ class Waiting(Struct):
 
 
 class SessionMode(Struct):
-    """The permission mode that the agent has changed to in one conversation, on its own or because of a decision."""
+    """The permission mode that the agent switched to in one conversation, on its own or because of a decision."""
 
     session_id: str
     mode: str
 
 
 class Metadata(Struct):
-    """Times are RFC 3339 in UTC. ``recorded`` covers the history up to ``recorded.seq``; later records are read when the
-    server starts. ``review``: the review's numbers for clients, stored because comparing the files of all projects at
-    startup would take too long."""
+    """The contents of the file. Times are RFC 3339 in UTC. ``recorded`` covers the history up to ``recorded.seq``.
+    Later records are read when the server starts. ``review``: the review's numbers for clients, stored because
+    comparing the files of all projects at startup would take too long."""
 
     id: str
     path: str
@@ -88,7 +90,7 @@ def save(directory: Path, metadata: Metadata) -> None:
 
 
 def deleted(directory: Path) -> Metadata | None:
-    """The metadata of a project in the trash, whose directory was renamed; None if it can't be read."""
+    """The metadata of a project in the trash, after its directory was renamed; None if it can't be read."""
     try:
         return msgspec.json.decode((directory / NAME).read_bytes(), type=Metadata)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
@@ -97,7 +99,7 @@ def deleted(directory: Path) -> Metadata | None:
 
 def load(directory: Path) -> Metadata:
     """The metadata in the file or, if that can't be used, in its copy. If neither can be used, raises ``Unreadable`` if
-    one of them can't be read now, and otherwise ``Damaged``. Raises ``Newer`` if a newer Drawbridge has written it.
+    one of them can't be read now, and otherwise ``Damaged``. Raises ``Newer`` if it was written by a newer Drawbridge.
     """
     problem, denied = "the file does not exist", ""
     for name in (NAME, COPY):

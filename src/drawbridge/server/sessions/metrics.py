@@ -1,4 +1,4 @@
-"""Metrics since the server started: how runs ended, how long they took, and what they cost. Pure."""
+"""Metrics since the server started: the outcomes, the durations and the costs of runs. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from drawbridge.server.events import Announced, RunFinished
 from drawbridge.server.protocol.replies import Runs
 
 BOUNDS: Final = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0)
-"""The upper bounds of the buckets for the durations of runs, in seconds; one more bucket is for longer runs."""
+"""The upper bounds of the buckets for the durations of runs, in seconds. One more bucket is for longer runs."""
 
 LATEST: Final = 1_000
 """The number of latest runs, of a project or of all projects together, from which the median and the 95th percentile

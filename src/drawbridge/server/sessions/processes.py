@@ -1,11 +1,11 @@
-"""The agent processes of this server: how they are started, a record of all of them, and a pool of idle ones.
+"""Starts the agent processes of this server, and keeps a record of all of them and a pool of idle ones.
 
-When the server starts, it uses the record to end the processes that a crash has left behind.
+When the server starts, it uses the record to end processes that were left behind by a crash.
 
-A supervisor ends its agent when the server dies. The record is for cases in which the supervisor can't: it was killed
-together with the server, or it can't find detached descendants on its operating system. ``running.json`` identifies
-each agent by the mark that is in the environment of everything it starts, and by process id and start time. A process
-id alone proves nothing, since the operating system may have reused it.
+A supervisor ends its agent when the server dies. The record is for cases in which the supervisor can't do that, because
+it was killed together with the server, or because it can't find detached descendants on its operating system.
+``running.json`` identifies each agent by the mark that is in the environment of everything it starts, and by process id
+and start time. A process id alone proves nothing, since the operating system may have reused it.
 """
 
 from __future__ import annotations
@@ -36,11 +36,12 @@ from drawbridge.server.sessions.limits import Limits
 FILE: Final = "running.json"
 
 SAME_START_SECONDS: Final = 1.0
-"""The tolerance for start times, in seconds: they are computed from the boot time, which clock corrections change
-slightly."""
+"""The tolerance for start times, in seconds. They are computed from the boot time, which changes slightly when the
+clock is corrected.
+"""
 
 LEAST_AVAILABLE: Final = 0.1
-"""The share of the machine's memory that must be available. Below that, one idle process is ended at each check; an
+"""The share of the machine's memory that must be available. Below that, one idle process is ended at each check. An
 idle ``claude`` uses some 200 MB."""
 
 MOST_SCHEDULED: Final = 8
@@ -62,7 +63,7 @@ class Entry(Struct):
     started: float = 0.0
 
 
-class Running:
+class RunningProcesses:
     """The record of agent processes, a file in ``data``. If the file can't be written, the server logs an error, and
     agents run anyway."""
 
@@ -99,7 +100,7 @@ class Running:
             logger.error("the list of running agents can't be saved for recovery after a crash: %s", error)
 
     def end_leftovers(self) -> None:
-        """Ends the processes that an earlier server has left behind. Blocking; called before any agent is started."""
+        """Ends the processes that were left behind by an earlier server. Blocking. Called before any agent is started."""
         entries = self._load()
         if not entries:
             return
@@ -107,9 +108,11 @@ class Running:
         left = process_tree.end_all(lambda: _leftovers(entries))
         for pid, name in found.items():
             if pid not in left:
-                logger.warning("ended process %d (%s), which an agent of a crashed server had left behind", pid, name)
+                logger.warning(
+                    "ended process %d (%s), which was left behind by an agent of a crashed server", pid, name
+                )
         if left:
-            logger.error("could not stop processes %s, which an agent of a crashed server left behind", left)
+            logger.error("could not stop processes %s, which were left behind by an agent of a crashed server", left)
             self._entries = {entry.mark: entry for entry in entries}
         self._save()
 
@@ -129,7 +132,8 @@ class Running:
 
 def _leftovers(entries: list[Entry]) -> list[psutil.Process]:
     """The processes of these agents that still exist, with their descendants. This process and its ancestors are never
-    included: the server may have been started by an agent."""
+    included, because the server may have been started by an agent.
+    """
     marks = {entry.mark for entry in entries}
     times = {entry.pid: entry.started for entry in entries}
     own = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
@@ -152,7 +156,7 @@ def _is_ours(process: psutil.Process, marks: set[str], times: dict[int, float]) 
 
 
 def started_at(pid: int) -> float | None:
-    """When the process was started, in seconds since 1970; None if it does not exist."""
+    """The time at which the process was started, in seconds since 1970; None if it does not exist."""
     try:
         return psutil.Process(pid).create_time()
     except (psutil.Error, ValueError, OverflowError):
@@ -172,7 +176,7 @@ def available() -> float:
     return memory.available / memory.total
 
 
-class Idle(Protocol):
+class IdleSession(Protocol):
     """A session with an idle process."""
 
     id: str
@@ -191,18 +195,18 @@ class IdlePool:
     """The idle processes that are kept for the next prompt: at most ``processes``, for at most ``seconds``, and only
     while the machine has free memory. The least recently used is ended first.
 
-    Processes whose agents have scheduled a turn are kept until that turn: at most ``MOST_SCHEDULED``. If memory is
-    short, they are ended after the others. A process that is working in the background is kept in any case.
+    Processes of agents that have scheduled a turn are kept until that turn, but at most ``MOST_SCHEDULED`` of them. If
+    memory is short, they are ended after the others. A process that is working in the background is kept in any case.
     """
 
     def __init__(self, processes: int, seconds: float, available: Callable[[], float] = available) -> None:
         self._processes = processes
         self._seconds = seconds
         self._available = available
-        self._kept: OrderedDict[str, tuple[Idle, asyncio.TimerHandle]] = OrderedDict()
+        self._kept: OrderedDict[str, tuple[IdleSession, asyncio.TimerHandle]] = OrderedDict()
         self._next_check: asyncio.TimerHandle | None = None
 
-    def keep(self, session: Idle) -> None:
+    def keep(self, session: IdleSession) -> None:
         """Keeps the session's process, which is idle from now on. If this makes too many, the least recently used ones
         are ended."""
         self.retain(session)
@@ -210,14 +214,14 @@ class IdlePool:
         self._reduce(others, self._processes)
         self._reduce(scheduled, MOST_SCHEDULED)
 
-    def retain(self, session: Idle) -> None:
+    def retain(self, session: IdleSession) -> None:
         """Keeps the session's process as the most recently used one, without ending another for it."""
         self.forget(session)
         timer = asyncio.get_running_loop().call_later(self._seconds, self._expire, session.id)
         self._kept[session.id] = (session, timer)
         self._schedule_check()
 
-    def forget(self, session: Idle) -> None:
+    def forget(self, session: IdleSession) -> None:
         """Stops keeping the session's process, which is in use again or has ended."""
         _, timer = self._kept.pop(session.id, (None, None))
         if timer is not None:
@@ -270,13 +274,14 @@ class AgentProcesses:
         self.agents = agents
         self._directories = directories
         self.limits = limits
-        self.running = Running(data)
+        self.running = RunningProcesses(data)
         self.memory = MemoryWatch(limits.memory_bytes)
         self.idle = IdlePool(limits.warm_processes, limits.warm_seconds)
 
     async def check_directories(self, directory: str, options: Options) -> None:
         """Raises ``AgentUnusable`` if agents may not run in ``directory`` now, or may not be given one of the
-        additional directories in ``options``: directories may have been moved or replaced since the run was accepted.
+        additional directories in ``options``, because directories may have been moved or replaced since the run was
+        accepted.
         """
         problem = await self._directories.examine(Path(directory))
         for path in options.add_dirs:

@@ -1,5 +1,4 @@
-"""The projects of a server, each with its managed session: they are created, deleted, restored after a restart, and
-maintained.
+"""Creates, deletes, restores and maintains the projects of a server, each with its managed session.
 
 ``<data>/projects/<id>/`` contains one project; ``<data>/trash/`` what was deleted, for 7 days (histories, images, files
 and private repositories for less if the data limit is reached); ``<data>/quarantine/`` damaged projects.
@@ -106,8 +105,8 @@ class Projects:
         return session
 
     def load(self) -> None:
-        """Restores all projects in the idle state. Damaged projects are moved to quarantine; projects that can't be
-        read at present are retried later. Raises ``NotPrivate`` if a directory for projects can't be created or made
+        """Restores all projects as idle. Damaged projects are moved to quarantine. Projects that can't be read at
+        present are retried later. Raises ``NotPrivate`` if a directory for projects can't be created or made
         private."""
         for name in ("projects", "trash", "quarantine"):
             make_private_directory(str(self._data / name))
@@ -169,7 +168,7 @@ class Projects:
             session.directory_examined()
 
     def problems(self) -> list[str]:
-        """What is wrong with projects, as human-readable sentences without paths."""
+        """The problems of projects, as human-readable sentences without paths."""
         return [
             *(
                 f"{problem} No agent can run in project {one.id}."
@@ -196,6 +195,7 @@ class Projects:
     def _session(
         self, directory: Path, data: metadata.Metadata, history: History, known_offers: KnownOffers
     ) -> ManagedSession:
+        path, leads_to = Path(data.path), self._grants.directories.leads_to
         return ManagedSession(
             directory,
             data,
@@ -207,6 +207,7 @@ class Projects:
             self._runs,
             self._processes,
             self._open_in_terminal,
+            lambda: self._sessions.are_working(leads_to(path), leads_to),
         )
 
     def _add(self, session: ManagedSession) -> ManagedSession:
@@ -260,7 +261,7 @@ class Projects:
             logger.error("%s could not be moved to the trash: %s", session.id, error)
             raise ClientError(
                 "FILE_OPERATION",
-                "The project is closed, but its data could not be moved; it will reappear at the next start.",
+                "The project is closed, but its data could not be moved; it will reappear after a server restart.",
             ) from None
 
     def _to_trash(self, id: str) -> None:
@@ -318,7 +319,7 @@ class Projects:
             await checkpoints.close()
 
     def _due(self) -> list[Path]:
-        """What has been in the trash for more than 7 days. Blocking."""
+        """The paths of everything that has been in the trash for more than 7 days. Blocking."""
         return [deleted for deleted in self._trash() if time.time() - deleted.lstat().st_mtime > TRASH_SECONDS]
 
     def make_room(self) -> None:
@@ -337,7 +338,9 @@ class Projects:
 
 
 class Retention(Struct, frozen=True):
-    """How much of each session's history is kept; None for no limit. Whole files are deleted, but never the newest."""
+    """The limits for how much of each session's history is kept; None for no limit. Whole files are deleted, but never
+    the newest.
+    """
 
     days: int | None = None
     bytes: int | None = None
@@ -354,12 +357,13 @@ class Maintenance:
         self._projects = projects
         self._retention = retention
         self._clean_at = time.monotonic()
-        """When the next cleanup is due, in seconds on the monotonic clock."""
+        """The time at which the next cleanup is due, in seconds on the monotonic clock."""
 
     async def round(self) -> None:
         """Does one round of maintenance. Called every ``MAINTENANCE_SECONDS``."""
         if time.monotonic() >= self._clean_at:
-            # Set before the cleanup: if it fails, the rounds until the next one must still measure the disk.
+            # Set before the cleanup, because even if the cleanup fails, the rounds until the next one must still
+            # measure the disk.
             self._clean_at = time.monotonic() + CLEANING_SECONDS
             await self.clean()
         await self.check()

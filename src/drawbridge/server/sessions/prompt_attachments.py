@@ -1,4 +1,4 @@
-"""The attachments of a session's prompts that are kept: images for clients, and files that the agent opens by their
+"""The attachments of a session's prompts that are stored: images for clients, and files that the agent opens by their
 paths.
 """
 
@@ -23,7 +23,8 @@ class PromptAttachments:
         self.images = PromptImages(directory / "images")
         self.files = PromptFiles(directory / "files")
         self.storing = asyncio.Lock()
-        """Held from ``store`` until the prompt is accepted or refused: the size limit is for all files together."""
+        """Held from ``store`` until the prompt is accepted or refused, because the size limit is for all files
+        together."""
         self._session_id = session_id
         self._tasks = tasks
 
@@ -36,7 +37,7 @@ class PromptAttachments:
         return msgspec.structs.replace(order, attachments=attachments, files=files, images=images)
 
     def discard(self, order: Order) -> None:
-        """Removes what ``store`` has stored, because the prompt was not accepted. Blocking."""
+        """Removes what ``store`` stored, because the prompt was not accepted. Blocking."""
         self.images.remove(image.id for image in order.images)
         self.files.remove(file.id for file in order.files)
 

@@ -1,7 +1,6 @@
-"""The files that people have sent with prompts and that an agent opens by their paths.
-
-Each file is in its own directory beside the history, whose records contain the files' ids. A file is removed with the
-record that names it, or earlier if the files take up too much room.
+"""The files that users sent with prompts and that an agent opens by their paths. Each file is in its own directory next
+to the history. The history's records contain the files' ids. A file is removed with the record that names it, or
+earlier if the files take up too much room.
 """
 
 from __future__ import annotations
@@ -43,8 +42,8 @@ LONGEST_SUFFIX: Final = 20
 ID: Final = re.compile(r"file_[0-9a-f]{32}")
 
 SAFE: Final = " ._-+=@~"
-"""What a name may contain besides letters, marks and numbers. Other characters may have a meaning in a shell, or be
-misleading."""
+"""The characters that a name may contain in addition to letters, marks and numbers. Other characters may have a meaning
+in a shell, or be misleading."""
 
 
 class PromptFiles:
@@ -121,8 +120,9 @@ class PromptFiles:
             raise ClientError("RESOURCE_LIMIT", text, field="data.attachments")
 
     def _stored(self) -> Sequence[tuple[float, int, str]]:
-        """For each file, when it was stored, its size in bytes and its id; the oldest first. What the agent itself has
-        put into the directory is left out."""
+        """The time at which each file was stored, its size in bytes and its id, the oldest first. Files that the agent
+        itself put into the directory are left out.
+        """
         found = []
         with contextlib.suppress(OSError):
             for folder in self.directory.iterdir():

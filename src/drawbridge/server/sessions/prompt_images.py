@@ -1,5 +1,5 @@
-"""The images that people have sent with prompts, as files beside the history: its records contain only their ids, media
-types, sizes and names.
+"""The images that users sent with prompts, as files next to the history. The history's records contain only their ids,
+media types, sizes and names.
 
 The images are removed with the records that name them, or earlier if they take up too much room. What is sent to an
 agent does not depend on these files.
@@ -27,15 +27,15 @@ TYPES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
 """The media types that every browser displays and that can't contain programs, unlike SVG."""
 
 LARGEST: Final = 10 * 1024 * 1024
-"""The maximum size of an image, in bytes; a larger one is only named in the history."""
+"""The maximum size of an image, in bytes. A larger one is only mentioned in the history."""
 
 ALTOGETHER: Final = 200 * 1024 * 1024
-"""The maximum total size of one project's images, in bytes; the oldest ones are removed first."""
+"""The maximum total size of one project's images, in bytes. The oldest ones are removed first."""
 
 ID: Final = re.compile(r"img_[0-9a-f]{32}")
 
 CLOCK_SECONDS: Final = 60.0
-"""The longest time between storing an image and writing the record that names it, in seconds."""
+"""The maximum time between storing an image and writing the record that names it, in seconds."""
 
 
 class PromptImages:
@@ -46,7 +46,7 @@ class PromptImages:
         self._directory = directory
 
     def store(self, attachments: Iterable[Attachment]) -> tuple[PromptImage, ...]:
-        """Stores the images among the attachments, and returns them. If one can't be stored, none is; this is only
+        """Stores the images among the attachments, and returns them. If one can't be stored, none is. This is only
         logged, so that the prompt is sent anyway."""
         images = [one for one in attachments if one.media_type in TYPES and len(one.data) <= LARGEST]
         stored: list[PromptImage] = []
@@ -95,7 +95,7 @@ class PromptImages:
             excess -= freed
 
     def _stored(self) -> Sequence[tuple[float, int, Path]]:
-        """For each image, when it was stored, its size in bytes and its path; the oldest first."""
+        """The time at which each image was stored, its size in bytes and its path, the oldest first."""
         found = []
         with contextlib.suppress(FileNotFoundError):
             for path in self._directory.iterdir():

@@ -1,4 +1,4 @@
-"""The accepted prompts of a session that wait for their run, and how clients see them."""
+"""The accepted prompts of a session that wait for their runs, also as clients see them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from drawbridge.server.sessions.session import SHOWN_PROMPT
 
 
 class PromptQueue:
-    """Iterates over the runs, the next one first."""
+    """The queue of a session's runs. Iterates over them, the next one first."""
 
     def __init__(self, announce: Callable[[QueueChanged], None]) -> None:
         """``announce`` sends the queue to the session's clients."""

@@ -1,6 +1,6 @@
 """The state of a session that is derived from its records. Pure.
 
-The state is saved with the metadata from time to time; after a restart, it is updated with the later records.
+The state is saved with the metadata from time to time. After a restart, it is updated with the later records.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from drawbridge.server.events import (
     SessionReset,
 )
 from drawbridge.server.reviews import remembered
-from drawbridge.server.reviews.remembered import Remembered
+from drawbridge.server.reviews.remembered import RememberedComment
 from drawbridge.server.sessions.ceilings import day_of, forget_old
 from drawbridge.server.store.texts import clean
 from drawbridge.text.review_words import subject_of
@@ -47,7 +47,7 @@ DAYS_KEPT: Final = 90
 """The number of days with runs for which the usage is kept."""
 
 CONTINUE: Final = "The limit that stopped you has reset. Continue with what you were asked:\n\n"
-"""Precedes the prompt of a run that continues automatically."""
+"""The text before the prompt of a run that continues automatically."""
 
 
 def request_key(request_id: str, text: str) -> str:
@@ -62,7 +62,7 @@ def titled(prompt: str) -> str:
 
 
 class Day(Struct, frozen=True):
-    """The runs that ended on one day, and what the agents have reported about them."""
+    """The runs that ended on one day, and what the agents reported about them."""
 
     runs: int = 0
     cost_usd: float = 0.0
@@ -96,10 +96,10 @@ class RecordedState(Struct):
     approvals: dict[str, str] = {}
     """Open approval requests → their runs."""
     verdicts: dict[str, Verdict] = {}
-    """Approval requests that were resolved or withdrawn → how, newest last."""
+    """Approval requests that were resolved or withdrawn, each with its outcome; newest last."""
     unproven: bool = False
-    """Whether the agent may have ended before storing the conversation: the agent began it, and no run has completed
-    since."""
+    """Whether the agent may have ended before storing the conversation, because the agent began it, and no run has
+    completed since."""
     agent: str = ""
     """The agent of the conversation ``session_id``; empty if it is not known."""
     last_outcome: str | None = None
@@ -107,19 +107,19 @@ class RecordedState(Struct):
     title: str = ""
     """The first prompt of the conversation, shortened (see ``titled``), or its title if it was begun elsewhere."""
     titled_by: str = ""
-    """The run whose prompt is the ``title``. Empty if there is no such run, or if an older server accepted the
-    prompt."""
+    """The run that the ``title`` comes from. Empty if the title is not from a prompt, or if an older server accepted
+    the prompt."""
     subject: str = ""
     """The first line of the last prompt that a person wrote, in the form of a commit message's subject."""
     begun: int = 0
     """The number of the first record of the conversation."""
     names: dict[str, str] = {}
-    """Sessions, by their ids → the names that people gave to them, newest last."""
+    """Sessions, by their ids → the names that users gave them, newest last."""
     days: dict[str, float] = {}
     """The cost in US dollars on each of the latest days, in local time."""
     usage: dict[str, Day] = {}
     """What the runs have used on each of the latest ``DAYS_KEPT`` days with runs, in local time."""
-    comments: dict[str, Remembered] = {}
+    comments: dict[str, RememberedComment] = {}
     """The comments on the review, by their ids, in the order in which they were written."""
     shares_comments: bool = False
     """Whether the review belongs to all terminal sessions in a directory. Its comments are then not derived from this
@@ -128,7 +128,7 @@ class RecordedState(Struct):
     """Runs in which the agent worked outside the project, or in another work tree inside it → the directory in which it
     worked, newest last."""
     usage_complete: bool = False
-    """Whether ``usage`` contains the runs of the whole history: an earlier version did not count them."""
+    """Whether ``usage`` contains the runs of the whole history. An earlier version did not count them."""
 
     def run_of(self, request_id: str, text: str) -> str | None:
         """The run of this request if it was accepted before; None if it is new. Older servers stored requests only by
@@ -165,7 +165,7 @@ class RecordedState(Struct):
                 self.agent = agent
                 for id in self._sent_with(run_id):
                     self.comments[id] = self.comments[id].now(begun=True)
-                # Most runs are known from their prompt; in a terminal session, the prompt is recorded later.
+                # Most runs are known from their prompt. In a terminal session, the prompt is recorded later.
                 self.unfinished.setdefault(run_id, agent)
             case RunFinished(run_id=run_id, removed_by=str()):  # it never started
                 self.unfinished.pop(run_id, None)
@@ -206,7 +206,8 @@ class RecordedState(Struct):
 
     @property
     def shown_title(self) -> str:
-        """The name that a person gave to the current conversation, or else its title, usually its first prompt."""
+        """The name that a person gave to the current conversation or, without a name, its title, usually its first
+        prompt."""
         return self.names.get(self.session_key) or self.title
 
     def _begins(self, title: str) -> None:
@@ -217,7 +218,7 @@ class RecordedState(Struct):
             self.title, self.titled_by = titled(prompt), run_id
 
     def _untitle(self, run_id: str) -> None:
-        """Forgets the title if it came from this run, whose prompt was edited or removed before it was sent."""
+        """Forgets the title if it came from the prompt of this run, which was edited or removed before it was sent."""
         if run_id == self.titled_by:
             self.title = self.titled_by = ""
 
@@ -238,8 +239,9 @@ class RecordedState(Struct):
             forget_old(self.days)
 
     def _not_sent(self, run_id: str) -> None:
-        """Called when the run has ended or was removed. If it never started, the agent did not receive the comments
-        that were sent with it, so they become drafts again."""
+        """Called when the run ended or was removed. If it never started, the agent did not receive the comments that
+        were sent with it, so they become drafts again.
+        """
         for id in self._sent_with(run_id):
             if not self.comments[id].begun:
                 self.comments[id] = self.comments[id].now(state="draft", run_id=None)
@@ -262,5 +264,5 @@ class RecordedState(Struct):
 
     def _in_session(self, session_id: str, agent: str | None) -> None:
         self.session_id = session_id
-        self.unproven = bool(session_id) and agent is None  # a conversation that a person has chosen is known to exist
+        self.unproven = bool(session_id) and agent is None  # a conversation that a user chose is known to exist
         self.agent = agent or self.agent

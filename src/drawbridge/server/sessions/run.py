@@ -1,7 +1,7 @@
 """A run, which is one turn of an agent from the accepted prompt to its end, and the table of its states. Pure.
 
-The table says which state follows from an event, and what the run's owner has to do then. An event that is not in the
-table for a state changes nothing there. ``RunController`` is the owner; a run that waits belongs to the ``PromptQueue``.
+The table shows which state follows from an event, and what the run's owner has to do. An event that is not in the table
+for a state changes nothing there. ``RunController`` is the owner; a run that waits belongs to the ``PromptQueue``.
 
 =============  ===============================================================================  ====  =======
 state          meaning                                                                          slot  process
@@ -66,7 +66,7 @@ class State(Enum):
 
 
 class Event(Enum):
-    """What can happen to a run."""
+    """The events of a run."""
 
     NEXT = "next"
     PUT_BACK = "put back"
@@ -80,23 +80,26 @@ class Event(Enum):
     """The run may not begin, or no process can be prepared for it."""
     TURN_ENDED = "turn ended"
     EXITED = "exited"
-    """The process has exited."""
     INTERRUPT = "interrupt"
     """A person ends the turn."""
     STOP = "stop"
-    """The server ends the run: it may not continue. An agent that is ending its turn anyway is left to do so."""
+    """The server ends the run because it may not continue. An agent that is already ending its turn is allowed to
+    finish.
+    """
     GIVE_UP = "give up"
-    """The server ends the run: it has reached a time limit, or beginning it has failed unexpectedly."""
+    """The server ends the run because it has reached a time limit, or because an unexpected error occurred when it
+    began.
+    """
     KILL = "kill"
     """A person ends the run with its process."""
     PROCESS_ENDED = "process ended"
-    """The end of the process has been waited for, because the run is ENDING."""
+    """The process of a run that is ENDING has ended."""
     DROP = "drop"
     """The prompt was removed from the queue, or the session is being closed."""
 
 
 class Do(Enum):
-    """What the owner of a run has to do after an event."""
+    """The actions of a run's owner after an event."""
 
     REQUEST_SLOT = "request a slot"
     GIVE_UP_SLOT = "give up the slot"
@@ -158,17 +161,18 @@ class Order(Struct, frozen=True):
     """The names of the options that were chosen for this prompt alone."""
     attachments: tuple[Attachment, ...] = ()
     images: tuple[PromptImage, ...] = ()
-    """The attached images that are stored beside the history."""
+    """The attached images that are stored next to the history."""
     files: tuple[PromptFile, ...] = ()
     """The attachments that are stored for the agent."""
     review: Submission | None = None
     """The review comments that the prompt sends to the agent; None for other prompts."""
     unprompted: bool = False
-    """Whether the agent began the turn without a prompt; ``prompt`` is empty then."""
+    """Whether the agent began the turn without a prompt. If so, ``prompt`` is empty."""
 
 
 class Ending(Struct, frozen=True):
-    """How a run ends. ``error``: ``code`` and ``message`` of the error that ended it, perhaps with ``retry_at``."""
+    """The result of a run. ``error``: ``code`` and ``message`` of the error that ended it, perhaps with
+    ``retry_at``."""
 
     outcome: Outcome
     cost_usd: float | None = None
@@ -183,12 +187,11 @@ class Run:
         self.seq = seq
         self.state = State.QUEUED
         self.ending: Ending | None = None
-        """How the run will end because it is being interrupted or stopped, or how it has ended; None if neither is the
-        case."""
+        """The result of a run that is being interrupted or stopped, or has ended; None for any other run."""
         self.elsewhere: str | None = None
         """The directory in which the agent has worked, if changes in it are not changes to the project."""
         self.started_at = 0.0
-        """When the run started, in seconds on the monotonic clock; 0 if it has not started."""
+        """The time at which the run started, in seconds on the monotonic clock; 0 if it has not started."""
 
     @property
     def id(self) -> str:
@@ -198,8 +201,8 @@ class Run:
         self.started_at = now
 
     def worked_in(self, elsewhere: str | None) -> None:
-        """Notes where the agent works. ``elsewhere``: a directory in which changes are not changes to the project; None
-        for any other directory."""
+        """Stores where the agent works. ``elsewhere``: a directory in which changes are not changes to the project;
+        None for any other directory."""
         self.elsewhere = elsewhere or self.elsewhere
 
     def step(self, event: Event, ending: Ending | None = None) -> Do | None:
@@ -217,5 +220,5 @@ class Run:
 
 
 def _ended_early(reason: Ending, end: Ending) -> Ending:
-    """How a run ends that was interrupted or stopped for ``reason`` before its ``end``."""
+    """The result of a run that was interrupted or stopped for ``reason`` before its ``end``."""
     return Ending(reason.outcome, end.cost_usd, reason.error or end.error, end.tokens)

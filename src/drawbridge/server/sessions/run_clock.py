@@ -1,4 +1,6 @@
-"""How long the agent may still be silent, and the run may still take. Pure; times are in seconds on the monotonic clock."""
+"""Measures how much longer the agent may be silent, and how much longer the run may take. Pure. Times are in seconds on
+the monotonic clock.
+"""
 
 from __future__ import annotations
 
@@ -19,16 +21,16 @@ class RunClock:
         self._asked_seconds = 0.0
 
     def prompted(self, now: float) -> None:
-        """The agent has got the prompt."""
+        """Restarts the limit for silence, because the agent has received the prompt."""
         self._silent_since = now
 
     def asking(self, now: float) -> None:
-        """A person is being asked. Has no effect if that is already known."""
+        """Suspends the limits, because a person is being asked. Has no effect if they are already suspended."""
         if self._asked_since is None:
             self._asked_since = now
 
     def answered(self, now: float) -> bool:
-        """No person is being asked anymore. Returns whether one was."""
+        """Resumes the limits, because no person is being asked any longer. Returns whether they were suspended."""
         if self._asked_since is None:
             return False
         self._asked_seconds += now - self._asked_since

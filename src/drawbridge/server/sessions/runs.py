@@ -29,15 +29,15 @@ class Slot:
         self._is_released = False
 
     def release(self) -> None:
-        """Gives the slot back, or withdraws the request. Has no effect if that was done before."""
+        """Releases the slot, or withdraws the request. Has no effect if that was done before."""
         if not self._is_released:
             self._is_released = True
             self._runs.release(self)
 
 
 class Runs:
-    """At most ``slots`` runs are executed at the same time; slots are assigned in the order of the requests. A run that
-    an agent has begun without a prompt is active without a slot."""
+    """The active runs. At most ``slots`` of them are executed at the same time. Slots are assigned in the order of the
+    requests. A run that an agent has begun without a prompt is active without a slot."""
 
     def __init__(self, slots: int) -> None:
         self._free = slots
@@ -45,7 +45,7 @@ class Runs:
         self._active: dict[str, Stoppable] = {}
 
     def request(self, slot: Slot) -> None:
-        """Calls ``slot.begin`` once a slot is free: now or later."""
+        """Calls ``slot.begin`` once a slot is free, which may be immediately."""
         if self._free:
             self._free -= 1
             slot.begin()
@@ -53,7 +53,7 @@ class Runs:
             self._waiting.append(slot)
 
     def release(self, slot: Slot) -> None:
-        """Called by the slot, once."""
+        """Gives the slot to the next request, or withdraws the slot's own request. Called by the slot, once."""
         if slot in self._waiting:
             self._waiting.remove(slot)
         elif self._waiting:
@@ -62,11 +62,11 @@ class Runs:
             self._free += 1
 
     def add(self, owner: Stoppable) -> None:
-        """Notes that a run of this owner is active."""
+        """Adds the owner of an active run."""
         self._active[owner.id] = owner
 
     def remove(self, owner: Stoppable) -> None:
-        """Notes that the owner no longer has an active run. Has no effect if it had none."""
+        """Removes the owner of a run that is no longer active. Has no effect if the owner was not added."""
         self._active.pop(owner.id, None)
 
     def stop_all(self, error: ClientError) -> None:

@@ -1,4 +1,4 @@
-"""The turns that an agent has scheduled, and how long its process is needed for them. Pure.
+"""The turns that an agent has scheduled, and the time for which its process is needed for them. Pure.
 
 All times are in seconds since 1970.
 """
@@ -6,7 +6,7 @@ All times are in seconds since 1970.
 from __future__ import annotations
 
 LATE_SECONDS = 60.0
-"""The maximum delay of a scheduled turn, in seconds: a machine that was suspended needs a moment."""
+"""The maximum delay of a scheduled turn, in seconds, because a machine that was suspended needs a moment."""
 
 
 class Scheduled:
@@ -17,8 +17,8 @@ class Scheduled:
         """The time of the last turn that the agent has scheduled; None if it has scheduled nothing, or if all scheduled
         turns have begun."""
         self._delayed_to: float | None = None
-        """The end of the run that was active at the time ``_last``: the turn can't begin before the run ends. None if
-        no run was active."""
+        """The end of the run that was active at the time ``_last``, because the turn can't begin before the run ends.
+        None if no run was active."""
 
     @property
     def until(self) -> float | None:
@@ -27,8 +27,9 @@ class Scheduled:
         return self._last if self._delayed_to is None else self._delayed_to
 
     def seconds_left(self, now: float) -> float | None:
-        """The number of seconds for which the process is still needed: 0 or less if it is not needed anymore, None if
-        nothing is scheduled."""
+        """The number of seconds for which the process is still needed: 0 or less if it is no longer needed, None if
+        nothing is scheduled.
+        """
         return None if self.until is None else self.until + LATE_SECONDS - now
 
     def changed(self, until: float | None) -> None:
@@ -37,7 +38,7 @@ class Scheduled:
 
     def run_ended(self, began: float, now: float) -> None:
         """Updates the schedule after a run. If the last turn was scheduled for a time before the run, it has already
-        begun; if it was scheduled for a time during the run, it can begin only now."""
+        begun. If it was scheduled for a time during the run, it can begin only now."""
         if self._last is None or self._last > now:
             return
         if self._last < began:

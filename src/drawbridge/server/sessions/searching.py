@@ -1,7 +1,7 @@
 """Searches the sessions and the texts in the histories: keeps their indexes up to date, and answers clients' requests.
 
 Records are indexed in a thread after they have been written and sent, so that neither agents nor clients wait for that.
-A client's request first indexes the latest records, as far as there is time; the reply states whether an index is
+A client's request first indexes the latest records, as far as there is time. The reply states whether an index is
 behind.
 """
 
@@ -20,7 +20,8 @@ import msgspec
 from drawbridge.core.errors import HistoryUnreadable
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.commands import Search
-from drawbridge.server.protocol.messages import FRAME_BYTES, ROOM
+from drawbridge.server.protocol.frames import ROOM
+from drawbridge.server.protocol.messages import FRAME_BYTES
 from drawbridge.server.protocol.replies import (
     SearchResult,
     SearchResults,
@@ -44,7 +45,7 @@ class Searching:
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
         self._failed: set[str] = set()
-        """The ids of sessions whose index could not be updated the last time, so that the failure is logged only
+        """The ids of sessions with an index that could not be updated the last time, so that the failure is logged only
         once."""
 
     async def round(self) -> None:
@@ -57,7 +58,7 @@ class Searching:
                 began = time.monotonic()
                 if await self._update(session):
                     more.append(session)
-                # Decoding keeps the interpreter busy: the server's own work comes first.
+                # Decoding keeps the interpreter busy, and the server's own work comes first.
                 await asyncio.sleep(time.monotonic() - began)
             behind = more
 
@@ -84,7 +85,7 @@ class Searching:
                 await self._update(session)
 
     async def complete(self, session: Session) -> None:
-        """Returns when all records of the session are indexed, as far as they can be."""
+        """Returns when all records of the session that can be indexed have been indexed."""
         while session.index.behind and await self._update(session):
             pass
 
@@ -103,7 +104,7 @@ class Searching:
 
     async def _read(self, session: Session) -> list[Part]:
         """The parts of a session's history; empty if its index is being rebuilt. If older records were dropped, the
-        history may not contain the id of the current conversation; in that case, it is taken from the session's
+        history may not contain the id of the current conversation. In that case, it is taken from the session's
         ``RecordedState``. Raises ``ClientError`` if the index can't be read."""
         try:
             parts = await asyncio.to_thread(session.index.parts)
@@ -117,7 +118,7 @@ class Searching:
             raise _unusable(session, error) from None
 
     async def waited(self, session: Session) -> dict[str, Waited]:
-        """What happened to each prompt that was edited in the queue or removed from it, by run id; empty if the index
+        """The changes to each prompt that was edited in the queue or removed from it, by run id; empty if the index
         can't be read."""
         await self.complete(session)
         try:
@@ -152,7 +153,7 @@ class Searching:
             for session in sessions:
                 found += [(hit, session) for hit in await self._hits(session, command, cursor, deadline)]
         finally:
-            deadline.end()  # stops a thread that still searches for a request that was canceled
+            deadline.end()  # stops a thread that is still searching for a request that was canceled
         best = heapq.nsmallest(command.limit + 1, found, key=_order)
         page = best[: command.limit]
         keys = {id(session): {part.first_seq: part.key for part in await self._read(session)} for _, session in page}

@@ -1,4 +1,4 @@
-"""What managed sessions and terminal sessions share.
+"""The base class of managed sessions and terminal sessions, and the list of all sessions.
 
 ``Session`` contains the identity, the history, the store, the approval requests, and what clients see. A
 ``ManagedSession`` belongs to a project, and its history contains the project's conversations, one after the other. A
@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, final
@@ -22,7 +22,7 @@ from drawbridge.agents.base import AgentLine, AgentOffers, AgentState, Decision,
 from drawbridge.core.errors import DrawbridgeError, HistoryUnreadable
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server.approvals.editors import Person
-from drawbridge.server.approvals.pending import PendingApproval, Surface
+from drawbridge.server.approvals.pending import Asker, PendingApproval
 from drawbridge.server.approvals.service import Approvals
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
 from drawbridge.server.events import (
@@ -41,11 +41,12 @@ from drawbridge.server.events import (
     Stored,
 )
 from drawbridge.server.protocol import commands, messages
+from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError, no_project
-from drawbridge.server.protocol.messages import Answer, Subscriber
+from drawbridge.server.protocol.frames import ROOM, Subscriber
 from drawbridge.server.protocol.replies import Review
 from drawbridge.server.reviews.recovery import Recovery
-from drawbridge.server.reviews.reviews import Wish
+from drawbridge.server.reviews.reviews import RequestedDecision
 from drawbridge.server.sessions import metadata
 from drawbridge.server.sessions.ceilings import day_of
 from drawbridge.server.sessions.disk import Disk
@@ -63,13 +64,14 @@ logger = logging.getLogger("drawbridge.server")
 
 LOOKED_BACK: Final = 300
 LOOKED_BACK_BYTES: Final = 1024 * 1024
-"""An agent's state is reconstructed from at most this many records, and bytes, at the end of the history."""
+"""The maximum numbers of records, and of bytes, at the end of the history from which an agent's state is
+reconstructed."""
 
 SHOWN_PROMPT: Final = 500
-"""The maximum number of characters of a prompt that lists show; the history contains the whole prompt."""
+"""The maximum number of characters of a prompt that are shown in lists. The history contains the whole prompt."""
 
 COUNTED_AT_ONCE: Final = 1_000
-"""The number of records of an older history that are read at once to count its runs."""
+"""The number of records of an older history that are read at a time to count its runs."""
 
 FINISHED: Final = records.KINDS[RunFinished].subtype.encode()
 
@@ -93,7 +95,8 @@ class Session(ABC):
         self.approvals = Approvals(
             self.id,
             data.path,
-            self.store.write,
+            self.store.append,
+            self.store.publish,
             self.store.record,
             data.recorded.verdicts,
             surfaces.editors,
@@ -104,10 +107,10 @@ class Session(ABC):
         """Whether ``publish_state`` does nothing, because the state will be published after something that has to come
         first."""
         self._agent_state = AgentState()
-        """What the agent has reported about itself, including reports of a process that has ended since."""
+        """The state that the agent reported, including reports from a process that has ended since."""
         self._is_restored = not history.count and data.options == Options()
-        """Whether ``restore_agent_state`` has nothing left to read: it was called before, or there are neither records nor
-        chosen options."""
+        """Whether ``restore_agent_state`` has nothing left to read, because it was called before, or because neither
+        records nor chosen options exist."""
 
     @property
     def recorded(self) -> RecordedState:
@@ -123,7 +126,7 @@ class Session(ABC):
         agent's own file."""
         self.recorded.title = self.recorded.title or title
 
-    # What differs between the kinds.
+    # Members that differ between the kinds.
 
     @property
     @abstractmethod
@@ -147,7 +150,7 @@ class Session(ABC):
 
     @abstractmethod
     def review_is_gone(self) -> None:
-        """Reports that there is nothing to review because the directory no longer exists or is no longer allowed."""
+        """Reports that nothing can be reviewed, because the directory no longer exists or is no longer allowed."""
 
     @abstractmethod
     async def review_image(self, blob: str, largest: int) -> bytes:
@@ -155,27 +158,27 @@ class Session(ABC):
         size, in bytes. Raises the same errors as ``Reviewing.image``."""
 
     @abstractmethod
-    async def decide_review(self, wish: Wish, asker: Subscriber) -> Answer[Review]:
+    async def decide_review(self, wanted: RequestedDecision, sender: Subscriber) -> Answer[Review]:
         """Applies a decision to a part of the review; it is recorded and published like every event. During a run,
         changes can only be kept. Raises ``ClientError``, ``DrawbridgeError``, ``NoCheckpoint``, ``GitFailed`` or
         OSError."""
 
     @abstractmethod
     async def commit_review(
-        self, command: commands.ReviewCommit, asker: Subscriber
+        self, command: commands.ReviewCommit, sender: Subscriber
     ) -> Answer[messages.ReviewCommitted]:
         """Commits what was kept, on the current branch or a new one. Raises ``ClientError``, ``DrawbridgeError``,
         ``NoCheckpoint``, ``GitFailed`` or OSError without changing anything, except for what a hook itself has
         changed."""
 
     @abstractmethod
-    async def push_review(self, command: commands.ReviewPush, asker: Subscriber) -> Answer[messages.ReviewPushed]:
+    async def push_review(self, command: commands.ReviewPush, sender: Subscriber) -> Answer[messages.ReviewPushed]:
         """Pushes the current branch, and creates a pull request if one is requested. Repeating the ``request_id`` of a
         recent push does not push again. Raises ``ClientError``, ``DrawbridgeError``, ``NoCheckpoint``, ``GitFailed`` or
         OSError."""
 
     @abstractmethod
-    async def comment(self, command: commands.ReviewComment, asker: Subscriber) -> Answer[messages.ReviewCommented]:
+    async def comment(self, command: commands.ReviewComment, sender: Subscriber) -> Answer[messages.ReviewCommented]:
         """Writes, changes, removes, resolves or reopens a comment. The change is recorded and published like every
         event. Raises ``ClientError``, ``DrawbridgeError``, ``NoCheckpoint``, ``GitFailed`` or OSError without changing
         anything."""
@@ -195,7 +198,7 @@ class Session(ABC):
     @final
     async def restore_agent_state(self) -> None:
         """On the first call, restores what the agent reported about itself before the server was started, from the end
-        of the history, and what people have chosen since, from the metadata. What the agent has reported since the
+        of the history, and what users have chosen since then, from the metadata. What the agent reported after the
         server was started takes precedence."""
         if self._is_restored:
             return
@@ -208,7 +211,7 @@ class Session(ABC):
             self._report_state(self._with_choices(state))
 
     async def _state_in_history(self, session_id: str) -> AgentState:
-        """What the agent had reported about itself by the end of the history."""
+        """The state that the agent had reported by the end of the history."""
         try:
             where = {"before_seq": self.history.last_seq + 1, "limit": LOOKED_BACK, "max_bytes": LOOKED_BACK_BYTES}
             page = await self.store.read(**where)
@@ -219,12 +222,12 @@ class Session(ABC):
         return await asyncio.to_thread(self._last_state, lines, session_id)
 
     def _with_choices(self, state: AgentState) -> AgentState:
-        """``state`` with what people have chosen for the next run."""
+        """``state`` with what people chose for the next run."""
         return state
 
     @abstractmethod
     def _last_state(self, lines: Sequence[bytes], session_id: str) -> AgentState:
-        """What the agent had reported about itself by the end of ``lines``, its lines in the history. Called in a
+        """The state that the agent had reported by the end of ``lines``, its lines in the history. Called in a
         thread."""
 
     @final
@@ -239,12 +242,12 @@ class Session(ABC):
         return []
 
     @abstractmethod
-    def _approval_closed(self, approval: PendingApproval, asked_by: Surface | None = None) -> None:
-        """Called when an approval request is no longer open. ``asked_by``: the surface that delivers its decision to
+    def _approval_closed(self, approval: PendingApproval, asked_by: Asker | None = None) -> None:
+        """Called when an approval request is no longer open. ``asked_by``: the asker that delivers its decision to
         the agent; None if it was withdrawn.
         """
 
-    # What clients see.
+    # State for clients.
 
     @final
     def info(self) -> messages.ProjectInfo:
@@ -261,13 +264,13 @@ class Session(ABC):
         """
         run, queue = self._current_run(), self._waiting_runs()
         without = project_joined(self.summary(), run=run, queue=queue, open_approvals=[], **self._of_agent())
-        room = messages.FRAME_BYTES - messages.ROOM - len(msgspec.json.encode(without))
+        room = messages.FRAME_BYTES - ROOM - len(msgspec.json.encode(without))
         return msgspec.structs.replace(without, open_approvals=self.approvals.shown(room))
 
     @final
     def unrecorded(self) -> tuple[Event, ...]:
-        """What clients see that is not in the history, as the events that publish it. The result always contains the
-        same kinds of events in the same order, so that two results can be compared."""
+        """The state that clients see and that is not in the history, as the events that publish it. The result always
+        contains the same kinds of events in the same order, so that two results can be compared."""
         of_agent = self._of_agent()
         return (
             StateChanged(self.summary()),
@@ -309,23 +312,23 @@ class Session(ABC):
         )
 
     @final
-    def rename(self, key: str, name: str, asker: Subscriber) -> Answer[messages.SessionRenamed]:
+    def rename(self, key: str, name: str, sender: Subscriber) -> Answer[messages.SessionRenamed]:
         """Gives one of the session's conversations a name, or removes its name if ``name`` is empty. Raises
         ``DrawbridgeError`` if the record can't be written, and ``ClientError`` if the session was deleted."""
-        renamed = SessionRenamed(key, " ".join(clean(name).split()), asker.name)
-        seq = self.store.write(renamed, asker)
+        renamed = SessionRenamed(key, " ".join(clean(name).split()), sender.name)
+        seq = self.store.write(renamed, sender)
         self.store.save()
         answer = answered(renamed, messages.SessionRenamed, self.id, seq)
         return msgspec.structs.replace(answer, then=self.publish_state)
 
-    # How approval requests end.
+    # Ends of approval requests.
 
     @final
     def decide(
-        self, approval_id: str, decision: Decision, by: Subscriber, at: Surface | None = None
+        self, approval_id: str, decision: Decision, by: Subscriber, at: Asker | None = None
     ) -> Answer[messages.PermissionResolved]:
-        """Decides on an approval request. Only the first decision counts: it is recorded, reported to the other clients
-        and sent to the agent. ``at``: the surface on which the decision was made, if that delivers the decision itself.
+        """Decides on an approval request. Only the first decision counts. It is recorded, reported to the other clients
+        and sent to the agent. ``at``: the asker that delivers the decision itself, if the decision was made there.
         Raises ``ClientError``.
         """
         approval, answer, asked_by = self.approvals.decide(approval_id, decision, by, at)
@@ -343,7 +346,7 @@ class Session(ABC):
 
     @final
     def withdraw(self, approval: PendingApproval, reason: str) -> None:
-        """Withdraws the request for ``reason``, which clients see. A request that is not open stays as it is."""
+        """Withdraws the request for ``reason``, which clients see. Has no effect on a request that is not open."""
         if self.approvals.withdraw(approval, reason):
             self._approval_closed(approval)
 
@@ -377,7 +380,7 @@ class SessionStore:
 
     @property
     def review(self) -> ReviewNumbers | None:
-        """How much there is to decide in the review, for lists of sessions; None if that is not known."""
+        """The numbers of what is left to decide in the review, for lists of sessions; None if they are not known."""
         return self.data.review
 
     @property
@@ -387,7 +390,7 @@ class SessionStore:
 
     @property
     def subject(self) -> str:
-        """What to propose as the subject of a commit message."""
+        """Returns the subject to propose for a commit message."""
         return self.recorded.subject
 
     def has_room(self, more: int) -> bool:
@@ -399,15 +402,13 @@ class SessionStore:
         if self.history.closed:
             raise no_project()
 
-    def append(self, event: Recorded, asker: str = "", *, quiet: bool = False) -> Stored:
+    def append(self, event: Recorded, sender: str = "", *, quiet: bool = False) -> Stored:
         """Writes the event, without publishing it. Raises ``BadMessage``, ``HistoryNotWritten``, or ``ClientError`` if
         the session is closed, without changing anything."""
         self.check_there()
         direction, message = records.written(event)
-        is_line = isinstance(event, AgentLine)
-        record = self.history.append(direction, message, is_json=is_line)
-        self._disk.set_size(self.data.id, self.data.path, self.history.size)
-        if is_line:  # most records are lines, which change nothing but the number
+        record = self.history.append(direction, message, is_json=records.is_json(event))
+        if isinstance(event, AgentLine):  # most records are lines, which change only the number
             self.recorded.seq = record.seq
         else:
             self.recorded.apply(event, record.time, record.seq)
@@ -415,44 +416,47 @@ class SessionStore:
             self.data.id,
             self._path,
             event,
-            asker,
+            sender,
             quiet,
             seq=record.seq,
             timestamp=timestamp(record),
         )
 
-    def write(self, event: Recorded, asker: Subscriber | None = None) -> int | None:
-        """Appends and publishes the event. Returns the record's number for the answer to ``asker``, which reports the
-        event; None if ``asker`` is catching up and is sent the record in its turn. Raises the same errors as
+    def write(self, event: Recorded, sender: Subscriber | None = None) -> int | None:
+        """Appends and publishes the event. Returns the record's number for the answer to ``sender``, which reports the
+        event; None if ``sender`` is catching up and is sent the record in its turn. Raises the same errors as
         ``append``.
         """
-        return self._publish(self.append(event, asker.id if asker is not None else ""))
+        return self.publish(self.append(event, sender.id if sender is not None else ""))
 
-    def record(self, event: Recorded, asker: Subscriber | None = None, *, quiet: bool = False) -> int | None:
-        """Like ``write``, but if the history can't be written, that is only logged: the event is published without a
-        number, and None is returned. Raises ``ClientError`` if the session is closed."""
+    def record(self, event: Recorded, sender: Subscriber | None = None, *, quiet: bool = False) -> int | None:
+        """Like ``write``, but if the history can't be written, that is only logged. The event is then published without
+        a number, and None is returned. Raises ``ClientError`` if the session is closed."""
         try:
-            stored = self.append(event, asker.id if asker is not None else "", quiet=quiet)
+            stored = self.append(event, sender.id if sender is not None else "", quiet=quiet)
         except DrawbridgeError as error:
             logger.error("%s: %s could not be written: %s", self.data.id, _name(event), error)
             moment = datetime.now(UTC)
             self.recorded.apply(event, moment)
-            self.announce(event, asker, quiet=quiet, moment=moment)
+            self.announce(event, sender, quiet=quiet, moment=moment)
             return None
-        return self._publish(stored)
+        return self.publish(stored)
 
-    def _publish(self, stored: Stored) -> int | None:
+    def publish(self, stored: Stored) -> int | None:
+        """Publishes an event that ``append`` has written, and then the warnings about the disk that follow from its
+        size. Returns what ``write`` returns."""
         self._surfaces.publish(stored)
-        asker = stored.asker
-        return None if asker and self._surfaces.audience.is_catching_up(self.data.id, asker) else stored.seq
+        self._disk.set_size(self.data.id, self.data.path, self.history.size)
+        sender = stored.sender
+        return None if sender and self._surfaces.audience.is_catching_up(self.data.id, sender) else stored.seq
 
     def announce(
-        self, event: Event, asker: Subscriber | None = None, *, quiet: bool = False, moment: datetime | None = None
+        self, event: Event, sender: Subscriber | None = None, *, quiet: bool = False, moment: datetime | None = None
     ) -> None:
         """Publishes an event that is not part of the history, unless the session was closed. ``moment``: when it
         happened, for an event that could not be written."""
         if not self.history.closed:
-            asked_by = asker.id if asker is not None else ""
+            asked_by = sender.id if sender is not None else ""
             self._surfaces.publish(Announced(self.data.id, self._path, event, asked_by, quiet, instant(moment)))
 
     async def read(self, **where: Any) -> Page:
@@ -472,7 +476,8 @@ class SessionStore:
             logger.error("%s: its metadata can't be written: %s", self.data.id, error)
 
     def review_is(self, numbers: ReviewNumbers) -> None:
-        """Stores how much there is to decide in the review, so that lists of sessions show it even after a restart."""
+        """Stores the numbers of what is left to decide in the review, so that lists of sessions show it even after a
+        restart."""
         self.data.review = numbers
         if not self.closed:
             self.save()
@@ -513,7 +518,8 @@ class SessionStore:
 
     def recover(self, still_open: Collection[str] = (), continues: str | None = None) -> None:
         """Like ``catch_up``, but also ends what was active, except for the approval requests ``still_open``, their
-        runs, and the run ``continues``. Nothing is published: no client has joined yet, and this may run in a thread.
+        runs, and the run ``continues``. Nothing is published, because no client has joined yet, and this may run in a
+        thread.
         """
         self.catch_up()
         still_active = {continues, *(self.recorded.approvals.get(approval_id) for approval_id in still_open)}
@@ -564,7 +570,8 @@ class Sessions:
         self._tasks = BackgroundTasks(logger)
 
     def __iter__(self) -> Iterator[Session]:
-        """Iterates over a copy: sessions may be added or removed during the iteration, even by another thread."""
+        """Iterates over a copy, because sessions may be added or removed during the iteration, even by another
+        thread."""
         return iter(sorted(self._sessions.values(), key=lambda session: session.id.startswith(TERMINAL_PREFIX)))
 
     def find(self, id: str) -> Session | None:
@@ -586,6 +593,13 @@ class Sessions:
         del self._sessions[session.id]
         self._disk.remove(session.id)
 
+    def are_working(self, directory: Path, leads_to: Callable[[Path], Path]) -> bool:
+        """Whether an agent, in a terminal or run by the server, is working in this directory (a canonical path) or in a
+        directory inside it. ``leads_to``: see ``AllowedDirectories.leads_to``."""
+        return any(
+            session.state == "EXECUTING" and leads_to(session.path).is_relative_to(directory) for session in self
+        )
+
     def rebuild(self) -> None:
         """Rebuilds the lost indexes of all histories in the background."""
         histories = [session.history for session in self]
@@ -594,6 +608,12 @@ class Sessions:
     async def close(self) -> None:
         """Stops the rebuilding of indexes. ``Projects`` and ``TerminalSessions`` close the sessions."""
         await self._tasks.close()
+
+
+def working_here() -> ClientError:
+    """The error for a command that would change files with which an agent is working."""
+    text = "An agent is working in this directory. Try again when it has finished."
+    return ClientError("PROCESS_ACTIVE", text, retryable=True)
 
 
 def in_terminal() -> ClientError:

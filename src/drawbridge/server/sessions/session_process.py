@@ -1,7 +1,7 @@
-"""The agent process of a managed session: how it is prepared for a run, kept for the next one, and ended.
+"""Prepares the agent process of a managed session for a run, keeps it for the next one, and ends it.
 
-At most one process is current. It belongs to the run that uses it, or else to the pool of idle processes. A process
-that is left belongs to the task that ends it, and its events are ignored from then on.
+At most one process is current. It belongs to the run that uses it or, without a run, to the pool of idle processes. A
+process that is left belongs to the task that ends it, and its events are ignored from then on.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ LONGEST_ERROR: Final = 2_000
 """The maximum number of characters of an agent's error that clients see."""
 
 CHECK_SECONDS: Final = 60.0
-"""The maximum number of seconds between two checks of the schedule: the clock may be adjusted, and the machine may be
-suspended."""
+"""The maximum number of seconds between two checks of the schedule, because the clock may be adjusted, and the machine
+may be suspended."""
 
 
 class ModeSet(Struct, frozen=True):
@@ -44,7 +44,7 @@ class ModeSet(Struct, frozen=True):
 
 
 class AskerGone(Struct, frozen=True):
-    """Open questions need no answer anymore, for this reason, which clients see."""
+    """Open questions no longer need an answer. The event contains the reason, which clients see."""
 
     reason: str = "the agent was restarted before the request was answered"
 
@@ -61,13 +61,13 @@ ProcessReport: TypeAlias = (
     | base.QuestionCancelled
     | ModeSet
 )
-"""What the process reports to its session, whether or not a run is active."""
+"""The reports of the process to its session, whether or not a run is active."""
 
 TurnEvent: TypeAlias = base.Question | base.TurnBegun | base.TurnEnded | base.Exited
-"""What concerns the run."""
+"""The events that concern the run."""
 
 
-class Continued(Struct, frozen=True):
+class ContinuedConversation(Struct, frozen=True):
     """What a run continues: the conversation of ``recorded``, or a copy of ``fork_from``. ``state``: what the agent has
     reported about the conversation."""
 
@@ -97,16 +97,16 @@ class _Listener:
 
 
 def last_words(exited: base.Exited) -> str:
-    """What a process wrote before it exited, as a message for the user."""
+    """The last output of a process that has exited, as a message for the user."""
     return exited.stderr.strip()[-LONGEST_ERROR:] or f"It {exit_words(exited.code)} without output."
 
 
 class SessionProcess:
-    """The verbs that end a process:
+    """The agent process of one session. These methods end a process:
 
     - ``end``, ``end_soon``: the idle process, because its conversation is replaced, or a person or the owner wants it.
     - ``end_if_idle``: the idle process, because the pool needs room.
-    - ``leave``: the process that was prepared for a run that has ended meanwhile.
+    - ``leave``: the process that was prepared for a run that has ended in the meantime.
     - ``kill``: the process of a run, with its turn.
     - ``close``: all processes, because the session is closed.
     """
@@ -136,18 +136,22 @@ class SessionProcess:
         self.agent = ""
         """The name of the agent that the latest process runs."""
         self.last_output = 0.0
-        """When the process last reported something, in seconds on the monotonic clock."""
+        """The time at which the process last reported something, in seconds on the monotonic clock."""
         self.in_use = False
         """Whether a run uses the process, or the one that is being prepared for it."""
         self.changing = asyncio.Lock()
-        """Held while a run is begun or an idle process is ended: one of these at a time, however long it takes."""
+        """Held while a run is begun or an idle process is ended, so that only one of these happens at a time, no matter
+        how long it takes.
+        """
         self._kind: tuple[str, base.Options] | None = None
         """The agent and the options of the process; None if no other run may be begun with it."""
         self._directory_identity: tuple[int, int] | None = None
-        """The identity of the directory that the process was started in: its path may lead to another directory by
-        now."""
+        """The identity of the directory that the process was started in, because its path may now lead to another
+        directory.
+        """
         self._had_files = False
-        """Whether ``_files`` existed when the process was started: some agents can read there only if it did."""
+        """Whether ``_files`` existed when the process was started, because some agents can read there only if it
+        did."""
         self._listener: _Listener | None = None
         self._leaving: list[base.AgentProcess] = []
         self._scheduled = Scheduled()
@@ -161,13 +165,13 @@ class SessionProcess:
         return [process.pid for process in (self._process, *self._leaving) if process is not None]
 
     def use(self) -> None:
-        """A run uses the process from now on, or the one that is prepared for it."""
+        """Marks the process, or the one that is being prepared, as used by a run."""
         self.in_use = True
         self._processes.idle.forget(self)
 
     def release(self, began: float) -> None:
-        """The run that used the process has ended: the process is kept for the next one. ``began``: when the run began,
-        in seconds on the monotonic clock. Has no effect if no run uses the process."""
+        """Keeps the process for the next run, because the run that used it has ended. ``began``: when the run began, in
+        seconds on the monotonic clock. Has no effect if no run uses the process."""
         if not self.in_use:
             return
         self.in_use = False
@@ -181,10 +185,10 @@ class SessionProcess:
         """See ``AgentProcesses.check_directories``."""
         await self._processes.check_directories(self._directory, options)
 
-    async def prepare(self, agent: str, options: base.Options, continued: Continued) -> None:
+    async def prepare(self, agent: str, options: base.Options, continued: ContinuedConversation) -> None:
         """Makes the current process one that runs ``agent`` with these ``options`` in the conversation to continue:
         keeps it, or ends it and starts another. ``changing`` must be held. Raises ``AgentUnusable``."""
-        # Claude Code counts a budget from the start of its process (2.1.329): each run needs its own process.
+        # Claude Code counts a budget from the start of its process (2.1.329), so each run needs its own process.
         budgeted = options.max_budget_usd is not None
         found = await asyncio.to_thread(identity, self._directory)
         same = self._kind == (agent, options) and self._directory_identity == found
@@ -201,19 +205,20 @@ class SessionProcess:
 
     async def _check_unused(self, agent: str, session_id: str) -> None:
         """Raises ``AgentUnusable`` if another process, for example in a terminal, has opened the idle process's
-        conversation: both would write to the same file. When a process is started, the agent's driver
-        does this check, if it can."""
+        conversation, because both would write to the same file. When a process is started, the agent's driver does this
+        check, if it can."""
         found = self._processes.agents.get(agent)
         if found is None or found.sessions is None:
             return
         users = await asyncio.to_thread(conversations.used_by, found, session_id, self.pids)
         if users or self._open_in_terminal(session_id):
-            raise base.AgentUnusable("SESSION_IN_USE", conversations.IN_USE)
+            where = "in another process, such as a terminal"
+            raise base.AgentUnusable("SESSION_IN_USE", conversations.in_use(found, where))
 
-    async def _start(self, agent: str, options: base.Options, continued: Continued) -> None:
+    async def _start(self, agent: str, options: base.Options, continued: ContinuedConversation) -> None:
         session_id = await self._conversation(agent, continued.recorded)
         resume = bool(session_id) and continued.fork_from is None
-        # What was in progress has ended with its process.
+        # Whatever was in progress has ended with its process.
         kept = msgspec.structs.replace(continued.state, tasks=(), retry=None, compacting=False)
         files, had_files = await asyncio.to_thread(lambda: (str(self._files.resolve()), self._files.is_dir()))
         launch = base.Launch(
@@ -243,8 +248,8 @@ class SessionProcess:
         return self._process is None and bool(recorded.session_id) and not await self._conversation(agent, recorded)
 
     async def _conversation(self, agent: str, recorded: RecordedState) -> str:
-        """The id of the conversation to resume; empty if there is no conversation, or if the agent ended before it
-        stored the one that it had begun."""
+        """The id of the conversation to resume; empty if none was begun, or if the agent ended before it stored the one
+        that it had begun."""
         found = self._processes.agents.get(agent)
         if not recorded.unproven or found is None or found.sessions is None:
             return recorded.session_id
@@ -252,7 +257,7 @@ class SessionProcess:
         return recorded.session_id if is_kept else ""
 
     def _receive(self, event: base.Event) -> None:
-        """Handles an event of the process; ``Exited`` is the last one."""
+        """Handles an event of the process. ``Exited`` is the last one."""
         self.last_output = time.monotonic()
         match event:
             case base.Question() | base.TurnBegun() | base.TurnEnded():
@@ -270,7 +275,7 @@ class SessionProcess:
             case _:
                 self._report(event)
 
-    # What the process is sent.
+    # Messages to the process.
 
     def prompt(self, text: str, attachments: tuple[base.Attachment, ...]) -> None:
         if self._process is not None:
@@ -286,7 +291,7 @@ class SessionProcess:
             self._process.interrupt()
 
     def steer(self, text: str, attachments: tuple[base.Attachment, ...], record: Callable[[], None]) -> None:
-        """See ``AgentProcess.steer``. Also raises ``NotAtWork`` if there is no process."""
+        """See ``AgentProcess.steer``. Also raises ``NotAtWork`` if the process has ended."""
         if self._process is None:
             raise base.NotAtWork("its process has ended")
         self._process.steer(text, attachments, record)
@@ -294,8 +299,8 @@ class SessionProcess:
     async def change(
         self, *, permission_mode: str | None = None, model: str | None = None, effort: str | None = None
     ) -> None:
-        """Sets the mode, the model and the effort of the current process, if there is one; None for those that do not
-        change. The mode is sent even if it has not changed: an agent may have left it on its own or because of a
+        """Sets the mode, the model and the effort of the current process, if any; None for those that do not change.
+        The mode is sent even if it has not changed, since an agent may have left it on its own or because of a
         decision. Raises ``AgentRefused``.
         """
         async with self.changing:
@@ -327,12 +332,12 @@ class SessionProcess:
                 self._report(ModeSet(mode))
 
     def mode_changed(self, mode: str) -> None:
-        """Notes that the process has changed its mode, so that it is reused for a run with this mode."""
+        """Stores the mode that the process has changed to, so that it is reused for a run with this mode."""
         if self._kind is not None:
             agent, options = self._kind
             self._kind = (agent, msgspec.structs.replace(options, permission_mode=mode))
 
-    # What the agent has scheduled.
+    # The agent's schedule.
 
     @property
     def scheduled_until(self) -> float | None:
@@ -349,7 +354,7 @@ class SessionProcess:
 
     def _check_schedule(self) -> None:
         """Once the last scheduled turn is more than ``scheduled.LATE_SECONDS`` late, reports that nothing is scheduled
-        anymore; during a run, only after the run."""
+        anymore, or, during a run, only after the run."""
         if self._schedule_timer is not None:
             self._schedule_timer.cancel()
         left = self._scheduled.seconds_left(time.time())
@@ -375,12 +380,12 @@ class SessionProcess:
             self._scheduled.changed(None)
             self._report(base.ScheduleChanged(None))
 
-    # How processes are ended.
+    # Ending processes.
 
     async def end(self) -> None:
-        """Ends the idle process, if there is one, and waits until it has exited; its events are ignored from now on.
+        """Ends the idle process, if any, and waits until it has exited. Its events are ignored from now on.
 
-        Does not wait for a process that is still starting for a killed run: that process is ended once it has started.
+        Does not wait for a process that is still starting for a killed run. That process is ended once it has started.
         """
         self._warn_of_schedule()
         await self._end(self._detach())
@@ -391,8 +396,8 @@ class SessionProcess:
         self._tasks.start(self._end(self._detach()), f"{self.id}: ending an idle process")
 
     def end_if_idle(self) -> None:
-        """Ends the process for the pool, unless a run has begun in the meantime. A process that is working in the
-        background is kept."""
+        """Ends the process on behalf of the pool, unless a run has begun in the meantime. A process that is working in
+        the background is kept."""
         if self._process is not None and self._process.busy:
             self._processes.idle.retain(self)
             return
@@ -403,12 +408,12 @@ class SessionProcess:
             await self.end()
 
     async def leave(self) -> None:
-        """Ends the current process, if there is one, and waits until it has exited. ``changing`` must be held."""
+        """Ends the current process, if any, and waits until it has exited. ``changing`` must be held."""
         await self._stop(self._detach())
 
     async def kill(self) -> None:
-        """Ends the process of a run with its turn, if there is one, and waits until it has exited. It is current until
-        then, but no other run is begun with it."""
+        """Ends the process of a run with its turn, if any, and waits until it has exited. It is current until then, but
+        no other run is begun with it."""
         if self._process is not None:
             self._kind = None
             await self._process.kill()
@@ -429,8 +434,8 @@ class SessionProcess:
                 await self._stop(process)
 
     def _detach(self) -> base.AgentProcess | None:
-        """Makes the current process, if there is one, a process that is being ended: the caller has to call ``_stop``.
-        Its events are ignored from now on."""
+        """Marks the current process, if any, as being ended. The caller has to call ``_stop``. Its events are ignored
+        from now on."""
         process = self._process
         if process is not None:
             self._leaving.append(process)

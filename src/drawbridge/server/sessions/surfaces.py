@@ -1,4 +1,4 @@
-"""Where sessions appear, and where people decide."""
+"""The surfaces on which sessions appear and users decide."""
 
 from __future__ import annotations
 

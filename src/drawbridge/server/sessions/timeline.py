@@ -1,6 +1,6 @@
-"""A session's conversation, read from its end to its beginning, wherever it took place.
+"""A session's conversation, read from its end to its beginning, regardless of where it took place.
 
-What happened in Drawbridge is in the history of the project; what happened before, between and after those records,
+What happened in Drawbridge is in the history of the project. What happened before, between and after those records,
 such as work in a terminal, is only in the agent's own files. A fork begins with the conversation that it was forked
 from.
 
@@ -16,20 +16,20 @@ from typing import Final
 
 from msgspec import Raw, Struct
 
-from drawbridge.agents.base import Agent, AgentLine, Earlier, EarlierMessage
+from drawbridge.agents.base import Agent, AgentLine, EarlierMessage, EarlierMessages
 from drawbridge.core.errors import BadMessage
 from drawbridge.server.events import PromptAccepted
-from drawbridge.server.protocol import messages
+from drawbridge.server.protocol import frames
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import TERMINAL_NAME
+from drawbridge.server.protocol.messages import FRAME_BYTES, TERMINAL_NAME
 from drawbridge.server.protocol.replies import SessionMessagesPage
 from drawbridge.server.sessions.session import Session
 from drawbridge.server.store.lines import Record, compose, from_microseconds
 from drawbridge.server.store.records import written
 from drawbridge.server.store.search import Part
 
-PAGE_BYTES: Final = messages.FRAME_BYTES // 3
-LARGEST: Final = messages.FRAME_BYTES // 2
+PAGE_BYTES: Final = FRAME_BYTES // 3
+LARGEST: Final = FRAME_BYTES // 2
 """The maximum size of a record, in bytes; a larger one is shortened to a preview."""
 
 MOST_FORKS: Final = 10
@@ -51,8 +51,8 @@ class Stretch(Struct, frozen=True):
 
 class _Position(Struct, frozen=True):
     """A position in a conversation. ``stretch``: the number of the stretch, from 0; ``before``: the number of the
-    record that follows the position or, in the agent's own transcript, an ``Earlier.before``; None for the end of the
-    stretch."""
+    record that follows the position or, in the agent's own transcript, an ``EarlierMessages.before``; None for the end
+    of the stretch."""
 
     stretch: int
     before: int | None = None
@@ -108,7 +108,7 @@ async def page(
     limit: int,
 ) -> SessionMessagesPage:
     """A page of the conversation: the records before ``position``, or the last records if that is None. ``agent``: the
-    agent whose own transcript is read too; None if none is read, for example because the client may not see it.
+    agent, to read its own transcript, too; None to leave that out, for example because the client may not see it.
 
     Raises ``ClientError``, or ``HistoryUnreadable`` if the history can't be read.
     """
@@ -142,7 +142,7 @@ async def _recorded(
     end = min(before if before is not None else part.last_seq + 1, part.last_seq + 1)
     read = await session.store.read(before_seq=end, limit=limit, max_bytes=size)
     own = [record for record in read.records if record.seq >= part.first_seq]
-    shown = [messages.history_record(record.line, session.id, record.seq, LARGEST) for record in own]
+    shown = [frames.history_record(record.line, session.id, record.seq, LARGEST) for record in own]
     more = len(own) == len(read.records) and read.has_more and bool(own) and own[0].seq > part.first_seq
     return shown, own[0].seq if more else None
 
@@ -154,7 +154,7 @@ async def _earlier(
     if sessions is None:
         return [], None
 
-    def read() -> Earlier:
+    def read() -> EarlierMessages:
         return sessions.messages(
             session.path,
             stretch.session_id,
@@ -167,7 +167,7 @@ async def _earlier(
 
     found = await asyncio.to_thread(read)
     records = [record for one in found.messages if (record := record_of(one))]
-    return [Raw(messages.shortened(record.line, LARGEST)) for record in records], found.before
+    return [Raw(frames.shortened(record.line, LARGEST)) for record in records], found.before
 
 
 def record_of(message: EarlierMessage) -> Record | None:

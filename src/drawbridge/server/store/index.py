@@ -1,13 +1,13 @@
-"""The index of a history's files: which records each file contains, and where.
+"""The index of a history's files: the records that each file contains, and their positions.
 
-It is built by reading the files, whose torn ends are repaired if possible, and it is saved beside them, so that a
-history can be opened without reading its files.
+It is built by reading the files (torn ends are repaired if possible), and it is saved next to them, so that a history
+can be opened without reading its files.
 
 The files are named ``messages_<UTC time of the first record>.jsonl``, with ``_2`` and so on for further files that were
 begun in the same second. The order of the files follows from the numbers of their records, not from the names.
 
-The saved index only saves time: it has a checksum, is compared with the files, and is rebuilt if it does not match
-them. Only the last number that was assigned can't be learned from the files, if its record is lost.
+The saved index only saves time. It has a checksum, is compared with the files, and is rebuilt if it does not match
+them. Only the last number that was assigned can't be derived from the files if its record is lost.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ from drawbridge.text.counts import counted
 FILE: Final = "index.json"
 
 SCANNED_AT_OPENING: Final = 256 * 1024
-"""A file of up to this many bytes that is not in the index is read when its history is opened, which takes a few
-milliseconds. Only the ends of a larger file are read, unless they are damaged or its lines are very long."""
+"""The maximum size of a file that is read as a whole when its history is opened, if it is not in the index, in bytes.
+Reading it takes a few milliseconds. Only the ends of a larger file are read, unless they are damaged or its lines are
+very long."""
 
 _VERSION: Final = 1
 _DAMAGE_KEPT: Final = 100
@@ -54,7 +55,7 @@ _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 APPEND: Final = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 Report: TypeAlias = Callable[[int, int], None]
-"""Called with a damaged stretch of a file: its offset and length in bytes."""
+"""The type of a function that is called with the offset and the length, in bytes, of a damaged stretch of a file."""
 
 
 class Stale(Exception):
@@ -66,8 +67,7 @@ class Stale(Exception):
 
 
 class Segment(Struct):
-    """What is known about a file. ``size``: the size of its whole lines, in bytes. Times are microseconds since
-    1970.
+    """The known contents of a file. ``size``: the size of its whole lines, in bytes. Times are microseconds since 1970.
 
     The three lists have an entry for each block of neighboring records: at most ``BLOCK_RECORDS`` and ``BLOCK_BYTES``,
     or one larger record. They are empty, although there are records, as long as only the ends of the file are known
@@ -167,7 +167,7 @@ def _report_between(good: list[Head], start: int, end: int, report: Report) -> N
 
 
 def sketch(path: str, name: str, size: int) -> Segment | None:
-    """The segment of a file of ``size`` bytes, derived from its first and last lines: damaged records in between are
+    """The segment of a file of ``size`` bytes, derived from its first and last lines. Damaged records in between are
     counted too. None if the ends are damaged or the lines are very long, in which case the file has to be scanned.
     Raises OSError."""
     file = open_to_read(path)
@@ -177,7 +177,7 @@ def sketch(path: str, name: str, size: int) -> Segment | None:
             end = os.pread(file, length, max(0, size - length)).rsplit(b"\n", 3)
             if len(start) < 3 or len(end) < 4 or end[3]:
                 continue
-            # Two lines at each end, with consecutive numbers: a damaged number does not go unnoticed.
+            # Two lines at each end must have consecutive numbers, so that a damaged number is noticed.
             first, second, last_but_one, last = map(parse, (*start[:2], *end[1:3]))
             if first is None or second is None or last_but_one is None or last is None:
                 continue
@@ -227,7 +227,7 @@ def scan(path: str, segment: Segment, report: Report) -> int:
 
 
 def _mend(path: str, offset: int, torn: bytes) -> bool:
-    """Repairs a file whose last line is torn. Adds the line break if only that is missing, and returns True; otherwise
+    """Repairs a file with a torn last line. Adds the line break if only that is missing, and returns True. Otherwise
     cuts the line off and returns False. Also returns False, and leaves the file as it is, if another program is writing
     to it, if it has a second name, or if it can't be changed."""
     try:
@@ -261,7 +261,8 @@ def lock(file: int) -> None:
 
 
 class Index(Struct):
-    """``last_seq``: the last number that was assigned, even if its record is damaged or missing now."""
+    """The files of a history. ``last_seq``: the last number that was assigned, even if its record is damaged or missing
+    now."""
 
     last_seq: int = 0
     segments: list[Segment] = []
@@ -295,7 +296,7 @@ def _makes_sense(segment: Segment) -> bool:
 
 
 def save(directory: str, index: Index) -> None:
-    """Saves the index. A failure is ignored: the next save tries again."""
+    """Saves the index. A failure is ignored, because the next save tries again."""
     content = msgspec.json.encode(index)
     data = msgspec.json.encode(_File(_VERSION, zlib.crc32(content), Raw(content)))
     with contextlib.suppress(NotPrivate):
@@ -362,8 +363,8 @@ class Catalogue:
         self.count = sum(segment.count for segment in self.segments)
 
     def rewritten(self, segment: Segment, damage: Iterable[tuple[int, int]]) -> None:
-        """Notes that a file was replaced by one whose records have the same numbers. ``damage``: the offsets and
-        lengths of damaged stretches in the new file."""
+        """Updates the segment of a file that was replaced by one with the same records' numbers. ``damage``: the
+        offsets and lengths of damaged stretches in the new file."""
         self.damage = {key: one for key, one in self.damage.items() if one.file != segment.name}
         for offset, length in damage:
             self.report(segment.name, offset, length)
@@ -373,7 +374,7 @@ class Catalogue:
 
     def refresh(self, distrusted: str | None = None) -> None:
         """Compares the index with the files again. ``distrusted``: the name of a file to read from its start in any
-        case; None to read files only as far as they have changed. No file may be written meanwhile.
+        case; None to read files only as far as they have changed. No file may be written in the meantime.
 
         ``Segment`` objects that are in use elsewhere are not changed.
         """
@@ -385,7 +386,7 @@ class Catalogue:
         sizes = self._files()
         ours = not sizes or not known or not known.keys().isdisjoint(sizes)  # otherwise, it is another history's index
         last_seq = index.last_seq if ours else 0
-        unplaced = 0  # damaged lines in files without good ones: their numbers must not be used again
+        unplaced = 0  # damaged lines in files without good ones, because their numbers must not be used again
         segments = []
         for name, size in sizes.items():
             segment = known.get(name) or self._at_opening(name, size, opening) or Segment(name)
@@ -412,7 +413,7 @@ class Catalogue:
         return sketch(self.path(name), name, size)
 
     def _read(self, known: Segment, size: int) -> tuple[Segment, int]:
-        """The segment of a file that is new or has changed: the file is read from its old end if it has only grown,
+        """The segment of a file that is new or has changed. The file is read from its old end if it has only grown,
         otherwise from its start. Also returns the number of damaged lines at the end, as ``scan`` does."""
         path, report = self.path(known.name), partial(self.report, known.name)
         with contextlib.suppress(Stale):
@@ -424,7 +425,8 @@ class Catalogue:
 
     def _files(self) -> dict[str, int]:
         """The names of the files that contain records, and their sizes in bytes. Removes the empty and temporary files
-        that a crash of the server has left behind."""
+        that a crash of the server left behind.
+        """
         found = {}
         with os.scandir(self.directory) as entries:
             for entry in entries:
@@ -442,7 +444,7 @@ class Catalogue:
 
     def _in_order(self, segments: list[Segment]) -> list[Segment]:
         """The segments, sorted by the number of their first record. A file that repeats the records of another one,
-        such as a copy that a user has made, is left out and reported as damage."""
+        such as a copy that a user made, is left out and reported as damage."""
         ordered: list[Segment] = []
         last_seq = 0
         for segment in sorted(segments, key=lambda segment: (segment.first_seq, segment.name)):

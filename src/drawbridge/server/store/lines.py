@@ -1,4 +1,5 @@
-"""The lines of a history: how they are made and parsed, and which lines of a damaged file can be trusted. No I/O.
+"""The lines of a history: composes and parses them, and determines which lines of a damaged file can be trusted. No
+I/O.
 
 ::
 
@@ -25,7 +26,7 @@ LONGEST_LINE: Final = 100 * 1024 * 1024
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _ROOM: Final = 200
-"""Bytes that are reserved for everything in a line except its message: more than is ever needed."""
+"""Bytes that are reserved for everything in a line except its message, which is more than is ever needed."""
 _DEEPEST: Final = 500
 """The maximum number of levels of nesting: low enough for readers that are called from deeper in the stack than
 ``compose``."""
@@ -68,8 +69,9 @@ def from_microseconds(since_1970: int) -> datetime:
 def compose(seq: int, moment: datetime, direction: Direction, message: bytes, *, is_json: bool = False) -> Record:
     """A new record that contains ``message`` byte for byte, except that line breaks between the parts of the JSON value
     become spaces; JSON strings contain none. Raises ``BadMessage`` if the message is not a single JSON value in
-    valid UTF-8, is too long, or is nested too deeply. ``is_json``: the caller has parsed the message and knows that it
-    is JSON in valid UTF-8.
+    valid UTF-8, is too long, or is nested too deeply. ``is_json``: the caller has parsed or encoded the message and
+    knows that it is JSON in valid UTF-8. Any other message is decoded here, since a line that can't be read back would
+    be lost, and clients could not read it either.
 
     ``moment`` is in UTC.
     """
@@ -87,7 +89,7 @@ def compose(seq: int, moment: datetime, direction: Direction, message: bytes, *,
 
 
 def timestamp(record: Record) -> str:
-    """The timestamp in the line of a record that ``compose`` has made. It is copied from there, since formatting it
+    """The timestamp in the line of a record that was made by ``compose``. It is copied from there, since formatting it
     again takes longer."""
     begin = len(b'{"seq":,"timestamp":"') + len(str(record.seq))
     return record.line[begin : begin + len("2026-11-21T07:00:00.123456Z")].decode()
@@ -107,8 +109,8 @@ def _check(message: bytes) -> None:
 
 
 def _depth(value: bytes) -> int:
-    """How many levels deep a JSON value is nested. Only its brackets are counted, since the value has already been
-    decoded."""
+    """The number of levels to which a JSON value is nested. Only its brackets are counted, since the value has already
+    been decoded."""
     deepest = depth = 0
     for sign in _STRUCTURE.sub(b"", value):
         depth += 1 if sign in b"[{" else -1
@@ -139,13 +141,13 @@ class Head(NamedTuple):
 
 
 def believed(heads: Sequence[Head], before: int | None, start: int, sure: int | None = None) -> list[Head]:
-    """The heads whose ``seq`` makes sense, in ascending order. ``before``: the number of the line that ends at the
-    offset ``start``; None if it is not known. ``sure``: the number that the last head is known to have; None if it
-    is not known.
+    """The heads with a plausible ``seq``, in ascending order. ``before``: the number of the line that ends at the
+    offset ``start``; None if it is not known. ``sure``: the number that the last head is known to have; None if it is
+    not known.
 
     Each line has one number, so the lines between two good ones must account for the numbers between them. A line that
     does not fit (because a digit or line breaks were damaged) counts only if the lines after it continue from its
-    number; otherwise, a wrong number would hide these lines. The last line counts if the damaged part before it has
+    number. Otherwise, a wrong number would hide these lines. The last line counts if the damaged part before it has
     room for the missing records, or if its number is ``sure``.
     """
     good: list[Head] = []
@@ -169,5 +171,5 @@ def _goes_on(head: Head, following: Sequence[Head]) -> bool:
 
 
 def _room(end: int, head: Head) -> int:
-    """How many records the damaged part between ``end`` and a line may have contained."""
+    """The maximum number of records in the damaged part between ``end`` and a line."""
     return (head.offset - end) // SHORTEST_LINE

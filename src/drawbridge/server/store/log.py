@@ -3,12 +3,12 @@ it is published. The history is read in pages.
 
 A history is a directory of files with one JSON line for each record (``lines``), and an index of the files (``index``).
 A record begins a new file if it is the first one of a day (UTC), if the newest file would exceed 100 MiB or already
-contains 10,000 records, if records were removed, or if the newest file can't be continued: only its ends have been read
-so far, or another program has damaged its end or given it a second name. ``latest.jsonl`` is a symbolic link to the
-newest file; on file systems without links, ``latest.txt`` contains its name.
+contains 10,000 records, if records were removed, or if the newest file can't be continued, because only its ends have
+been read so far or another program has damaged its end or given it a second name. ``latest.jsonl`` is a symbolic link
+to the newest file. On file systems without links, ``latest.txt`` contains its name.
 
-A record's number (``seq``) is one more than the last number that was assigned, and is never used again while the
-directory exists. Only one process writes: the server locks its data directory.
+A record's number (``seq``) is one more than the last number that was assigned, and is never reused while the directory
+exists. Only one process writes, because the server locks its data directory.
 
 ``syncing`` decides when records reach the disk.
 """
@@ -57,23 +57,23 @@ LARGEST_FILE: Final = 100 * 1024 * 1024
 MOST_RECORDS: Final = 10_000
 CHECKPOINT_RECORDS: Final = 1_000
 CHECKPOINT_BYTES: Final = 8 * 1024 * 1024
-"""The index is saved after this many records, or bytes of records. After a crash, at most that many have to be read
-again."""
+"""The numbers of records, and of bytes of records, after which the index is saved. After a crash, at most that many
+have to be read again."""
 
 _READ_AT_ONCE: Final = 8 * 1024 * 1024
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _EARLIEST = datetime.min.replace(tzinfo=UTC)
 
 BLANK: Final = b'{"type":"system","subtype":"record_removed","message":{}}'
-"""The message of a record that was removed: its number is not used again."""
+"""The message of the record that replaces a removed one, because numbers are not reused."""
 
 NEVER: Final = 2**63
-"""Greater than the number of any record."""
+"""A number that is greater than that of any record."""
 
 
 class Page(Struct, frozen=True):
-    """``records`` are in ascending order of their numbers. ``has_more``: whether more records match beyond this page,
-    in the direction of reading."""
+    """Records of a history, in ascending order of their numbers. ``has_more``: whether more records match beyond this
+    page, in the direction of reading."""
 
     records: tuple[Record, ...]
     has_more: bool
@@ -195,7 +195,7 @@ class Tail:
         return found.st_size == self.segment.size and found.st_nlink == 1
 
     def write(self, line: bytes, then: Callable[[int], None] | None) -> None:
-        """Writes the whole line and calls ``then`` with the file descriptor; if either fails, removes what it wrote."""
+        """Writes the whole line and calls ``then`` with the file descriptor. If either fails, removes what it wrote."""
         try:
             view = memoryview(line)
             while view:
@@ -226,14 +226,14 @@ class History:
         self._scanning = threading.Lock()
         self._tail: Tail | None = None
         self.closed = False
-        """Whether the history is closed for writing; it can still be read."""
+        """Whether the history is closed for writing. It can still be read."""
         self._records_unsaved = self._bytes_unsaved = 0
         self._scans_unsaved = False
         self._complete = ""
-        """The name of a file to which no more records are added, although it may be the newest; empty if there is no
-        such file."""
+        """The name of a file to which no more records are added, although it may be the newest; otherwise empty."""
         self._rewritten = 0
-        """How often a file was replaced. Pages that were being read meanwhile have to be read again."""
+        """The number of times that a file was replaced. Pages that were being read in the meantime have to be read
+        again."""
 
     @classmethod
     def open(
@@ -283,13 +283,13 @@ class History:
 
     @property
     def first_time(self) -> datetime | None:
-        """When the first record that is left was written (UTC); None for an empty history."""
+        """The time at which the first record that is left was written (UTC); None for an empty history."""
         first = next((segment for segment in self._catalogue.segments if segment.count), None)
         return from_microseconds(first.first_time) if first else None
 
     @property
     def last_time(self) -> datetime | None:
-        """When the last record was written (UTC); None for an empty history."""
+        """The time at which the last record was written (UTC); None for an empty history."""
         last = next((segment for segment in reversed(self._catalogue.segments) if segment.count), None)
         return from_microseconds(last.last_time) if last else None
 
@@ -305,10 +305,10 @@ class History:
     ) -> Record:
         """Writes one record. When this returns, the record is in the file, and on the disk if the policy requires that.
 
-        ``message`` is JSON, kept as ``compose`` describes; ``is_json``: the caller has parsed it, so it is not decoded
-        here. ``now``: the time of the record, with a time zone; None: the current time. Raises ``BadMessage`` as
-        ``compose`` does, ``HistoryNotWritten`` if the record can't be written, and ValueError if the history is closed
-        or ``now`` has no time zone. In each case, no part of the record is kept.
+        ``message`` is JSON, kept as ``compose`` describes; ``is_json``: as there. ``now``: the time of the record, with
+        a time zone; None: the current time. Raises ``BadMessage`` as ``compose`` does, ``HistoryNotWritten`` if the
+        record can't be written, and ValueError if the history is closed or ``now`` has no time zone. In each case, no
+        part of the record is kept.
         """
         moment = datetime.now(UTC) if now is None else _aware(now).astimezone(UTC)
         with self._changing:
@@ -406,8 +406,8 @@ class History:
         return tail
 
     def _sync_directory(self) -> None:
-        """Syncs the directory as the policy requires: a new file survives a power failure only once its directory is on
-        the disk too."""
+        """Syncs the directory as the policy requires, because a new file survives a power failure only once its
+        directory is on the disk too."""
         if self._fsync == "off":
             return
         directory = self._catalogue.directory
@@ -452,9 +452,9 @@ class History:
         kept in the new file ``copy``.
 
         Returns the number of records in these ranges. The copy is on the disk before anything changes. Files are
-        replaced one after the other: after a crash, some may not have been replaced; the next call with the same ranges
-        replaces those. Blocking, for as long as it takes to write the files; new records go into another file, and do
-        not wait. Raises ``HistoryNotWritten`` or ``HistoryUnreadable``.
+        replaced one after the other, so after a crash, some may not have been replaced. The next call with the same
+        ranges replaces those. Blocks for as long as it takes to write the files. New records go into another file, and
+        do not wait. Raises ``HistoryNotWritten`` or ``HistoryUnreadable``.
         """
         with self._changing:
             self._let_go()
@@ -479,7 +479,7 @@ class History:
         count = 0
         with open(os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_FILE), "wb") as file:
             for one in ranges:
-                for record in itertools.takewhile(lambda record: record.seq < one.stop, self.after(one.start - 1)):  # noqa: B023 - used at once
+                for record in itertools.takewhile(lambda record: record.seq < one.stop, self.after(one.start - 1)):  # noqa: B023 - used immediately
                     file.write(record.line + b"\n")
                     count += 1
             file.flush()
@@ -505,7 +505,9 @@ class History:
             segment = Segment(name)
             scan(temporary, segment, lambda offset, length: damage.append((offset, length)))
             with self._changing:
-                if any(known.name == name for known in self._catalogue.segments):  # otherwise, it was dropped meanwhile
+                if any(
+                    known.name == name for known in self._catalogue.segments
+                ):  # otherwise, it was dropped in the meantime
                     os.replace(temporary, path)
                     self._catalogue.rewritten(segment, damage)
                     self._rewritten += 1
@@ -515,9 +517,9 @@ class History:
 
     def drop(self, before: datetime | None, more_than: int | None) -> int:
         """Deletes the oldest files: all without a record since ``before``, and further files as long as the history is
-        larger than ``more_than`` bytes. None: no such limit.
+        larger than ``more_than`` bytes. None for no limit.
 
-        The newest file is never deleted, and numbers continue. Returns how many files were deleted; raises
+        The newest file is never deleted, and numbers continue. Returns the number of deleted files. Raises
         ``HistoryNotWritten`` if one can't be deleted.
         """
         catalogue, dropped = self._catalogue, 0
@@ -576,7 +578,7 @@ class History:
             raise _unreadable(error) from None
 
     def after(self, seq: int) -> Iterator[Record]:
-        """All records after ``seq``; only one page is in memory at a time. Raises ``HistoryUnreadable``."""
+        """All records after ``seq``. Only one page is in memory at a time. Raises ``HistoryUnreadable``."""
         while True:
             page = self.read(after_seq=seq, max_bytes=_READ_AT_ONCE)
             yield from page.records
@@ -602,7 +604,7 @@ class History:
                     return page
 
     def _scanned(self, sketched: Segment) -> Segment:
-        """The segment of a file with the positions of its blocks; scans the file unless that has been done. Raises
+        """The segment of a file with the positions of its blocks. Scans the file unless that has been done. Raises
         OSError or ``Stale``."""
         with self._scanning:  # if two threads need the same file, the second one finds it scanned
             with self._changing:
@@ -618,9 +620,9 @@ class History:
                 return found.copy()  # records are still added to the newest file
 
     def scan_next(self) -> bool:
-        """Scans the newest file of which only the ends have been read so far; its records can be read before that, too.
+        """Scans the newest file of which only the ends have been read so far. Its records can be read before that, too.
         Returns False if no such file is left, after saving the index if necessary, or if the history is closed.
-        Blocking; raises ``HistoryUnreadable``."""
+        Blocking. Raises ``HistoryUnreadable``."""
         with self._changing:
             missing = [segment for segment in self._catalogue.segments if not segment.scanned]
             if not missing and self._scans_unsaved and not self.closed:
@@ -668,11 +670,11 @@ async def rebuild(histories: Iterable[History]) -> None:
             began = time.monotonic()
             while await asyncio.to_thread(history.scan_next):
                 files += 1
-                # Reading a file keeps the interpreter busy: the server's own work comes first.
+                # Reading a file keeps the interpreter busy, and the server's own work comes first.
                 await asyncio.sleep(time.monotonic() - began)
                 began = time.monotonic()
         except HistoryUnreadable as error:
-            if not history.closed:  # otherwise, its project was deleted meanwhile
+            if not history.closed:  # otherwise, its project was deleted in the meantime
                 logger.error("an index could not be built: %s", error)
     if files:
         logger.info("rebuilt the indexes of the histories from %s", counted(files, "file"))

@@ -1,15 +1,15 @@
-"""The format of records: how each recorded event is written to a history, and read back. Pure.
+"""The format of records, in which events are written to a history and read back. Pure.
 
 A record is a line with ``seq``, ``timestamp``, ``direction`` and ``message``. The direction ``client`` is a user's
 prompt, ``claude`` an agent's line, unchanged (the name comes from the specification), and ``server`` an event of the
 server: ``{"type": "system", "subtype": <kind>, "message": {…}}``.
 
 The structures in this module are this format, and nothing else uses them. Records are never rewritten, so every version
-must read the records of all earlier ones: a field can be added if it has a default, but none can be removed, renamed or
-moved. Where earlier versions did not write a field that is always written now, a second structure is what is read
-(``…Read``). A change that earlier versions can't read also needs a new format of data directories (``upgrade``), so
-that they refuse the directory instead of misreading it. Records of format 0 have only some kinds and fields; those of
-format 1 have had all of today's kinds since reviews were added, and fields with defaults were added over time.
+must read the records of all earlier ones. A field can be added if it has a default, but none can be removed, renamed or
+moved. Where earlier versions did not write a field that is always written now, a second structure is read (``…Read``).
+A change that earlier versions can't read also needs a new format of data directories (``upgrade``), so that they refuse
+the directory instead of misreading it. Records of format 0 have only some kinds and fields. Those of format 1 have had
+all of today's kinds since reviews were added, and fields with defaults were added over time.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NOT_OURS: Final = (msgspec.MsgspecError, AttributeError, KeyError, OverflowError
 """The exceptions that reading a record can raise if it is damaged, or Drawbridge did not write it."""
 
 
-class Written(Struct):
+class HistoryLine(Struct):
     """A line of a history."""
 
     seq: int
@@ -42,7 +42,7 @@ class Written(Struct):
 
 
 class OfServer(Struct):
-    """The ``message`` of a record that the server has written."""
+    """The ``message`` of a record that the server wrote."""
 
     subtype: str
     message: Raw
@@ -85,7 +85,7 @@ class _Text(Struct, frozen=True):
 
 
 class _Prompt(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="user"):
-    """The specification requires the prompt in ``message.prompt``."""
+    """A user's prompt. The specification requires it in ``message.prompt``."""
 
     message: _Text
     run_id: str
@@ -150,7 +150,8 @@ class _RunFinished(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class _RunFinishedRead(_RunFinished, frozen=True, kw_only=True):
-    """Numbers are bounded, because values derived from them are stored and must be readable later."""
+    """The end of a run, as it is read. Numbers are bounded, because values derived from them are stored and must be
+    readable later."""
 
     duration_ms: int = 0
     cost_usd: Annotated[float, Meta(ge=0, le=1_000_000)] | None = None
@@ -190,7 +191,7 @@ class _ReviewDecided(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 class _ReviewInterrupted(Struct, frozen=True, omit_defaults=True, kw_only=True):
     by: str
-    decision: Literal["keep", "undo", "edit"]
+    decision: Literal["keep", "undo", "edit", "revert", "commit"]
     files: int
     hunks: int
     result: Literal["not_done", "unknown"]
@@ -294,7 +295,7 @@ _RequestKind: TypeAlias = Literal[
 
 
 class _ApprovalRequested(Struct, frozen=True, omit_defaults=True):
-    """Format 0 has the fields up to ``proposal``."""
+    """An approval request. Format 0 has the fields up to ``proposal``."""
 
     approval_id: str
     run_id: str
@@ -322,7 +323,7 @@ class _ApprovalResolved(Struct, frozen=True, omit_defaults=True):
     by: str
     decision: Literal["allow", "deny"]
     message: str | None = None
-    updated_input: Raw = events.NOTHING
+    updated_input: dict[str, Any] | None = None
     remember: bool = False
     client_id: str | None = None
     edited: bool = False
@@ -373,8 +374,8 @@ class _SessionResetRead(_SessionReset, frozen=True, kw_only=True):
 
 
 class _Kind(NamedTuple):
-    """One kind of the server's records. ``subtype``: its name in the record. ``written`` and ``read``: what is written
-    now, and what is read."""
+    """One kind of the server's records. ``subtype``: its name in the record. ``written`` and ``read``: the structures
+    that are written now, and read."""
 
     subtype: str
     event: type[Recorded]
@@ -408,8 +409,13 @@ KINDS: Final[Mapping[type, _Kind]] = {kind.event: kind for kind in _KINDS}
 
 _SUBTYPES: Final = {kind.subtype: kind for kind in _KINDS}
 
+_VERBATIM: Final = frozenset(
+    kind.event for kind in _KINDS if any(field.type is Raw for field in msgspec.structs.fields(kind.written))
+)
+"""The events whose records contain an agent's own JSON, unchanged."""
+
 _encode: Final = msgspec.json.Encoder().encode
-_written: Final = msgspec.json.Decoder(Written)
+_written: Final = msgspec.json.Decoder(HistoryLine)
 _of_server: Final = msgspec.json.Decoder(OfServer)
 _prompt: Final = msgspec.json.Decoder(_PromptRead)
 
@@ -425,7 +431,14 @@ def written(event: Recorded) -> tuple[Direction, bytes]:
     return "server", _encode({"type": "system", "subtype": kind.subtype, "message": _as(kind.written, event)})
 
 
-class Read(NamedTuple):
+def is_json(event: Recorded) -> bool:
+    """Whether the message of the event's record is certain to be JSON in valid UTF-8, so that it need not be decoded
+    before it is stored. Agents' lines were parsed by their drivers, and the other messages are encoded here. The
+    exceptions contain an agent's own JSON, unchanged."""
+    return type(event) not in _VERBATIM
+
+
+class ReadRecord(NamedTuple):
     """A record that was read back. ``event``: None for an agent's line, and for a kind that is not known."""
 
     seq: int
@@ -433,12 +446,12 @@ class Read(NamedTuple):
     event: Recorded | None
 
 
-def parts(line: bytes) -> Written:
+def parts(line: bytes) -> HistoryLine:
     """Parses a line of a history. Raises one of ``NOT_OURS``."""
     return _written.decode(line)
 
 
-def event_of(record: Written) -> Recorded | None:
+def event_of(record: HistoryLine) -> Recorded | None:
     """The event that was recorded; None for an agent's line, and for a kind that is not known, such as one of a newer
     version. Raises one of ``NOT_OURS``."""
     if record.direction == "client":
@@ -457,10 +470,10 @@ def event_of(record: Written) -> Recorded | None:
     return event
 
 
-def read(line: bytes) -> Read:
+def read(line: bytes) -> ReadRecord:
     """Reads an event back from a line of a history. Raises one of ``NOT_OURS``."""
     found = _written.decode(line)
-    return Read(found.seq, datetime.fromisoformat(found.timestamp), event_of(found))
+    return ReadRecord(found.seq, datetime.fromisoformat(found.timestamp), event_of(found))
 
 
 def agent_lines(lines: Iterable[bytes]) -> list[bytes]:

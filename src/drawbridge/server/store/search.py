@@ -1,6 +1,6 @@
 """The search index of one history: the texts of its records, and the agent's conversations in it.
 
-It is an SQLite file beside the history's files, with a full-text index if SQLite was built with FTS5. It is derived
+It is an SQLite file next to the history's files, with a full-text index if SQLite was built with FTS5. It is derived
 from the records: filled after they are written, rebuilt if it is missing, damaged or not the index of this history, and
 removed with the history.
 
@@ -34,7 +34,7 @@ logger = logging.getLogger("drawbridge.server")
 
 FILE: Final = "search.sqlite"
 MOST_BYTES: Final = 256 * 1024 * 1024
-"""The maximum number of bytes in use in the file; beyond that, the oldest texts are dropped."""
+"""The maximum number of bytes in use in the file. Beyond that, the oldest texts are dropped."""
 
 BATCH: Final = 500
 BATCH_BYTES: Final = 4 * 1024 * 1024
@@ -72,12 +72,13 @@ _DAMAGE: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, _NO_C
 valid UTF-8, have no code."""
 
 _NO_TABLE: Final = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH})
-"""The codes of errors that also mean damage while records are indexed: the statements that index records never change,
-so they can't be the cause."""
+"""The codes of errors that also mean damage while records are indexed, because the statements that index records never
+change and can't be the cause."""
 
 _VERSION: Final = 4
 _BEGIN, _END = "\x02", "\x03"
-"""Mark the beginning and the end of a match in a snippet. Texts do not contain these characters (``texts.clean``)."""
+"""The characters that mark the beginning and the end of a match in a snippet. Texts do not contain these characters
+(``texts.clean``)."""
 _WORD: Final = re.compile(r"\S+")
 
 _TABLES: Final = """
@@ -125,8 +126,8 @@ class Deadline:
         self._until = time.monotonic() + SEARCH_SECONDS
 
     def end(self) -> None:
-        """Ends the time immediately, so that a search that is still running for the request stops. May be called from
-        any thread."""
+        """Lets the time run out immediately, so that a search that is still running for the request stops. May be
+        called from any thread."""
         self._until = 0.0
 
     @property
@@ -187,8 +188,8 @@ class Part(Struct):
 
 
 class Waited(Struct, frozen=True):
-    """What happened to a prompt in the queue. ``edited``: the number of the record with its last text; None if it was
-    not edited. ``dropped``: the number of the record of its removal; None if it was not removed."""
+    """The changes to a prompt in the queue. ``edited``: the number of the record with its last text; None if it was not
+    edited. ``dropped``: the number of the record of its removal; None if it was not removed."""
 
     edited: int | None
     dropped: int | None
@@ -209,8 +210,8 @@ class Hit(Struct, frozen=True):
 
 
 class Wanted(Struct, frozen=True):
-    """What to search for. ``query``: any text, each of whose words has to be the beginning of a word in the result; if
-    it is empty, every text matches. ``kinds``: the kinds of texts to search; empty for all. ``parts``: the
+    """The conditions of a search. ``query``: any text. Each of its words has to be the beginning of a word in the
+    result. If it is empty, every text matches. ``kinds``: the kinds of texts to search; empty for all. ``parts``: the
     ``first_seq`` of each part to search; None for all. ``below``: only texts with a smaller ``id``; ``until``: only
     texts with an ``at`` that is not later."""
 
@@ -256,7 +257,7 @@ class Index:
         self._paused = False
         """Whether records are being removed, so that nothing is indexed."""
         self._damages = 0
-        """How often the file was found damaged since records were last indexed."""
+        """The number of times that the file was found to be damaged since records were last indexed."""
 
     @property
     def _name(self) -> str:
@@ -285,10 +286,10 @@ class Index:
         return not self._closed and (self._first, self._done) != now
 
     def update(self) -> bool:
-        """Indexes the next records. Returns whether there are more. Raises OSError, ``sqlite3.Error`` or
+        """Indexes the next records. Returns whether more records remain. Raises OSError, ``sqlite3.Error`` or
         ``HistoryUnreadable``.
 
-        A file that is damaged, or is not the index of these records, is removed; the next call begins again. Does
+        A file that is damaged, or is not the index of these records, is removed. The next call begins again. Does
         nothing while ``rebuild_after`` runs, and once the index is closed.
         """
         with self._lock:
@@ -333,7 +334,7 @@ class Index:
             self._paused = False
 
     def close(self) -> None:
-        """Closes the index: from now on nothing is indexed or found."""
+        """Closes the index. From then on, nothing is indexed or found."""
         with self._lock:
             self._closed = True
 
@@ -360,7 +361,7 @@ class Index:
         return [seq for seq, session_id in found if session_id in keys]
 
     def waited(self) -> dict[str, Waited]:
-        """What happened to each prompt that was edited in the queue or removed from it, by run id."""
+        """The changes to each prompt that was edited in the queue or removed from it, by run id."""
         with self._reading() as db:
             rows = db.execute("SELECT run, edited, dropped FROM queue").fetchall() if db else []
         return {run: Waited(edited, dropped) for run, edited, dropped in rows}
@@ -404,7 +405,7 @@ class Index:
     def _opened(self) -> Iterator[sqlite3.Connection]:
         os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, PRIVATE_FILE))
         with contextlib.closing(sqlite3.connect(self._path, isolation_level=None)) as db:
-            # The index can be rebuilt, so it is not worth waiting for the disk.
+            # Since the index can be rebuilt, it is not worth waiting for the disk.
             db.execute("PRAGMA synchronous = OFF")
             if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'state'").fetchone():
                 self._done = -1
@@ -467,7 +468,7 @@ class Index:
         return bool(page.records) and zlib.crc32(page.records[-1].line) == mark
 
     def _shrink(self, db: sqlite3.Connection) -> None:
-        """Drops the oldest texts if the file has become too large. Their space is reused."""
+        """Drops the oldest texts if the file is too large. Their space is reused."""
         while _used(db) > MOST_BYTES:
             low, high = db.execute("SELECT min(id), max(id) FROM texts").fetchone()
             if low is None or low == high:
@@ -495,8 +496,8 @@ def _latest(db: sqlite3.Connection) -> Part | None:
 
 
 def _with(db: sqlite3.Connection, part: Part | None, found: Content, record: Record) -> Part | None:
-    """The current part after this record: ``part``, or a new one that the record begins. None as long as there are only
-    removed records: they do not begin a part."""
+    """The current part after this record: ``part``, or a new one that the record begins. None as long as all records
+    were removed, because removed records do not begin a part."""
     if found.removed_record:
         return part
     marker = found.marker
@@ -548,7 +549,7 @@ def _found(db: sqlite3.Connection, wanted: Wanted, match: str) -> Iterator[Hit]:
         values.extend(more)
 
     if match:
-        # Not ``snippet``: it compares each match with every other one, and one row may take minutes.
+        # ``snippet`` is not used, because it compares each match with every other one, and one row may take minutes.
         shown = f"highlight(words, 0, '{_BEGIN}', '{_END}')"
         where("words MATCH ?", match)
     else:
@@ -561,7 +562,7 @@ def _found(db: sqlite3.Connection, wanted: Wanted, match: str) -> Iterator[Hit]:
         where(f"part IN ({_marks(wanted.parts)})", *wanted.parts)
     condition = f"WHERE {' AND '.join(conditions)}" if conditions else ""
     rows = db.execute(
-        # Only names and question marks are inserted into the text; every value is a parameter.
+        # Only names and question marks are inserted into the text. Every value is a parameter.
         f"SELECT texts.id, seq, at, created, kind, tool, part, {shown} FROM {tables} {condition} "  # noqa: S608
         f"ORDER BY {id} DESC LIMIT ?",
         (*values, wanted.limit),
@@ -600,7 +601,7 @@ def around(text: str) -> str:
 
 def alternating(snippet: str) -> tuple[str, ...]:
     """The texts of a snippet, which are alternately outside and inside a match, beginning outside. Long texts are cut,
-    because a word may be as long as its whole text; if they are too long together, the last matches are left out."""
+    because a word may be as long as its whole text. If they are too long together, the last matches are left out."""
     texts = [text for piece in snippet.split(_BEGIN) for text in piece.split(_END)]
     found = [_end_of(texts[0])]
     for text in texts[1:]:

@@ -1,7 +1,5 @@
-"""When the records of histories reach the disk itself, and not only the kernel.
-
-What the kernel has accepted survives even if the server is killed with ``kill -9``. The policies matter for a power
-failure or a kernel crash:
+"""Decides when the records of histories reach the disk itself, not just the kernel. What the kernel has accepted
+survives even if the server is killed with ``kill -9``. The policies matter for a power failure or a kernel crash:
 
 - ``always``: a record is on the disk before ``append`` returns. The event loop waits for the disk.
 - ``second`` (default): a record is on the disk at most about a second later, synced by a thread. A power failure loses
@@ -25,7 +23,7 @@ FsyncPolicy: TypeAlias = Literal["always", "second", "off"]
 DEFAULT_FSYNC: Final[FsyncPolicy] = "second"
 
 sync: Final[Callable[[int], None]] = getattr(os, "fdatasync", os.fsync)
-"""Syncs a file descriptor: returns when everything written to it is on the disk."""
+"""Syncs a file descriptor, and returns when everything written to it is on the disk."""
 
 
 class Syncer:
@@ -42,7 +40,7 @@ class Syncer:
 
     def soon(self, owner: object, file: int) -> None:
         """Syncs ``file`` within the delay, or immediately if the limit for open files is reached. ``owner`` identifies
-        the open file. The caller may close ``file`` immediately: a duplicate of it is synced."""
+        the open file. The caller may close ``file`` immediately, because a duplicate of it is synced."""
         if owner in self._waiting:
             return
         with self._changing:

@@ -1,7 +1,7 @@
-"""The texts that users can search for in a record of a history, and how the record changes the agent's conversation.
-Pure.
+"""Reads the texts that users can search for from a record of a history, and determines how the record changes the
+agent's conversation. Pure.
 
-Agents' lines are read if they have the form of Claude Code's messages; the lines of other agents are converted to that
+Agents' lines are read if they have the form of Claude Code's messages. The lines of other agents are converted to that
 form before they are recorded (``agents.lines``). A line of another form has no texts.
 """
 
@@ -52,9 +52,9 @@ class Text(Struct, frozen=True):
 
 
 class Marker(Struct, frozen=True):
-    """How a record changes the agent's conversation. ``session_id`` is empty if it is not known yet; ``begins``:
-    another conversation begins here, even if its id is the same. ``fork_from``: the id of the conversation that it was
-    forked from; empty if it is not a fork. ``title``: the conversation's title, if it is already known."""
+    """The change that a record makes to the agent's conversation. ``session_id`` is empty if it is not known yet;
+    ``begins``: another conversation begins here, even if its id is the same. ``fork_from``: the id of the conversation
+    that it was forked from; empty if it is not a fork. ``title``: the conversation's title, if it is already known."""
 
     session_id: str
     begins: bool
@@ -71,9 +71,9 @@ _line: Final = msgspec.json.Decoder(_Line)
 
 
 class Content(Struct):
-    """What one record contains. ``named``: the id of the session that was renamed. ``continues``: the id of the
-    conversation in which a run has started, if it is known. ``edited``: the run whose queued prompt was replaced by the
-    text in this record; ``dropped``: the run whose prompt was removed from the queue, so that the run never began.
+    """The contents of one record. ``named``: the id of the session that was renamed. ``continues``: the id of the
+    conversation in which a run started, if it is known. ``edited``: the run, if the text in this record replaces its
+    queued prompt; ``dropped``: the run, if its prompt was removed from the queue, so that it never began.
     ``removed_record``: the record was deleted with its session. ``added`` and ``removed``: numbers of lines in files,
     as far as the agent reports them."""
 
@@ -112,8 +112,8 @@ class Content(Struct):
                 self.marker = Marker("", True)
             case "session_changed":
                 id, fork, title = (_string(given, name) for name in ("session_id", "fork_from", "title"))
-                # A user has chosen the conversation, or the next run begins a new one. Otherwise, the agent has
-                # reported the conversation's id.
+                # A user chose the conversation, or the next run begins a new one. Otherwise, the agent reported the
+                # conversation's id.
                 self.marker = Marker(id, bool(_get(given, "agent")) or not id, fork, clean(title))
             case "session_renamed":
                 self.named = _string(given, "session_id")

@@ -1,1 +1,1 @@
-"""Terminal sessions: agents that people have started in terminals on this machine."""
+"""Terminal sessions: agents that people started in terminals on this machine."""

@@ -1,8 +1,10 @@
-"""Serves the bridges on the private socket: they send the proposals of their agents, and receive requests for their
+"""Serves the bridges on the private socket. They send the proposals of their agents, and receive requests for their
 editors.
 
 Claude Code's hook reports the approval request, and the diff that its bridge shows is a second surface of it (see
-``shown_proposals``). Gemini CLI has no such hook: its bridge's proposal is the question.
+``shown_proposals``). Gemini CLI does not have such a hook, so its bridge's proposal is the question. It belongs to the
+session that Gemini CLI's other hooks report. If they report none, a session begins with the first proposal, and ends
+with the bridge.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import contextlib
 import logging
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from drawbridge.agents import catalog
 from drawbridge.agents.base import Proposal
@@ -25,7 +27,7 @@ from drawbridge.server.terminal_sessions.editor_reviews import EditorReviews
 from drawbridge.server.terminal_sessions.questions import ELSEWHERE
 from drawbridge.server.terminal_sessions.session import TerminalSession
 from drawbridge.server.terminal_sessions.sessions import TerminalSessions
-from drawbridge.server.terminal_sessions.shown_proposals import BridgeSurface
+from drawbridge.server.terminal_sessions.shown_proposals import AskingBridge
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -44,6 +46,7 @@ class Bridges:
         self._terminals = sessions.terminals
         self._shown = sessions.shown
         self._sessions: dict[tuple[int, str], TerminalSession] = {}
+        """The sessions that began with a proposal, by bridge and by the bridge's id of the agent."""
 
     # One bridge.
 
@@ -80,12 +83,14 @@ class Bridges:
                 self._reviews.handle(editor, line)
             case wire.ReviewListRequest():
                 self._reviews.list_reviews(editor, line)
+            case wire.ReviewSeen():
+                self._reviews.remember(editor, line)
             case wire.Hook():
                 raise ValueError("received a hook message on a bridge connection")
 
     def _connected(self, editor: Editor, about: wire.Bridge) -> None:
         if editor.about is None and about.reviews:
-            editor.send(wire.Welcome())
+            editor.send(wire.Welcome(remembers=True))
         with self._terminals_change():
             editor.introduce(about)
             self._terminals.add(editor)
@@ -102,7 +107,7 @@ class Bridges:
 
     @contextlib.contextmanager
     def _terminals_change(self) -> Iterator[None]:
-        """After the block, clients receive the state of each session that has started or stopped accepting prompts."""
+        """Publishes, after the block, the state of each session that has started or stopped accepting prompts."""
         before = {session.id: session.prompts.possible for session in self._terminal_sessions}
         yield
         for session in self._terminal_sessions:
@@ -121,12 +126,12 @@ class Bridges:
                 for approval in session.approvals:
                     if shown.is_same(proposed.pid, approval.request.proposal):
                         return shown.join(session, approval)
-                for approval in session.questions.decided:  # answered in the meantime
+                for approval in session.questions.decided:  # they may have been answered in the meantime
                     if shown.is_same(proposed.pid, approval.request.proposal):
                         shown.belongs_to(session, approval)
         return None
 
-    def _ask(self, editor: Editor, shown: BridgeSurface, agent: str) -> None:
+    def _ask(self, editor: Editor, shown: AskingBridge, agent: str) -> None:
         proposed = shown.proposed
         session = self._session_of(editor, proposed, agent)
         if session is None:
@@ -144,9 +149,13 @@ class Bridges:
             return known
         for session in self._terminal_sessions:
             if proposed.question and session.questions.known(proposed.question):
-                self._sessions[key] = session
+                if session.pid is None:
+                    self._sessions[key] = session
                 return session
         folders = editor.about.folders if editor.about else ()
+        working = [one for one in self._terminal_sessions if one.data.agent == agent and _is_working_in(one, folders)]
+        if len(working) == 1:
+            return working[0]
         path = next((folder for folder in folders if proposed.path.startswith(folder.rstrip("/") + "/")), None)
         sessions = self._terminal_sessions
         begun = sessions.begin(sessions.new_id(), path or os.path.dirname(proposed.path), agent, "")
@@ -154,7 +163,7 @@ class Bridges:
             self._sessions[key] = begun
         return begun
 
-    def _decided(self, shown: BridgeSurface | None, text: str | None) -> bool:
+    def _decided(self, shown: AskingBridge | None, text: str | None) -> bool:
         """Applies a decision that the user made in the editor. Returns whether it counts."""
         if shown is None:
             return False
@@ -175,7 +184,7 @@ class Bridges:
             )  # the agent follows the decision in its editor even if the server can't record it
         return True
 
-    def _proposal_closed(self, shown: BridgeSurface | None, *, settled: bool) -> None:
+    def _proposal_closed(self, shown: AskingBridge | None, *, settled: bool) -> None:
         if shown is None or shown.session is None or shown.approval is None:
             return
         if settled and shown.approval in list(shown.session.approvals):
@@ -187,3 +196,10 @@ class Bridges:
 
 def _key(editor: Editor) -> int:
     return id(editor)
+
+
+def _is_working_in(session: TerminalSession, folders: Iterable[str]) -> bool:
+    """Whether hooks have reported the session's agent, and it is working in one of the folders or below it."""
+    if not session.is_open or session.resting:
+        return False
+    return any(session.path.is_relative_to(folder) for folder in folders)

@@ -1,7 +1,7 @@
-"""What continues in a terminal session after a restart, according to its history: the active run, the open approval
-requests, and how the latest of the others ended.
+"""Determines what continues in a terminal session after a restart, according to its history: the active run, the open
+approval requests, and how the latest of the others ended.
 
-If the agent kept running while the server was down, its hook or bridge still waits for the answer: it reconnects and
+If the agent kept running while the server was down, its hook or bridge still waits for the answer. It reconnects and
 reports the same question.
 """
 
@@ -38,8 +38,9 @@ LOOK_BACK: Final = 2_000
 
 
 class RestoredRequests(Struct):
-    """What was read from a history. ``approvals``: the open and the latest closed approval requests that a hook or
-    bridge may report again, oldest first. ``calls``: the latest tool calls without a result."""
+    """The approval requests and calls that were read from a history. ``approvals``: the open and the latest closed
+    approval requests that a hook or bridge may report again, oldest first. ``calls``: the latest tool calls without a
+    result."""
 
     approvals: list[PendingApproval]
     calls: list[Call]
@@ -58,7 +59,7 @@ class _Message(Struct):
 
 
 class _Line(Struct):
-    """A line in the form in which the lines of all agents are stored."""
+    """A line in the form in which all agents' lines are stored."""
 
     message: _Message = msgspec.field(default_factory=_Message)
 
@@ -86,8 +87,8 @@ def restored_requests(history: History, waiting: Collection[str]) -> RestoredReq
 
 
 class Continuation(Struct):
-    """What continues after a restart. ``run``: the active run, if any. ``works``: the PID of the process that works on it,
-    if it is known. ``is_open``: whether a process may still have the conversation open."""
+    """The part of a session that continues after a restart. ``run``: the active run, if any. ``works``: the PID of the
+    process that works on it, if it is known. ``is_open``: whether a process may still have the conversation open."""
 
     restored: RestoredRequests
     run: str | None
@@ -98,7 +99,7 @@ class Continuation(Struct):
 def continuation(
     history: History, recorded: RecordedState, processes: Processes, works: int | None, *, ended: bool
 ) -> Continuation:
-    """Finds out what continues after a restart: the turn and the approval requests, if their agent is alive. If no
+    """Determines what continues after a restart: the turn and the approval requests, if their agent is alive. If no
     process is known, only the agent's next report shows that it is alive. ``works`` and ``ended``: as in ``Facts``.
     Raises ``HistoryUnreadable``."""
     is_open = not ended and (processes.latest.pid is None or bool(processes.alive))
@@ -132,7 +133,7 @@ def age_of_run(history: History, run_id: str) -> float:
 
 
 def finished_runs(history: History) -> list[str]:
-    """The ids of the runs that ended in the last ``PAGE`` records, oldest first. Raises ``HistoryUnreadable``."""
+    """The ids of the runs that ended within the last ``PAGE`` records, oldest first. Raises ``HistoryUnreadable``."""
     found = []
     for record in history.read(before_seq=history.last_seq + 1, limit=PAGE, max_bytes=PAGE_BYTES).records:
         if record.direction == "server" and b'"run_finished"' in record.line:
@@ -178,15 +179,12 @@ def _read_request(questions: dict[str, PendingApproval], record: Record) -> None
             questions[asked.approval_id] = PendingApproval(asked, "", timestamp(record), record.seq)
         case ApprovalResolved() as resolved:
             if approval := questions.get(resolved.approval_id):
-                approval.decide(resolved.by, _decision(resolved))
+                allows = resolved.decision == "allow"
+                decision = Decision(allows, resolved.message, resolved.updated_input, resolved.remember)
+                approval.decide(resolved.by, decision)
         case PermissionWithdrawn(approval_id, reason):
             if (approval := questions.get(approval_id)) and not approval.withdraw(reason):
                 approval.overrule()
-
-
-def _decision(resolved: ApprovalResolved) -> Decision:
-    changed = None if bytes(resolved.updated_input) == b"null" else resolved.updated_input
-    return Decision(resolved.decision == "allow", resolved.message, changed, resolved.remember)
 
 
 def _read_calls(calls: dict[str, Call], record: Record) -> None:

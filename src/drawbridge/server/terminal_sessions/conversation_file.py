@@ -1,14 +1,14 @@
-"""What an agent's own files contain about a conversation in a terminal: its transcript, its title, and the state of the
-processes that have it open.
+"""The contents of an agent's own files about a conversation in a terminal: its transcript, its title, and the state of
+the processes that have it open.
 
-The agent's program may move the transcript at any time: Claude Code does when the agent enters a worktree (2.1.329).
+The agent's program may move the transcript at any time. Claude Code does so when the agent enters a worktree (2.1.329).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -24,11 +24,11 @@ logger = logging.getLogger("drawbridge.server")
 
 
 class Portion(Struct, frozen=True):
-    """Lines of a transcript that were read at once, each with its entry (None if it contains none). ``quiet``: whether
-    they are older than the session. ``late``: whether they may have been written while no server ran. ``has_more``:
-    whether more lines can be read now."""
+    """Lines of a transcript that were read together, each with its entries. ``quiet``: whether they are older than the
+    session. ``late``: whether they may have been written while no server ran. ``has_more``: whether more lines can be
+    read now."""
 
-    lines: list[tuple[bytes, Entry | None]]
+    lines: list[tuple[bytes, Sequence[Entry]]]
     quiet: bool
     late: bool
     has_more: bool
@@ -63,7 +63,8 @@ class ConversationFile:
     @property
     def has_moved(self) -> bool:
         """Whether an agent's process has reported another path since the transcript was opened, or the process that had
-        it open has left."""
+        it open has ended or closed the conversation.
+        """
         return self._path != self._processes.latest.transcript
 
     def open(self) -> None:
@@ -84,7 +85,7 @@ class ConversationFile:
         self._file = TranscriptFile(agent, path, after)
 
     def _last_entry(self) -> str:
-        """The uuid of the last entry in the history; empty if there is none."""
+        """The uuid of the last entry in the history; empty if the history contains none."""
         page = self._history.read(before_seq=self._history.last_seq + 1, limit=200)
         for record in reversed(page.records):
             if uuid := _uuid_of(record.line):
@@ -93,7 +94,7 @@ class ConversationFile:
 
     async def read(self) -> Portion | None:
         """Reads the next lines; None if no transcript is open. A transcript that has moved is opened only now, because
-        reading continues after the last entry in the history. Raises OSError; the transcript is then closed."""
+        reading continues after the last entry in the history. Raises OSError after it has closed the transcript."""
         if self.has_moved:
             self.open()
         file = self._file
@@ -104,11 +105,11 @@ class ConversationFile:
         except OSError:
             self._file = None
             raise
-        read = [(line, file.agent.entry(line, self._recorded.session_id)) for line in lines]
+        read = [(line, file.agent.entries(line, self._recorded.session_id)) for line in lines]
         return Portion(read, quiet=not self._has_begun, late=not self.is_up_to_date, has_more=has_more)
 
     def was_read(self) -> None:
-        """Notes that all lines until now were read and processed."""
+        """Marks the transcript as read and processed up to now."""
         self._has_begun = self.is_up_to_date = True
 
     async def title(self) -> str:
@@ -119,7 +120,7 @@ class ConversationFile:
         return await asyncio.to_thread(file.agent.title, Path(file.path)) or ""
 
     async def states(self, pids: Iterable[int]) -> dict[int, ProcessState]:
-        """What the agent's files contain about these processes, by PID; empty if no transcript is open."""
+        """The states of these processes according to the agent's files, by PID; empty if no transcript is open."""
         file = self._file
         if file is None:
             return {}

@@ -1,7 +1,7 @@
 """The agent's own dialog in its terminal, which is open at the same time as most approval requests.
 
 This module tracks the questions that can be answered only in the dialog, and what the agent did with a client's
-decision: the user may have answered in the dialog at the same moment.
+decision, because the user may have answered in the dialog at the same moment.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Value = TypeVar("Value")
 
 
 class Latest(OrderedDict[Key, Value]):
-    """A dictionary that keeps at most ``REMEMBERED`` keys: those that were added last."""
+    """A dictionary that keeps only the last ``REMEMBERED`` keys that were added."""
 
     def __setitem__(self, key: Key, value: Value) -> None:
         super().__setitem__(key, value)
@@ -82,11 +82,11 @@ class TerminalOnly:
         self._asked.append(approval)
 
     def noticed(self) -> None:
-        """Notes that the CLI has notified the user of a dialog for which no approval request is known."""
+        """Adds a dialog that the CLI notified the user of, and for which no approval request is known."""
         self._noticed = True
 
     def called(self) -> None:
-        """Notes that a tool call has ended, so the dialog that is known only from a notification is closed."""
+        """Forgets the dialog that is known only from a notification. It is closed, because a tool call has ended."""
         self._noticed = False
 
     def about(self, call: EndedCall) -> list[PendingApproval]:
@@ -94,11 +94,11 @@ class TerminalOnly:
         return [approval for approval in self._asked if call.is_of(self._agent, approval.request)]
 
     def answered(self, approval: PendingApproval) -> None:
-        """Notes that the question was answered."""
+        """Forgets a question that was answered."""
         self._asked.remove(approval)
 
     def continued(self, agent_id: str | None) -> None:
-        """Notes that the agent has continued with something else, so its dialog is closed."""
+        """Forgets the dialog of an agent that has continued with something else."""
         self._noticed = False
         self._asked = [approval for approval in self._asked if approval.request.agent_id != agent_id]
 
@@ -124,9 +124,9 @@ class _ClientDecision(Struct, frozen=True):
 
 
 class DecisionOutcome(Struct, frozen=True):
-    """What the agent did with a client's decision on ``approval``. ``otherwise``: what happened instead, in words; None
-    if the decision took effect, or if that can't be determined. ``as_decided``: whether the decision took effect.
-    ``exact``: whether the input of the call is exactly the one that was decided on."""
+    """The effect of a client's decision on ``approval``. ``otherwise``: what happened instead, in words; None if the
+    decision took effect, or if that can't be determined. ``as_decided``: whether the decision took effect. ``exact``:
+    whether the input of the call is exactly the one that was decided on."""
 
     approval: PendingApproval
     otherwise: str | None
@@ -150,10 +150,10 @@ class ClientDecisions:
         self._decisions[approval.id] = _ClientDecision(approval, decision)
 
     def asked_again(self, approval: PendingApproval) -> None:
-        """Notes that the agent asks about a call that may be the same as one that was decided on. It may also be an
+        """Marks earlier decisions as repeated if the agent may be asking about the same call again. It may also be an
         identical call at the same time, so the earlier decisions are kept."""
-        asked, given = approval.request, json_object(approval.request.input)
-        again = EndedCall("", asked.tool_name, given, "ran", asked.agent_id, as_run=True)
+        asked = approval.request
+        again = EndedCall("", asked.tool_name, asked.given or {}, "ran", asked.agent_id, as_run=True)
         for id, former in self._decisions.items():
             if again.is_of(self._agent, former.approval.request):
                 self._decisions[id] = msgspec.structs.replace(former, repeated=True)
@@ -162,14 +162,16 @@ class ClientDecisions:
         self._decisions.pop(approval.id, None)
 
     def main_stopped(self) -> None:
-        """Forgets the decisions on the main agent's questions: its turn is over, so their outcome will not be seen."""
+        """Forgets the decisions on the main agent's questions, because its turn is over, so their outcome will not be
+        seen.
+        """
         for id, given in list(self._decisions.items()):
             if given.approval.request.agent_id is None:
                 del self._decisions[id]
 
     def not_delivered(self, reason: str) -> list[Overruled]:
-        """Overrules the decisions that allowed a call of the main agent: it asks in its terminal although no approval
-        request is open, so the decisions did not reach it. Returns what was overruled."""
+        """Overrules the decisions that allowed a call of the main agent. They did not reach it, because it asks in its
+        terminal although no approval request is open. Returns what was overruled."""
         overruled = []
         for approval in self:
             if (
@@ -188,7 +190,7 @@ class ClientDecisions:
             approval, decision = given.approval, given.decision
             if approval.state is not State.DECIDED:
                 continue  # overruled in the meantime: another request may be about this call
-            changed = json_object(decision.updated_input) if decision.updated_input is not None else None
+            changed = decision.updated_input
             same_agent = call.agent_id == approval.request.agent_id
             is_changed = bool(call.as_run and same_agent and changed and _holds(call.input, changed))
             if is_changed or call.is_of(self._agent, approval.request):
@@ -215,7 +217,7 @@ class ClientDecisions:
         ran_with: Mapping[str, Any] | None,
         fate: Fate,
     ) -> str | None:
-        """What happened instead of the decision, in words; None if the decision took effect, or if that can't be
+        """A description of what happened instead of the decision; None if the decision took effect, or if that can't be
         determined."""
         if fate == "denied" or not decision.allow:
             return "allowed" if fate == "ran" else None
@@ -223,7 +225,7 @@ class ClientDecisions:
             return "rejected"
         if not self._agent.reports_input(approval.request.tool_name):
             return None
-        wanted = json_object(approval.request.input) if changed is None else changed
+        wanted = (approval.request.given or {}) if changed is None else changed
         if ran_with is not None and _holds(ran_with, wanted):
             return None
         proposal = approval.request.proposal

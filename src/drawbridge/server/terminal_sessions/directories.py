@@ -1,7 +1,7 @@
 """The directories in which agents run in terminals: checkpoints before and after runs, and one open review per
 directory.
 
-All sessions in a directory share its review: what changes while any of their runs is active is attributed to an agent.
+All sessions in a directory share its review. What changes while any of their runs is active is attributed to an agent.
 As long as a session in the directory is listed, ``<data>/directories/<id>`` contains the directory's path, the comments
 on its review, the index of its last checkpoint, and its private repository if it has one.
 
@@ -16,6 +16,7 @@ import asyncio
 import contextlib
 import logging
 import shutil
+from collections.abc import Callable
 from hashlib import blake2b
 from pathlib import Path
 from typing import Final
@@ -31,15 +32,16 @@ from drawbridge.server.checkpoints.refs import When
 from drawbridge.server.checkpoints.unsaved import FindUnsaved
 from drawbridge.server.events import Submission
 from drawbridge.server.protocol import commands, messages
+from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import Answer, Subscriber
+from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.protocol.replies import Review as ReviewReply
 from drawbridge.server.reviews.located_comments import LocatedComments
 from drawbridge.server.reviews.reviewing import Reviewing
-from drawbridge.server.reviews.reviews import Review, Wish
+from drawbridge.server.reviews.reviews import RequestedDecision, Review
 from drawbridge.server.sessions.grants import Grants
 from drawbridge.server.sessions.limits import Limits
-from drawbridge.server.sessions.session import SessionStore
+from drawbridge.server.sessions.session import Sessions, SessionStore, working_here
 from drawbridge.server.terminal_sessions.shared_comments import NAME as COMMENTS
 from drawbridge.server.terminal_sessions.shared_comments import SharedComments
 
@@ -53,17 +55,15 @@ CLOSE_SECONDS: Final = 3.0
 """The maximum number of seconds that the shutdown waits for checkpoints in progress. The review of a run begins with
 the checkpoint before the run, which can't be taken later because the agent continues in the meantime."""
 
-AT_WORK: Final = "An agent is working in this directory. Try again when it has finished."
-
 PATH: Final = "path"
 """The name of the file that contains the directory's path."""
 
 
 class ReviewedDirectory:
-    """One directory, ``path``. ``folder`` contains the server's files about it.
+    """One directory, ``path``. ``folder`` contains the server's files for it.
 
-    A session has at most one run at a time. The active runs are set immediately; a task takes the checkpoints that are
-    due. A run that has ended before the task gets to it, such as one that is read from an old transcript, gets no
+    A session has at most one run at a time. The active runs are set immediately, and a task takes the checkpoints that
+    are due. A run that has ended before the task gets to it, such as one that is read from an old transcript, gets no
     checkpoint.
     """
 
@@ -75,14 +75,17 @@ class ReviewedDirectory:
         limits: Limits,
         memory: MemoryWatch,
         find_unsaved: FindUnsaved,
+        works_here: Callable[[], bool],
         removing: asyncio.Task[None] | None = None,
     ) -> None:
-        """``removing``: the task that removes what was in ``folder`` before, if any."""
+        """``works_here`` returns whether any agent is working in the directory or inside it. ``removing``: the task that
+        removes what was in ``folder`` before, if any."""
         self.path = path
         self._removing = removing
         self.folder = folder
         self._grants = grants
         self._limits = limits
+        self._works_here = works_here
         self._review = Review(folder.name)
         kept = folder if limits.checkpoints else None
         self.checkpoints = Checkpoints(
@@ -100,9 +103,9 @@ class ReviewedDirectory:
         self._runs: dict[str, str] = {}
         """The active run of each session that has one, by session id."""
         self._expected: dict[str, str] = {}
-        """The runs, by session id, that a hook has reported and the session has not processed yet."""
+        """The runs, by session id, that a hook reported and the session has not processed yet."""
         self._begun: dict[str, bool] = {}
-        """The runs for which a checkpoint was begun. The value is False if that failed; the run then gets a checkpoint
+        """The runs for which a checkpoint was begun. The value is False if that failed. The run then gets a checkpoint
         at its end only if the review contains the beginning of another run."""
         self._is_extended = False
         """Whether the review contains the beginning of a run, and no end of a run after it."""
@@ -125,10 +128,11 @@ class ReviewedDirectory:
         )
         self.recovery = self._reviewing.recovery
         self._sending: asyncio.Future[str] | None = None
-        """The last submission of comments: done once the agent has started on it, or the submission has failed."""
+        """The last submission of comments. It is done once the agent has started on it, or the submission has
+        failed."""
         self._problem = ""
-        """Why the last checkpoint could not be taken; empty if it was taken. The same reason is logged only once in
-        succession."""
+        """The reason why the last checkpoint could not be taken; empty if it was taken. The same reason is logged only
+        once in succession."""
         self._tasks = BackgroundTasks(logger)
 
     # The sessions in the directory.
@@ -164,7 +168,7 @@ class ReviewedDirectory:
         return session in self._runs
 
     def expect(self, session: str, run: str) -> None:
-        """Notes that a hook has reported the beginning of ``run``, and starts the checkpoint before it."""
+        """Starts the checkpoint before ``run``, because a hook reported its beginning."""
         self._expected[session] = run
         self._update()
 
@@ -239,7 +243,7 @@ class ReviewedDirectory:
                 return self._stopped()
 
     async def _checkpoint(self, run: str, when: When) -> bool:
-        """Takes a checkpoint. Returns whether it was taken; a failure is logged."""
+        """Takes a checkpoint. Returns whether it was taken. A failure is logged."""
         problem = await self._grants.directories.examine(self.path)
         try:
             if problem is None:
@@ -272,7 +276,7 @@ class ReviewedDirectory:
 
     async def _extend_review(self, git: Git, run_id: str, when: When, commit: str) -> None:
         """Extends the review to a stored checkpoint, unless the checkpoint was taken after a run while another run is
-        active: what changes from then on is still an agent's work."""
+        active, because changes after that point are still an agent's work."""
         if when == "after" and self.busy:
             return
         if await self._reviewing.extend(git, run_id, when, commit):
@@ -292,42 +296,42 @@ class ReviewedDirectory:
         """A version of an image that the review shows. Raises the same errors as ``Reviewing.image``."""
         return await self._reviewing.image(blob, largest)
 
-    async def decide(self, wish: Wish, asker: Subscriber, session: str) -> Answer[ReviewReply]:
+    async def decide(self, wanted: RequestedDecision, sender: Subscriber, session: str) -> Answer[ReviewReply]:
         """Applies a decision to the review or a part of it, and records it in ``session``. During a run, changes can
         only be kept. Raises ``ClientError``, ``NotPrivate``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
         async with self._deciding:
             await self._prepare()
-            return await self._reviewing.decide(wish, session, asker)
+            return await self._reviewing.decide(wanted, session, sender)
 
     async def commit(
-        self, command: commands.ReviewCommit, asker: Subscriber, session: str
+        self, command: commands.ReviewCommit, sender: Subscriber, session: str
     ) -> Answer[messages.ReviewCommitted]:
         """See ``Session.commit_review``. The commit is recorded in ``session``."""
         self._check_at_rest()
         async with self._deciding:
             await self._prepare()
-            return await self._reviewing.publishing.commit(command, session, asker, self._check_at_rest)
+            return await self._reviewing.publishing.commit(command, session, sender, self._check_at_rest)
 
     async def push(
-        self, command: commands.ReviewPush, asker: Subscriber, session: str
+        self, command: commands.ReviewPush, sender: Subscriber, session: str
     ) -> Answer[messages.ReviewPushed]:
         """See ``Session.push_review``. The push is recorded in ``session``."""
-        return await self._reviewing.publishing.push(command, session, asker)
+        return await self._reviewing.publishing.push(command, session, sender)
 
     def _check_at_rest(self) -> None:
-        if self.busy:
-            raise ClientError("PROCESS_ACTIVE", AT_WORK, retryable=True)
+        if self.busy or self._works_here():
+            raise working_here()
 
     # The comments on the review.
 
     async def comment(
-        self, command: commands.ReviewComment, asker: Subscriber, session: str
+        self, command: commands.ReviewComment, sender: Subscriber, session: str
     ) -> Answer[messages.ReviewCommented]:
         """See ``Session.comment``. Waits while comments are on their way to an agent, because they can't be changed
         then."""
         await self._prepare()
         await self.sent()
-        return await self._reviewing.commenting.comment(command, session, asker)
+        return await self._reviewing.commenting.comment(command, session, sender)
 
     async def sent(self) -> None:
         """Returns when no comments are on their way to an agent."""
@@ -344,11 +348,11 @@ class ReviewedDirectory:
         return self._reviewing.commenting.submission(located, drafts, text)
 
     def sends(self, sending: asyncio.Future[str]) -> None:
-        """Notes that a prompt with the comments is being sent. ``sending`` is done once the agent has started on it, or
-        sending it has failed."""
+        """Sets the submission of the comments that is in progress. ``sending`` is done once the agent has started on
+        it, or sending it has failed."""
         self._sending = sending
 
-    async def withdraw_comments(self, asker: Subscriber, session: str) -> Answer[ReviewReply]:
+    async def withdraw_comments(self, sender: Subscriber, session: str) -> Answer[ReviewReply]:
         """Turns the comments that wait for an agent back into drafts. Raises ``ClientError``, ``NotPrivate``,
         ``NoCheckpoint``, ``GitFailed`` or OSError."""
         await self._prepare()
@@ -357,11 +361,11 @@ class ReviewedDirectory:
             raise ClientError("COMMENT_GONE", "No comments are waiting for the agent.")
         if left.state == "given":
             raise ClientError("COMMENT_GONE", "The comments are already on their way to the agent.")
-        self.comments.withdraw(asker.name)
+        self.comments.withdraw(sender.name)
         return await self._reviewing.get(session)
 
     def submitted(self, review: Submission, run: str, by: str) -> None:
-        """Notes that an agent has started on a prompt with these comments."""
+        """Marks these comments as sent, because an agent started on a prompt with them."""
         self.comments.send(review, run, by)
 
     # Closing and removing.
@@ -379,8 +383,9 @@ class ReviewedDirectory:
             pass
 
     async def remove(self) -> None:
-        """Closes the directory, and removes its checkpoints and its review. A failure is logged: the repository may be
-        gone."""
+        """Closes the directory, and removes its checkpoints and its review. A failure is logged, because the repository
+        may be gone.
+        """
         await self.close()
         if self._removing is not None:
             await asyncio.wait([self._removing])
@@ -398,13 +403,21 @@ class Directories:
     """The directories of all terminal sessions."""
 
     def __init__(
-        self, data: Path, grants: Grants, limits: Limits, memory: MemoryWatch, find_unsaved: FindUnsaved
+        self,
+        data: Path,
+        grants: Grants,
+        limits: Limits,
+        memory: MemoryWatch,
+        find_unsaved: FindUnsaved,
+        sessions: Sessions,
     ) -> None:
+        """``sessions``: all sessions of the server."""
         self._folder = data / "directories"
         self._grants = grants
         self._limits = limits
         self._memory = memory
         self._find_unsaved = find_unsaved
+        self._sessions = sessions
         self._directories: dict[Path, ReviewedDirectory] = {}
         self._removals = BackgroundTasks(logger)
         self._removing: dict[str, asyncio.Task[None]] = {}
@@ -422,7 +435,16 @@ class Directories:
         return found
 
     def _reviewed(self, path: Path, folder: Path, removing: asyncio.Task[None] | None = None) -> ReviewedDirectory:
-        return ReviewedDirectory(path, folder, self._grants, self._limits, self._memory, self._find_unsaved, removing)
+        return ReviewedDirectory(
+            path,
+            folder,
+            self._grants,
+            self._limits,
+            self._memory,
+            self._find_unsaved,
+            lambda: self._sessions.are_working(path, self._grants.directories.leads_to),
+            removing,
+        )
 
     def leave(self, directory: ReviewedDirectory, session: str) -> None:
         """Removes a session from its directory. With its last session, the directory's checkpoints and review are
@@ -437,8 +459,8 @@ class Directories:
         self._removing[directory.folder.name] = self._removals.start(directory.remove(), what)
 
     def remove_unused(self) -> None:
-        """Removes the checkpoints and reviews of directories without a session. Blocks while it lists them; removing
-        checkpoints continues in the background."""
+        """Removes the checkpoints and reviews of directories without a session. Blocks while it lists them, and removes
+        the checkpoints in the background."""
         make_private_directory(str(self._folder))
         used = {directory.folder.name for directory in self._directories.values()}
         for folder in sorted(self._folder.iterdir()):

@@ -1,4 +1,4 @@
-"""Reviews in editors: a bridge (or the VS Code extension, which connects like one) requests reviews, decides on them
+"""Reviews in editors. A bridge (or the VS Code extension, which connects like one) requests reviews, decides on them
 and comments on them with the same commands as clients, under the name of its editor."""
 
 from __future__ import annotations
@@ -13,22 +13,31 @@ import msgspec
 from msgspec import Raw
 
 from drawbridge.core.errors import DrawbridgeError
+from drawbridge.core.review_memory import ReviewMemory
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.protocols import local_ipc as wire
 from drawbridge.server.approvals.editors import Editor, Person
-from drawbridge.server.events import CommentedInEditor, DecidedInEditor, SubmittedInEditor
+from drawbridge.server.events import (
+    CommentedInEditor,
+    DecidedInEditor,
+    ReviewDecided,
+    ReviewInterrupted,
+    SubmittedInEditor,
+)
 from drawbridge.server.protocol import commands, messages, replies
+from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError, not_written
-from drawbridge.server.protocol.messages import Answer, Subscriber
+from drawbridge.server.protocol.frames import Subscriber
+from drawbridge.server.reviews.messages import Recovered
 from drawbridge.server.sessions.session import Session, Sessions
-from drawbridge.text.review_words import no_session
+from drawbridge.text.review_words import decided_words, interrupted_words, no_session
 
 logger = logging.getLogger("drawbridge.server")
 
 FAILED = "Internal server error. The server's log has the details."
 
 
-class ReviewCommands(Protocol):
+class KnownSessions(Protocol):
     """The part of the server's core that this module uses."""
 
     all_sessions: Sessions
@@ -36,6 +45,10 @@ class ReviewCommands(Protocol):
     def leads_to(self, path: Path) -> Path: ...
 
     async def examine(self) -> None: ...
+
+
+class ReviewCommands(Protocol):
+    """The commands that this module executes on behalf of editors."""
 
     async def review_get(self, command: commands.ReviewGet, client: Subscriber) -> Answer[replies.Review]: ...
 
@@ -51,8 +64,10 @@ class ReviewCommands(Protocol):
 class EditorReviews:
     """Answers each request in its own task, because git and disks can be slow and proposals must not wait for them."""
 
-    def __init__(self, commands: ReviewCommands) -> None:
+    def __init__(self, known: KnownSessions, commands: ReviewCommands, memory: ReviewMemory) -> None:
+        self._known = known
         self._commands = commands
+        self._memory = memory
         self._tasks = BackgroundTasks(logger)
 
     async def close(self) -> None:
@@ -66,13 +81,34 @@ class EditorReviews:
         none = wire.ReviewList(line.id, ())
         self._tasks.start(self._list(editor, line), "the reviews for an editor", lambda _: editor.send(none))
 
+    def remember(self, editor: Editor, line: wire.ReviewSeen) -> None:
+        nothing = wire.ReviewRemembered(line.id)
+        self._tasks.start(self._remember(editor, line), "what was seen in an editor", lambda _: editor.send(nothing))
+
+    async def _remember(self, editor: Editor, line: wire.ReviewSeen) -> None:
+        """Stores what the user has seen of a review, together with what the user has seen of it in terminals. If the
+        session no longer exists, nothing is stored."""
+        session = self._known.all_sessions.find(line.project)
+        if session is None:
+            editor.send(wire.ReviewRemembered(line.id))
+            return
+        directory = str(self._known.leads_to(session.path))
+
+        def remembered() -> wire.ReviewRemembered:
+            if line.review:
+                self._memory.saw(directory, line.hunks, line.review)
+            is_new = line.notice and self._memory.saw_notice(directory)
+            return wire.ReviewRemembered(line.id, self._memory.of(directory).seen, is_new)
+
+        editor.send(await asyncio.to_thread(remembered))
+
     async def _list(self, editor: Editor, line: wire.ReviewListRequest) -> None:
-        await self._commands.examine()
+        await self._known.examine()
         given = editor.about.folders if editor.about else ()
         folders = await asyncio.to_thread(lambda: [_real(folder) for folder in given])
         seen, found = set[int](), list[str]()
-        for session in self._commands.all_sessions:
-            directory = self._commands.leads_to(session.path)
+        for session in self._known.all_sessions:
+            directory = self._known.leads_to(session.path)
             is_near = any(directory.is_relative_to(folder) or folder.is_relative_to(directory) for folder in folders)
             if is_near and id(session.checkpoints) not in seen:
                 seen.add(id(session.checkpoints))
@@ -86,7 +122,7 @@ class EditorReviews:
             if isinstance(line, wire.ReviewRequest) and not line.project:
                 session, found = await self._found(line, person)
             else:
-                session = self._commands.all_sessions.get(line.project)
+                session = self._known.all_sessions.get(line.project)
                 after = await self._change(session, line, person)
                 done = not isinstance(line, wire.ReviewRequest)
                 found = after or await self._review_of(session, person)
@@ -100,7 +136,11 @@ class EditorReviews:
             review = Raw(msgspec.json.encode(found.data))
             editor.send(
                 wire.ReviewAnswer(
-                    id=line.id, project=session.id, directory=str(self._commands.leads_to(session.path)), review=review
+                    id=line.id,
+                    project=session.id,
+                    directory=str(self._known.leads_to(session.path)),
+                    review=review,
+                    notice=_notice(session.recovery.latest, person),
                 )
             )
 
@@ -135,8 +175,8 @@ class EditorReviews:
         return await self._commands.review_get(commands.ReviewGet(project_id=session.id), person)
 
     async def _found(self, line: wire.ReviewRequest, person: Person) -> tuple[Session, Answer[replies.Review]]:
-        """The first session whose review has files, otherwise the first session, with its review. Sessions whose review
-        can't be read are skipped. Raises ``ClientError`` if none is left."""
+        """The first session with a review that has files, otherwise the first session, with its review. Sessions with a
+        review that can't be read are skipped. Raises ``ClientError`` if none is left."""
         first: tuple[Session, Answer[replies.Review]] | None = None
         problem: ClientError | None = None
         for session in await self._candidates(line):
@@ -159,15 +199,28 @@ class EditorReviews:
         def directories() -> list[Path]:
             return [*(_real(line.path).parents if line.path else ()), *([_real(line.folder)] if line.folder else ())]
 
-        await self._commands.examine()
+        await self._known.examine()
         wanted = await asyncio.to_thread(directories)
-        sessions = [(self._commands.leads_to(session.path), session) for session in self._commands.all_sessions]
+        sessions = [(self._known.leads_to(session.path), session) for session in self._known.all_sessions]
         found: dict[int, Session] = {}
         for path in dict.fromkeys(wanted):
             for directory, session in sessions:
                 if directory == path:
                     found.setdefault(id(session.checkpoints), session)
         return list(found.values())
+
+
+def _notice(latest: Recovered | None, person: Person) -> str:
+    """What has become of somebody else's decision that was interrupted; empty if none was."""
+    if latest is None or latest.by == person.name:  # the editor sends its own decision again
+        return ""
+    match latest:
+        case ReviewInterrupted():
+            return f"{latest.by} {interrupted_words(msgspec.to_builtins(latest))}"
+        case ReviewDecided():
+            return f"{latest.by} {decided_words(msgspec.to_builtins(latest))}."
+        case _:
+            return ""  # editors are not notified of a run that was reverted, or of a commit that was made
 
 
 def _real(path: str | Path) -> Path:

@@ -1,8 +1,8 @@
-"""Comments left with a terminal session: its agent receives them when it stops, or with the user's next prompt.
+"""Comments left with a terminal session. Its agent receives them when it stops, or with the user's next prompt.
 
 One of the agent's hooks hands them over, as context in its answer (measured on 2.1.329). They are stored as handed over
-before the hook receives them, and the hook confirms that it has received them; without this confirmation, they wait for
-the next hook. The agent's transcript confirms that they have arrived.
+before the hook receives them, and the hook confirms that it received them. Without this confirmation, they wait for the
+next hook. The agent's transcript confirms that they have arrived.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ import msgspec
 from drawbridge.agents.terminal import Context, HookEvent
 from drawbridge.core.errors import DrawbridgeError
 from drawbridge.server.events import PromptAccepted, Submission
+from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import Answer, Subscriber
+from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.protocol.replies import Accepted
 from drawbridge.server.terminal_sessions.prompt_text import letters
 from drawbridge.server.terminal_sessions.prompts import ABOVE
-from drawbridge.server.terminal_sessions.shared_comments import Left, Release, SharedComments
+from drawbridge.server.terminal_sessions.shared_comments import LeftComments, Release, SharedComments
 
 logger = logging.getLogger("drawbridge.server")
 
 LONGEST: Final = 9_000
-"""The maximum number of characters that are handed over: Claude Code moves more than 10,000 to a file (2.1.329), and
+"""The maximum number of characters that are handed over. Claude Code moves more than 10,000 to a file (2.1.329), and
 the guard adds its own context."""
 
 TOO_LONG: Final = (
@@ -55,20 +56,20 @@ class Receiver(Protocol):
 
 
 class Handover:
-    """The comments that are left with one session. ``comments``: all comments on the review of the session's directory;
-    the comments that are left are stored in the same file."""
+    """The comments that are left with one session. ``comments``: all comments on the review of the session's directory.
+    The comments that are left are stored in the same file."""
 
     def __init__(self, session: Receiver, comments: SharedComments) -> None:
         self._session = session
         self._comments = comments
 
     @property
-    def _left(self) -> Left | None:
+    def _left(self) -> LeftComments | None:
         left = self._comments.left
         return left if left is not None and left.session == self._session.id else None
 
     def known(self, request_id: str | None, key: str) -> Answer[Accepted] | None:
-        """The reply to a repeated request whose comments the agent may still receive; None for any other request.
+        """The reply to a repeated request if the agent may still receive its comments; None for any other request.
         ``key``: the key of the submission."""
         left = self._left
         if left is None or request_id is None or (left.request_id, left.review.key) != (request_id, key):
@@ -79,7 +80,7 @@ class Handover:
         return Answer(type="accepted", project_id=self._session.id, data=Accepted("", 0, waiting=True))
 
     def leave(
-        self, prompt: str, review: Submission, asker: Subscriber, request_id: str | None, allowed: Callable[[], bool]
+        self, prompt: str, review: Submission, sender: Subscriber, request_id: str | None, allowed: Callable[[], bool]
     ) -> Answer[Accepted]:
         """Leaves ``prompt``, which contains the comments in ``review``, with the session. Raises ``ClientError``,
         ``NotPrivate`` or OSError without changing anything."""
@@ -90,8 +91,8 @@ class Handover:
         known = self._comments.left
         if known is not None and known.is_open:
             raise ClientError("PROCESS_ACTIVE", WAITS)
-        left = Left(self._session.id, prompt.strip(), asker.name, review, request_id)
-        self._comments.put(left, "waiting", asker.name)
+        left = LeftComments(self._session.id, prompt.strip(), sender.name, review, request_id)
+        self._comments.put(left, "waiting", sender.name)
         return self._accepted()
 
     def load(self) -> None:
@@ -111,11 +112,12 @@ class Handover:
             return False
         return event.name == "Stop" or (event.name in HANDS_OVER and self._begins(event))
 
-    def give(self, event: HookEvent) -> Left | None:
+    def give(self, event: HookEvent) -> LeftComments | None:
         """Returns the comments that this event's hook must hand over, and stores them as given. Returns None if none
-        wait any longer, the agent must not get them, or they can't be stored. If comments are returned, the caller must
-        report to ``received`` whether the hook has received them. To be called only if ``prepare`` has returned
-        true."""
+        are waiting any longer, the agent must not get them, or they can't be stored. If comments are returned, the
+        caller must report to ``received`` whether the hook has received them. To be called only if ``prepare`` has
+        returned true.
+        """
         left = self._left
         if left is None or left.state != "waiting":
             return None
@@ -144,9 +146,9 @@ class Handover:
         except ClientError:
             return False
 
-    def received(self, given: Left, *, received: bool) -> bool:
-        """Notes and returns whether the hook has received ``given``. If it has not, the comments wait for the next
-        hook."""
+    def received(self, given: LeftComments, *, received: bool) -> bool:
+        """Makes the comments ``given`` wait for the next hook, unless this one has ``received`` them. Returns
+        ``received``."""
         if not received and self._left == given:
             try:
                 self._comments.put(msgspec.structs.replace(given, state="waiting", run="", turn=""))
@@ -154,20 +156,20 @@ class Handover:
                 logger.error("%s: %s", self._session.id, error)
         return received
 
-    def confirmed(self, entry: Context) -> Left | None:
+    def confirmed(self, entry: Context) -> LeftComments | None:
         """The comments that have arrived according to this entry of the transcript; None if it contains none."""
         left = self._left
         if left is None or not left.run:
             return None
         return left if any(letters(text).startswith(letters(left.text)) for text in entry.texts) else None
 
-    def record(self, left: Left, entry: Context) -> PromptAccepted:
+    def record(self, left: LeftComments, entry: Context) -> PromptAccepted:
         """The comments as a prompt for the history. ``entry``: the entry of the transcript that contains them."""
         return PromptAccepted(left.run, left.text, left.by, left.request_id, uuid=entry.uuid, review=left.review)
 
     def settle(self) -> None:
-        """Turns comments that were given to a hook back into drafts: they may not have arrived. To be called if they
-        are not in the transcript, although it was read to its end and the agent has continued."""
+        """Turns comments that were given to a hook back into drafts, because they may not have arrived. To be called if
+        they are not in the transcript, although it was read to its end and the agent has continued."""
         left = self._left
         if left is not None and left.state == "given":
             self._release("unsure")

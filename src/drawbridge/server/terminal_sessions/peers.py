@@ -14,7 +14,7 @@ from drawbridge.protocols import local_ipc as wire
 from drawbridge.server.approvals.pending import PendingApproval
 
 UNSENT_BYTES: Final = 2 * wire.LINE_BYTES
-"""The maximum number of bytes that wait to be sent on one connection; a connection with more is closed."""
+"""The maximum number of bytes that wait to be sent on one connection. A connection with more is closed."""
 
 
 class Peer:
@@ -32,7 +32,7 @@ class Peer:
         return self._reader.at_eof()
 
     def introduce(self, about: wire.Bridge) -> None:
-        """Notes what a bridge reports about itself, for the first time or after a change."""
+        """Stores what a bridge reports about itself, for the first time or after a change."""
         self.about = about
 
     def send(self, line: wire.ToBridge | wire.HookAnswer | wire.HookContext) -> None:
@@ -45,7 +45,7 @@ class Peer:
         self._writer.close()
 
 
-class HookSurface:
+class AskingHook:
     """A hook that waits for the answer to its agent's question."""
 
     in_editor = False

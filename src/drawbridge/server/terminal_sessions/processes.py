@@ -78,9 +78,9 @@ class Processes:
     # Each of the following methods returns whether something has changed.
 
     def reported(self, process: Process, path: str, *, is_ended: bool) -> bool:
-        """Notes that a hook of this process has reported. ``path``: the path of the conversation's file; empty if the
-        hook has not reported it. ``is_ended``: whether the session has ended, so that the process that reported last no
-        longer has the conversation open."""
+        """Makes this process the latest one, because one of its hooks has reported. ``path``: the path of the
+        conversation's file; empty if the hook has not reported it. ``is_ended``: whether the session has ended, so that
+        the process that reported last no longer has the conversation open."""
         former, known = self.latest, next((one for one in self.all if one.pid == process.pid), None)
         if known is None or (process_alive(process.pid) and not self.is_alive(process.pid)):  # its PID was reused
             # It may have been started in another mode, which it has yet to report.
@@ -114,7 +114,7 @@ class Processes:
         changed = [self.forget_mode(one.pid) for one in self.all if one.permission_mode != mode]
         return any(changed)
 
-    # When processes leave:
+    # Processes that leave.
 
     def remove(self, pid: int) -> None:
         """Removes a process that has closed the conversation while other processes have it open."""
@@ -130,7 +130,7 @@ class Processes:
 
 
 def _process(pid: int, began: float | None = None) -> psutil.Process | None:
-    """The process ``pid``; None if it is gone, or if another program has its PID. ``began``: when it was started, if
+    """The process ``pid``; None if it has ended, or if another program has its PID. ``began``: when it was started, if
     that is known."""
     try:
         return psutil.Process(pid) if is_same_process(pid, began) else None

@@ -1,4 +1,4 @@
-"""The text of a prompt: the form in which it is typed into a terminal, and which texts are the same prompt. Pure."""
+"""The text of a prompt: converts it to the form in which it is typed into a terminal, and compares prompts. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from drawbridge.agents.terminal import AskingAgent
 from drawbridge.server.protocol.client_errors import ClientError
 
 LONGEST: Final = 100_000
-"""The maximum number of characters in a typed prompt. Claude Code needs a third of a second for that many; with 1 MB,
+"""The maximum number of characters in a typed prompt. Claude Code needs a third of a second for that many. With 1 MB,
 it showed nothing for 3 s (2.1.329)."""
 
 JOINERS: Final = "\u200c\u200d"
@@ -47,5 +47,6 @@ def same_words(agent: AskingAgent, prompt: str, reported: str) -> bool:
 
 def letters(text: str) -> str:
     """The characters of a text that are compared. Characters that are not printable are left out, and so is whitespace,
-    because it changes on the way: a tab becomes four spaces in the agent's prompt box."""
+    which may change in transit. For example, a tab becomes four spaces in the agent's prompt box.
+    """
     return "".join(filter(str.isprintable, "".join(text.split())))

@@ -3,7 +3,7 @@ possible if the terminal belongs to an editor with a bridge.
 
 Bridges identify a terminal by the process that was started in it: the agent itself, or one of its ancestors.
 
-A prompt is accepted when the agent itself reports that it has started on it. A prompt is stored before it is typed, so
+A prompt is accepted when the agent itself reports that it started on it. A prompt is stored before it is typed, so
 that even after a restart its request id is recognized and the history names its sender.
 """
 
@@ -26,8 +26,10 @@ from drawbridge.protocols import local_ipc as wire
 from drawbridge.server.approvals.editors import Editor
 from drawbridge.server.events import PromptAccepted, Submission, TerminalState
 from drawbridge.server.protocol import commands
+from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import TERMINAL_NAME, Answer, Subscriber
+from drawbridge.server.protocol.frames import Subscriber
+from drawbridge.server.protocol.messages import TERMINAL_NAME
 from drawbridge.server.protocol.replies import Accepted
 from drawbridge.server.sessions.recorded_state import RecordedState, request_key
 from drawbridge.server.terminal_sessions.prompt_text import same_words, typeable
@@ -53,6 +55,12 @@ ELSEWHERE: Final = (
     "continue it in a project on this server."
 )
 
+ONLY_THERE: Final = (
+    "This agent was started in a terminal and is controlled there. Answer its requests here, and send prompts in its "
+    "terminal."
+)
+"""Like ``ELSEWHERE``, for an agent that can't fork a conversation."""
+
 HAS_ENDED: Final = "The comments can't be sent: the agent's program has ended."
 
 ABOVE: Final = (
@@ -69,7 +77,7 @@ class Terminals:
         self._typing: dict[str, tuple[Editor, asyncio.Future[str | None]]] = {}
 
     def add(self, editor: Editor) -> None:
-        """Adds an editor whose bridge has connected, unless it has been added already."""
+        """Adds an editor after its bridge has connected, unless it has been added already."""
         if editor not in self._editors:
             self._editors.append(editor)
 
@@ -82,7 +90,7 @@ class Terminals:
                 outcome.set_exception(ClientError("EXECUTION_FAILED", text, retryable=False))
 
     def answered(self, editor: Editor, id: str, refusal: str | None) -> None:
-        """Sets the result of a prompt. ``refusal``: why the prompt was not typed; None if it was."""
+        """Sets the result of a prompt. ``refusal``: the reason why the prompt was not typed; None if it was."""
         typed_by, outcome = self._typing.get(id, (None, None))
         if outcome is not None and typed_by is editor and not outcome.done():
             outcome.set_result(refusal)
@@ -119,7 +127,7 @@ class Terminals:
         return next(((held[one], one) for one in _with_ancestors(pid) if one in held), None)
 
 
-class Sent(Struct, frozen=True):
+class SentPrompt(Struct, frozen=True):
     """A prompt from a client. ``by``: the client's name. ``turn``: the id of the agent's turn, once it has begun; empty
     before. ``review``: the comments that the prompt contains, if any."""
 
@@ -145,6 +153,11 @@ class Receiver(Protocol):
     def pid(self) -> int | None: ...
 
     @property
+    def forks(self) -> bool:
+        """Whether a copy of the conversation can be continued in a project."""
+        ...
+
+    @property
     def recorded(self) -> RecordedState: ...
 
     @property
@@ -156,7 +169,7 @@ class Receiver(Protocol):
         ...
 
     def submitted(self, review: Submission, turn: str, by: str) -> None:
-        """Notes that the agent has started on a prompt with these comments."""
+        """Marks these comments as sent, because the agent started on a prompt with them."""
         ...
 
 
@@ -166,7 +179,9 @@ class Prompts:
     ``sent``: the prompt that was sent last, until it is in the history. ``save``: called when ``sent`` has changed.
     """
 
-    def __init__(self, session: Receiver, terminals: Terminals, sent: Sent | None, save: Callable[[], None]) -> None:
+    def __init__(
+        self, session: Receiver, terminals: Terminals, sent: SentPrompt | None, save: Callable[[], None]
+    ) -> None:
         self.sent = sent
         self._save = save
         self._session = session
@@ -179,8 +194,8 @@ class Prompts:
 
     @property
     def possible(self) -> bool:
-        """Whether clients can send prompts to this session: its agent accepts typed prompts, and runs in a terminal of
-        a connected editor. A prompt is still refused while the agent is busy."""
+        """Whether clients can send prompts to this session, because its agent accepts typed prompts and runs in a
+        terminal of a connected editor. A prompt is still refused while the agent is busy."""
         session = self._session
         return session.agent.accepts_typing and not session.ended and self._terminals.contain(session.pid)
 
@@ -199,7 +214,7 @@ class Prompts:
 
         ``allowed``: returns whether clients could have started the agent with the permissions that it has.
         """
-        sent = Sent(typeable(self._session.agent, command.prompt), client.name, command.request_id)
+        sent = SentPrompt(typeable(self._session.agent, command.prompt), client.name, command.request_id)
         known = await self.known(sent.request_id, sent.text)
         if known is not None:
             return known
@@ -232,7 +247,7 @@ class Prompts:
             raise ClientError("EXECUTION_FAILED", UNSURE, retryable=False)
         return self._sending
 
-    def begin(self, sent: Sent, allowed: Callable[[], bool]) -> asyncio.Future[str]:
+    def begin(self, sent: SentPrompt, allowed: Callable[[], bool]) -> asyncio.Future[str]:
         """Starts typing a prompt. Returns a future for the turn that the agent starts with it; the future fails if the
         prompt does. Raises ``ClientError``, and types nothing, if the prompt is refused now."""
         if self._sending is not None and not self._sending.done():
@@ -250,7 +265,7 @@ class Prompts:
                 sending.set_exception(ClientError("SHUTTING_DOWN", UNSURE))
 
         what = f"{self._session.id}: typing a prompt"
-        sent_to = self._session.pid  # the process whose state was checked
+        sent_to = self._session.pid  # the process that was checked
         self._tasks.start(self._send(sent, sent_to, sending), what, failed=sending.set_exception).add_done_callback(
             ended
         )
@@ -259,7 +274,7 @@ class Prompts:
     def _check(self) -> None:
         session = self._session
         if not self.possible:
-            raise ClientError("NOT_SUPPORTED", ELSEWHERE)
+            raise ClientError("NOT_SUPPORTED", ELSEWHERE if session.forks else ONLY_THERE)
         if session.phase == "waiting":
             text = (
                 "The agent is waiting for a decision, and a prompt would press Enter in its dialog. Decide on the "
@@ -269,14 +284,14 @@ class Prompts:
         if session.phase == "working" and not session.resting:
             raise ClientError("PROCESS_ACTIVE", "The agent is busy. Try again when it has finished.")
 
-    async def _send(self, sent: Sent, pid: int | None, sending: asyncio.Future[str]) -> None:
+    async def _send(self, sent: SentPrompt, pid: int | None, sending: asyncio.Future[str]) -> None:
         try:
             sending.set_result(await self._type(sent, pid))
         except (ClientError, DrawbridgeError) as error:
             sending.set_exception(error)
 
-    async def _type(self, sent: Sent, pid: int | None) -> str:
-        """Types a prompt. Returns the turn that the agent has started with it. Raises ``ClientError``."""
+    async def _type(self, sent: SentPrompt, pid: int | None) -> str:
+        """Types a prompt. Returns the turn that the agent started with it. Raises ``ClientError``."""
         self._begun = asyncio.get_running_loop().create_future()
         self._keep(sent)
         try:
@@ -290,18 +305,18 @@ class Prompts:
         except TimeoutError:
             raise ClientError("EXECUTION_FAILED", UNSURE, retryable=False) from None
 
-    def _keep(self, sent: Sent | None) -> None:
+    def _keep(self, sent: SentPrompt | None) -> None:
         self.sent = sent
         self._save()
 
     def as_sent(self, prompt: str) -> str:
-        """A reported prompt as the client has sent it; unchanged if it is not the prompt that a client has sent last."""
+        """A reported prompt as it was sent by the client; unchanged if it is not the last prompt that a client sent."""
         sent = self.sent
         is_sent = sent is not None and same_words(self._session.agent, sent.text, prompt)
         return sent.text if sent is not None and is_sent else prompt
 
     def begun(self, turn: str, prompt: str) -> None:
-        """Notes that the agent has started on ``prompt``."""
+        """Handles the report that the agent started on ``prompt``."""
         sent = self.sent
         if sent is None or not same_words(self._session.agent, sent.text, prompt):
             return
@@ -312,8 +327,8 @@ class Prompts:
             self._begun.set_result(turn)
 
     def found(self, entry: Prompt, run: str) -> PromptAccepted:
-        """Notes that a prompt of ``run`` is in the conversation's file, so the agent has started on it. Returns it as it
-        is stored in the history."""
+        """Handles a prompt of ``run`` in the conversation's file, on which the agent has therefore started. Returns it
+        as it is stored in the history."""
         self.begun(run, entry.text)
         sent = self.sent
         if sent is None or sent.turn != run:
@@ -323,7 +338,7 @@ class Prompts:
         )
 
     def recorded(self, entry: Prompt, run: str) -> None:
-        """Notes that a prompt of ``run`` is in the history, so it no longer has to be kept here."""
+        """Forgets a prompt of ``run``, because it is now in the history."""
         self.begun(run, entry.text)
         if self.sent is not None and self.sent.turn:
             self._keep(None)
@@ -333,7 +348,7 @@ class Prompts:
 
 
 def check_not_steered(command: commands.Execute | commands.ReviewSubmit) -> None:
-    """Raises ``ClientError`` if the command is to send its prompt into the active run."""
+    """Raises ``ClientError`` if the command asks for its prompt to be sent into the active run."""
     if command.steer:
         text = "A message can't be added to the current run in a terminal. Try again when the run has finished."
         raise ClientError("NOT_SUPPORTED", text, field="data.steer")
@@ -362,7 +377,8 @@ def _chosen(options: commands.Options) -> bool:
 
 
 def _retrieve_error(sending: asyncio.Future[str]) -> None:
-    """Retrieves the error: otherwise the event loop would report it if the client were gone before its prompt
-    failed."""
+    """Retrieves the error. Otherwise, the event loop would report it if the client disconnected before its prompt
+    failed.
+    """
     if not sending.cancelled():
         sending.exception()

@@ -1,9 +1,9 @@
-"""The questions of a terminal session's agent, from the hook that asks until the answer has reached the agent. Pure:
-what has to be done is returned as values, in order.
+"""The questions of a terminal session's agent, from the hook that asks until the answer has reached the agent. Pure.
+What has to be done is returned as values, in order.
 
 While clients can answer a question, the agent's own dialog is usually open, too, and the first answer counts. Some
-dialogs are hidden: they appear only after the hook has ended. Such a question waits here for a limited time, and only if
-a client is connected that could answer it.
+dialogs are hidden. They appear only after the hook has ended. Such a question waits here for a limited time, and only
+if a client is connected that could answer it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from drawbridge.agents.base import AskedBy, Proposal, Question
 from drawbridge.agents.proposals import Reader
 from drawbridge.agents.terminal import AskingAgent, Call, HookEvent, Result
 from drawbridge.core.approval import State
-from drawbridge.server.approvals.pending import ExpectedSurface, PendingApproval, Surface
+from drawbridge.server.approvals.pending import Asker, ExpectedAsker, PendingApproval
 from drawbridge.server.terminal_sessions.dialog import (
     ClientDecisions,
     DecisionOutcome,
@@ -41,8 +41,10 @@ NOT_DELIVERED = "overruled: the answer did not reach the agent, which is still a
 NO_LONGER_WAITED = "overruled: the agent no longer waited for the answer"
 
 HOLD_SECONDS = 45.0
-"""Seconds that a question whose dialog is hidden waits for an answer from a client: enough to take out a phone and read
-the question. Meanwhile, the terminal shows no dialog, so the user there should not have to wait longer."""
+"""Seconds that a question with a hidden dialog waits for an answer from a client. This is long enough to take out a
+phone and read the question. During this time, the terminal shows no dialog, so the user there should not have to wait
+longer.
+"""
 
 HOLD_AGAIN_SECONDS = 5.0
 """Seconds that such a question waits if no client answered an earlier one in time. This limit applies until a client
@@ -53,10 +55,10 @@ SETTLING_SECONDS = 2.0
 
 
 class OpenQuestion(Struct, frozen=True):
-    """An open approval request. ``surface``: where it was asked."""
+    """An open approval request. ``asker``: what waits for the answer; the first, if there are several."""
 
     approval: PendingApproval
-    surface: Surface
+    asker: Asker
 
 
 class Withdraw(Struct, frozen=True):
@@ -73,8 +75,8 @@ class HandOver(Struct, frozen=True):
 
 
 class HandOverLater(Struct, frozen=True):
-    """The approval request waits for an answer from a client for ``seconds``; after that, ``Questions.not_answered`` has to
-    be called."""
+    """The approval request waits for an answer from a client for ``seconds``. After that, ``Questions.not_answered``
+    has to be called."""
 
     approval: PendingApproval
     seconds: float
@@ -93,8 +95,8 @@ class _Likelihood(IntEnum):
 
 
 class _Match(Struct, frozen=True):
-    """A request that may be about a call that has ended. ``exact``: whether the inputs are the same. ``settle``: notes
-    that the request is about this call, and returns what has to be done."""
+    """A request that may be about a call that has ended. ``exact``: whether the inputs are the same. ``settle``:
+    settles the request with this call, and returns what has to be done."""
 
     exact: bool
     likelihood: _Likelihood
@@ -103,8 +105,8 @@ class _Match(Struct, frozen=True):
 
 
 class _Dialogs:
-    """The questions of one process that can be answered only in its terminal, and clients' decisions whose effect is not
-    known yet."""
+    """The questions of one process that can be answered only in its terminal, and clients' decisions with effects that
+    are not known yet."""
 
     def __init__(self, agent: AskingAgent, read: Reader) -> None:
         self.terminal_only = TerminalOnly(agent)
@@ -120,7 +122,7 @@ class Questions:
         """``root``: the session's directory. ``read``: the function that reads a file. ``is_unattended``: as in
         ``Facts``."""
         self.is_unattended = is_unattended
-        """As in ``Facts``."""
+        """Whether a question was left to the terminal and no client has answered one since, as in ``Facts``."""
         self._agent = agent
         self._root = root
         self._read = read
@@ -141,7 +143,7 @@ class Questions:
             self._dialogs[pid] = _Dialogs(self._agent, self._read)
         return self._dialogs[pid]
 
-    # What is known.
+    # Known questions.
 
     @property
     def asks_in_terminal(self) -> bool:
@@ -163,7 +165,7 @@ class Questions:
         if known is None:
             return False
         asked = event.tool_name, json_object(_input_of(event, self._root))
-        return asked != (known.request.tool_name, json_object(known.request.input))
+        return asked != (known.request.tool_name, known.request.given or {})
 
     def why_withdrawn(self, approval: PendingApproval, *, is_alive: bool = True) -> str:
         """The reason for withdrawing an approval request that the agent no longer waits for. ``is_alive``: whether the
@@ -172,46 +174,47 @@ class Questions:
             return ENDED
         return GONE if self._is_hidden(approval.request.asked_by) else ELSEWHERE
 
-    # How questions begin.
+    # New questions.
 
     def asked(self, approval: PendingApproval, pid: int | None) -> None:
-        """Notes a new approval request of the process."""
+        """Adds a new approval request of the process."""
         if approval.request.known_as:
             self._known[approval.request.known_as] = approval
         self._of(pid).decisions.asked_again(approval)
 
-    def is_offered(self, approval: PendingApproval, surface: Surface, *, is_answerable: bool) -> bool:
+    def is_offered(self, approval: PendingApproval, asker: Asker, *, is_answerable: bool) -> bool:
         """Whether editors show the request, too. ``is_answerable``: whether a client is connected that receives the
         session's approval requests and may decide on them."""
-        return not surface.in_editor and (is_answerable or not self._is_hidden(approval.request.asked_by))
+        return not asker.in_editor and (is_answerable or not self._is_hidden(approval.request.asked_by))
 
     def hold(self, approval: PendingApproval, pid: int | None, *, is_answerable: bool) -> list[Step]:
-        """Lets a question whose dialog is hidden wait for a limited time if ``is_answerable`` (as in ``is_offered``);
-        otherwise leaves it to the terminal immediately."""
+        """Lets a question with a hidden dialog wait for a limited time if ``is_answerable`` (as in ``is_offered``).
+        Otherwise leaves it to the terminal immediately."""
         if not self._is_hidden(approval.request.asked_by):
             return []
         return [self._hand_over_later(approval) if is_answerable else self._hand_over(approval, pid)]
 
     def restored(self, approval: PendingApproval) -> list[Step]:
-        """Notes an approval request from before a restart."""
+        """Adds an approval request from before a restart."""
         self._known[approval.request.known_as] = approval
         if approval.is_open and self._is_hidden(approval.request.asked_by):
             return [self._hand_over_later(approval, _age_of(approval))]  # a client may still connect
         return []
 
-    # Questions whose dialog appears when the hook has ended.
+    # Questions with a dialog that appears when the hook has ended.
 
     def _is_hidden(self, asked_by: AskedBy | None) -> bool:
         """Whether the dialog of the agent that asks appears only after its hook has ended."""
         return self._agent.hides_dialog(asked_by)
 
     def _hand_over_later(self, approval: PendingApproval, age: float = 0.0) -> Step:
-        """``age``: for how many seconds the question has waited."""
+        """The step that leaves a question to the terminal if no client answers in time. ``age``: the number of seconds
+        that the question has already waited."""
         seconds = HOLD_AGAIN_SECONDS if self.is_unattended else HOLD_SECONDS
         return HandOverLater(approval, max(0.0, seconds - age))
 
     def not_answered(self, approval: PendingApproval, pid: int | None) -> None:
-        """Notes that a question is left to the terminal, because no client has answered in time."""
+        """Leaves a question to the terminal, because no client answered in time."""
         self.is_unattended = True
         self._of(pid).terminal_only.handed_over(approval)
 
@@ -222,7 +225,7 @@ class Questions:
     # Hooks and bridges that reconnect after a restart.
 
     def reconnected(self, approval: PendingApproval, pid: int | None) -> None:
-        """Notes that the process has reported a known question again. A decision on it is sent again."""
+        """Handles a known question that the process has reported again. A decision on it is sent again."""
         self._undelivered.pop(approval.id, None)
         for one in self._dialogs.values():
             one.decisions.forget(approval)
@@ -230,9 +233,9 @@ class Questions:
             self._of(pid).decisions.add(approval, approval.decision)
 
     def stop_waiting(self, open: Sequence[OpenQuestion]) -> list[Step]:
-        """Withdraws the questions whose hook or bridge has not reconnected since the restart. Decisions that were made
-        in the meantime but not delivered are overruled. If a hook or bridge reports one of these questions later after
-        all, it counts as new."""
+        """Withdraws each question if its hook or bridge has not reconnected since the restart. Decisions that were made
+        in the meantime but not delivered are overruled. If a hook or bridge still reports one of these questions later,
+        it counts as new."""
         steps: list[Step] = []
         for approval in self._undelivered.values():
             if approval.overrule():
@@ -240,41 +243,41 @@ class Questions:
                 steps.append(Overruled(approval, NO_LONGER_WAITED))
         self._undelivered.clear()
         for one in open:
-            if not isinstance(one.surface, ExpectedSurface):
+            if not isinstance(one.asker, ExpectedAsker):
                 continue
             self._known.pop(one.approval.request.known_as, None)
             if self._is_hidden(one.approval.request.asked_by):
                 # Its dialog has appeared while no server was running.
-                steps.append(self._hand_over(one.approval, one.surface.pid))
+                steps.append(self._hand_over(one.approval, one.asker.pid))
             else:
                 steps.append(Withdraw(one.approval, GONE))
         return steps
 
-    # How questions end.
+    # Ends of questions.
 
-    def closed(self, approval: PendingApproval, asked_by: Surface | None) -> bool:
-        """Notes that an approval request was resolved or withdrawn. ``asked_by``: the surface that delivers the
-        decision to the agent; None if the request was withdrawn. Returns whether there is a decision, whose effect is
-        then awaited."""
+    def closed(self, approval: PendingApproval, asked_by: Asker | None) -> bool:
+        """Handles the end of an approval request, which was resolved or withdrawn. ``asked_by``: the asker that
+        delivers the decision to the agent; None if the request was withdrawn. Returns whether it was decided on. If so,
+        the effect of the decision is awaited."""
         if asked_by is None or approval.decision is None:
             return False
         self._of(asked_by.pid).decisions.add(approval, approval.decision)
         self.is_unattended = False
         self._decided_at = self._clock()
-        if isinstance(asked_by, ExpectedSurface):
+        if isinstance(asked_by, ExpectedAsker):
             self._undelivered[approval.id] = approval
         return True
 
     def left(self, pid: int, open: Sequence[OpenQuestion]) -> list[Step]:
         """Withdraws the questions of a process that has ended or has closed the conversation. Questions that may be
         another process's stay open."""
-        certain = [one for one in open if not isinstance(one.surface, ExpectedSurface) or one.surface.is_certain]
+        certain = [one for one in open if not isinstance(one.asker, ExpectedAsker) or one.asker.is_certain]
         self.forget(pid)
-        return [Withdraw(one.approval, ENDED) for one in certain if one.surface.pid == pid]
+        return [Withdraw(one.approval, ENDED) for one in certain if one.asker.pid == pid]
 
     def forget(self, pid: int | None) -> None:
-        """Forgets what is known about a process that has ended or has closed the conversation: no question is open in its
-        terminal any longer, and nothing will report what its calls did."""
+        """Forgets what is known about a process that has ended or has closed the conversation. No question is open in
+        its terminal any longer, and nothing will report what its calls did."""
         self._dialogs.pop(pid, None)
 
     def forget_all(self) -> None:
@@ -284,10 +287,10 @@ class Questions:
     def main_stopped(
         self, pid: int | None, open: Sequence[OpenQuestion], others: Collection[int], *, is_only: bool
     ) -> list[Step]:
-        """Withdraws the approval requests of the main agent in the process: since the agent has stopped, they were
-        answered, or the user has interrupted the run. Questions from subagents stay open, and so do those of the agent in
-        another terminal that has the same conversation open. ``others``: the PIDs of the other processes that are alive.
-        ``is_only``: whether only one process has the conversation open.
+        """Withdraws the approval requests of the main agent in the process. Since the agent has stopped, they were
+        answered, or the user interrupted the run. Questions from subagents stay open, and so do those of the agent in
+        another terminal that has the same conversation open. ``others``: the PIDs of the other processes that are
+        alive. ``is_only``: whether only one process has the conversation open.
         """
         dialogs = self._of(pid)
         dialogs.terminal_only.continued(None)
@@ -296,23 +299,24 @@ class Questions:
             Withdraw(one.approval, self.why_withdrawn(one.approval))
             for one in open
             if one.approval.request.asked_by is None
-            and one.surface.pid not in others
+            and one.asker.pid not in others
             # When an expected hook reports again, it is known which process has asked.
-            and (is_only or not isinstance(one.surface, ExpectedSurface))
+            and (is_only or not isinstance(one.asker, ExpectedAsker))
         ]
 
     def continued(self, agent: str | None, pid: int | None) -> None:
-        """Notes that the main agent (None) or a subagent of the process has continued or stopped, so its dialog is
-        closed."""
+        """Forgets the dialog of the main agent (None) or of a subagent of the process, because that agent has continued
+        or stopped."""
         self._of(pid).terminal_only.continued(agent)
 
     def only_running(self, agents: Collection[str], pid: int | None) -> None:
-        """Notes that only these subagents of the process are running, so the dialogs of the other ones are closed."""
+        """Forgets the dialogs of all agents of the process except these subagents, because the others are not
+        running."""
         self._of(pid).terminal_only.only(agents)
 
     def noticed(self, pid: int | None, open: Sequence[OpenQuestion]) -> list[Step]:
-        """Notes that the CLI in the process has notified the user of a dialog. A dialog that is not about an open approval
-        request can't be answered here."""
+        """Handles a notification with which the CLI in the process alerts the user to a dialog. A dialog that is not
+        about an open approval request can't be answered here."""
         dialogs = self._of(pid)
         is_settling = self._decided_at is not None and self._clock() - self._decided_at < SETTLING_SECONDS
         if open or dialogs.terminal_only.has_question or is_settling:
@@ -320,15 +324,15 @@ class Questions:
         dialogs.terminal_only.noticed()
         return list(dialogs.decisions.not_delivered(NOT_DELIVERED))
 
-    # What the agent did.
+    # Actions of the agent.
 
     def called(self, calls: Iterable[Call]) -> None:
-        """Notes calls that the agent wants to make, as the transcript contains them."""
+        """Adds calls that the agent wants to make, as the transcript contains them."""
         for call in calls:
             self._calls[call.id] = call
 
     def result(self, result: Result, open: Sequence[OpenQuestion]) -> list[Step]:
-        """Settles the approval request about a call whose result is in the transcript, as ``call_ended`` does."""
+        """Settles the approval request about a call that has a result in the transcript, as ``call_ended`` does."""
         called = self._calls.pop(result.id, None)
         if called is None:
             return []
@@ -336,7 +340,7 @@ class Questions:
         return self.call_ended(EndedCall(result.id, called.name, given, result.fate, None, as_run=False), open)
 
     def call_ended(self, call: EndedCall, open: Sequence[OpenQuestion]) -> list[Step]:
-        """Settles the approval request about a tool call that has ended: one that is open is withdrawn, and a client's
+        """Settles the approval request about a tool call that has ended. An open one is withdrawn, and a client's
         decision is compared with what the agent did.
 
         The agent may make identical calls at the same time, and does not report which request is about which call. So

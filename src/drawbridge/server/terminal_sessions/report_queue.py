@@ -1,5 +1,5 @@
 """Processes what is reported about a terminal session in the right order: each report after the lines that the
-conversation's file contains by then.
+conversation's file contains by then, with one exception (``ReportQueue._begins_turn``).
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ RESTING_SECONDS: Final = 3.0
 """Seconds between two checks of a conversation's file and of the agent's process while no hook reports anything: the
 first during a run or while an approval request is open, the second otherwise. An ended session is not checked.
 
-A check takes 0.4 ms of processor time. No event can replace it. No hook reports the agent's texts between two tool calls,
-that the user has withdrawn a prompt, or that a process was moved to the background or killed: only the agent's files, and
-its process, show that. Python can't watch files; the interfaces of the operating systems differ, and report nothing on
-network disks. Linux alone has an event for the end of any process (``pidfd_open``), and the files would still be
-checked."""
+A check takes 0.4 ms of processor time. No event can replace it, because no hook reports the agent's texts between two
+tool calls, a prompt that the user withdrew, or a process that was moved to the background or killed. Only the agent's
+files and its process show that. Python can't watch files. The interfaces of the operating systems differ, and report
+nothing on network disks. Only Linux has an event for the end of any process (``pidfd_open``), and the files would still
+have to be checked."""
 
 
 class ReportQueue:
-    """The reports about ``session``, in order of arrival. While there are none, the agent is checked, because its end may
+    """The reports about ``session``, in order of arrival. Between reports, the agent is checked, because its end may
     not be reported."""
 
     def __init__(self, session: TerminalSession) -> None:
@@ -56,7 +56,7 @@ class ReportQueue:
         self._reports.put_nowait(report)
 
     def set_process(self, process: Process, path: str) -> None:
-        """Sets the agent's process and the path of its transcript, as a hook has reported them. If the transcript has
+        """Sets the agent's process and the path of its transcript, as reported by a hook. If the transcript has
         moved, lines that have not been read yet are read from the new path."""
         if self.session.processes.reported(process, path, is_ended=self.session.ended):
             if not self._file.is_open:  # otherwise it is opened once the read in progress has ended
@@ -84,10 +84,19 @@ class ReportQueue:
             try:
                 if isinstance(self._next, ProcessCheck):
                     self._next = ProcessCheck(await self._file.states(session.checked_processes))
-                await self._read_until(self._next.after)
+                if not self._begins_turn(self._next):
+                    await self._read_until(self._next.after)
             except Exception:
                 logger.exception("%s: internal error", session.id)
             self._process_next()
+
+    def _begins_turn(self, report: Report) -> bool:
+        """Whether only this report begins the turn of a prompt that the file may already contain. It is then processed
+        first, because otherwise the prompt in the file would not belong to any turn. Lines from before the session are
+        always read first."""
+        if not isinstance(report, HookReport) or self.session.agent.names_turns:
+            return False
+        return report.event.name == "UserPromptSubmit" and self._file.is_up_to_date
 
     def _process_next(self) -> None:
         report, self._next = self._next, None
@@ -101,16 +110,16 @@ class ReportQueue:
                 self._finding = self._tasks.start(
                     self._find_mode(report.pid), f"{self.session.id}: finding its permission mode"
                 )
-        except Exception:  # this session may be shown wrongly; the others are not affected
+        except Exception:  # this session may be shown incorrectly, but the others are not affected
             logger.exception("%s: internal error", self.session.id)
 
     async def _find_mode(self, pid: int) -> None:
-        """Finds the mode in which the agent's process was started: the process reports its mode only with its first
-        prompt."""
+        """Finds the mode in which the agent's process was started, because the process reports its mode only with its
+        first prompt."""
         self.session.started_in(pid, await self._file.start_mode(pid, self.session.path))
 
     async def _read_until(self, condition: Condition | None) -> None:
-        """Reads all new lines. The CLI writes lines a moment after it has shown them, so this waits for ``condition`` as
+        """Reads all new lines. The CLI writes lines a moment after it shows them, so this waits for ``condition`` as
         long as its report may wait. No event reports that the file has changed."""
         seconds = condition.seconds if condition is not None else 0.0
         until = time.monotonic() + seconds
@@ -147,7 +156,7 @@ class ReportQueue:
             session.read(portion)
             has_more = portion.has_more
         if not file.is_up_to_date:
-            session.publish_reports()  # with the tasks from before a restart
+            session.publish_reports()  # including the tasks from before a restart
         file.was_read()
 
     def process_all(self) -> None:

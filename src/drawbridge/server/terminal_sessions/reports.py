@@ -1,4 +1,4 @@
-"""What is reported about a terminal session, as values that wait in a queue until it is their turn."""
+"""Reports about a terminal session, which wait in a queue until it is their turn."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from drawbridge.agents.base import Proposal
 from drawbridge.agents.terminal import HookEvent, ProcessState
-from drawbridge.server.terminal_sessions.peers import HookSurface
-from drawbridge.server.terminal_sessions.shared_comments import Left
+from drawbridge.server.terminal_sessions.peers import AskingHook
+from drawbridge.server.terminal_sessions.shared_comments import LeftComments
 
 RECORD_SECONDS: Final = 3.0
 """Seconds by which a transcript may be late (0.1 to 1 s with Claude Code 2.1.329, more on a busy machine)."""
@@ -28,7 +28,7 @@ class AfterText(Struct, frozen=True):
 
     @property
     def seconds(self) -> float:
-        """How long the report waits for the text at most."""
+        """The maximum number of seconds that the report waits for the text."""
         return RECORD_SECONDS
 
 
@@ -37,7 +37,7 @@ class AfterPrompt(Struct, frozen=True):
 
     @property
     def seconds(self) -> float:
-        """How long the report waits for the prompt at most."""
+        """The maximum number of seconds that the report waits for the prompt."""
         return PROMPT_SECONDS
 
 
@@ -45,16 +45,16 @@ Condition: TypeAlias = AfterText | AfterPrompt
 
 
 class HookReport(Struct, frozen=True):
-    """A hook's event. ``pid``: the PID of the agent's process. ``handed``: the comments that the hook has handed over to
+    """A hook's event. ``pid``: the PID of the agent's process. ``handed``: the comments that the hook handed over to
     the agent, if any."""
 
     event: HookEvent
     pid: int
-    handed: Left | None = None
+    handed: LeftComments | None = None
 
     @property
     def after(self) -> Condition | None:
-        """The end of a turn follows the agent's last text."""
+        """The condition under which the report is processed: the end of a turn follows the agent's last text."""
         is_end = self.event.name in ("Stop", "StopFailure")
         return AfterText(self.event.last_message) if is_end and self.event.last_message else None
 
@@ -65,11 +65,11 @@ class HookReport(Struct, frozen=True):
 
 
 class QuestionReport(Struct, frozen=True):
-    """A question from the agent, for whose answer the hook ``surface`` waits. ``proposal``: the change that the question
+    """A question from the agent. The hook ``asker`` waits for the answer. ``proposal``: the change that the question
     is about, if any."""
 
     event: HookEvent
-    surface: HookSurface
+    asker: AskingHook
     proposal: Proposal | None
 
     @property
@@ -88,7 +88,7 @@ class _Unconditional(Struct, frozen=True):
 class Disconnected(_Unconditional, frozen=True):
     """A hook that waited for an answer has disconnected."""
 
-    surface: HookSurface
+    asker: AskingHook
 
 
 class ReturnTimeOver(_Unconditional, frozen=True):
@@ -96,15 +96,15 @@ class ReturnTimeOver(_Unconditional, frozen=True):
 
 
 class Barrier(_Unconditional, frozen=True):
-    """Something waits until all reports before this one have been processed. ``done`` gets its result then."""
+    """Something waits until all reports before this one have been processed. ``done`` then gets its result."""
 
     done: asyncio.Future[None]
 
 
 class ProcessCheck(_Unconditional, frozen=True):
-    """Nothing was reported for a while, so the agent's processes were checked. ``states``: what the agent's own files
-    contain about the process that is working and the process that reported last, by PID. Empty while an approval request
-    is open, or if no transcript is read."""
+    """The agent's processes were checked because nothing had been reported for a while. ``states``: what the agent's
+    own files contain about the process that is working and the process that reported last, by PID. Empty while an
+    approval request is open, or if no transcript is read."""
 
     states: Mapping[int, ProcessState]
 

@@ -1,4 +1,4 @@
-"""The comments on a review on their way to the agent of a terminal session: typed as a prompt, or left with the
+"""Sends the comments on a review to the agent of a terminal session: types them as a prompt, or leaves them with the
 session."""
 
 from __future__ import annotations
@@ -6,17 +6,18 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from drawbridge.server.protocol import commands
+from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import Answer, Subscriber
+from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.protocol.replies import Accepted
 from drawbridge.server.reviews.commenting import submission_key
 from drawbridge.server.terminal_sessions.prompt_text import typeable
-from drawbridge.server.terminal_sessions.prompts import HAS_ENDED, MAYBE_TYPED, Sent, check_not_steered
+from drawbridge.server.terminal_sessions.prompts import HAS_ENDED, MAYBE_TYPED, SentPrompt, check_not_steered
 from drawbridge.server.terminal_sessions.session import TerminalSession
 
 
 async def submit_review(
-    session: TerminalSession, command: commands.ReviewSubmit, asker: Subscriber, allowed: Callable[[], bool]
+    session: TerminalSession, command: commands.ReviewSubmit, sender: Subscriber, allowed: Callable[[], bool]
 ) -> Answer[Accepted]:
     """Sends all drafts as one prompt to the session's agent, as ``Prompts.execute`` does, or leaves them with the session
     if nothing can be typed now. If neither is possible, the details of the error contain the prompt, so that the user can
@@ -38,8 +39,8 @@ async def submit_review(
         if session.ended:
             raise ClientError("NOT_SUPPORTED", HAS_ENDED)
         if not prompts.can_type:
-            return handover.leave(prompt, submission, asker, id, allowed)
-        sent = Sent(typeable(session.agent, prompt, "data.text"), asker.name, id, review=submission)
+            return handover.leave(prompt, submission, sender, id, allowed)
+        sent = SentPrompt(typeable(session.agent, prompt, "data.text"), sender.name, id, review=submission)
         sending = prompts.begin(sent, allowed)
         reviewed.sends(sending)
         return await prompts.accepted(sending)

@@ -1,4 +1,4 @@
-"""A terminal session: its state is derived from what the agent's hooks report and from the agent's transcript.
+"""A terminal session. Its state is derived from what the agent's hooks report and from the agent's transcript.
 
 The server does not start or stop the agent.
 """
@@ -33,18 +33,15 @@ from drawbridge.agents.terminal import (
 from drawbridge.core.errors import DrawbridgeError
 from drawbridge.core.private_files import write_private
 from drawbridge.server import events
-from drawbridge.server.approvals.pending import PendingApproval, Surface
+from drawbridge.server.approvals.pending import Asker, PendingApproval
 from drawbridge.server.events import PromptAccepted
 from drawbridge.server.protocol import commands, messages
+from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import (
-    ASKS_NOTHING,
-    TERMINAL_NAME,
-    Answer,
-    Subscriber,
-)
+from drawbridge.server.protocol.frames import Subscriber
+from drawbridge.server.protocol.messages import ASKS_NOTHING, TERMINAL_NAME
 from drawbridge.server.protocol.replies import Review
-from drawbridge.server.reviews.reviews import Wish
+from drawbridge.server.reviews.reviews import RequestedDecision
 from drawbridge.server.sessions import metadata
 from drawbridge.server.sessions.disk import Disk
 from drawbridge.server.sessions.grants import Grants
@@ -79,7 +76,7 @@ from drawbridge.server.terminal_sessions.reports import (
     Report,
     ReturnTimeOver,
 )
-from drawbridge.server.terminal_sessions.shared_comments import Left
+from drawbridge.server.terminal_sessions.shared_comments import LeftComments
 from drawbridge.server.terminal_sessions.shown_proposals import ShownProposals
 from drawbridge.server.terminal_sessions.turns import (
     Change,
@@ -99,8 +96,13 @@ from drawbridge.server.terminal_sessions.turns import (
 logger = logging.getLogger("drawbridge.server")
 
 UNKNOWN_MODE: Final = (
-    "The prompt was not typed: the agent's permission mode is not known yet, and may be one that the owner does not allow. "
+    "This was not sent: the agent's permission mode is not known yet, and may be one that the owner does not allow. "
     "Send the next prompt in the terminal, or fork the session."
+)
+
+NO_MODE: Final = (
+    "The comments can't be passed to this agent: it does not report its permission mode, which may be one that the owner "
+    "does not allow. Copy them into its terminal, or ask the owner to start the server with --allow-skip-permissions."
 )
 
 MAY_BEGIN: Final = ("UserPromptSubmit", "PreToolUse")
@@ -130,16 +132,17 @@ class TerminalSession(Session):
         terminal_agent: TerminalAgent | None,
         beginning_with: Callable[[str], str | None],
     ) -> None:
-        """``facts``: what was stored before a restart. ``terminals``: the terminals of connected editors, and ``shown``:
-        the proposals that they show. ``reviewed``: the directory in which the agent works. ``terminal_agent``: the agent;
-        None if its hooks are not supported. ``beginning_with``: returns the id of the terminal session whose agent's own
-        session id begins with the given prefix, if any."""
+        """``facts``: what was stored before a restart. ``terminals``: the terminals of connected editors, and
+        ``shown``: the proposals that they show. ``reviewed``: the directory in which the agent works.
+        ``terminal_agent``: the agent; None if its hooks are not supported. ``beginning_with``: returns the id of the
+        terminal session for which the agent's own session id begins with the given prefix, if any."""
         super().__init__(directory, data, history, surfaces, disk)
         self._shown = shown
         self._beginning_with = beginning_with
         self._moved = ("", 0)
-        """The beginning of the id of the session that the conversation was moved to, and the number of checks that have
-        found it."""
+        """The beginning of the id of the session to which the conversation was moved, and the number of checks that
+        found that.
+        """
         self.terminal_agent = terminal_agent
         """The agent with its hooks and its transcript; None if it is known only from its proposals."""
         self.agent: AskingAgent = ONLY_IN_EDITOR if terminal_agent is None else terminal_agent
@@ -151,7 +154,7 @@ class TerminalSession(Session):
         self.processes = Processes(facts)
         self.turns = Turns(self.agent, time.monotonic, facts.past)
         self._stored = msgspec.convert(facts, StoredTurns, from_attributes=True)
-        """What was last stored about the turns."""
+        """The facts about the turns, as they were last stored."""
         self.questions = Questions(
             self.agent, str(self.path), read_file, time.monotonic, is_unattended=facts.is_unattended
         )
@@ -167,11 +170,11 @@ class TerminalSession(Session):
         """Whether the session was closed. Changes to its state are then no longer saved for the next start of the
         server."""
         self._about: TerminalReports | None = None
-        """What the agent reports about itself in its conversation's file; None until the first line has been read."""
+        """The agent's reports about itself in its conversation's file; None until the first line has been read."""
         self.prompts = Prompts(self, terminals, facts.sent, self.save)
         self.handover = Handover(self, reviewed.comments)
 
-    # What clients see.
+    # State for clients.
 
     @property
     def state(self) -> messages.State:
@@ -179,7 +182,7 @@ class TerminalSession(Session):
 
     @property
     def phase(self) -> events.TerminalState:
-        """What the agent is doing, as clients show it for a terminal session."""
+        """The agent's activity, as clients show it for a terminal session."""
         if self.ended:
             return "ended"
         if self.approvals or self.questions.asks_in_terminal:
@@ -262,31 +265,36 @@ class TerminalSession(Session):
     async def review_image(self, blob: str, largest: int) -> bytes:
         return await self.reviewed.image(blob, largest)
 
-    async def decide_review(self, wish: Wish, asker: Subscriber) -> Answer[Review]:
-        return await self.reviewed.decide(wish, asker, self.id)
+    async def decide_review(self, wanted: RequestedDecision, sender: Subscriber) -> Answer[Review]:
+        return await self.reviewed.decide(wanted, sender, self.id)
 
     async def commit_review(
-        self, command: commands.ReviewCommit, asker: Subscriber
+        self, command: commands.ReviewCommit, sender: Subscriber
     ) -> Answer[messages.ReviewCommitted]:
-        return await self.reviewed.commit(command, asker, self.id)
+        return await self.reviewed.commit(command, sender, self.id)
 
-    async def push_review(self, command: commands.ReviewPush, asker: Subscriber) -> Answer[messages.ReviewPushed]:
-        return await self.reviewed.push(command, asker, self.id)
+    async def push_review(self, command: commands.ReviewPush, sender: Subscriber) -> Answer[messages.ReviewPushed]:
+        return await self.reviewed.push(command, sender, self.id)
 
-    async def comment(self, command: commands.ReviewComment, asker: Subscriber) -> Answer[messages.ReviewCommented]:
+    async def comment(self, command: commands.ReviewComment, sender: Subscriber) -> Answer[messages.ReviewCommented]:
         self._disk.check(self.id)
-        return await self.reviewed.comment(command, asker, self.id)
+        return await self.reviewed.comment(command, sender, self.id)
+
+    @property
+    def forks(self) -> bool:
+        agent = self._grants.agents.get(self.data.agent)
+        return agent is not None and agent.forks
 
     def is_working_on(self, turn: str) -> bool:
         return self.turns.current is not None and self.turns.current.has(turn)
 
     def within_limits(self, mode: str | None = None) -> bool:
         """Whether a client could have started a run in this agent's mode. ``mode``: the mode that the agent reports
-        now; None for the last one that it has reported. If a client could not have started one, returns False or raises
+        now; None for the last one that it reported. If a client could not have started one, returns False or raises
         ``ClientError`` with the reason."""
         mode = mode or self.permission_mode
         if mode is None and not self._grants.ceilings.skip_permissions:
-            raise ClientError("PERMISSION_DENIED", UNKNOWN_MODE)
+            raise ClientError("PERMISSION_DENIED", UNKNOWN_MODE if self.agent.reports_mode else NO_MODE)
         asked = Options(permission_mode=mode or BYPASS)
         is_usable = self._grants.directories.last_problem(self.path) is None
         granted = self._grants.granted(str(self.path), asked)
@@ -295,10 +303,10 @@ class TerminalSession(Session):
     def submitted(self, review: events.Submission, turn: str, by: str) -> None:
         self.reviewed.submitted(review, turn, by)
 
-    def _approval_closed(self, approval: PendingApproval, asked_by: Surface | None = None) -> None:
+    def _approval_closed(self, approval: PendingApproval, asked_by: Asker | None = None) -> None:
         self.requests.closed(approval, asked_by)
 
-    # What is reported.
+    # Reports.
 
     def process(self, report: Report) -> None:
         """Processes a report from the queue. Everything that precedes it has been processed."""
@@ -309,13 +317,13 @@ class TerminalSession(Session):
                     self.reviewed.expect_nothing(self.id)
                 if event.name in ("Stop", "StopFailure", "SessionEnd"):
                     self.save()
-            case QuestionReport(event, surface, proposal):
-                if surface.is_gone and not self.questions.known(surface.known_as):
-                    self._hook(event, surface.pid)  # nobody is waiting for an answer
-                elif (approval := self._asked(event, surface, proposal)) is not None:
-                    self._shown.join(self, approval, surface.pid, proposal)
-            case Disconnected(surface):
-                self.requests.disconnect(surface)
+            case QuestionReport(event, asker, proposal):
+                if asker.is_gone and not self.questions.known(asker.known_as):
+                    self._hook(event, asker.pid)  # nobody is waiting for an answer
+                elif (approval := self._asked(event, asker, proposal)) is not None:
+                    self._shown.join(self, approval, asker.pid, proposal)
+            case Disconnected(asker):
+                self.requests.disconnect(asker)
             case ReturnTimeOver():
                 self._stop_waiting()
             case Barrier(done):
@@ -326,15 +334,15 @@ class TerminalSession(Session):
     @property
     def checked_processes(self) -> set[int]:
         """The PIDs of the process that is working and the process that reported last, which receives prompts, if they
-        are known. Empty while an approval request is open: the agent waits for its answer."""
+        are known. Empty while an approval request is open, because the agent waits for its answer."""
         if self.approvals:
             return set()
         turn = self.turns.current
         return {pid for pid in (self.pid, turn.process if turn is not None else None) if pid is not None}
 
     def _check(self, states: Mapping[int, ProcessState]) -> None:
-        """Checks whether the agent is still running and still has this conversation open: hooks do not always report
-        that it has ended, or has left the conversation. ``states``: as in ``ProcessCheck``."""
+        """Checks whether the agent is still running and still has this conversation open, because hooks do not always
+        report that it has ended, or has left the conversation. ``states``: as in ``ProcessCheck``."""
         if self.pid is None or self.ended:
             return
         gone = self.processes.exited
@@ -357,8 +365,8 @@ class TerminalSession(Session):
 
     def _follow_to_background(self, pid: int, prefix: str) -> None:
         """Ends the part of the process ``pid`` in this session, because the user has moved the conversation to the
-        background. Waits for the session that continues it, whose id begins with ``prefix``, for ``MOVE_CHECKS`` checks
-        at most."""
+        background. Waits for the session that continues it under an id that begins with ``prefix``, for at most
+        ``MOVE_CHECKS`` checks."""
         former, checks = self._moved
         if prefix == former and checks > MOVE_CHECKS:
             return
@@ -368,17 +376,17 @@ class TerminalSession(Session):
             self._moved = (prefix, MOVE_CHECKS + 1)
             self.move(pid, successor)
 
-    # What the agent's hooks report.
+    # Events from the agent's hooks.
 
     def expect(self, event: HookEvent) -> None:
-        """Begins the checkpoint before a run if this event, which a hook has reported, may begin a run. To be called
+        """Begins the checkpoint before a run if this event, which a hook reported, may begin a run. To be called
         before earlier reports are processed, because the checkpoint can't wait for them."""
         may_begin = event.name in MAY_BEGIN and event.turn and (event.name != "UserPromptSubmit" or not event.agent_id)
         follows = event.continues or event.name != "UserPromptSubmit"
         if may_begin and not (follows and self.reviewed.has_run(self.id)):
             self.reviewed.expect(self.id, event.turn)
 
-    def _hook(self, event: HookEvent, pid: int | None, handed: Left | None = None) -> None:
+    def _hook(self, event: HookEvent, pid: int | None, handed: LeftComments | None = None) -> None:
         """Processes a hook's event. The arguments are as in ``HookReport``."""
         self._note_hook(event, pid, handed)
         was_working = self.turns.current is not None
@@ -404,27 +412,29 @@ class TerminalSession(Session):
                 self.requests.carry_out(self.questions.noticed(pid, self.requests.open))
         self.changed()
 
-    def _asked(self, event: HookEvent, surface: Surface, proposal: Proposal | None) -> PendingApproval | None:
+    def _asked(self, event: HookEvent, asker: Asker, proposal: Proposal | None) -> PendingApproval | None:
         """Processes a question. Returns its approval request; None if it does not wait for an answer here. The arguments
         are as in ``QuestionReport``."""
-        pid, agent = surface.pid, event.agent_id
+        pid, agent = asker.pid, event.agent_id
         self._note_hook(event, pid)
-        if self.questions.is_another(event, surface.known_as):
-            surface.closed()
+        if self.questions.is_another(event, asker.known_as):
+            asker.closed()
             return None
-        if approval := self.reconnect(surface):
+        if approval := self.reconnect(asker):
             return approval
         self._record(self.turns.hook(event, pid))
         if not self.agent.asks_people(self.permission_mode):
-            surface.closed()
+            asker.closed()
             return None
         question = question_of(event, proposal, str(self.path), changeable=self.agent.accepts_changed_input)
         if not self.agent.hides_dialog(question.asked_by):  # otherwise, several dialogs can wait
             self.questions.continued(agent, pid)
-        return self.requests.ask(question, surface)
+        return self.requests.ask(question, asker)
 
-    def _note_hook(self, event: HookEvent, pid: int | None, handed: Left | None = None) -> None:
-        """Notes what every hook of a process shows: its permission mode, and that it has the conversation open."""
+    def _note_hook(self, event: HookEvent, pid: int | None, handed: LeftComments | None = None) -> None:
+        """Updates what every hook of a process reveals: the process's permission mode, and that it has the conversation
+        open.
+        """
         if event.is_new_process and not event.permission_mode and self.processes.forget_mode(pid):
             # The conversation's file still contains the mode of the previous process.
             self.save()
@@ -435,13 +445,13 @@ class TerminalSession(Session):
             self._reopen()
 
     def _reopen(self) -> None:
-        """Notes that a process has the conversation open: a session that had ended continues."""
+        """Reopens a session that had ended, because a process has the conversation open."""
         if self.ended:
             self.ended, self.continued_in = False, None
             self.save()
 
     def leave(self, pid: int | None, outcome: events.Outcome = "interrupted", *, quiet: bool = False) -> None:
-        """Notes that a process has ended or has closed the conversation. Another terminal may still have it open.
+        """Removes a process that has ended or has closed the conversation. Another terminal may still have it open.
         ``outcome`` and ``quiet`` apply to its run, as in ``RunFinished``."""
         if pid is None or not self.processes.beside(pid):
             self._end("interrupted", pid)
@@ -456,7 +466,7 @@ class TerminalSession(Session):
         self._end("interrupted", None)
 
     def move(self, pid: int, continued_in: str | None) -> None:
-        """Notes that the user has moved the conversation of the process ``pid`` to the background, where the session
+        """Removes the process ``pid``, because the user has moved its conversation to the background, where the session
         ``continued_in`` (None if it is not known) continues it under another id."""
         if self.processes.beside(pid):  # another terminal has it open
             self.leave(pid, "completed", quiet=True)
@@ -467,7 +477,8 @@ class TerminalSession(Session):
     def _end(
         self, outcome: events.Outcome, pid: int | None, *, quiet: bool = False, continued_in: str | None = None
     ) -> None:
-        """Ends the session: no process has the conversation open. ``pid``: the process that had it open until now."""
+        """Ends the session, because no process has the conversation open. ``pid``: the process that had it open until
+        now."""
         self.processes.only_latest()
         self.handover.end()
         self._record(self.turns.end(outcome, pid, quiet=quiet))
@@ -475,15 +486,15 @@ class TerminalSession(Session):
         self.save()
         self.changed()
 
-    def _continue_with(self, handed: Left, pid: int | None) -> None:
+    def _continue_with(self, handed: LeftComments, pid: int | None) -> None:
         """Begins the run with which the agent continues after it has stopped."""
         self._record(self.turns.begin_after_stop(handed.run, handed.turn, handed.text, pid))
         self.reviewed.expect_nothing(self.id)
 
-    # What follows.
+    # Effects of reports.
 
     def _record(self, changes: Iterable[Change]) -> None:
-        """Records what has changed about the turns, and closes the questions that nobody waits for any longer."""
+        """Records what has changed about the turns, and closes the questions that nobody is waiting for any longer."""
         for change in changes:
             match change:
                 case RunBegun(run):
@@ -546,7 +557,7 @@ class TerminalSession(Session):
         if (self.turns.stored, self.questions.is_unattended) != (self._stored, self._was_unattended):
             self.save()
 
-    # What was asked before a restart.
+    # Recovery after a restart.
 
     def recover(self) -> None:
         """Restores the state after a restart. What does not continue (see ``continuation``) counts as ended."""
@@ -566,15 +577,15 @@ class TerminalSession(Session):
         if self.ended:
             self.handover.end()
 
-    # What hooks and bridges ask.
+    # Questions from hooks and bridges.
 
-    def reconnect(self, surface: Surface) -> PendingApproval | None:
-        """Returns the approval request for the question that ``surface`` reports, if it was asked before, and connects
+    def reconnect(self, asker: Asker) -> PendingApproval | None:
+        """Returns the approval request for the question that ``asker`` reports, if it was asked before, and connects
         the two as ``ApprovalRequests.reconnect`` does. Returns None if the question is new."""
-        approval = self.questions.known(surface.known_as)
+        approval = self.questions.known(asker.known_as)
         if approval is not None:
             self._reopen()
-            self.requests.reconnect(approval, surface)
+            self.requests.reconnect(approval, asker)
         return approval
 
     def _stop_waiting(self) -> None:
@@ -592,9 +603,9 @@ class TerminalSession(Session):
 
     def read(self, portion: Portion) -> None:
         """Processes lines of the conversation's file."""
-        self.turns.expect_prompt([entry for _, entry in portion.lines])
-        for line, entry in portion.lines:
-            if entry is not None:
+        self.turns.expect_prompt([entry for _, entries in portion.lines for entry in entries])
+        for line, entries in portion.lines:
+            for entry in entries:
                 self.add_entry(entry, quiet=portion.quiet, late=portion.late)
             self._read_about(line)
         if portion.lines:
@@ -627,7 +638,7 @@ class TerminalSession(Session):
         self._record(self.turns.entry(entry, pid, prompt=prompt, quiet=quiet, late=late))
 
     def _handed(self, entry: Context, pid: int | None) -> None:
-        """Records the comments that a hook has handed over to the agent, if this entry of the transcript contains
+        """Records the comments that a hook handed over to the agent, if this entry of the transcript contains
         them."""
         left = self.handover.confirmed(entry)
         if left is None:
@@ -660,7 +671,7 @@ class TerminalSession(Session):
 
     def _keep(self, event: AgentLine | PromptAccepted) -> None:
         if not self.store.has_room(len(written(event)[1])):
-            return  # the limit for agents' data is reached; the agent keeps its own transcript
+            return  # the limit for agents' data is reached, but the agent keeps its own transcript
         try:
             self.store.write(event)
         except DrawbridgeError as error:
@@ -672,8 +683,8 @@ class TerminalSession(Session):
         self.publish_reports()
 
     def close(self, reason: str) -> None:
-        """Closes the session; the agent continues. A question stays open if its hook or bridge will report it again;
-        other questions can then only be answered in the terminal.
+        """Closes the session. The agent continues. A question stays open if its hook or bridge will report it again.
+        Other questions can then only be answered in the terminal.
         """
         self.requests.close(reason)
         self.prompts.close()

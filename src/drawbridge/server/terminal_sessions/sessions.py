@@ -1,5 +1,4 @@
-"""The terminal sessions on this machine: agents that people have started, as far as their hooks and bridges report
-them.
+"""The terminal sessions on this machine: agents that people started, and that hooks or bridges report.
 
 The files of each session, such as its history, are in ``<data>/desk/<id>``.
 """
@@ -24,8 +23,9 @@ from drawbridge.core.private_files import make_private_directory
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server.events import Announced, ProjectCreated, ProjectGone, SessionChanged
 from drawbridge.server.protocol import commands
+from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError, no_project
-from drawbridge.server.protocol.messages import Answer, Subscriber
+from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.protocol.replies import Accepted
 from drawbridge.server.sessions import metadata
 from drawbridge.server.sessions.disk import Disk
@@ -53,7 +53,7 @@ MOST: Final = 50
 If none has ended, the new one is not shown."""
 
 RETURN_SECONDS: Final = 20.0
-"""Seconds that hooks and bridges have to reconnect after the server has started; they try at least every 2 s."""
+"""Seconds that hooks and bridges have to reconnect after the server has started. They try at least every 2 s."""
 
 FORGOTTEN: Final = "gone_"
 """The prefix of the names of directories that are being removed."""
@@ -78,16 +78,16 @@ class TerminalSessions:
         self._agents = agents
         self.terminals = Terminals()
         self.shown = ShownProposals()
-        """What the bridges show in their editors."""
+        """The proposals that the bridges show in their editors."""
         self.closed = False
-        """Whether the server is shutting down: hooks and bridges that connect now wait for the next server."""
+        """Whether the server is shutting down. If so, hooks and bridges that connect wait for the next server."""
         self._directory = data / "desk"
         self._surfaces = surfaces
         self._disk = disk
         self._grants = grants
         self._fsync = fsync
         self._sessions = sessions
-        self._directories = Directories(data, grants, limits, memory, surfaces.find_unsaved)
+        self._directories = Directories(data, grants, limits, memory, surfaces.find_unsaved, sessions)
         self._reports: dict[TerminalSession, ReportQueue] = {}
         self._removals = BackgroundTasks(logger)
         self._unreadable: set[str] = set()
@@ -105,13 +105,13 @@ class TerminalSessions:
         return session if isinstance(session, TerminalSession) else None
 
     def open_in_terminal(self, session_id: str) -> bool:
-        """Whether an agent that a person has started has this conversation open now, in a terminal or in the
-        background."""
+        """Whether an agent that a person started has this conversation open now, in a terminal or in the background."""
         session = self.find(TERMINAL_PREFIX + session_id)
         return session is not None and session.is_open
 
     def check_agent(self, session_id: str, agent: str) -> None:
-        """Raises ``ClientError`` if this is the conversation of a terminal session whose agent is not ``agent``."""
+        """Raises ``ClientError`` if this is the conversation of a terminal session with an agent other than
+        ``agent``."""
         session = self.find(TERMINAL_PREFIX + session_id)
         if session is not None and session.data.agent != agent:
             own, other = catalog.title(session.data.agent), catalog.title(agent)
@@ -147,9 +147,9 @@ class TerminalSessions:
             await self._reports[session].processed()
 
     def load(self) -> None:
-        """Restores the sessions from before a restart. Damaged ones are removed: the agent has its own transcript.
-        Sessions that can't be read now are kept, and are restored when their agent reports something or the server
-        starts again. Blocking. Raises ``NotPrivate`` or OSError."""
+        """Restores the sessions from before a restart. Damaged ones are removed, because the agent has its own
+        transcript. Sessions that can't be read now are kept, and are restored when their agent reports something or the
+        server starts again. Blocking. Raises ``NotPrivate`` or OSError."""
         make_private_directory(str(self._directory))
         for directory in sorted(self._directory.iterdir(), key=_changed_at):
             if directory.name.startswith(FORGOTTEN):
@@ -220,11 +220,11 @@ class TerminalSessions:
         self._reports[session] = ReportQueue(session)
 
     def report(self, agent: str, event: HookEvent, process: Process) -> ReportQueue | None:
-        """Returns the ``ReportQueue`` of the event's session, which is added if it is not known and the event contains its
-        directory; None if the session is not shown. ``agent``: the agent whose hook has sent the event. ``process``:
+        """Returns the ``ReportQueue`` of the event's session, which is added if it is not known and the event contains
+        its directory; None if the session is not shown. ``agent``: the agent that called the hook. ``process``:
         that agent's process.
 
-        The CLI's daemon starts background sessions in advance; they are not shown until they are used.
+        The CLI's daemon starts background sessions in advance. They are not shown until they are used.
         """
         id, terminal_agent = TERMINAL_PREFIX + event.session_id, self.terminal_agent(agent)
         session = self.find(id)
@@ -242,7 +242,7 @@ class TerminalSessions:
         self, id: str, path: str, agent: str, session_id: str, *, background: bool = False
     ) -> TerminalSession | None:
         """Adds a session, or restores it if it could not be read before, and notifies the clients that follow all
-        projects. Returns None if that fails or there is no room for it. ``session_id``: the agent's own id for the
+        projects. Returns None if that fails, or if the list is full. ``session_id``: the agent's own id for the
         conversation."""
         if not metadata.ID.fullmatch(id):
             return None
@@ -288,12 +288,12 @@ class TerminalSessions:
             await self._discard(session)
 
     def _discard(self, session: TerminalSession) -> Coroutine[Any, Any, None]:
-        """Forgets the session immediately; its agent may report again at any moment, and then gets a new session.
+        """Forgets the session immediately. Its agent may report again at any moment, and then gets a new session.
         Returns a coroutine that removes the session's files.
         """
         reason = "it was removed from the list"
         self._sessions.remove(session)
-        self._reports[session].process_all()  # a hook whose question has not been processed yet is answered, too
+        self._reports[session].process_all()  # a hook with a question that has not been processed yet is answered, too
         session.withdraw_all(reason)
         closed = self._close(session, reason)
         self._directories.leave(session.reviewed, session.id)
@@ -308,7 +308,7 @@ class TerminalSessions:
         return self._remove(closed, forgotten)
 
     def _close(self, session: TerminalSession, reason: str) -> asyncio.Task[None]:
-        """Closes the session: nothing that is reported about it is processed from now on. Returns a task that is done
+        """Closes the session. From then on, nothing that is reported about it is processed. Returns a task that is done
         when the processing has ended."""
         following = self._reports[session].close()
         session.close(reason)

@@ -20,10 +20,10 @@ from drawbridge.core.errors import DrawbridgeError
 from drawbridge.core.private_files import remove_quietly, write_private
 from drawbridge.server.events import ReviewCommented, Submission
 from drawbridge.server.protocol.client_errors import no_project
-from drawbridge.server.protocol.messages import Subscriber
+from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.protocol.replies import Handover
 from drawbridge.server.reviews import remembered
-from drawbridge.server.reviews.remembered import Remembered
+from drawbridge.server.reviews.remembered import RememberedComment
 from drawbridge.server.sessions.session import TERMINAL_PREFIX, SessionStore
 from drawbridge.transport import private_socket
 
@@ -33,13 +33,13 @@ NAME: Final = "comments.json"
 
 
 WAITING: Final = ".waiting"
-"""The suffix of a file that exists while comments wait for a session: the session's hooks look for it
+"""The suffix of a file that exists while comments wait for a session. The session's hooks look for it
 (``guard.report``)."""
 
 Release: TypeAlias = Literal["unsure", "ended", "refused"]
 
 
-class Left(Struct, frozen=True):
+class LeftComments(Struct, frozen=True):
     """Comments that are left with the session ``session``, as the prompt ``text`` from ``by``.
 
     ``state``: as in ``replies.Handover``. ``run``: the run that begins with them, once a hook has received them;
@@ -66,8 +66,8 @@ class _File(Struct):
     removed one with the same id. ``left``: the comments that were last left with a session."""
 
     changes: int = 0
-    comments: dict[str, Remembered] = {}
-    left: Left | None = None
+    comments: dict[str, RememberedComment] = {}
+    left: LeftComments | None = None
 
 
 class SharedComments:
@@ -80,12 +80,12 @@ class SharedComments:
         self._file: _File | None = None
 
     @property
-    def known(self) -> Mapping[str, Remembered]:
+    def known(self) -> Mapping[str, RememberedComment]:
         """The comments by id. Raises OSError if the file can't be read now."""
         return self.load().comments
 
     @property
-    def left(self) -> Left | None:
+    def left(self) -> LeftComments | None:
         """The comments that were last left with a session, until they have arrived or been withdrawn; otherwise None.
         Also None until the file is loaded."""
         return None if self._file is None else self._file.left
@@ -104,7 +104,7 @@ class SharedComments:
         known = self.known
         return [id for id in review.comments if id in known and known[id].comment.state in ("draft", "waiting")]
 
-    def put(self, left: Left, state: Literal["draft", "waiting"] | None = None, by: str = "") -> None:
+    def put(self, left: LeftComments, state: Literal["draft", "waiting"] | None = None, by: str = "") -> None:
         """Stores what is left with a session. ``state``: the new state of its comments, set by ``by``; None leaves
         their state as it is. Raises ``NotPrivate`` or OSError without changing the comments."""
         if left.state == "waiting":
@@ -120,7 +120,9 @@ class SharedComments:
             self._put(None, left, "draft", by)
             self.unmark(left.session)
 
-    def _put(self, left: Left | None, about: Left, state: Literal["draft", "waiting"] | None, by: str) -> None:
+    def _put(
+        self, left: LeftComments | None, about: LeftComments, state: Literal["draft", "waiting"] | None, by: str
+    ) -> None:
         file = msgspec.structs.replace(self._copy(), left=left)
         changed = self._unsent(about.review) if state is not None else []
         for id in changed:
@@ -145,7 +147,7 @@ class SharedComments:
                 self._file = _File()
         return self._file
 
-    def write(self, event: ReviewCommented, session: str, asker: Subscriber) -> int | None:
+    def write(self, event: ReviewCommented, session: str, sender: Subscriber) -> int | None:
         own = self._stores.get(session)
         if own is None:  # it was removed from the list
             raise no_project()
@@ -153,15 +155,16 @@ class SharedComments:
         file = self._copy()
         remembered.change(file.comments, event.comment_id, event.comment, file.changes)
         self._store(file)
-        recorded = own.record(event, asker)
+        recorded = own.record(event, sender)
         for store in self._stores.values():
             if store is not own:
                 store.announce(event)
         return recorded
 
     def send(self, review: Submission, run_id: str, by: str) -> None:
-        """Marks these comments as sent, unless they already are: the agent has started on the prompt that contains
-        them. A failure is only logged, because the agent has them."""
+        """Marks these comments as sent, unless they already are. The agent has started on the prompt that contains
+        them. A failure is only logged, because the agent has them.
+        """
         try:
             file = self._copy()
         except OSError as error:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import msgspec
-
 from drawbridge.agents.base import Decision, Proposal
 from drawbridge.protocols import local_ipc as wire
 from drawbridge.server.approvals.editors import Editor
@@ -18,7 +16,7 @@ from drawbridge.server.sessions.session import Session
 from drawbridge.server.terminal_sessions.questions import ELSEWHERE
 
 
-class BridgeSurface:
+class AskingBridge:
     """A proposal that its agent's bridge shows in an editor."""
 
     in_editor = True
@@ -31,14 +29,14 @@ class BridgeSurface:
         self.session: Session | None = None
         self.approval: PendingApproval | None = None
         self.was_decided = False
-        """Whether the user decided on it in the editor before a hook reported its question."""
+        """Whether the user decided on it in the editor before its question was reported by a hook."""
 
     def decided(self, approval: PendingApproval, decision: Decision, by: str) -> None:
         text: str | None = None
         if decision.allow:
             text = self.proposed.new_text
             if decision.updated_input is not None:
-                text = approval.changed_text(msgspec.json.decode(decision.updated_input, type=dict[str, object]))
+                text = approval.changed_text(decision.updated_input)
         self.editor.send(wire.ClientDecision(self.proposed.id, by, text))
 
     def closed(self) -> None:
@@ -73,24 +71,24 @@ class ShownProposals:
     """The proposals that are shown in the editors of connected bridges. A proposal's id is unique only in its editor."""
 
     def __init__(self) -> None:
-        self._shown: dict[tuple[int, str], BridgeSurface] = {}
+        self._shown: dict[tuple[int, str], AskingBridge] = {}
 
-    def __iter__(self) -> Iterator[BridgeSurface]:
+    def __iter__(self) -> Iterator[AskingBridge]:
         return iter(list(self._shown.values()))
 
-    def add(self, editor: Editor, proposed: wire.Proposed) -> BridgeSurface:
-        shown = self._shown[id(editor), proposed.id] = BridgeSurface(editor, proposed)
+    def add(self, editor: Editor, proposed: wire.Proposed) -> AskingBridge:
+        shown = self._shown[id(editor), proposed.id] = AskingBridge(editor, proposed)
         return shown
 
-    def find(self, editor: Editor, id_: str) -> BridgeSurface | None:
+    def find(self, editor: Editor, id_: str) -> AskingBridge | None:
         return self._shown.get((id(editor), id_))
 
-    def remove(self, editor: Editor, id_: str) -> BridgeSurface | None:
+    def remove(self, editor: Editor, id_: str) -> AskingBridge | None:
         """Removes and returns a proposal that is no longer shown; None if it is not known."""
         return self._shown.pop((id(editor), id_), None)
 
-    def remove_all(self, editor: Editor) -> list[BridgeSurface]:
-        """Removes and returns the proposals in an editor whose bridge has disconnected."""
+    def remove_all(self, editor: Editor) -> list[AskingBridge]:
+        """Removes and returns the proposals in an editor after its bridge has disconnected."""
         return [self._shown.pop(key) for key in list(self._shown) if key[0] == id(editor)]
 
     def join(self, session: Session, approval: PendingApproval, pid: int | None, proposal: Proposal | None) -> None:

@@ -15,36 +15,40 @@ from drawbridge.agents.output import json_object, parsed
 from drawbridge.agents.proposals import read_file
 from drawbridge.agents.terminal import HookEvent, TerminalAgent
 from drawbridge.core.errors import DrawbridgeError
+from drawbridge.core.review_memory import ReviewMemory
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.protocols import local_ipc as wire
 from drawbridge.server.approvals.editors import Editors
 from drawbridge.server.terminal_sessions.bridges import Bridges
-from drawbridge.server.terminal_sessions.editor_reviews import EditorReviews, ReviewCommands
-from drawbridge.server.terminal_sessions.peers import HookSurface, Peer
+from drawbridge.server.terminal_sessions.editor_reviews import EditorReviews, KnownSessions, ReviewCommands
+from drawbridge.server.terminal_sessions.peers import AskingHook, Peer
 from drawbridge.server.terminal_sessions.processes import Process
 from drawbridge.server.terminal_sessions.report_queue import ReportQueue
 from drawbridge.server.terminal_sessions.reports import Disconnected, HookReport, QuestionReport
 from drawbridge.server.terminal_sessions.sessions import TerminalSessions
-from drawbridge.server.terminal_sessions.shared_comments import Left
+from drawbridge.server.terminal_sessions.shared_comments import LeftComments
 from drawbridge.transport.private_socket import listening
 
 logger = logging.getLogger("drawbridge.server")
 
 EARLIER: Final = "claude"
-"""The agent of a hook that does not name its agent: earlier versions of the guard supported only this one."""
+"""The agent of a hook that does not name its agent. Earlier versions of the guard supported only this one."""
 
 MODE_SECONDS: Final = 0.8
-"""Seconds that the server waits for the mode of a prompt's turn; after that, it hands over no comments. Less than the 1 s
-for which the hook waits (``HANDOVER_SECONDS`` in the guard)."""
+"""Seconds that the server waits for the mode of a prompt's turn. After that, it hands over no comments. This is less
+than the 1 s for which the hook waits (``HANDOVER_SECONDS`` in the guard)."""
 
 _anything: Final = msgspec.json.Decoder(dict[str, Any])
 
 
 @contextlib.asynccontextmanager
-async def private_socket(sessions: TerminalSessions, editors: Editors, commands: ReviewCommands) -> AsyncIterator[None]:
+async def private_socket(
+    sessions: TerminalSessions, editors: Editors, known: KnownSessions, commands: ReviewCommands
+) -> AsyncIterator[None]:
     """Serves the private socket during the context. If the socket can't be created, the server logs that and continues
-    without it. ``commands``: the commands with which bridges read and change reviews."""
-    socket = PrivateSocket(sessions, editors, commands)
+    without it. ``known``: the sessions whose reviews bridges can read. ``commands``: the commands with which they read
+    and change them."""
+    socket = PrivateSocket(sessions, editors, known, commands)
     with contextlib.ExitStack() as stack:
         try:
             listener = stack.enter_context(listening())
@@ -63,9 +67,11 @@ async def private_socket(sessions: TerminalSessions, editors: Editors, commands:
 class PrivateSocket:
     """Serves each connection in its own task."""
 
-    def __init__(self, sessions: TerminalSessions, editors: Editors, commands: ReviewCommands) -> None:
+    def __init__(
+        self, sessions: TerminalSessions, editors: Editors, known: KnownSessions, commands: ReviewCommands
+    ) -> None:
         self._sessions = sessions
-        self._reviews = EditorReviews(commands)
+        self._reviews = EditorReviews(known, commands, ReviewMemory())
         self._bridges = Bridges(sessions, editors, self._reviews)
         self._tasks = BackgroundTasks(logger)
 
@@ -97,25 +103,25 @@ class PrivateSocket:
             if hook.question:
                 peer.send(wire.HookAnswer())
             raise ValueError(f"a hook of {name!r}: the hooks of this agent are not supported")
-        surface = HookSurface(peer, hook, agent)
+        asker = AskingHook(peer, hook, agent)
         try:
             event = agent.event(hook.payload)
         except ValueError as error:
-            surface.closed()
+            asker.closed()
             raise ValueError(f"a hook of {name!r}: {error}") from None
         if self._sessions.closed:
             await reader.read()  # the hook reconnects to the next server
             return
         reports = self._sessions.report(name, event, Process(hook.pid, hook.config, background=hook.background))
         if reports is None:
-            surface.closed()
+            asker.closed()
             return
         handed = await self._hand_over(peer, reports, event, reader) if hook.takes else None
         reports.session.expect(event)
         if event.name == "PermissionRequest":
-            reports.add(QuestionReport(event, surface, _proposal(agent, event)))
+            reports.add(QuestionReport(event, asker, _proposal(agent, event)))
             await reader.read(1)  # the hook sends nothing more, so this returns when it disconnects
-            reports.add(Disconnected(surface))
+            reports.add(Disconnected(asker))
             return
         reports.add(HookReport(event, hook.pid, handed))
         if event.name == "PreToolUse" and not reports.session.reviewed.is_ready:
@@ -124,7 +130,7 @@ class PrivateSocket:
 
     async def _hand_over(
         self, peer: Peer, reports: ReportQueue, event: HookEvent, reader: asyncio.StreamReader
-    ) -> Left | None:
+    ) -> LeftComments | None:
         """Hands over the comments that wait for the agent. Returns them if the hook has received them, otherwise None.
         After it has received them, the hook disconnects without waiting any longer."""
         handover = reports.session.handover
@@ -162,8 +168,8 @@ async def _has_read_mode(reports: ReportQueue) -> bool:
 
 
 def _read(line: bytes) -> wire.FromPeer:
-    """Decodes a line. Raises ``ValueError``. A line that msgspec does not accept is repaired if possible: agents send
-    lone halves of surrogate pairs."""
+    """Decodes a line. Raises ``ValueError``. A line that msgspec does not accept is repaired if possible, because
+    agents send lone halves of surrogate pairs."""
     try:
         return wire.decode_from_peer(line)
     except ValueError:

@@ -1,4 +1,4 @@
-"""An agent's transcript of a conversation, read as it grows."""
+"""Reads an agent's transcript of a conversation as it grows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ after the file has moved."""
 PORTION: Final = 1024 * 1024
 
 LONGEST_LINE: Final = 16 * 1024 * 1024
-"""The maximum length of a line in bytes; longer lines, most of which contain images, are skipped."""
+"""The maximum length of a line in bytes. Longer lines, most of which contain images, are skipped."""
 
 
 class TranscriptFile:
@@ -35,8 +35,8 @@ class TranscriptFile:
         self._skipping = False
 
     def read(self) -> tuple[list[bytes], bool]:
-        """Returns the next complete lines, and whether more can be read now. No lines if the file does not exist.
-        Blocking. Raises OSError."""
+        """Returns the next complete lines, and whether more can be read now. The list is empty if the file does not
+        exist. Blocking. Raises OSError."""
         try:
             file = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
         except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""One turn of an agent in a terminal, and what it has left running in the background. Pure.
+"""One turn of an agent in a terminal, and what it left running in the background. Pure.
 
 The CLI identifies a turn by the id of a prompt. When a background task ends, the CLI sends the agent a prompt with a
-new id. That prompt belongs to the turn that began the task: the turn is over when the agent has stopped and no task is
+new id. That prompt belongs to the turn that began the task. The turn is over when the agent has stopped and no task is
 left running.
 """
 
@@ -21,7 +21,7 @@ the run open forever. After a restart, the limit also applies to a subagent unti
 ended while no server ran."""
 
 LAST_SECONDS: Final = 10.0
-"""Seconds for which a run stays open after its last background task has ended: within a second, the CLI notifies the
+"""Seconds for which a run stays open after its last background task has ended. Within a second, the CLI notifies the
 agent, which then continues the run."""
 
 
@@ -30,7 +30,7 @@ MOST_TASKS: Final = 100
 
 
 Clock: TypeAlias = Callable[[], float]
-"""Returns the time in seconds since some moment, as ``time.monotonic`` does."""
+"""The type of a function that returns the time in seconds since an arbitrary moment, as ``time.monotonic`` does."""
 
 
 class Turn:
@@ -85,24 +85,25 @@ class Turn:
         self.is_resting = False
 
     def continued(self, process: int | None, prompt: str, *, reported: bool) -> None:
-        """Notes that the agent is working on it. The arguments are used where they add something to what is known."""
+        """Updates the turn, because the agent is working on it. An argument is used only if its value is not known yet.
+        ``process`` always replaces the earlier one, unless it is None."""
         self.reported = self.reported or reported
         self.prompt = self.prompt or prompt
         self.process = process or self.process
 
     def found(self) -> None:
-        """Notes that its prompt was found in the transcript."""
+        """Marks its prompt as found in the transcript."""
         self.recorded = True
 
     def rest(self) -> None:
-        """Notes that the agent has stopped while its background tasks are running."""
+        """Marks the turn as resting, because the agent has stopped while its background tasks are running."""
         self.is_resting = True
 
 
 class Background:
     """The tasks of a process that are running, according to its hooks. ``is_complete``: whether its hooks report all of
-    them when it stops; otherwise, the end of a subagent may not be reported, for example if its request to the model has
-    failed, and ``TASK_SECONDS`` applies to subagents, too."""
+    them when it stops. Otherwise, the end of a subagent may not be reported, for example if its request to the model
+    has failed, and ``TASK_SECONDS`` applies to subagents, too."""
 
     def __init__(self, clock: Clock, *, is_complete: bool = True) -> None:
         self._clock = clock
@@ -146,7 +147,7 @@ class Background:
         self._carried.clear()
 
     def add_subagent(self, agent_id: str, agent_type: str | None = None) -> None:
-        """Notes that a subagent is running."""
+        """Adds a subagent that is running."""
         self._tasks.setdefault(agent_id, Task(agent_id, SUBAGENT, agent_type=agent_type))
         self._carried.discard(agent_id)
         if not self._is_complete:

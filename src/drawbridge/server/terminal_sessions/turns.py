@@ -1,8 +1,8 @@
-"""The turns of an agent in a terminal, and what it has left running in the background: what a hook's event or an entry
-of the transcript changes about them. Pure: what follows from a change is returned as values, in order.
+"""The turns of an agent in a terminal, what it left running in the background, and how hooks' events and entries of the
+transcript change both. Pure. What follows from a change is returned as values, in order.
 
-Hooks and the transcript report the same turns, each at its own time, and each may miss some. A turn is shown as a run:
-each run begins once and ends once. If the agent continues a turn that was over, a new run begins.
+Hooks and the transcript report the same turns, each at its own time, and each may miss some. A turn is shown as a run.
+Each run begins once and ends once. If the agent continues a turn that was over, a new run begins.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ COPIED: Final = "fork"
 
 IDLE_SECONDS = 3.0
 """Seconds that the agent must have been waiting for a prompt before its run counts as over although its end was not
-reported: a hook or the conversation's file would have reported it sooner."""
+reported. A hook or the conversation's file would have reported it sooner."""
 
 
 class PromptBegun(Struct, frozen=True):
-    """A hook has reported that the agent has started on ``prompt`` in its turn ``turn``."""
+    """A hook reported that the agent started on ``prompt`` in its turn ``turn``."""
 
     turn: str
     prompt: str
@@ -46,7 +46,7 @@ class PromptFound(Struct, frozen=True):
 
 
 class EarlierPromptFound(Struct, frozen=True):
-    """The transcript contains a prompt of the run ``run``, which was over before this server knew of it."""
+    """The transcript contains a prompt of the run ``run``, which was over before this server knew about it."""
 
     entry: Prompt
     run: str
@@ -57,9 +57,9 @@ class RunBegun(Struct, frozen=True):
 
 
 class RunFinished(Struct, frozen=True):
-    """A run is over. ``seconds``: how long it took. ``quiet``: it ended earlier, so its end does not cause a
-    notification, and ``seconds`` is 0. ``error``: why it failed, for people. ``code``: the client protocol's code for the
-    failure, if it has one."""
+    """A run is over. ``seconds``: its duration. ``quiet``: it ended earlier, so its end does not cause a notification,
+    and ``seconds`` is 0. ``error``: the reason for its failure, for people. ``code``: the client protocol's code for
+    the failure, if it has one."""
 
     run: str
     outcome: Outcome
@@ -90,7 +90,7 @@ class OnlyRunning(Struct, frozen=True):
 
 
 class EverythingEnded(Struct, frozen=True):
-    """Nothing that the session's processes were running still runs."""
+    """Nothing that the session's processes were running is still running."""
 
 
 Change: TypeAlias = (
@@ -107,7 +107,7 @@ Change: TypeAlias = (
 
 
 class StoredTurns(Struct, frozen=True):
-    """What a restart needs to know about the turns. The fields are described in ``Facts``."""
+    """The facts about the turns that are needed after a restart. The fields are described in ``Facts``."""
 
     works: int | None = None
     rests: bool = False
@@ -117,8 +117,9 @@ class StoredTurns(Struct, frozen=True):
 
 
 class Turns:
-    """The turns of one session. In all methods, ``pid`` is the PID of the agent's process that reports (None if it is not
-    known), and ``prompt`` is the text of the reported prompt as a client has sent it, or else as it was reported."""
+    """The turns of one session. In all methods, ``pid`` is the PID of the agent's process that reports (None if it is
+    not known), and ``prompt`` is the text of the reported prompt as a client has sent it or, if no client has sent it,
+    as it was reported."""
 
     def __init__(self, agent: AskingAgent, clock: Clock, past: Iterable[str] = ()) -> None:
         """``past``: the ids of turns that are over."""
@@ -131,16 +132,16 @@ class Turns:
         """The ids of the latest turns that are over."""
         self.remember(past)
         self._background: dict[int | None, Background] = {}
-        """What each process has left running."""
+        """The background tasks of each process."""
         self._is_copy = False
         """Whether the conversation is a copy of another one, and its file has no new prompt yet."""
         self._copys_prompt = ""
         """The uuid of a copy's first new prompt, if it is among the entries that are processed next; otherwise
         empty."""
         self._carried = ""
-        """The id of the turn that was active at the last restart and continued after it; empty if there was none."""
+        """The id of the turn that was active at the last restart and continued after it; otherwise empty."""
 
-    # What is known.
+    # The state of the turns.
 
     @property
     def is_resting(self) -> bool:
@@ -183,11 +184,11 @@ class Turns:
         self.current, self._carried = turn, run
 
     def remember(self, past: Iterable[str]) -> None:
-        """Notes that these turns are over."""
+        """Adds turns that are over."""
         for id in past:
             self._past[id] = None
 
-    # What hooks report.
+    # Events from hooks.
 
     def hook(self, event: HookEvent, pid: int | None, *, prompt: str = "", is_alone: bool = True) -> list[Change]:
         """Applies a hook's event, except the end of a session. ``is_alone``: whether no other process has the
@@ -204,6 +205,8 @@ class Turns:
                 return [PromptBegun(event.turn, event.prompt), *begun]
             case "UserPromptSubmit" if agent is not None:
                 return self._work(event, pid)
+            case "PostToolUse" | "PostToolUseFailure" if self.current is None and not event.turn:
+                return []  # the turn may be over already, because the user has interrupted the call
             case "PermissionRequest" | "PreToolUse" | "PostToolUse" | "PostToolUseFailure":
                 return self._work(event, pid)
             case "SubagentStart" if agent is not None:
@@ -221,12 +224,12 @@ class Turns:
         return []
 
     def subagent_runs(self, agent: str, pid: int | None, type: str | None = None) -> None:
-        """Notes that the subagent ``agent`` of the process is running."""
+        """Adds the subagent ``agent`` of the process, which is running."""
         self._of(pid).add_subagent(agent, type)
 
     def reconnected(self, run: str, agent: str | None, pid: int | None) -> None:
-        """Notes that the process has reported a question of the run ``run`` again. ``agent``: the subagent that asks, which
-        runs in this process and in no other; None for the main agent."""
+        """Handles a question of the run ``run`` that the process has reported again. ``agent``: the subagent that asks,
+        which runs in this process and in no other; None for the main agent."""
         if agent is not None:
             for one in self._background.values():
                 one.remove(agent)
@@ -251,8 +254,8 @@ class Turns:
         return changes
 
     def _work(self, event: HookEvent, pid: int | None) -> list[Change]:
-        """Notes that the main agent or one of its subagents is working. A subagent may outlive the turn that started
-        it."""
+        """Handles an event that shows that the main agent or one of its subagents is working. A subagent may outlive
+        the turn that started it."""
         if event.agent_id is not None:
             self.subagent_runs(event.agent_id, pid, event.agent_type)
         elif not self._is_past(event.turn):
@@ -260,20 +263,20 @@ class Turns:
         return []
 
     def _stop(self, event: HookEvent, pid: int | None) -> list[Change]:
-        """Notes that the main agent has stopped. Its turn is over unless it has left something running in the
-        background; then the turn rests."""
+        """Handles the stop of the main agent. Its turn is over unless it has left something running in the background.
+        In that case, the turn rests."""
         self.set_tasks(event, pid)
         changes: list[Change] = [OnlyRunning(pid, tuple(self._of(pid).ids))]
         if not self._is_past(event.turn):
             changes += self._complete_or_rest(pid)
         return changes
 
-    # What the transcript contains.
+    # Entries of the transcript.
 
-    def expect_prompt(self, entries: Iterable[Entry | None]) -> None:
+    def expect_prompt(self, entries: Iterable[Entry]) -> None:
         """Finds the first new prompt of a copy among the entries that are passed to ``entry`` next: the last one with the
         same words as the current turn's prompt, because an earlier prompt may have the same words. A copy's file is
-        written in one go, and the first read reaches its end."""
+        written all at once, and the first read reaches its end."""
         if self._is_copy:
             prompts = [one for one in entries if isinstance(one, Prompt) and not one.foreign]
             same = [prompt.uuid for prompt in prompts if self._is_same(prompt)]
@@ -289,7 +292,7 @@ class Turns:
                 return self._prompt_entry(entry, pid, prompt)
             case Message():
                 return self._message_entry(entry, pid, quiet=quiet, late=late)
-            case TurnOver() if self.current is not None and self.current.has(entry.turn):
+            case TurnOver() if self.current is not None and _ends(entry, self.current):
                 if entry.outcome == "completed":
                     return self._complete_or_rest(self.current.process, quiet=quiet)
                 return self._finish_current(entry.outcome, pid, quiet=quiet, error=entry.error, code=entry.code)
@@ -328,7 +331,7 @@ class Turns:
         return changes
 
     def _end_unreported(self, turn: Turn, entry: Message, *, quiet: bool) -> list[Change]:
-        """Ends the current turn because its last message, ``entry``, was read: the hook that reports the end may not
+        """Ends the current turn because its last message, ``entry``, was read. The hook that reports the end may not
         have found a server."""
         self._of(turn.process).forget_carried()  # the agent knows that these tasks have ended
         if not entry.failed:
@@ -341,13 +344,13 @@ class Turns:
         does not show that: the CLI writes the earlier prompts with the id of the first new one (2.1.329)."""
         return self.current is not None and same_words(self._agent, self.current.prompt, entry.text)
 
-    # What is neither reported nor in the transcript.
+    # Changes that are neither reported nor in the transcript.
 
     def check(self, idle: float | None) -> list[Change]:
         """Ends a run when its agent has stopped and no background task has to be waited for any longer, or when the
-        agent has been waiting for a prompt for ``idle`` seconds although no hook has reported that it has stopped: the
-        user has withdrawn the prompt. ``idle``: None if the agent is not waiting, or if that is not known. Between runs,
-        forgets background tasks that need not be waited for any longer.
+        agent has been waiting for a prompt for ``idle`` seconds although no hook has reported that it has stopped. In
+        the second case, the user has withdrawn the prompt. ``idle``: None if the agent is not waiting, or if that is
+        not known. Between runs, forgets background tasks that need not be waited for any longer.
         """
         turn = self.current
         if turn is None:
@@ -367,15 +370,15 @@ class Turns:
         return OnlyRunning(pid, ())
 
     def leave(self, pid: int | None, outcome: Outcome, *, quiet: bool = False) -> list[Change]:
-        """Notes that a process has ended or has closed the conversation, which other processes have open. If one of them
-        is working, its next hook begins a new run. ``outcome`` and ``quiet`` are about the run of this process."""
+        """Ends the run of a process that has ended or has closed the conversation, which other processes have open. If
+        one of them is working, its next hook begins a new run. ``outcome`` and ``quiet`` are about the run of this
+        process."""
         self.forget(pid)
         is_own = self.current is not None and self.current.process in (pid, None)
         return self._finish(outcome, pid, quiet=quiet) if is_own else []
 
     def forget(self, pid: int | None) -> None:
-        """Forgets the background tasks of a process that has ended; those whose process is not known if ``pid`` is
-        None."""
+        """Forgets the background tasks of a process that has ended, or of an unknown process if ``pid`` is None."""
         self._background.pop(pid, None)
 
     def end(self, outcome: Outcome, pid: int | None, *, quiet: bool = False) -> list[Change]:
@@ -392,10 +395,10 @@ class Turns:
         """Forgets the current turn, because the session is closed. The next server continues it."""
         self.current = None
 
-    # How turns begin and end.
+    # Beginnings and ends of turns.
 
     def _of(self, pid: int | None) -> Background:
-        """What the process has left running."""
+        """The background tasks of the process."""
         if pid not in self._background:
             self._background[pid] = Background(self._clock, is_complete=self._agent.reports_tasks)
         return self._background[pid]
@@ -415,8 +418,8 @@ class Turns:
         reported: bool = True,
     ) -> list[Change]:
         """Begins a run for a turn of the agent, unless that turn is already running. ``follows``: whether it continues
-        the current turn, if there is one. ``recorded``, ``reported``: as in ``Turn``. If the agent continues a turn that
-        was over, a new run begins, because each run ends only once.
+        the current turn, if any. ``recorded``, ``reported``: as in ``Turn``. If the agent continues a turn that was
+        over, a new run begins, because each run ends only once.
         """
         current = self.current
         if current is not None and (not turn or follows or current.has(turn)):
@@ -433,7 +436,7 @@ class Turns:
         return [*over, RunBegun(id)]
 
     def _complete_or_rest(self, pid: int | None, *, quiet: bool = False) -> list[Change]:
-        """Ends the main agent's turn, or lets it rest until what it has left running has ended. ``quiet``: as in
+        """Ends the main agent's turn, or lets it rest until what it left running has ended. ``quiet``: as in
         ``RunFinished``."""
         if self.current is None or not self._of(pid):
             return self._finish("completed", pid, quiet=quiet)
@@ -443,8 +446,8 @@ class Turns:
     def _finish_current(
         self, outcome: Outcome, pid: int | None, *, quiet: bool, error: str | None = None, code: str | None = None
     ) -> list[Change]:
-        """Like ``_finish``. The process that works on the current turn counts, not the one that has reported, if there is
-        a current turn."""
+        """Like ``_finish``. The process that works on the current turn counts, not the one that has reported, unless no
+        turn is active."""
         working = self.current.process if self.current is not None else pid
         return self._finish(outcome, working, quiet=quiet, error=error, code=code)
 
@@ -465,3 +468,8 @@ class Turns:
             seconds = 0.0 if quiet else turn.age
             changes.append(RunFinished(turn.id, outcome, seconds, quiet, error, code))
         return changes
+
+
+def _ends(entry: TurnOver, turn: Turn) -> bool:
+    """Whether ``turn``, the current one, is the one that is over."""
+    return turn.has(entry.turn) if entry.turn else turn.recorded

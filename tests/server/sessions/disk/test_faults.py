@@ -245,7 +245,7 @@ async def finished(client: WireClient) -> tuple[str, str | None]:
 
 
 @pytest.mark.thorough
-async def test_work_resumes_when_a_full_disk_has_space_again(tmp_path: Path, small: Path) -> None:
+async def test_work_resumes_once_a_full_disk_has_space(tmp_path: Path, small: Path) -> None:
     """Until then, prompts and decisions are refused with ``DISK_SPACE_LOW``, and a run that is already active fails."""
     async with really_serving(small / "data", *bad_claude(tmp_path)) as server, server.client() as client:
         id = await opened(server, client, tmp_path)

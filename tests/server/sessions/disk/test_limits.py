@@ -1,4 +1,4 @@
-"""The disk space of histories is limited: the server warns once before the limit, refuses prompts at the limit, and
+"""The disk space of histories is limited. The server warns once before the limit, refuses prompts at the limit, and
 accepts them again once there is space.
 """
 
@@ -160,7 +160,7 @@ async def test_clients_are_warned_before_the_limit_ends_a_run(tmp_path: Path) ->
             assert server.core.problems() == [f"The history of {project} has reached its limit: new runs are refused."]
 
 
-async def test_after_a_restart_the_size_is_known_at_once(tmp_path: Path) -> None:
+async def test_the_size_is_known_right_after_a_restart(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)

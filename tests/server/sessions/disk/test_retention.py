@@ -74,7 +74,7 @@ def test_the_next_start_repairs_an_interrupted_drop(history: History, tmp_path: 
     assert open_history(tmp_path).first_seq == 11
 
 
-def test_a_reader_meanwhile_gets_the_rest(history: History) -> None:
+def test_a_reader_during_a_deletion_gets_the_rest(history: History) -> None:
     reading = history.after(0)
     assert next(reading).seq == 1
     history.drop(at(25), None)

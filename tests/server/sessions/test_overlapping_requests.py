@@ -55,14 +55,14 @@ def answers_late(process: Process, monkeypatch: pytest.MonkeyPatch) -> asyncio.E
 
 def outcomes(server: Server, project: str) -> list[str]:
     """The outcomes of all runs in the history."""
-    said = [one["message"] for one in records(server, project) if one["direction"] == "server"]
-    return [one["message"]["outcome"] for one in said if one["subtype"] == "run_finished"]
+    messages = [one["message"] for one in records(server, project) if one["direction"] == "server"]
+    return [one["message"]["outcome"] for one in messages if one["subtype"] == "run_finished"]
 
 
 # an agent's options
 
 
-async def test_a_mode_and_a_model_chosen_at_once_both_apply(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_mode_and_a_model_chosen_together_both_apply(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     phone, page = Client("phone"), Client("page")
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -197,7 +197,7 @@ async def test_an_idle_process_that_does_not_stop_is_killed(
 
 def limited(process: Process, retry_at: float) -> None:
     process.turn_open = False
-    process.heard(TurnEnded(ok=False, error="limit reached", code="AGENT_RATE_LIMITED", retry_at=retry_at))
+    process.emit(TurnEnded(ok=False, error="limit reached", code="AGENT_RATE_LIMITED", retry_at=retry_at))
 
 
 async def test_a_resumed_run_that_cannot_be_stored_is_retried_later(

@@ -28,7 +28,7 @@ def begun(server: Server) -> TerminalSession:
     return session
 
 
-def says(session: TerminalSession, size: int) -> None:
+def reports(session: TerminalSession, size: int) -> None:
     data = b'{"type":"assistant","text":"' + b"x" * size + b'"}'
     session.add_entry(Message(uuid.uuid4().hex, data), quiet=True)
 
@@ -37,22 +37,22 @@ async def test_a_removed_terminal_session_no_longer_counts(tmp_path: Path) -> No
     phone = Client()
     async with serving(tmp_path, limits(data=250_000)) as server:
         session = begun(server)
-        says(session, 150_000)
+        reports(session, 150_000)
         for _ in range(2):
             await server.core.maintenance.check()
             assert not server.core.disk.too_much
         await server.does(phone, "project_delete", session.id)
         another = begun(server)
-        says(another, 150_000)
+        reports(another, 150_000)
         await server.core.maintenance.check()
         assert not server.core.disk.too_much
-        says(another, 120_000)
+        reports(another, 120_000)
         assert another.history.size < 200_000, "together they exceed the limit"
 
 
-async def test_after_a_restart_its_size_is_known_at_once(tmp_path: Path) -> None:
+async def test_its_size_is_known_right_after_a_restart(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
-        says(begun(server), 150_000)
+        reports(begun(server), 150_000)
     async with serving(tmp_path, limits(project=100_000)) as server:
         await server.core.maintenance.check()
         [problem] = server.core.problems()
@@ -65,7 +65,7 @@ async def test_at_the_limit_no_more_records_are_stored(tmp_path: Path) -> None:
         server.core.follow(["projects"], phone)
         session = begun(server)
         for _ in range(5):
-            says(session, 40_000)
+            reports(session, 40_000)
         assert 80_000 < session.history.size < 100_000
         assert len(phone.updates("disk_warning")) == 1
 
@@ -75,7 +75,7 @@ async def test_records_above_the_owners_limit_are_dropped(tmp_path: Path, monkey
     async with serving(tmp_path) as server:
         session = begun(server)
         for _ in range(34):
-            says(session, 100)
+            reports(session, 100)
         core = server.core
         await Maintenance(core.disk, core.all_sessions, core.projects, Retention()).clean()
         assert session.history.first_seq == 1

@@ -1,0 +1,110 @@
+"""The commands about what runs have changed: they show and revert it, decide and comment on it, commit and push it.
+
+Like the handlers in ``core``, each returns the answer for the client that sent the command, or raises ``ClientError``.
+"""
+
+from __future__ import annotations
+
+import uuid
+
+import msgspec
+
+from drawbridge.server.app.core import Core, git_errors
+from drawbridge.server.protocol import commands, messages, replies
+from drawbridge.server.protocol.answers import Answer
+from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.protocol.frames import Subscriber
+from drawbridge.server.reviews.messages import requested_decision
+from drawbridge.server.sessions import allowed_directories
+from drawbridge.server.sessions.run import Order
+from drawbridge.server.terminal_sessions.session import TerminalSession
+from drawbridge.server.updates import converted
+
+
+class ReviewCommands:
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    async def run_changes(self, command: commands.RunChanges, client: Subscriber) -> Answer[replies.RunChanges]:
+        session = await self._core.usable_session(command.project_id)
+        with git_errors("data.run_id"):
+            changes = await session.checkpoints.changes.of(command.run_id)
+        shown = msgspec.structs.replace(
+            converted(changes, replies.RunChanges), directory=session.recorded.elsewhere.get(command.run_id)
+        )
+        return Answer(type="run_changes", project_id=session.id, data=shown)
+
+    async def run_revert(self, command: commands.RunRevert, client: Subscriber) -> Answer[messages.RunReverted]:
+        session = await self._core.usable_managed(command.project_id)
+        with git_errors("data.run_id"):
+            return await session.revert(command.run_id, client)
+
+    async def review_get(self, command: commands.ReviewGet, client: Subscriber) -> Answer[replies.Review]:
+        session = self._core.all_sessions.get(command.project_id)
+        try:
+            await self._core.check_directory(session)
+        except ClientError:
+            if self._core.grants.directories.last_problem(session.path) != allowed_directories.SILENT:
+                session.review_is_gone()
+            raise
+        with git_errors():
+            return await session.review()
+
+    async def review_decide(self, command: commands.ReviewDecide, client: Subscriber) -> Answer[replies.Review]:
+        wanted = requested_decision(command, client.name)
+        session = await self._core.usable_session(command.project_id)
+        with git_errors():
+            return await session.decide_review(wanted, client)
+
+    async def review_comment(
+        self, command: commands.ReviewComment, client: Subscriber
+    ) -> Answer[messages.ReviewCommented]:
+        session = await self._core.usable_session(command.project_id)
+        with git_errors():
+            return await session.comment(command, client)
+
+    async def review_submit(self, command: commands.ReviewSubmit, client: Subscriber) -> Answer[replies.Accepted]:
+        session = await self._core.usable_session(command.project_id)
+        with git_errors():
+            if isinstance(session, TerminalSession):
+                return await self._core.terminal_sessions.submit_review(session, command, client, session.within_limits)
+            managed = self._core.projects.get(session.id)
+            order = Order(
+                run_id=f"run_{uuid.uuid4().hex[:16]}",
+                prompt="",
+                by=client.name,
+                client_id=client.id,
+                request_id=command.request_id,
+                options=await self._core.allowed_options({}, managed, managed.data.agent),
+            )
+            return await managed.submit_review(order, command.drafts, command.text, steer=command.steer)
+
+    async def review_withdraw(self, command: commands.ReviewWithdraw, client: Subscriber) -> Answer[replies.Review]:
+        session = await self._core.usable_session(command.project_id)
+        if not isinstance(session, TerminalSession):
+            raise ClientError("COMMENT_GONE", "No comments are waiting for the agent.")
+        with git_errors():
+            return await session.reviewed.withdraw_comments(client, session.id)
+
+    async def review_commit(
+        self, command: commands.ReviewCommit, client: Subscriber
+    ) -> Answer[messages.ReviewCommitted]:
+        session = await self._core.usable_session(command.project_id)
+        if not self._core.grants.ceilings.commits:
+            text = "This server does not allow clients to commit. Its owner can allow it with --allow-commit."
+            raise ClientError("PERMISSION_DENIED", text)
+        if not command.message.strip():
+            raise ClientError("VALIDATION_FAILED", "data.message: it is empty.", "data.message")
+        with git_errors():
+            return await session.commit_review(command, client)
+
+    async def review_push(self, command: commands.ReviewPush, client: Subscriber) -> Answer[messages.ReviewPushed]:
+        session = await self._core.usable_session(command.project_id)
+        if not self._core.grants.ceilings.pushes:
+            text = "This server does not allow clients to push. Its owner can allow it with --allow-push."
+            raise ClientError("PERMISSION_DENIED", text)
+        if command.pull_request is not None and not command.pull_request.title.strip():
+            text = "data.pull_request.title: it is empty."
+            raise ClientError("VALIDATION_FAILED", text, "data.pull_request.title")
+        with git_errors():
+            return await session.push_review(command, client)

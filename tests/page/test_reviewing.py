@@ -283,6 +283,48 @@ async def test_an_empty_review_closes(browser: Browser, server: Server, reposito
         person.sees("#prompt")
 
 
+@pytest.mark.thorough
+@pytest.mark.parametrize(("width", "height"), [(1280, 500), (375, 500)])
+async def test_a_click_on_a_change_that_was_not_fully_in_view_asks_for_confirmation(
+    browser: Browser, server: Server, repository: Path, width: int, height: int
+) -> None:
+    """Its buttons stay in view while it is read. A key does nothing before the end."""
+    project = await project_in(server, repository)
+    await runs(server, project, {"long.txt": "".join(f"Line {number}\n" for number in range(1, 41))})
+    with browser.person(address_of(server, project), width=width, height=height) as person:
+        opens(person, project)
+        for button in ("Undo", "Keep"):
+            person.clicks(f"{CURRENT} footer button:has-text('{button}')")
+            person.sees("dialog h2", f"{button} 1 change in long.txt?")
+            person.sees("dialog p", "You have not seen all of it.")
+            person.clicks("dialog button:has-text('Cancel')")
+            person.loses("dialog[open]")
+        person.clicks(f"{CURRENT} footer button:has-text('Edit')")
+        person.fills(f"{CURRENT} textarea", "Mine\n")
+        person.clicks(f"{CURRENT} footer .edited")
+        person.sees("dialog p", "You have not seen all of it.")
+        person.clicks("dialog button:has-text('Cancel')")
+        person.loses("dialog[open]")
+        person.clicks(f"{CURRENT} footer button:has-text('Back')")
+        assert (repository / "long.txt").read_text().endswith("Line 40\n")
+        person.sees(f"{CURRENT} footer button:has-text('Keep')")
+        person.runs(READ)
+        person.clicks(f"{CURRENT} footer button:has-text('Keep')")
+        person.sees(".empty", "Nothing to review")
+
+
+READ = """(async () => {
+  const box = document.querySelector('.review-scroller');
+  const drawn = () =>
+    new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(resolve))));
+  box.dispatchEvent(new WheelEvent('wheel'));
+  box.scrollTop = 0;
+  for (let at = -1; box.scrollTop > at; ) { at = box.scrollTop; await drawn(); box.scrollBy(0, 80) }
+  await drawn();
+})()"""
+"""Scrolls from the start to the end as a user who reads does, so that each part is drawn."""
+
+
 SCROLL = (
     "(() => { const scroller = document.querySelector('.review-scroller');"
     " scroller.dispatchEvent(new WheelEvent('wheel')); scroller.scrollTop = 1e6 })()"

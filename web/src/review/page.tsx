@@ -56,7 +56,7 @@ function useReview(world: World, project: string) {
 function decisionsOf(review: OpenReview): Decisions {
   const decide = (part: Part, decision: Decision) => {
     if (part.isGone || !review.mayDecide || review.of(part.key).unopened.value !== 0) return;
-    if (part.hunk) void review.decide(part, decision);
+    if (part.hunk) decideSome(review, decision, [part], part.path, () => void review.decide(part, decision));
     else
       ask(
         decision,
@@ -69,6 +69,7 @@ function decisionsOf(review: OpenReview): Decisions {
     keep: (part) => decide(part, 'keep'),
     undo: (part) => decide(part, 'undo'),
     edit: (part) => review.mayDecide && review.edit(part),
+    acceptEdit: (part) => decideSome(review, 'keep', [part], part.path, () => void review.acceptEdit(part)),
     comment: ({ key, hunk, ...part }) => {
       const lines = hunk && linesOn(hunk, NO_CONTEXT);
       const [first] = lines?.new.keys() ?? [];
@@ -94,7 +95,7 @@ function ask(decision: Decision, what: string, text: string, act: () => void) {
   ));
 }
 
-/** Decides on several parts. Asks for confirmation if several are undone, or if any has not been fully in view. */
+/** Decides on parts. Asks for confirmation if several are undone, or if any has not been fully in view. */
 function decideSome(review: OpenReview, decision: Decision, parts: readonly Part[], where: string, act: () => void) {
   const unseen = parts.filter(({ key }) => !review.of(key).isSeen).length;
   const isUndo = decision === 'undo';

@@ -40,6 +40,7 @@ export type Decisions = {
   keep(part: Part): void;
   undo(part: Part): void;
   edit(part: Part): void;
+  acceptEdit(part: Part): void;
   /** Begins a comment on the first changed line. */
   comment(part: Part): void;
 };
@@ -173,7 +174,7 @@ function Changed({
 }
 
 /** The field in which the user changes the hunk's new lines. The change itself stays in view above it. */
-function Editing({ part, review, board, rights }: PartOf) {
+function Editing({ part, review, board, rights, acts }: PartOf) {
   const { draft, isEditing, busy } = review.of(part.key);
   const isOpen = isEditing.value && !part.isGone;
   useLayoutEffect(() => {
@@ -188,15 +189,15 @@ function Editing({ part, review, board, rights }: PartOf) {
         isReadOnly={Boolean(part.isGone) || busy.value || !rights.mayDecide}
         takesFocus={!part.isGone}
         changed={(now) => review.typed(part, now)}
-        accept={() => accept(part, review, rights)}
+        accept={() => accept(part, review, rights, acts)}
       />
     </div>
   );
 }
 
-function accept(part: Part, review: OpenReview, rights: Rights) {
+function accept(part: Part, review: OpenReview, rights: Rights, acts: Decisions) {
   const { unopened } = review.of(part.key);
-  if (!rights.whyNot && unopened.value === 0 && review.hasDraft(part)) void review.acceptEdit(part);
+  if (!rights.whyNot && unopened.value === 0 && review.hasDraft(part)) acts.acceptEdit(part);
 }
 
 /** Runs `act`, which removes the button that was pressed, and gives the focus to the part. */
@@ -256,7 +257,7 @@ function Foot({ part, file, review, board, rights, acts }: PartOf) {
           ariaShortcut="Control+Enter Meta+Enter"
           class="yes accepts edited"
           disabled={isOff || Boolean(rights.whyNot) || !review.hasDraft(part)}
-          onClick={single(() => accept(part, review, rights))}
+          onClick={single(() => accept(part, review, rights, acts))}
         />
         <Button
           label="Back"

@@ -215,7 +215,7 @@ async def test_a_line_without_an_end_ends_the_agent(agent: Session) -> None:
 
 async def test_a_death_in_the_middle_of_a_turn_ends_it(agent: Session) -> None:
     ended = await agent.turn("die 3")
-    assert (ended.ok, ended.code) == (False, "EXECUTION_FAILED")
+    assert (ended.ok, ended.code) == (False, "AGENT_EXITED")
     assert ended.error == "The bad agent exited with code 3 before it was done: Something broke."
     assert await agent.received.next(Exited) == Exited(3, "Something broke.")
     assert agent.received.words == "I was about to"

@@ -278,19 +278,19 @@ def test_esc_does_not_stop_a_run_that_waits_for_a_user(browser: Browser, address
 
 
 @pytest.mark.parametrize(
-    ("error", "title", "help"),
+    ("error", "kind", "title", "help"),
     [
-        ("Failed to authenticate. API Error: 401 invalid x-api-key", "isn’t logged in", ["How to log in", "Retry"]),
-        ("API Error: 529 Overloaded", "overloaded", ["Retry"]),
-        ("Prompt is too long", "no longer fits", ["Compact", "New session"]),
-        ("Something odd", "The run failed", ["Retry", "New session"]),
+        ("Invalid API key", "authentication_failed", "isn’t logged in", ["How to log in", "Retry"]),
+        ("API Error: 529", "server_error", "The model is not available", ["Retry"]),
+        ("Prompt is too long", "invalid_request", "no longer fits", ["Compact", "New session"]),
+        ("Something odd", "unknown", "The run failed", ["Retry", "New session"]),
     ],
 )
 def test_s2_23_an_error_has_a_button_that_helps(
-    browser: Browser, address: str, error: str, title: str, help: list[str]
+    browser: Browser, address: str, error: str, kind: str, title: str, help: list[str]
 ) -> None:
     with browser.person(address) as person:
-        emits(person, INIT, assistant({"type": "text", "text": error}), {"fail": error})
+        emits(person, INIT, assistant({"type": "text", "text": error}) | {"error": kind}, {"fail": error})
         person.sees(".error-card", title)
         assert person.reads(".error-card .acts button:not([aria-label])") == help
         count = person.runs(f"document.querySelector('.scroller').innerText.split({json.dumps(error)}).length - 1")

@@ -17,7 +17,7 @@ from tests.server.processes import Server
 
 from .conftest import page_of, project_in
 from .rig import Browser, Person
-from .test_agent_state import system
+from .test_agent_state import assistant, system
 from .test_approvals import QUESTIONS
 from .test_approving import CARD, asks, write
 from .test_commenting import committing, is_answered, is_kept, opens_commit
@@ -158,7 +158,7 @@ def test_axe_finds_nothing_in_agent_reports(browser: Browser, address: str, dark
         check("suggestions")
         person.clicks(".suggestions [role=option]")
         person.fills("#prompt", "")
-        emits(person, {"fail": error})
+        emits(person, assistant({"type": "text", "text": error}) | {"error": "authentication_failed"}, {"fail": error})
         person.sees(".error-card", "isn’t logged in")
         check("failed run")
         person.clicks(".error-card button:has-text('How to log in')")

@@ -23,7 +23,7 @@ from drawbridge.agents.base import (
 )
 from drawbridge.agents.output import JUNK_LIMIT, Tail, parsed, readable, session_id_of, valid
 from drawbridge.agents.process import Process
-from drawbridge.agents.results import FAILED, Failure, exit_words
+from drawbridge.agents.results import EXITED, FAILED, Failure, exit_words
 
 STDIN = 0
 LONGEST_TEXT = 2_000
@@ -92,7 +92,8 @@ class Turn:
             return None
         words = "\n".join(words.splitlines()[-5:])
         how = exit_words(code)
-        return Failure(FAILED, f"{self.name} {how}{f': {words}' if words else ', without a message.'}"[:LONGEST_TEXT])
+        text = f"{self.name} {how}{f': {words}' if words else ', without a message.'}"[:LONGEST_TEXT]
+        return Failure(EXITED if code < 0 else FAILED, text)
 
     def outgoing(self) -> bytes:
         data, self._out = self._out, b""

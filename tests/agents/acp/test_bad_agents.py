@@ -82,7 +82,7 @@ async def test_an_agent_that_never_answers_can_be_killed(project: Path, what: st
 async def test_the_error_includes_the_agents_last_output(project: Path) -> None:
     async with session(bad("exit_immediately"), project) as warm:
         done = await warm.turn("Go")
-        assert (done.ok, done.code) == (False, "EXECUTION_FAILED")
+        assert (done.ok, done.code) == (False, "AGENT_EXITED")
         assert "I have had enough" in (done.error or "")
 
 

@@ -311,6 +311,26 @@ def test_a_missing_login_is_reported_with_a_remedy() -> None:
     assert stream.ended(is_error=True, result="Overloaded").code == "EXECUTION_FAILED"
 
 
+@pytest.mark.parametrize(
+    ("error", "said", "code"),
+    [
+        ("overloaded", "API Error: 529 Overloaded.", "MODEL_UNAVAILABLE"),
+        ("server_error", "API Error: 500 Internal server error.", "MODEL_UNAVAILABLE"),
+        ("invalid_request", "Prompt is too long.", "CONTEXT_TOO_LONG"),
+        ("invalid_request", "The text quotes: Prompt is too long.", "EXECUTION_FAILED"),
+        ("unknown", "Something odd.", "EXECUTION_FAILED"),
+    ],
+)
+def test_the_reason_of_a_failed_request_to_the_model_has_its_code(error: str, said: str, code: str) -> None:
+    stream = Stream()
+    stream.prompt()
+    stream.receives(type="assistant", message={}, error=error)
+    stream.result(is_error=True, result=said)
+
+    (ended,) = stream.all(TurnEnded)
+    assert (ended.ok, ended.code, ended.error) == (False, code, said)
+
+
 def test_is_error_takes_precedence_over_the_subtype() -> None:
     assert Stream().ended(subtype="error_during_execution", is_error=False).ok
     assert not Stream().ended(subtype="success", is_error=True).ok
@@ -513,7 +533,7 @@ def test_everything_pending_is_resolved_when_the_process_ends() -> None:
         TurnEnded(
             ok=False,
             error="The agent exited with code 3 before it was done: Trace\nSomething broke.",
-            code="EXECUTION_FAILED",
+            code="AGENT_EXITED",
         ),
         Exited(3, "Trace\nSomething broke."),
     ]
@@ -539,7 +559,7 @@ def test_an_unexpected_exit_is_reported(code: int, stderr: str, junk: bytes, fau
     stream.raw(junk)
     (ended, _) = stream.conversation.ended(code, stderr, fault)
     assert isinstance(ended, TurnEnded)
-    assert (ended.ok, ended.error, ended.code) == (False, error, "EXECUTION_FAILED")
+    assert (ended.ok, ended.error, ended.code) == (False, error, "EXECUTION_FAILED" if fault else "AGENT_EXITED")
 
 
 def test_an_unknown_conversation_is_recognized_on_stderr() -> None:

@@ -27,7 +27,7 @@ from drawbridge.agents.claude.driver import Claude
 from tests import programs
 from tests.agents.rig import Session, eventually, lives, session
 from tests.rigs import claude_rig
-from tests.rigs.messages_stub import HOLD, MessagesStub, edit, failure, read, text, tool_use
+from tests.rigs.messages_stub import HOLD, Block, MessagesStub, edit, failure, read, text, tool_use
 
 from .recording import recorded
 
@@ -302,6 +302,29 @@ async def test_an_error_of_the_api_ends_the_turn_and_not_the_process(warm: Sessi
 
     model.will_say(text("Here I am."))
     assert (await warm.turn("Hello?")).ok
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("reply", "code", "words"),
+    [
+        (failure(529, "overloaded_error", "Overloaded"), "MODEL_UNAVAILABLE", "529"),
+        (failure(500, "api_error", "Internal server error"), "MODEL_UNAVAILABLE", "500"),
+        (
+            failure(400, "invalid_request_error", "prompt is too long: 210000 tokens > 200000 maximum"),
+            "CONTEXT_TOO_LONG",
+            "Prompt is too long",
+        ),
+    ],
+)
+async def test_the_reason_of_an_error_of_the_api_has_its_code(
+    warm: Session, model: MessagesStub, reply: Block, code: str, words: str
+) -> None:
+    model.will_say(*[reply] * 8)
+    done = await warm.turn("Hello")
+    assert (done.ok, done.code) == (False, code)
+    assert done.error is not None
+    assert words in done.error
 
 
 @recorded("not-logged-in", "No login.")

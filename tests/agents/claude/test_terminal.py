@@ -11,7 +11,7 @@ from msgspec import Raw
 
 from drawbridge.agents.base import Decision
 from drawbridge.agents.claude.terminal import agent
-from drawbridge.agents.results import RATE_LIMITED
+from drawbridge.agents.results import RATE_LIMITED, TOO_LONG, UNAVAILABLE
 from drawbridge.agents.terminal import NotItsFile, Task
 
 SESSION = "01234567-89ab-cdef-0123-456789abcdef"
@@ -36,7 +36,11 @@ def test_the_message_about_an_ended_task_continues_the_turn() -> None:
 
 def test_a_failed_request_has_a_code_if_the_protocol_has_one() -> None:
     assert agent().event(payload(hook_event_name="StopFailure", error="rate_limit")).code == RATE_LIMITED
-    assert agent().event(payload(hook_event_name="StopFailure", error="overloaded")).code is None
+    assert agent().event(payload(hook_event_name="StopFailure", error="overloaded")).code == UNAVAILABLE
+    full = "Prompt is too long · automatic compaction failed"
+    stopped = payload(hook_event_name="StopFailure", error="invalid_request", last_assistant_message=full)
+    assert agent().event(stopped).code == TOO_LONG
+    assert agent().event(payload(hook_event_name="StopFailure", error="unknown")).code is None
     assert agent().event(payload(hook_event_name="StopFailure", error=5)).code is None
 
 

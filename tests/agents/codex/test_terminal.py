@@ -241,6 +241,10 @@ def test_the_end_of_a_turn_is_read() -> None:
     assert failed("You've hit your usage limit.") == TurnOver(
         TURN, "failed", "You've hit your usage limit.", RATE_LIMITED
     )
+    full = "Codex ran out of room in the model's context window. Start a new thread."
+    assert failed(full) == TurnOver(TURN, "failed", full, "CONTEXT_TOO_LONG")
+    for said in ("Selected model is at capacity.", "exceeded retry limit, last status: 503 Service Unavailable"):
+        assert failed(said) == TurnOver(TURN, "failed", said, "MODEL_UNAVAILABLE")
     unauthorized = failed("unexpected status 401 Unauthorized")
     assert isinstance(unauthorized, TurnOver)
     assert unauthorized.code == NOT_LOGGED_IN

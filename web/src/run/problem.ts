@@ -5,26 +5,18 @@ import { clock } from '../projects/words.ts';
 export type Help = 'retry' | 'new' | 'compact' | 'login' | 'install';
 export type Problem = { title: string; hint?: string; help: Help[] };
 
-/** Patterns in the agent's own error message, for problems that `run_finished` may report without a specific code. */
-const LOGIN = /\b401\b|authenticat|not logged in|\/login|api key|credential|unauthori[sz]ed/i;
-const OVERLOADED = /\b(429|503|529)\b|overload|rate.?limit/i;
-const TOO_LONG = /prompt is too long|context (window|length|limit)|too many (input )?tokens|maximum context/i;
-const DIED = /exited|crash|signal|killed|ended unexpectedly|process ended/i;
-
 /**
  * The problem of a run, or undefined if it did not fail or time out. @param agent the display name, such as "Claude"
  */
 export function problemOf(
   {
     outcome,
-    error,
     code,
     retry_at: until,
-  }: { outcome: string; error?: string; code?: string; retry_at?: string | null },
+  }: { outcome: string; code?: string; retry_at?: string | null },
   agent: string,
   now = new Date(),
 ): Problem | undefined {
-  const said = error ?? '';
   if (outcome === 'timeout') return { title: 'The run timed out', help: ['retry'] };
   if (outcome !== 'failed') return undefined;
   if (code === 'AGENT_RATE_LIMITED') {
@@ -43,16 +35,21 @@ export function problemOf(
     return { title: 'The budget is used up', hint: 'The owner of the server can raise it.', help: [] };
   if (code === 'MEMORY_LIMIT')
     return { title: `${agent} used too much memory and was stopped`, help: ['retry', 'new'] };
-  if (TOO_LONG.test(said))
+  if (code === 'CONTEXT_TOO_LONG')
     return {
       title: 'The conversation no longer fits in the context window',
       hint: 'Compact it to a summary, or start a new session.',
       help: ['compact', 'new'],
     };
-  if (code === 'AGENT_NOT_LOGGED_IN' || LOGIN.test(said))
+  if (code === 'AGENT_NOT_LOGGED_IN')
     return { title: `${agent} isn’t logged in`, help: ['login', 'retry'] };
-  if (OVERLOADED.test(said))
-    return { title: 'The model is overloaded', hint: 'Wait a moment, then retry.', help: ['retry'] };
-  if (DIED.test(said)) return { title: `${agent}’s process ended unexpectedly`, help: ['retry', 'new'] };
+  if (code === 'MODEL_UNAVAILABLE')
+    return {
+      title: 'The model is not available',
+      hint: 'Its service is overloaded or has failed. Wait a moment, then retry.',
+      help: ['retry'],
+    };
+  if (code === 'AGENT_EXITED')
+    return { title: `${agent}’s process ended unexpectedly`, help: ['retry', 'new'] };
   return { title: 'The run failed', help: ['retry', 'new'] };
 }

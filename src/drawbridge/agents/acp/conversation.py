@@ -39,7 +39,7 @@ from drawbridge.agents.base import (
 )
 from drawbridge.agents.output import JUNK_LIMIT, Tail, session_id_of
 from drawbridge.agents.proposals import Reader
-from drawbridge.agents.results import FAILED, Costs, Failure, amount, exit_words, not_logged_in
+from drawbridge.agents.results import EXITED, FAILED, Costs, Failure, amount, exit_words, not_logged_in
 from drawbridge.core.errors import BadArgument
 from drawbridge.protocols import jsonrpc
 
@@ -267,7 +267,7 @@ class AcpConversation:
             return Failure("AGENT_TOO_OLD", text[: wire.LONGEST_TEXT])
         how = exit_words(code)
         text = f"{self._name} {how} before it was done{f': {words}' if words else ', without a message.'}"
-        return Failure(FAILED, (fault or text)[: wire.LONGEST_TEXT])
+        return Failure(FAILED if fault else EXITED, (fault or text)[: wire.LONGEST_TEXT])
 
     # Messages to the agent.
 

@@ -44,7 +44,7 @@ from drawbridge.agents.claude.schedule import SCHEDULING, Schedule
 from drawbridge.agents.claude.suggestions import offered
 from drawbridge.agents.output import JUNK_LIMIT, Tail, json_object, session_id_of, valid
 from drawbridge.agents.proposals import Reader
-from drawbridge.agents.results import FAILED, Costs, Failure, exit_words
+from drawbridge.agents.results import EXITED, FAILED, Costs, Failure, exit_words
 from drawbridge.core.errors import BadArgument
 
 INTERRUPTED: Final = "It was interrupted."
@@ -427,7 +427,9 @@ class ClaudeConversation:
         text = fault or f"{self._name} {exit_words(code)} before it was done" + (
             f": {said}" if said else ", without a message."
         )
-        failure = results.explained(self._name, said) or Failure(FAILED, text[: results.LONGEST_ERROR])
+        failure = results.explained(self._name, said) or Failure(
+            FAILED if fault else EXITED, text[: results.LONGEST_ERROR]
+        )
         return self._turn_ended(failure, interrupted=self._interrupted and fault is None)
 
     # Questions from the agent.

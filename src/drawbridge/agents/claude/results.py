@@ -14,10 +14,26 @@ from msgspec import Struct
 
 from drawbridge.agents.base import Tokens
 from drawbridge.agents.output import readable
-from drawbridge.agents.results import FAILED, NO_SESSION, RATE_LIMITED, Costs, Failure, amount, not_logged_in
+from drawbridge.agents.results import (
+    FAILED,
+    NO_SESSION,
+    RATE_LIMITED,
+    TOO_LONG,
+    UNAVAILABLE,
+    Costs,
+    Failure,
+    amount,
+    not_logged_in,
+)
 
 LONGEST_ERROR: Final = 2_000
 """The maximum number of characters of an agent's text that an error contains."""
+
+_UNAVAILABLE: Final = ("overloaded", "server_error")
+"""Values of ``error`` of an ``assistant`` line if the model's service failed (2.1.332)."""
+
+PROMPT_TOO_LONG: Final = "Prompt is too long"
+"""The beginning of the CLI's text if the conversation no longer fits in the context window (2.1.332)."""
 
 YEAR_2100: Final = 4_102_444_800
 """The latest plausible time, in seconds since 1970."""
@@ -48,6 +64,10 @@ def failure(
         return not_logged_in(name, said)
     if api_error == "rate_limit":
         return Failure(RATE_LIMITED, f"{name} reached an account limit: {said}", limited)
+    if api_error in _UNAVAILABLE:
+        return Failure(UNAVAILABLE, said)
+    if said.startswith(PROMPT_TOO_LONG):
+        return Failure(TOO_LONG, said)
     return explained(name, said) or Failure(FAILED, said)
 
 

@@ -94,7 +94,7 @@ class ClaudeInTerminal(TerminalAgent):
             reason=prompts.words(found.decision_reason, LONGEST_REASON),
             blocked_path=prompts.words(found.blocked_path, LONGEST_PATH),
             asks_in_terminal=found.notification_type in ASKS_IN_TERMINAL,
-            code=code_of(found.error) if isinstance(found.error, str) else None,
+            code=code_of(found.error, found.last_assistant_message) if found.error is not None else None,
             tasks=_tasks(found.background_tasks),
             is_new_process=found.hook_event_name == "SessionStart" and found.source in STARTED,
         )

@@ -13,7 +13,8 @@ import msgspec
 from msgspec import Raw, Struct
 
 from drawbridge.agents.claude import conversation as claude
-from drawbridge.agents.results import NOT_LOGGED_IN, RATE_LIMITED
+from drawbridge.agents.claude.results import PROMPT_TOO_LONG
+from drawbridge.agents.results import NOT_LOGGED_IN, RATE_LIMITED, TOO_LONG, UNAVAILABLE
 from drawbridge.agents.terminal import Call, Context, Entry, Fate, Message, Mode, Prompt, Result
 
 NOT_SAID: Final = ("<command-", "<local-command-", "<bash-", "<task-notification", "<system-reminder")
@@ -28,13 +29,21 @@ TURN_CONTINUES: Final = ("tool_use", "pause_turn")
 """Stop reasons of a message after which the turn continues."""
 
 
-_CODES: Final = {"authentication_failed": NOT_LOGGED_IN, "rate_limit": RATE_LIMITED}
-"""The CLI's name for the reason why a request to the model failed (2.1.329) → the client protocol's code."""
+_CODES: Final = {
+    "authentication_failed": NOT_LOGGED_IN,
+    "rate_limit": RATE_LIMITED,
+    "overloaded": UNAVAILABLE,
+    "server_error": UNAVAILABLE,
+}
+"""The CLI's name for the reason why a request to the model failed (2.1.332) → the client protocol's code."""
 
 
-def code_of(error: str) -> str | None:
-    """The client protocol's code for a failed request to the model; None if the protocol has no code for it."""
-    return _CODES.get(error)
+def code_of(error: object, said: str) -> str | None:
+    """The client protocol's code for a failed request to the model; None if the protocol has no code for it. ``error``:
+    the CLI's name for the reason; ``said``: its text about the failure."""
+    if said.startswith(PROMPT_TOO_LONG):
+        return TOO_LONG
+    return _CODES.get(error) if isinstance(error, str) else None
 
 
 class _Line(Struct, rename="camel"):
@@ -196,6 +205,7 @@ def _from_agent(found: _Line, blocks: list[_Block], session_id: str, *, ends: bo
     results = [block.tool_use_id for block in blocks if block.type == "tool_result"]
     if found.tool_denial_kind is not None:
         data["tool_result_meta"] = [{"id": id, "non_execution_kind": found.tool_denial_kind} for id in results]
+    said = "\n".join(block.text for block in blocks if block.type == "text" and found.type == "assistant")
     return Message(
         uuid=found.uuid,
         data=_encode(data),
@@ -203,11 +213,11 @@ def _from_agent(found: _Line, blocks: list[_Block], session_id: str, *, ends: bo
         results=tuple(Result(id, _fate(found)) for id in results),
         interrupted=any(block.type == "text" and block.text.startswith(INTERRUPTED) for block in blocks)
         and found.type == "user",
-        text="\n".join(block.text for block in blocks if block.type == "text" and found.type == "assistant"),
+        text=said,
         foreign=_foreign(found),
         ends_turn=ends and not found.is_sidechain,
         failed=found.is_api_error_message is True,
-        code=code_of(found.error) if found.is_api_error_message is True and isinstance(found.error, str) else None,
+        code=code_of(found.error, said) if found.is_api_error_message is True else None,
     )
 
 

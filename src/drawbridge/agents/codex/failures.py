@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from drawbridge.agents.results import NO_SESSION, RATE_LIMITED, Failure, not_logged_in
+from typing import Final
+
+from drawbridge.agents.results import NO_SESSION, RATE_LIMITED, TOO_LONG, UNAVAILABLE, Failure, not_logged_in
+
+_UNAVAILABLE: Final = ("Selected model is at capacity", "exceeded retry limit, last status: 5")
 
 
 def failure(name: str, said: str) -> Failure | None:
@@ -14,4 +18,8 @@ def failure(name: str, said: str) -> Failure | None:
         return not_logged_in(name, said)
     if "usage limit" in said:
         return Failure(RATE_LIMITED, said)
+    if "ran out of room in the model's context window" in said:
+        return Failure(TOO_LONG, said)
+    if any(words in said for words in _UNAVAILABLE):
+        return Failure(UNAVAILABLE, said)
     return None

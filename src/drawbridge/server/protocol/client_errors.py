@@ -97,6 +97,11 @@ CODES: Final[Mapping[str, Kind]] = {
     "PROCESS_NOT_FOUND": Kind("Nothing is running in this project."),
     "PROMPT_NOT_QUEUED": Kind("The prompt is not in the queue: its run has begun or ended, or it was removed."),
     "EXECUTION_FAILED": Kind("The agent failed to run the prompt.", retryable=True),
+    "AGENT_EXITED": Kind("The agent's process ended before the run did.", retryable=True),
+    "MODEL_UNAVAILABLE": Kind("The model's service is overloaded or has failed; a later run may work.", retryable=True),
+    "CONTEXT_TOO_LONG": Kind(
+        "The conversation no longer fits in the model's context window; compact it, or start a new one."
+    ),
     "EXECUTION_TIMEOUT": Kind("The run timed out.", retryable=True),
     "MEMORY_LIMIT": Kind(
         "The agent and the processes that it started used more memory than the owner allows, and were stopped."

@@ -298,7 +298,7 @@ class Changes {
   }
 
   /**
-   * Begins a visit. What the user has seen in other programs on this machine is no longer new either.
+   * Begins a visit. What the user has seen in other programs on this machine counts as seen, too.
    *
    * @param {Placed} placed
    */

@@ -239,7 +239,7 @@ def test_everything_is_kept_after_one_question(changes: Changes) -> None:
 
 
 def test_only_new_changes_are_listed(changes: Changes) -> None:
-    """A change is no longer new on the next visit if it has been in view in the diff, here or in a terminal."""
+    """A change that has been in view in the diff, here or in a terminal, is not new on the next visit."""
     changes.opens("Line 3")
     changes.compares(POEM, CHANGED, 2)
     wait_until(lambda: len(changes.remembered()) == 2, "the changes to the poem to be remembered")

@@ -272,7 +272,7 @@ def test_only_new_changes_are_listed(changes: Changes) -> None:
     changes.rig.does("drawbridge.showAllChanges")
 
 
-def test_files_left_out_without_git_are_listed_once(rig: Workstation, server: AgentServer) -> None:
+def test_the_notice_about_missing_git_is_shown_once(rig: Workstation, server: AgentServer) -> None:
     directory = rig.folder / "plain"
     directory.mkdir()
     (directory / "poem.txt").write_text(POEM)

@@ -73,8 +73,8 @@ class Changes {
     this._visited = new Set();
     /** @type {Set<string>} the directories whose notice was shown here */
     this._noticed = new Set();
-    /** @type {Set<string>} the server's notices about interrupted decisions that were shown here */
-    this._interrupted = new Set();
+    /** @type {Map<string, string>} the server's latest notice about an interrupted decision, or '', by directory */
+    this._interrupted = new Map();
     this._isLost = false;
     /** @type {Node[]} */
     this._nodes = [];
@@ -298,7 +298,7 @@ class Changes {
   }
 
   /**
-   * Begins a visit. What the user has seen in other programs on this machine is no longer new either.
+   * Begins a visit. What the user has seen in other programs on this machine counts as seen, too.
    *
    * @param {Placed} placed
    */

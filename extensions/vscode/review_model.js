@@ -345,15 +345,18 @@ function hunkAt(file, row) {
 }
 
 /**
- * The server's notices about interrupted decisions that are not in `shown`, to which they are added.
+ * The server's notices about interrupted decisions that were not in the previous answers. The server sends a notice
+ * with each answer until another decision is made, so a later notice is new even if it has the same text.
  *
- * @param {{notice?: string}[]} answers
- * @param {Set<string>} shown
+ * @param {{directory: string, notice?: string}[]} answers
+ * @param {Map<string, string>} latest the latest notice, or '', by directory. It is updated.
  */
-function newNotices(answers, shown) {
-  const notices = new Set(answers.flatMap(({ notice }) => (notice && !shown.has(notice) ? [notice] : [])));
-  for (const notice of notices) shown.add(notice);
-  return [...notices];
+function newNotices(answers, latest) {
+  return answers.flatMap(({ directory, notice = '' }) => {
+    const isNew = notice !== '' && notice !== latest.get(directory);
+    latest.set(directory, notice);
+    return isNew ? [notice] : [];
+  });
 }
 
 module.exports = {

@@ -30,7 +30,7 @@ class ReviewVisits {
   }
 
   /**
-   * Begins a visit, so that what the user has seen until now is no longer new.
+   * Begins a visit. From now on, only changes that the user has not seen yet are new.
    *
    * @param {string} directory
    */

@@ -53,8 +53,8 @@ local function file_of(buffer)
   return buffers.is_file(buffer) and by_path[buffers.canonical(vim.api.nvim_buf_get_name(buffer))] or nil
 end
 
---- Whether a change is shown. The changes that are not new may be hidden, but never a file without hunks, because it is
---- not known what in it is new.
+--- Whether a change is shown. Changes that are not new may be hidden, but never a file without hunks, because nothing
+--- shows which of its changes are new.
 ---@param hunk? drawbridge.Hunk
 local function is_shown(hunk)
   return not (review and review.only_new) or hunk == nil or hunk.is_new

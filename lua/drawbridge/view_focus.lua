@@ -1,4 +1,4 @@
---- Decides when a window may open in front of the user, which is never while they are typing.
+--- Decides when a window may open in front of the user. No window opens while they are typing.
 local draft = require('drawbridge.terminal_draft')
 
 local M = {}

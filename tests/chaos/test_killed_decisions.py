@@ -184,7 +184,7 @@ REVERTING = ("before git writes", "after the first file", "after git has written
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("step", REVERTING)
-async def test_a_server_that_is_killed_while_it_reverts_a_run(tmp_path: Path, step: str) -> None:
+async def test_a_revert_survives_a_kill_at_any_step(tmp_path: Path, step: str) -> None:
     command, does, is_done = STEPS[step]
     project, stopping = Project(tmp_path), StoppingGit(tmp_path, command, does)
     async with project.server(PATH=stopping.path) as server:
@@ -207,8 +207,8 @@ async def test_a_server_that_is_killed_while_it_reverts_a_run(tmp_path: Path, st
         async with connected(server) as client:
             await client.ask("project_join", project.id, after_seq=before)
             if is_done:
-                heard = await client.until("run_reverted", by="phone", run_id=run)
-                assert len(heard["files"]) == FILES
+                received = await client.until("run_reverted", by="phone", run_id=run)
+                assert len(received["files"]) == FILES
             else:
                 await client.until("review_interrupted", by="phone", decision="revert", files=FILES, result="not_done")
             assert project.texts() == [LINES if is_done else f"{LINES}by the agent 1\n"] * FILES
@@ -219,7 +219,7 @@ async def test_a_server_that_is_killed_while_it_reverts_a_run(tmp_path: Path, st
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(("hook", "is_done"), [("pre-commit", False), ("post-commit", True)])
-async def test_a_server_that_is_killed_during_a_commit(tmp_path: Path, hook: str, is_done: bool) -> None:
+async def test_a_commit_survives_a_kill_during_a_hook(tmp_path: Path, hook: str, is_done: bool) -> None:
     """The hook never ends. The index is as after the commit, or as before it."""
     project, reached = Project(tmp_path), tmp_path / "reached"
     git(project.root, "config", "user.name", "Ada")
@@ -250,8 +250,8 @@ async def test_a_server_that_is_killed_during_a_commit(tmp_path: Path, hook: str
         async with connected(server) as client:
             await client.ask("project_join", project.id, after_seq=before)
             if is_done:
-                heard = await client.until("review_committed", by="phone")
-                assert heard["commit"] == git(project.root, "rev-parse", "HEAD").strip()
+                received = await client.until("review_committed", by="phone")
+                assert received["commit"] == git(project.root, "rev-parse", "HEAD").strip()
             else:
                 await client.until("review_interrupted", by="phone", decision="commit", files=FILES, result="not_done")
             subjects = git(project.root, "log", "--format=%s").split()

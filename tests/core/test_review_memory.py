@@ -11,6 +11,7 @@ import pytest
 
 from drawbridge.core import private_files, review_memory
 from drawbridge.core.review_memory import ReviewMemory, SeenReviews
+from tests.waiting import PATIENCE
 
 
 def test_programs_share_the_seen_changes(tmp_path: Path) -> None:
@@ -34,11 +35,12 @@ def test_programs_that_store_at_the_same_time_keep_what_the_others_stored(
         private_files.write_private(path, data)
 
     monkeypatch.setattr(review_memory, "write_private", write_late)
+    monkeypatch.setattr(review_memory, "LOCK_SECONDS", PATIENCE)
     threads = [threading.Thread(target=ReviewMemory(path).saw, args=(one, ["h"], ["h"])) for one in ("/a", "/b")]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        thread.join(PATIENCE)
     assert [ReviewMemory(path).of(one).seen for one in ("/a", "/b")] == [("h",), ("h",)]
 
 

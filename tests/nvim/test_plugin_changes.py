@@ -465,7 +465,7 @@ async def test_only_the_changes_since_the_last_visit_are_shown(rig: ReviewRig) -
 
 
 async def test_a_file_that_is_too_large_to_show_is_never_hidden(newest: ReviewRig) -> None:
-    """It is not known what in it is new."""
+    """Nothing shows which of its changes are new."""
     rig = newest
     (rig.directory / "large.txt").write_text("old\n" * 80_000)
 

@@ -57,6 +57,9 @@ async def test_page_phone_and_neovim_decide_on_a_change(browser: Browser, own_se
                     person.sees(HUNK, f"round {number}")
                 shows_signs(editor, f"~round {number}")
                 editor.call("nvim_win_set_cursor", 0, [5, 0])
+                # A button that has just appeared ignores clicks for a moment, and Neovim would always be the first.
+                for person, button in ((page, ".yes"), (phone, ".no")):
+                    person.sees(f"{HUNK} {button}:enabled:not(.moved)")
                 decide(page, phone, editor, number)
                 decided = await client.receive("update", "review_decided")
                 assert (decided["data"]["data"]["hunks"], decided["data"]["data"]["left"]) == (1, 0)

@@ -239,7 +239,7 @@ def test_everything_is_kept_after_one_question(changes: Changes) -> None:
 
 
 def test_only_new_changes_are_listed(changes: Changes) -> None:
-    """A change is no longer new on the next visit if it has been in view in the diff, here or in a terminal."""
+    """A change that has been in view in the diff, here or in a terminal, is not new on the next visit."""
     changes.opens("Line 3")
     changes.compares(POEM, CHANGED, 2)
     wait_until(lambda: len(changes.remembered()) == 2, "the changes to the poem to be remembered")
@@ -272,7 +272,7 @@ def test_only_new_changes_are_listed(changes: Changes) -> None:
     changes.rig.does("drawbridge.showAllChanges")
 
 
-def test_files_left_out_without_git_are_listed_once(rig: Workstation, server: AgentServer) -> None:
+def test_the_notice_about_missing_git_is_shown_once(rig: Workstation, server: AgentServer) -> None:
     directory = rig.folder / "plain"
     directory.mkdir()
     (directory / "poem.txt").write_text(POEM)

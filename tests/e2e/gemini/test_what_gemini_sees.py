@@ -47,7 +47,7 @@ def test_open_files_cursor_and_selection_are_in_the_next_request(rig: Workstatio
 
 
 def selected(message: dict[str, Any]) -> str | None:
-    """Returns the text selected in the first open file of a message; None if no text is selected."""
+    """Returns the text selected in the first open file of a message, or None if nothing is selected."""
     files = message["params"].get("workspaceState", {}).get("openFiles", [])
     return files[0].get("selectedText") if files else None
 

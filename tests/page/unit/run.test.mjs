@@ -21,6 +21,22 @@ test('a running call is described by a verb', () => {
   assert.ok(words('Bash', { command: 'x'.repeat(1e6) }).length < 80);
 });
 
+test('a running call whose input is incomplete is described by a whole sentence', () => {
+  const found = ['Grep', 'Glob', 'WebFetch', 'WebSearch', 'AskUserQuestion', 'BashOutput', 'KillShell'];
+  assert.deepEqual(
+    found.map((name) => doing({ name, input: {} }, '/a')),
+    [
+      'Searching for text',
+      'Looking for files',
+      'Fetching a page',
+      'Searching the web for pages',
+      'Asking a question',
+      'Reading output of a background task',
+      'Stopping a background task',
+    ],
+  );
+});
+
 test('only calls of the latest run that have no result are running', () => {
   const tool = (id, more = {}) => ({ kind: 'tool', id, ...more });
   const items = [tool(1), { kind: 'finished' }, tool(2, { result: {} }), tool(3), tool(4, { nested: true })];

@@ -121,7 +121,7 @@ async def test_a_deleted_directory_is_listed(repository: Path, indexes: FileInde
         await listed(project, "src/other", indexes)
 
 
-async def test_a_project_in_a_subdirectory_of_its_work_tree(repository: Path, indexes: FileIndexes) -> None:
+async def test_a_project_in_a_subdirectory_lists_only_its_own_files(repository: Path, indexes: FileIndexes) -> None:
     """Paths are relative to the project, and nothing outside it is listed."""
     (repository / "src" / "bridge.py").write_text("two\n")
     (repository / "a.txt").write_text("two\n")

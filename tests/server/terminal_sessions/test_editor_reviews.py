@@ -104,7 +104,8 @@ async def test_an_editor_is_shown_the_review_of_its_file_or_directory(rig: Socke
 async def test_an_editor_is_notified_of_a_decision_that_was_interrupted(
     tmp_path: Path, point: tuple[type, str], words: str
 ) -> None:
-    """Until somebody makes another decision. The editor that made it gets the answer to its repeated request instead."""
+    """The notice is sent until somebody makes another decision. The editor that made the interrupted decision does not get
+    it, because it sends its request again."""
     async with socket_rig(tmp_path, Limits()) as rig:
         at = await changed(rig, "one")
         [hunk] = [hunk["id"] for file in (await at.get())["files"] for hunk in file["hunks"]]

@@ -157,11 +157,20 @@ test('the question before keeping everything counts all changes', () => {
 });
 
 test('a notice about an interrupted decision is new once', () => {
-  const shown = new Set();
-  const answers = [{ notice: 'phone wanted to undo 1 change.' }, { notice: '' }, {}];
-  assert.deepEqual(model.newNotices(answers, shown), ['phone wanted to undo 1 change.']);
-  assert.deepEqual(model.newNotices(answers, shown), []);
-  assert.deepEqual(model.newNotices([{ notice: 'tablet wanted to keep 1 change.' }], shown), [
+  const latest = new Map();
+  const by = (directory, notice) => ({ directory, notice });
+  const answers = [by('/a', 'phone wanted to undo 1 change.'), by('/b', ''), by('/c')];
+  assert.deepEqual(model.newNotices(answers, latest), ['phone wanted to undo 1 change.']);
+  assert.deepEqual(model.newNotices(answers, latest), []);
+  assert.deepEqual(model.newNotices([by('/a', 'tablet wanted to keep 1 change.')], latest), [
     'tablet wanted to keep 1 change.',
   ]);
+});
+
+test('a notice about a later decision is new even if it has the same text', () => {
+  const latest = new Map();
+  const same = { directory: '/a', notice: 'phone wanted to undo 1 change.' };
+  assert.deepEqual(model.newNotices([same], latest), [same.notice]);
+  assert.deepEqual(model.newNotices([{ directory: '/a', notice: '' }], latest), []);
+  assert.deepEqual(model.newNotices([same], latest), [same.notice]);
 });

@@ -156,16 +156,18 @@ export function subject(call: Call, root: string): { words: string; code: boolea
     case 'command':
       return text(input.command) ? code(input.command) : plain('a command');
     case 'fetch':
-      return code(text(input.url));
+      return text(input.url) ? code(input.url) : plain('a page');
     case 'web':
-      return plain(text(input.query) && `“${input.query}”`);
+      return plain(text(input.query) ? `“${input.query}”` : 'pages');
     case 'agent':
       return plain(text(input.description) ?? text(input.subagent_type) ?? text(input.prompt));
     case 'question':
-      return plain(text(input.questions?.[0]?.question));
+      return plain(text(input.questions?.[0]?.question) ?? 'a question');
     case 'output':
-    case 'stop':
-      return code(text(input.bash_id) ?? text(input.shell_id) ?? text(input.task_id));
+    case 'stop': {
+      const id = text(input.bash_id) ?? text(input.shell_id) ?? text(input.task_id);
+      return id ? code(id) : plain('a background task');
+    }
     case 'skill':
       return code(text(input.skill) ?? text(input.command) ?? text(input.name));
     case 'todo':

@@ -445,7 +445,7 @@ export class Client extends EventTarget {
       try {
         await this._begin(conversation, this._lastOfSession(conversation.session));
       } catch (error) {
-        conversation.joined = false; // the project is joined again once the connection is back
+        conversation.joined = false; // the conversation is joined again once the connection is back
         throw error;
       }
       return;
@@ -486,7 +486,7 @@ export class Client extends EventTarget {
         return;
       } catch (error) {
         if (!(error instanceof RequestError) || error.code === 'OFFLINE') {
-          conversation.joined = false; // the project is joined from scratch once the connection is back
+          conversation.joined = false; // the conversation is joined from scratch once the connection is back
           throw error;
         }
         conversation.before = undefined; // shows the whole history of the project instead

@@ -522,8 +522,10 @@ export class Conversation {
 const aboutWords = ({ hunks, files }: { hunks: number; files: number }) =>
   `${counted(hunks, 'change')} in ${counted(files, 'file')}`;
 
-/** What has become of a decision, a revert or a commit that was interrupted and not done; it follows the name of whoever
- * has decided. */
+/**
+ * The outcome of a decision, a revert or a commit that was interrupted and not done. The text follows the name of the
+ * person who decided.
+ */
 function interruptedWords(data: ReviewInterrupted): string {
   const files = counted(data.files, 'file');
   const what: { [decision: string]: string } = { revert: `undo the changes to ${files}`, commit: `commit ${files}` };

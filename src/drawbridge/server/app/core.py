@@ -166,7 +166,7 @@ class Core:
         try:
             await self.check_directory(session)
             await session.recovery.run()
-        except (ClientError, NoCheckpoint, GitFailed, OSError) as error:
+        except (ClientError, DrawbridgeError, NoCheckpoint, GitFailed, OSError) as error:
             logger.warning("%s: a decision was interrupted, and can't be recovered now: %s", session.id, error)
 
     async def close(self, reason: str) -> None:

@@ -19,7 +19,7 @@ import msgspec
 
 from drawbridge.core.private_files import remove_quietly, write_private
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
-from drawbridge.server.checkpoints.errors import Changed
+from drawbridge.server.checkpoints.errors import Changed, GitFailed
 from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.checkpoints.unsaved import UnsavedChanges, not_written_over
 from drawbridge.server.events import Recorded, ReviewCommitted, ReviewDecided, ReviewInterrupted, RunReverted
@@ -53,6 +53,14 @@ class Store(Protocol):
     def record(self, event: Recorded, asker: Subscriber | None = None) -> int | None: ...
 
     async def read(self, *, after_seq: int, limit: int) -> Page: ...
+
+
+class Completed(Exception):
+    """git failed during a decision, but the recovery has completed the decision. ``record``: its record."""
+
+    def __init__(self, record: Recovered) -> None:
+        super().__init__()
+        self.record = record
 
 
 class Recovery:
@@ -92,11 +100,18 @@ class Recovery:
 
     @contextlib.asynccontextmanager
     async def applying(self) -> AsyncIterator[None]:
-        """Recovers an interrupted decision first, if any. In the context, the next decision can be applied. Raises the
-        same errors as ``run``."""
+        """Recovers an interrupted decision first, if any. In the context, the next decision can be applied. If git fails
+        there, this decision is recovered before anybody else reads the review. Raises the same errors as ``run``, and
+        ``Completed``."""
         await self.run()
         async with self._applying:
-            yield
+            try:
+                yield
+            except GitFailed as error:
+                found = await self._run()
+                if found is None or found[0] != "done":
+                    raise
+                raise Completed(found[1]) from error
 
     async def begin(self, intent: Intent) -> None:
         """Returns once the intent is on the disk. Raises ``NotPrivate``, for example if the disk is full."""
@@ -127,13 +142,17 @@ class Recovery:
         if not self._may_be_due:
             return None
         async with self._applying:
-            intent = await asyncio.to_thread(self._read) if self._may_be_due else None
-            found = None if intent is None else await self._run(intent)
-            await self.end()
-            self._is_restarted = False
+            return await self._run()
+
+    async def _run(self) -> tuple[Result, Recovered] | None:
+        """Like ``run``. ``_applying`` must be held."""
+        intent = await asyncio.to_thread(self._read) if self._may_be_due else None
+        found = None if intent is None else await self._recover(intent)
+        await self.end()
+        self._is_restarted = False
         return found
 
-    async def _run(self, intent: Intent) -> tuple[Result, Recovered]:
+    async def _recover(self, intent: Intent) -> tuple[Result, Recovered]:
         try:
             async with self._checkpoints.operations.exclusive() as git:
                 found = await self._verdict(git, intent)

@@ -28,7 +28,7 @@ from drawbridge.server.reviews.intents import DecisionIntent
 from drawbridge.server.reviews.located_comments import LocatedComments
 from drawbridge.server.reviews.messages import ShownFile, counted, images_of, numbers, record_of, refused, reply
 from drawbridge.server.reviews.publishing import Offers, Owner, Publishing
-from drawbridge.server.reviews.recovery import Recovery
+from drawbridge.server.reviews.recovery import Completed, Recovery
 from drawbridge.server.reviews.reviews import (
     DecisionResult,
     HunkGone,
@@ -185,10 +185,7 @@ class Reviewing:
             raise refused(error) from None
         except UnsavedChanges as error:
             raise not_written_over(error) from None
-        except GitFailed:
-            found = await self.recovery.run()
-            if found is None or found[0] != "done":
-                raise
+        except Completed:
             return await self.get(session)
 
     async def _apply(

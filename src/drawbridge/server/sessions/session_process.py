@@ -212,7 +212,8 @@ class SessionProcess:
             return
         users = await asyncio.to_thread(conversations.used_by, found, session_id, self.pids)
         if users or self._open_in_terminal(session_id):
-            raise base.AgentUnusable("SESSION_IN_USE", conversations.IN_USE)
+            where = "in another process, such as a terminal"
+            raise base.AgentUnusable("SESSION_IN_USE", conversations.in_use(found, where))
 
     async def _start(self, agent: str, options: base.Options, continued: ContinuedConversation) -> None:
         session_id = await self._conversation(agent, continued.recorded)

@@ -280,6 +280,11 @@ class TerminalSession(Session):
         self._disk.check(self.id)
         return await self.reviewed.comment(command, asker, self.id)
 
+    @property
+    def forks(self) -> bool:
+        agent = self._grants.agents.get(self.data.agent)
+        return agent is not None and agent.forks
+
     def is_working_on(self, turn: str) -> bool:
         return self.turns.current is not None and self.turns.current.has(turn)
 

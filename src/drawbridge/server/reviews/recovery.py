@@ -26,7 +26,7 @@ from drawbridge.server.events import Recorded, ReviewCommitted, ReviewDecided, R
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.reviews.committing import finished
-from drawbridge.server.reviews.intents import CommitIntent, DecisionIntent, Intent, Result, RevertIntent, Verdict
+from drawbridge.server.reviews.intents import CommitIntent, DecisionIntent, Intent, RevertIntent, Verdict
 from drawbridge.server.reviews.interrupted import recovered
 from drawbridge.server.reviews.messages import Recovered, recovered_record, refused
 from drawbridge.server.reviews.reviews import OpenReview, Review
@@ -108,10 +108,10 @@ class Recovery:
             try:
                 yield
             except GitFailed as error:
-                found = await self._run()
-                if found is None or found[0] != "done":
+                record = await self._run()
+                if record is None or isinstance(record, ReviewInterrupted):
                     raise
-                raise Completed(found[1]) from error
+                raise Completed(record) from error
 
     async def begin(self, intent: Intent) -> None:
         """Returns once the intent is on the disk. Raises ``NotPrivate``, for example if the disk is full."""
@@ -132,27 +132,26 @@ class Recovery:
             if error.code != "PROCESS_ACTIVE":
                 raise
 
-    async def run(self) -> tuple[Result, Recovered] | None:
-        """Determines the state of an interrupted decision, completes the decision or undoes the part that was done, and
-        records the result. Returns the result and its record; None if no decision was interrupted. Raises
-        ``ClientError``, ``HistoryUnreadable``, ``NoCheckpoint``, ``GitFailed`` or OSError; the recovery is then tried
-        again when the review is next read, decided on or submitted. ``ClientError`` (PROCESS_ACTIVE): files would have
-        to be written while an agent is at work.
+    async def run(self) -> None:
+        """Determines the state of an interrupted decision, if any, completes the decision or undoes the part that was
+        done, and records the result. Raises ``ClientError``, ``HistoryUnreadable``, ``NoCheckpoint``, ``GitFailed`` or
+        OSError; the recovery is then tried again when the review is next read, decided on or submitted. ``ClientError``
+        (PROCESS_ACTIVE): files would have to be written while an agent is at work.
         """
-        if not self._may_be_due:
-            return None
-        async with self._applying:
-            return await self._run()
+        if self._may_be_due:
+            async with self._applying:
+                await self._run()
 
-    async def _run(self) -> tuple[Result, Recovered] | None:
-        """Like ``run``. ``_applying`` must be held."""
+    async def _run(self) -> Recovered | None:
+        """Like ``run``, but returns the record of the result; None if no decision was interrupted. ``_applying`` must
+        be held."""
         intent = await asyncio.to_thread(self._read) if self._may_be_due else None
-        found = None if intent is None else await self._recover(intent)
+        record = None if intent is None else await self._recover(intent)
         await self.end()
         self._is_restarted = False
-        return found
+        return record
 
-    async def _recover(self, intent: Intent) -> tuple[Result, Recovered]:
+    async def _recover(self, intent: Intent) -> Recovered:
         try:
             async with self._checkpoints.operations.exclusive() as git:
                 found = await self._verdict(git, intent)
@@ -171,7 +170,7 @@ class Recovery:
         self.latest = event if self._is_restarted else None
         logger.warning("%s: an interrupted decision by %s is %s", intent.session, intent.by, found.result)
         self._recovered(review)
-        return found.result, event
+        return event
 
     async def _verdict(self, git: Git, intent: Intent) -> Verdict:
         work_tree = self._checkpoints.work_tree

@@ -547,7 +547,7 @@ class ManagedSession(Session):
             self.controller.stop(error)
 
     def _run_ended(self, run: Run) -> None:
-        """Records the end of a run that is no longer the current one."""
+        """Records the end of a run. No run is current at this moment."""
         finished = _run_finished(run)
         # An agent that still waits for an answer would hang without one, for example an agent that does not report its
         # subagents.

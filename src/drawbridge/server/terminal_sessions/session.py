@@ -102,7 +102,7 @@ UNKNOWN_MODE: Final = (
 
 NO_MODE: Final = (
     "The comments can't be passed to this agent: it does not report its permission mode, which may be one that the owner "
-    "does not allow. Copy them into its terminal, or let the owner start the server with --allow-skip-permissions."
+    "does not allow. Copy them into its terminal, or ask the owner to start the server with --allow-skip-permissions."
 )
 
 MAY_BEGIN: Final = ("UserPromptSubmit", "PreToolUse")
@@ -432,7 +432,7 @@ class TerminalSession(Session):
         return self.requests.ask(question, surface)
 
     def _note_hook(self, event: HookEvent, pid: int | None, handed: LeftComments | None = None) -> None:
-        """Notes what every hook of a process reveals: the process's permission mode, and that it has the conversation
+        """Updates what every hook of a process reveals: the process's permission mode, and that it has the conversation
         open.
         """
         if event.is_new_process and not event.permission_mode and self.processes.forget_mode(pid):

@@ -242,7 +242,7 @@ class TerminalSessions:
         self, id: str, path: str, agent: str, session_id: str, *, background: bool = False
     ) -> TerminalSession | None:
         """Adds a session, or restores it if it could not be read before, and notifies the clients that follow all
-        projects. Returns None if that fails or there is no room for it. ``session_id``: the agent's own id for the
+        projects. Returns None if that fails, or if the list is full. ``session_id``: the agent's own id for the
         conversation."""
         if not metadata.ID.fullmatch(id):
             return None

@@ -1,4 +1,4 @@
-"""Offers to commit what was kept in a review and to push the current branch, does it, and records it."""
+"""Offers to commit what was kept in a review and to push the current branch, carries out both, and records them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A decision survives even a sudden end of the server: it is applied completely or not at all, and recorded once. So do
-the revert of a run, and a commit.
+"""A decision survives even a sudden end of the server: it is applied completely or not at all, and recorded once. The
+same applies to the revert of a run, and to a commit.
 
 Before any of these changes anything, its ``Intent`` is in a file on the disk. The file is removed once the result is in
 the history. If the server or git is killed in between, the file is still there at the next start, or when the review is
@@ -89,8 +89,8 @@ class Recovery:
         self._may_be_due = True
         """Whether the file may exist. Before the first recovery, that is not known."""
         self.latest: Recovered | None = None
-        """The record of a decision that was interrupted before the server was started; None once another one is
-        made."""
+        """The record of a decision that was interrupted before the server was started; None once another decision is
+        about to be applied."""
         self._is_restarted = True
         """Whether the intent in the file, if it exists, is from before the server was started."""
 

@@ -1,4 +1,4 @@
-"""Reverts a run for a client: completely or not at all, and recorded once, even if the server is killed."""
+"""Reverts a run for a client, completely or not at all, and records it once, even if the server is killed."""
 
 from __future__ import annotations
 

@@ -16,8 +16,9 @@ from drawbridge.server.checkpoints.errors import GitFailed
 from drawbridge.server.checkpoints.work_tree import WorkTree
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.reviews import committing, recovery
+from drawbridge.server.reviews.publishing import Publishing
 from drawbridge.server.reviews.recovery import Recovery
-from drawbridge.server.reviews.reviewing import Reviewing
+from drawbridge.server.reviews.reviewing import UNREAD, Reviewing
 from drawbridge.server.reviews.reviews import Review
 from tests import programs
 from tests.server.checkpoints.rig import git
@@ -353,9 +354,7 @@ async def test_a_failed_recovery_does_not_answer_the_next_decision(
         assert [found.get("interrupted", False) for found in of_review(one)] == [True, False]
 
 
-async def test_a_client_that_waits_for_the_review_does_not_get_the_result_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_waiting_client_does_not_get_the_result_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """git fails while a decision is written, and meanwhile another client requests the review."""
     run, waiting, readers = Recovery.run, asyncio.Event(), list[asyncio.Task[dict[str, Any]]]()
 
@@ -380,6 +379,21 @@ async def test_a_client_that_waits_for_the_review_does_not_get_the_result_first(
             left = await one.decide(hunks=[id_of(review, "LINE 3\n")], decision="undo")
         assert hunks(left) == hunks(await readers[0]) == [("poem.txt", "line 17\n", "LINE 17\n")]
         assert [found["kind"] for found in of_review(one)] == ["review_decided"]
+
+
+async def test_an_unreadable_review_does_not_fail_the_decision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fails_to_read(*_: object) -> None:
+        raise GitFailed("git was killed")
+
+    async with reviewing(tmp_path) as one:
+        await one.run(work)
+        review = await one.get()
+        with monkeypatch.context() as failing:
+            failing.setattr(Publishing, "offers", fails_to_read)
+            refused = await one.refused(hunks=[id_of(review, "LINE 3\n")], decision="undo")
+        assert (refused.code, refused.text) == ("CHECKPOINT_NOT_FOUND", UNREAD)
+        assert [found["kind"] for found in of_review(one)] == ["review_decided"]
+        assert hunks(await one.get()) == [("poem.txt", "line 17\n", "LINE 17\n")]
 
 
 # Reverts and commits.

@@ -116,10 +116,10 @@ class ManagedSession(Session):
         runs: Runs,
         processes: AgentProcesses,
         open_in_terminal: Callable[[str], bool],
-        works_in_terminal: Callable[[], bool],
+        works_here: Callable[[], bool],
     ) -> None:
-        """``open_in_terminal`` returns whether a terminal session has a conversation open now; ``works_in_terminal``,
-        whether an agent in a terminal is working in the project's directory."""
+        """``open_in_terminal`` returns whether a terminal session has a conversation open now; ``works_here``, whether
+        any agent is working in the project's directory or inside it."""
         super().__init__(directory, data, history, surfaces, disk)
         self._grants = grants
         self._runs = runs
@@ -148,7 +148,7 @@ class ManagedSession(Session):
             directory,
             self._check_files_at_rest,
         )
-        self._works_in_terminal = works_in_terminal
+        self._works_here = works_here
         self.recovery = self._reviewing.recovery
         self._reverter = Reverting(self.checkpoints.reverter, self.recovery, data.id, self.store)
         self.attachments = PromptAttachments(directory, data.id, self.tasks)
@@ -383,9 +383,9 @@ class ManagedSession(Session):
 
     def _check_files_at_rest(self) -> None:
         """Like ``_check_idle``, and also raises ``ClientError`` while an agent in a terminal is working in the
-        project's directory."""
+        project's directory or inside it."""
         self._check_idle()
-        if self._works_in_terminal():
+        if self._works_here():
             raise working_here()
 
     async def commit_review(

@@ -530,6 +530,17 @@ async def test_the_new_branch_of_a_commit_that_was_not_made_is_removed(tmp_path:
         assert of_review(one)[-1]["result"] == "not_done"
 
 
+async def test_a_new_branch_that_can_not_be_removed_is_reported(tmp_path: Path) -> None:
+    def create(directory: Path) -> None:
+        git(directory, "branch", "topic")
+        (directory / ".git" / "refs" / "heads" / "topic.lock").touch()
+
+    await commit_and_kill(tmp_path, UNCOMMITTED, create, "topic")
+    async with reviewing(tmp_path) as one:
+        assert "topic" in git(one.directory, "for-each-ref", "refs/heads")
+        assert of_review(one)[-1]["result"] == "unknown"
+
+
 async def test_a_refused_commit_leaves_nothing_to_recover(tmp_path: Path) -> None:
     async with committing_to(tmp_path) as one:
         await one.run(work)

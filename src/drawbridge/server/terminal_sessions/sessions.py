@@ -221,8 +221,8 @@ class TerminalSessions:
 
     def report(self, agent: str, event: HookEvent, process: Process) -> ReportQueue | None:
         """Returns the ``ReportQueue`` of the event's session, which is added if it is not known and the event contains
-        its directory; None if the session is not shown. ``agent``: the agent with the hook that sent the event.
-        ``process``: that agent's process.
+        its directory; None if the session is not shown. ``agent``: the agent that called the hook. ``process``:
+        that agent's process.
 
         The CLI's daemon starts background sessions in advance. They are not shown until they are used.
         """

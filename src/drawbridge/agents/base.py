@@ -533,8 +533,8 @@ class EarlierMessage(Struct, frozen=True):
 
 
 class EarlierMessages(Struct, frozen=True):
-    """A page of earlier messages, in order. ``before``: the position where the previous page ends; None if there is no
-    previous page."""
+    """A page of earlier messages, in order. ``before``: the position where the previous page ends; None for the
+    first page."""
 
     messages: tuple[EarlierMessage, ...]
     before: int | None

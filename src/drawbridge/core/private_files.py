@@ -112,15 +112,9 @@ def process_alive(pid: int) -> bool:
         return False
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
+            # The fields after the last ")", since the name before it may contain anything.
             fields = file.read().rpartition(b")")[2].split()
-            return (
-                fields[0]
-                not in (
-                    b"Z",
-                    b"X",
-                )
-                and not int(fields[6]) & EXITING
-            )  # fields after the last ")", since the name before it may contain anything
+            return fields[0] not in (b"Z", b"X") and not int(fields[6]) & EXITING
     except (OSError, IndexError):
         return True
 

@@ -30,7 +30,7 @@ REMOVED_LINES: Final = 200
 """The maximum number of removed lines of one hunk that the inline view shows."""
 
 PAIRED_LINES: Final = 50
-"""The maximum number of removed or added lines of a hunk up to which its lines are compared with each other."""
+"""The maximum number of removed or added lines of a hunk. In a larger one, lines are not compared with each other."""
 
 
 def fits_diff_mode(proposal: Proposal, old_lines: Sequence[str], new_lines: Sequence[str]) -> bool:

@@ -77,7 +77,7 @@ class Changes:
         self._tasks = BackgroundTasks(logger)
         self._turn = asyncio.Lock()
         self._project = ""
-        """The id of the project or terminal session with the review that is shown; empty if no review of a server is
+        """The id of the project or terminal session that the shown review belongs to; empty if no review of a server is
         shown."""
         self._without_server: ReviewWanted | None = None
         """The user's request, while the review of accepted proposals is shown."""

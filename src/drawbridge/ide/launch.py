@@ -75,11 +75,7 @@ def _check_address(address: str) -> None:
             with socket.socket(socket.AF_UNIX) as probe:
                 probe.settimeout(5)
                 probe.connect(address)
-    except (
-        OSError,
-        ValueError,
-        OverflowError,
-    ) as error:  # ValueError and OverflowError: the host or the port is not valid
+    except (OSError, ValueError, OverflowError) as error:  # the last two: an invalid host or port
         reason = (getattr(error, "strerror", None) or str(error)).lower()
         raise EditorGone(
             f"Can't connect to Neovim at {address}: {reason}. Start it with nvim --listen {address}."

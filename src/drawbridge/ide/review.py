@@ -69,8 +69,8 @@ class Arbiter(Protocol):
 class _Review(Struct, eq=False):
     """A proposal and what is known about it. ``shown``: whether the proposal was sent to the editor. ``old_text``: the
     user's text that it was made for. ``before``: the file's signature when the proposal was decided or withdrawn.
-    ``written``: a future that is done once the agent has written the file or is no longer expected to; None if no write
-    is expected.
+    ``written``: a future that is done once the agent has written the file, or the bridge has stopped waiting for that;
+    None if it does not wait.
     """
 
     approval: Approval[Decision]

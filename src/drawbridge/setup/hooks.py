@@ -97,9 +97,9 @@ def set_value(document: Document, path: Path, value: str) -> Document:
 
 
 def restore_value(document: Document, path: Path, value: str, former: str | None, made: Collection[Path]) -> Document:
-    """Undoes ``set_value(document, path, value)``. ``former``: the previous source text, None without a value. In that
-    case, the value's object is also removed if it becomes empty and setup ``made`` it. A value that has been changed
-    since then is kept."""
+    """Undoes ``set_value(document, path, value)``. ``former``: the previous source text; None if the value was new. In
+    that case, the value's object is also removed if it becomes empty and setup ``made`` it. A value that has been
+    changed since then is kept."""
     container = path[:-1]
     if document.get(path) != value:
         return document

@@ -142,9 +142,8 @@ class Launchd:
         self.path = Path.home() / "Library" / "LaunchAgents" / f"{NAME}.serve.plist"
 
     def content(self) -> bytes:
-        log = (
-            Path.home() / "Library" / "Logs" / f"{NAME}.log"
-        )  # the server rotates it, because launchd does not rotate logs
+        # The server rotates this file, because launchd does not rotate logs.
+        log = Path.home() / "Library" / "Logs" / f"{NAME}.log"
         return plistlib.dumps(
             {
                 "Label": self.path.stem,

@@ -177,8 +177,8 @@ def decided_words(decided: Mapping[str, Any]) -> str:
 
 
 def interrupted_words(decided: Mapping[str, Any]) -> str:
-    """The result of a decision, a revert or a commit that was interrupted and not done. The text follows the name of
-    whoever decided. ``decided``: a ``ReviewInterrupted`` of the protocol."""
+    """The result of a decision, a revert or a commit that was interrupted and not done. The text follows the user's
+    name. ``decided``: a ``ReviewInterrupted`` of the protocol."""
     decision, files = decided.get("decision") or "decide on", counted(decided["files"], "file")
     what = {"revert": f"undo the changes to {files}", "commit": f"commit {files}"}.get(decision)
     words = f"wanted to {what or f'{decision} {_about(decided)}'}, but the server was restarted"
@@ -227,7 +227,7 @@ LONGEST_SUBJECT: Final = 72
 """The maximum number of characters in the first line of a commit message."""
 
 SHORTEST_SUBJECT: Final = 20
-"""The number of characters of which more must be left if a subject is cut at a word. Otherwise, it is cut in the
+"""The number of characters that a subject must exceed to be cut between two words. Otherwise, it is cut within a
 word."""
 
 CHANGED: Final = "The comments have changed since you saw them, so they were not sent. Read them, then send them again."

@@ -119,7 +119,7 @@ class HttpServer:
             await self._server.wait_closed()
 
     def add(self, connection: _Connection) -> bool:
-        """Adds a new connection. Returns False if there is no room for it."""
+        """Adds a new connection. Returns False if the server is full."""
         has_room = self._make_room()
         if has_room:
             self.connections[connection] = None

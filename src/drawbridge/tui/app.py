@@ -151,9 +151,7 @@ class AttachApp(App[None]):
         self.run_worker(self._choose(None))
 
     async def _choose(self, id: str | None) -> None:
-        with contextlib.suppress(
-            RequestError
-        ):  # without a connection, the project is joined once the client is connected
+        with contextlib.suppress(RequestError):  # without a connection, the project is joined later
             await self.client.choose(id)
         self._changed()
 

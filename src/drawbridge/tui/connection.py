@@ -36,8 +36,8 @@ State: TypeAlias = Literal["connecting", "open", "waiting", "refused"]
 
 
 class RequestError(Exception):
-    """A request that failed. ``code``: as in the protocol, or OFFLINE without a connection, or if it broke before the
-    answer."""
+    """A request that failed. ``code``: as in the protocol, or OFFLINE if no connection was open, or if it broke before
+    the answer."""
 
     def __init__(self, code: str, text: str, details: Any = None) -> None:
         super().__init__(text)

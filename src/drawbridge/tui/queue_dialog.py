@@ -42,7 +42,7 @@ class QueueDialog(ModalScreen[None]):
         self._client = client
         self._shown: list[Mapping[str, Any]] = []
         self._edited: str | None = None
-        """The id of the run with the prompt that is being edited, if any."""
+        """The id of the run, if its prompt is being edited."""
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog wide"):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,17 +12,20 @@ import pytest
 
 from drawbridge.core.errors import DrawbridgeError, NotPrivate
 from drawbridge.server.app.core import Core
+from drawbridge.server.checkpoints.errors import GitFailed
 from drawbridge.server.checkpoints.work_tree import WorkTree
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.reviews import committing, recovery
+from drawbridge.server.reviews.publishing import Publishing
 from drawbridge.server.reviews.recovery import Recovery
-from drawbridge.server.reviews.reviewing import Reviewing
+from drawbridge.server.reviews.reviewing import UNREAD, Reviewing
 from drawbridge.server.reviews.reviews import Review
 from tests import programs
 from tests.server.checkpoints.rig import git
 from tests.server.core_rig import Client, records
 from tests.server.reviews.rig import POEM, Reviewed, hunks, id_of, killed, reviewing
 from tests.server.reviews.test_committing import committing_to, hook
+from tests.waiting import until
 
 FILES = ("a.txt", "b.txt", "c.txt")
 LONG = "".join(f"{number:06}\n" for number in range(1000))
@@ -323,6 +327,75 @@ async def test_a_write_that_git_interrupted_is_completed_immediately(
         assert not intent_of(one).exists()
 
 
+async def test_a_failed_recovery_does_not_answer_the_next_decision(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A recovery that fails is tried again later. Its result is not that of the decision that has to wait for it."""
+    async with reviewing(tmp_path) as one:
+        await one.run(work)
+        review = await one.get()
+        with killed(*SET):
+            await one.decide(hunks=[id_of(review, "LINE 3\n")], decision="undo")
+    verdict, failures = Recovery._verdict, [GitFailed("no space left on the device")]
+
+    async def fails_once(*given: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return await verdict(*given)
+
+    monkeypatch.setattr(Core, "_recover_one", fails)
+    monkeypatch.setattr(Recovery, "_verdict", fails_once)
+    async with reviewing(tmp_path) as one:
+        second: dict[str, Any] = {"hunks": [id_of(review, "LINE 17\n")], "decision": "undo"}
+        assert (await one.refused(**second)).code == "CHECKPOINT_NOT_FOUND"
+        assert "LINE 17\n" in one.text()
+        assert (await one.decide(**second))["state"] == "none"
+        assert one.text() == POEM
+        assert [found.get("interrupted", False) for found in of_review(one)] == [True, False]
+
+
+async def test_a_waiting_client_does_not_get_the_result_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """git fails while a decision is written, and meanwhile another client requests the review."""
+    run, waiting, readers = Recovery.run, asyncio.Event(), list[asyncio.Task[dict[str, Any]]]()
+
+    async def waits(recovery: Recovery) -> Any:
+        waiting.set()
+        return await run(recovery)
+
+    async with reviewing(tmp_path) as one:
+        await one.run(work)
+        review = await one.get()
+        with monkeypatch.context() as failing:
+
+            async def breaks(*_: object) -> None:
+                failing.undo()
+                failing.setattr(Recovery, "run", waits)
+                readers.append(asyncio.create_task(one.get(Client("laptop"))))
+                await until(waiting.is_set, "the request of the other client")
+                (one.directory / "poem.txt").unlink()
+                raise GitFailed("no space left on the device")
+
+            failing.setattr(WorkTree, "write", breaks)
+            left = await one.decide(hunks=[id_of(review, "LINE 3\n")], decision="undo")
+        assert hunks(left) == hunks(await readers[0]) == [("poem.txt", "line 17\n", "LINE 17\n")]
+        assert [found["kind"] for found in of_review(one)] == ["review_decided"]
+
+
+async def test_an_unreadable_review_does_not_fail_the_decision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fails_to_read(*_: object) -> None:
+        raise GitFailed("git was killed")
+
+    async with reviewing(tmp_path) as one:
+        await one.run(work)
+        review = await one.get()
+        with monkeypatch.context() as failing:
+            failing.setattr(Publishing, "offers", fails_to_read)
+            refused = await one.refused(hunks=[id_of(review, "LINE 3\n")], decision="undo")
+        assert (refused.code, refused.text) == ("CHECKPOINT_NOT_FOUND", UNREAD)
+        assert [found["kind"] for found in of_review(one)] == ["review_decided"]
+        assert hunks(await one.get()) == [("poem.txt", "line 17\n", "LINE 17\n")]
+
+
 # Reverts and commits.
 
 
@@ -455,6 +528,17 @@ async def test_the_new_branch_of_a_commit_that_was_not_made_is_removed(tmp_path:
         assert git(one.directory, "symbolic-ref", "HEAD").strip() == "refs/heads/main"
         assert "topic" not in git(one.directory, "for-each-ref", "refs/heads")
         assert of_review(one)[-1]["result"] == "not_done"
+
+
+async def test_a_new_branch_that_can_not_be_removed_is_reported(tmp_path: Path) -> None:
+    def create(directory: Path) -> None:
+        git(directory, "branch", "topic")
+        (directory / ".git" / "refs" / "heads" / "topic.lock").touch()
+
+    await commit_and_kill(tmp_path, UNCOMMITTED, create, "topic")
+    async with reviewing(tmp_path) as one:
+        assert "topic" in git(one.directory, "for-each-ref", "refs/heads")
+        assert of_review(one)[-1]["result"] == "unknown"
 
 
 async def test_a_refused_commit_leaves_nothing_to_recover(tmp_path: Path) -> None:

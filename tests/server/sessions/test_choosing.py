@@ -9,7 +9,7 @@ import pytest
 from drawbridge.agents.base import ModeChanged, ModeOffer
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions.ceilings import Ceilings
-from tests.server.core_rig import Agent, Client, Process, Server, records, serving, settled
+from tests.server.core_rig import Agent, Client, Process, Server, StoredSessions, records, serving, settled
 
 
 async def ran(server: Server, phone: Client, project: str, agent: Agent, prompt: str) -> Process:
@@ -351,6 +351,19 @@ async def test_an_agent_that_cannot_fork_is_not_asked_to(tmp_path: Path) -> None
         again = await server.running(phone, project)
         assert (again.launch.fork_from, again.launch.session_id) == (None, first.launch.session_id)
         again.ends()
+
+
+@pytest.mark.parametrize("forks", [True, False])
+async def test_a_fork_is_suggested_only_if_the_agent_can_fork(tmp_path: Path, forks: bool) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        server.agent.forks = forks
+        project = await server.project(phone)
+        server.agent.sessions = StoredSessions(all=True, used_by=[2**22 + 1])
+        with pytest.raises(ClientError, match="Close it there") as refused:
+            await server.does(phone, "session_resume", project, session_id="an-open-conversation")
+        assert refused.value.code == "SESSION_IN_USE"
+        assert ("fork" in refused.value.text) == forks
 
 
 async def test_an_agents_own_modes_have_their_titles(tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ async def test_a_revert_blocks_other_changes_to_the_project(what: str, tmp_path:
     async with serving(tmp_path, Limits()) as server:
         project, run = await a_run(server, phone, line="two\n")
         taking_back = asyncio.create_task(server.does(phone, "run_revert", project, run_id=run))
-        await until(server.core.projects.get(project)._reverting.locked, "the revert")
+        await until(server.core.projects.get(project)._changing.locked, "the revert")
         with pytest.raises(ClientError) as refused:
             await server.does(page, what, project, **({"run_id": run} if what == "run_revert" else {}))
         assert (refused.value.code, refused.value.retryable) == ("PROCESS_ACTIVE", True)

@@ -101,6 +101,13 @@ async def outcomes(rig: SocketRig, count: int = 1) -> list[str]:
     return [one["outcome"] for one in rig.client.updates("run_finished")]
 
 
+async def test_a_prompt_is_not_accepted_and_no_fork_is_suggested(rig: SocketRig) -> None:
+    session = Gemini(rig)
+    await session.starts()
+    error = await rig.refusal("execute", session.project, prompt="Go")
+    assert (error.code, "fork" in error.text) == ("NOT_SUPPORTED", False)
+
+
 async def test_a_session_is_listed_with_its_title(rig: SocketRig) -> None:
     session = Gemini(rig)
     await session.starts()

@@ -260,6 +260,21 @@ async def test_nothing_is_undone_while_another_agent_works_in_the_directory(rig:
     assert (place / "poem.txt").read_text() == POEM.replace("line 17\n", "LINE 17\n")
 
 
+async def test_nothing_is_undone_while_an_agent_works_inside_the_directory(rig: SocketRig, place: Path) -> None:
+    (place / "inside").mkdir()
+    at, inside = At(rig, place), At(rig, place / "inside")
+    await at.begins()
+    at.replace("line 3\n", "LINE 3\n")
+    await at.stops()
+    await inside.begins()
+    hunk = id_of(await at.get(), "LINE 3\n")
+    with pytest.raises(ClientError, match="An agent is working in this directory"):
+        await at.decide(hunks=[hunk], decision="undo")
+    await inside.stops()
+    await at.decide(hunks=[hunk], decision="undo")
+    assert (place / "poem.txt").read_text() == POEM
+
+
 async def test_two_sessions_in_a_directory_share_the_review(rig: SocketRig, place: Path) -> None:
     """The review can't be decided until both runs have ended."""
     one, two, elsewhere = At(rig, place), At(rig, place), At(rig, rig.folder)

@@ -282,8 +282,8 @@ def _output(output: object) -> str:
 
 
 def _fate(words: str) -> Fate:
-    """A call that was interrupted counts as denied, because the user can't have rejected it after a client allowed it,
-    because its dialog is hidden until then.
+    """A call that was interrupted counts as denied. The user can't have rejected it after a client allowed it, because
+    its dialog is hidden until then.
     """
     is_aborted = words.startswith(ABORTED) or (words.startswith("Wall time: ") and words.endswith(ABORTED))
     return "denied" if is_aborted or words.startswith(DENIED) else "ran"

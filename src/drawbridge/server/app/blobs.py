@@ -63,7 +63,7 @@ class Blobs:
         self._blobs: dict[Key, _Blob] = {}
         self._names = map(str, itertools.count())
         self._putting = asyncio.Lock()
-        """Serializes the writing of pieces, because each is checked against the room that the previous ones left."""
+        """Held while a piece is written, because each is checked against the room that the previous ones left."""
         for left in directory.iterdir():
             left.unlink()
 

@@ -240,7 +240,7 @@ class Clients:
 
     def add(self, client: Client, identity: Identity | None) -> None:
         """Adds a client after its connection has been opened. ``identity``: the identity of the token in its request;
-        None if a token is required but missing. If there is no room for the client, its connection is closed."""
+        None if a token is required but missing. If a limit for clients is reached, the connection is closed."""
         if identity is not None:
             try:
                 self.let_in(client, identity)
@@ -274,7 +274,7 @@ class Clients:
         return True
 
     def let_in(self, client: Client, identity: Identity) -> None:
-        """Signs a client in. Raises ``ClientError`` if there is no room for it."""
+        """Signs a client in. Raises ``ClientError`` if a limit for clients is reached."""
         self._entrance.admit(identity, client.address)
         client.let_in(identity)
         logger.info("%s (%s) is connected from %s", client.id, client.name, client.address)

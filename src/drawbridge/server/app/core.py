@@ -166,7 +166,7 @@ class Core:
         try:
             await self.check_directory(session)
             await session.recovery.run()
-        except (ClientError, NoCheckpoint, GitFailed, OSError) as error:
+        except (ClientError, DrawbridgeError, NoCheckpoint, GitFailed, OSError) as error:
             logger.warning("%s: a decision was interrupted, and can't be recovered now: %s", session.id, error)
 
     async def close(self, reason: str) -> None:
@@ -713,8 +713,7 @@ class Core:
         if users or others:
             in_terminal = any(isinstance(other, TerminalSession) for other in others)
             where = "in a terminal" if in_terminal else "in another project" if others else "in another process"
-            text = f"This conversation is open {where}. Close it there, or fork it (session_fork)."
-            raise ClientError("SESSION_IN_USE", text, field="data.session_id")
+            raise ClientError("SESSION_IN_USE", conversations.in_use(agent, where), field="data.session_id")
 
     async def with_input(self, command: commands.PermissionResponse, client: Subscriber) -> commands.PermissionResponse:
         """The decision with its ``updated_input``, checked, in place of the blob that contains it. Nobody can replace

@@ -81,8 +81,8 @@ class ServerCommands:
         self._health = health
         self._push = push
         self._push_test = push_test
-        self._that_see = list(with_image_input)
-        self._that_fork = list(with_forks)
+        self._with_image_input = list(with_image_input)
+        self._with_forks = list(with_forks)
         self._devices = devices
         self._addresses = addresses
         self._machine = machine
@@ -119,8 +119,8 @@ class ServerCommands:
 
     def _authenticated(self, identity: Identity, client: Client, name: str | None) -> Answer[replies.Authenticated]:
         """Signs a client in. A client that is already signed in keeps its identity. ``name``: the name that the owner's
-        client chooses, if any. Raises ``ClientError`` if there is no room for the client, or if it is signed in with
-        another identity."""
+        client chooses, if any. Raises ``ClientError`` if a limit for clients is reached, or if the client is
+        signed in with another identity."""
         if client.identity is None:
             self._clients.let_in(client, identity)
         elif identity != client.identity:
@@ -148,8 +148,8 @@ class ServerCommands:
                 client_id=client.id,
                 device=replies.DeviceOf(name=client.name, scope=identity.scope, projects=identity.projects),
                 agents=self._agents,
-                pictures=self._that_see,
-                forks=self._that_fork,
+                pictures=self._with_image_input,
+                forks=self._with_forks,
                 features=sorted(
                     type for type, scope in self._scopes.items() if identity.may(scope) and self._core.offers(type)
                 ),
@@ -330,7 +330,7 @@ class ServerCommands:
             title=title,
             installed=installed,
             asks=self._core.asks(name),
-            pictures=name in self._that_see,
+            pictures=name in self._with_image_input,
             version=program.version if program is not None else None,
             hint=None if installed else f"Install {title} on the server's machine{by_path}.",
         )

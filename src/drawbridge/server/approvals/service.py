@@ -134,8 +134,7 @@ class Approvals:
         return True
 
     def remove(self, approval: PendingApproval, surface: Surface) -> None:
-        """Removes a surface through which the agent can no longer be reached. The request must have
-        another one."""
+        """Removes a surface through which the agent can no longer be reached. The request must have another one."""
         self._surfaces[approval.id].remove(surface)
 
     def release(self) -> None:

@@ -183,7 +183,7 @@ class Entrance:
 
     async def by_code(self, code: str, name: str | None, address: str) -> tuple[Identity, str]:
         """Pairs a device. Returns its identity and its token. Raises ``ClientError``. The code stays valid if the
-        server has no room for another client."""
+        limit for clients is reached."""
         key = network_of(address)
         # Codes are checked one at a time, so that a wrong one is counted before the next check.
         async with self._pairing:
@@ -240,8 +240,8 @@ class Entrance:
         return self._access.refusal_of(identity)
 
     def admit(self, identity: Identity, address: str) -> None:
-        """Counts a signed-in client until ``left`` is called. Raises ``ClientError`` if there is no room for
-        it (``_full``)."""
+        """Counts a signed-in client until ``left`` is called. Raises ``ClientError`` if a limit for clients is reached
+        (``_full``)."""
         self._check_room(identity, address)
         if identity.device is not None:
             self._connects.admit(identity.device, now())
@@ -259,7 +259,8 @@ class Entrance:
 
     @contextlib.contextmanager
     def _place_for_newcomer(self, address: str) -> Iterator[None]:
-        """Reserves room for the device that is being paired. Raises ``ClientError`` if there is no room."""
+        """Reserves a place for the device that is being paired. Raises ``ClientError`` if a limit for clients is
+        reached."""
         self._check_room(NEWCOMER, address)
         self._count(NEWCOMER, address)
         try:
@@ -268,7 +269,7 @@ class Entrance:
             self.left(NEWCOMER, address)
 
     def _check_room(self, identity: Identity, address: str) -> None:
-        """Raises ``ClientError`` if there is no room for another client with this identity (``_full``)."""
+        """Raises ``ClientError`` if a limit for clients with this identity is reached (``_full``)."""
         full = self._full(identity, address)
         if full is not None:
             if self._logged_refusals.admit(f"{full[0]} {network_of(address)}", now()) is None:
@@ -276,8 +277,8 @@ class Entrance:
             raise ClientError("RESOURCE_LIMIT", full[1])
 
     def _full(self, identity: Identity, address: str) -> tuple[str, str] | None:
-        """A code and a text if the device has too many clients or connects too often, or if there are too many clients
-        of all devices, in total or at this address; None if there is room."""
+        """A code and a text for the limit that is reached: the device has too many clients or connects too often, or
+        all devices together have too many clients, in total or at this address. None if no limit is reached."""
         all, device = self._signed_in.total(), identity.device
         if device is not None and self._signed_in[device] >= self._limits.per_device:
             return "TOO_MANY_FROM_DEVICE", "This device has too many connections. Close some, or try again later."

@@ -77,8 +77,8 @@ class Snapshotter:
         """The task that completes what ``begin`` started."""
 
     async def create(self, run_id: str, when: When) -> bool:
-        """Creates a checkpoint of a run. Returns False without a repository for it, or if git is not installed. Raises
-        ``GitFailed``, ``NoCheckpoint`` or OSError."""
+        """Creates a checkpoint of a run. Returns False if the directory has no repository for it, or if git is not
+        installed. Raises ``GitFailed``, ``NoCheckpoint`` or OSError."""
         return await self._create(run_id, when, asyncio.get_running_loop().create_future())
 
     async def begin(self, run_id: str) -> bool:

@@ -666,9 +666,8 @@ def _invalid(error: msgspec.ValidationError, place: str) -> ClientError:
     `int` - at `$.a[1]`", or "Object missing required field `a` - at `$`"."""
     problem, at, where = str(error).rpartition(" - at `$")
     problem, where = (problem, where) if at else (where, "")
-    problem = (
-        problem if problem.isprintable() else ascii(problem)[1:-1]
-    )  # it contains a field's name that the client chose
+    if not problem.isprintable():  # it contains a field's name that the client chose
+        problem = ascii(problem)[1:-1]
     field = place + where.rstrip("`").partition("[...]")[0]  # msgspec's text for a member of a ``dict``
     named = re.match(r"Object (missing required|contains unknown) field `(.*)`", problem)
     if named:

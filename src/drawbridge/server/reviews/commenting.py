@@ -257,7 +257,7 @@ def _words(command: commands.ReviewComment) -> tuple[str, str | None]:
     text = (command.text or "").strip()
     suggestion = command.suggestion
     if not text and suggestion is None:
-        raise _invalid("text", "this field is required if there is no suggestion")
+        raise _invalid("text", "this field is required without a suggestion")
     _check_length("text", text)
     _check_length("suggestion", suggestion or "")
     return text, _ended(suggestion) if suggestion else suggestion

@@ -205,7 +205,9 @@ async def finished(git: Git, attempt: Attempt, check_at_rest: Callable[[], None]
         if tip and attempt.created:
             check_at_rest()
             lines = _assigned(head=attempt.parent, former=attempt.former, new=attempt.ref)
-            await git.as_person("\n".join([*lines, _REMOVE_BRANCH]), SECONDS, "a branch")
+            code, _ = await git.as_person("\n".join([*lines, _REMOVE_BRANCH]), SECONDS, "a branch")
+            if code:
+                return Verdict("unknown")  # the new branch still exists
         return Verdict("not_done")
     wanted = [f"{attempt.parent}..{tip}", "--ancestry-path"] if attempt.parent else [tip]
     code, listed, _ = await git.run("rev-list", "--parents", *wanted)

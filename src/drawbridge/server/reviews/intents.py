@@ -65,9 +65,9 @@ class Attempt(Struct, frozen=True):
     """A commit of kept changes before it is made.
 
     ``ref``: its branch, with "refs/heads/"; ``created``: the branch is new. ``parent``: the last commit before it, and
-    ``former``: the branch that is checked out before it; both are empty if there is none. ``tree``, ``message``: those
-    of the commit, unless a hook changes them. ``files``: the paths of the committed files, as ``shown_path`` returns
-    them.
+    ``former``: the branch that is checked out before it; each is empty if it does not exist. ``tree``, ``message``:
+    those of the commit, unless a hook changes them. ``files``: the paths of the committed files, as ``shown_path``
+    returns them.
     """
 
     ref: str

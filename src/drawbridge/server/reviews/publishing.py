@@ -1,4 +1,4 @@
-"""Offers to commit what was kept in a review and to push the current branch, does it, and records it."""
+"""Offers to commit what was kept in a review and to push the current branch, carries out both, and records them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Final, Protocol
 from msgspec import Struct
 
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
-from drawbridge.server.checkpoints.errors import GitFailed
 from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.events import Event, Recorded, ReviewCommitted, ReviewPushed
 from drawbridge.server.protocol import commands, messages
@@ -28,7 +27,7 @@ from drawbridge.server.reviews.messages import (
     shown_output,
 )
 from drawbridge.server.reviews.pushing import CannotPush, NotPushed, push, target_of
-from drawbridge.server.reviews.recovery import Recovery
+from drawbridge.server.reviews.recovery import Completed, Recovery
 from drawbridge.server.reviews.reviews import Review
 from drawbridge.server.store.texts import clean
 from drawbridge.server.updates import answered
@@ -152,11 +151,8 @@ class Publishing:
                 )
                 seq = self._record(committed, store, asker)
                 await self._recovery.end()
-        except GitFailed:
-            found = await self._recovery.run()
-            if found is None or found[0] != "done":
-                raise
-            return answered(found[1], messages.ReviewCommitted, session)
+        except Completed as completed:
+            return answered(completed.record, messages.ReviewCommitted, session)
         return answered(committed, messages.ReviewCommitted, session, seq)
 
     async def push(

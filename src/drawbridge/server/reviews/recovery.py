@@ -1,5 +1,5 @@
-"""A decision survives even a sudden end of the server: it is applied completely or not at all, and recorded once. So do
-the revert of a run, and a commit.
+"""A decision survives even a sudden end of the server: it is applied completely or not at all, and recorded once. The
+same applies to the revert of a run, and to a commit.
 
 Before any of these changes anything, its ``Intent`` is in a file on the disk. The file is removed once the result is in
 the history. If the server or git is killed in between, the file is still there at the next start, or when the review is
@@ -19,14 +19,14 @@ import msgspec
 
 from drawbridge.core.private_files import remove_quietly, write_private
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
-from drawbridge.server.checkpoints.errors import Changed
+from drawbridge.server.checkpoints.errors import Changed, GitFailed
 from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.checkpoints.unsaved import UnsavedChanges, not_written_over
 from drawbridge.server.events import Recorded, ReviewCommitted, ReviewDecided, ReviewInterrupted, RunReverted
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.reviews.committing import finished
-from drawbridge.server.reviews.intents import CommitIntent, DecisionIntent, Intent, Result, RevertIntent, Verdict
+from drawbridge.server.reviews.intents import CommitIntent, DecisionIntent, Intent, RevertIntent, Verdict
 from drawbridge.server.reviews.interrupted import recovered
 from drawbridge.server.reviews.messages import Recovered, recovered_record, refused
 from drawbridge.server.reviews.reviews import OpenReview, Review
@@ -55,6 +55,14 @@ class Store(Protocol):
     async def read(self, *, after_seq: int, limit: int) -> Page: ...
 
 
+class Completed(Exception):
+    """git failed during a decision, but the recovery has completed the decision. ``record``: its record."""
+
+    def __init__(self, record: Recovered) -> None:
+        super().__init__()
+        self.record = record
+
+
 class Recovery:
     """The recovery of one review. ``path``: the file for the intent. ``stores``: the stores of the sessions that share
     the review, by session id. ``recovered``: called with the review after a recovery. ``check_at_rest`` raises
@@ -81,8 +89,8 @@ class Recovery:
         self._may_be_due = True
         """Whether the file may exist. Before the first recovery, that is not known."""
         self.latest: Recovered | None = None
-        """The record of a decision that was interrupted before the server was started; None once another one is
-        made."""
+        """The record of a decision that was interrupted before the server was started; None once another decision is
+        about to be applied."""
         self._is_restarted = True
         """Whether the intent in the file, if it exists, is from before the server was started."""
 
@@ -92,11 +100,18 @@ class Recovery:
 
     @contextlib.asynccontextmanager
     async def applying(self) -> AsyncIterator[None]:
-        """Recovers an interrupted decision first, if any. In the context, the next decision can be applied. Raises the
-        same errors as ``run``."""
+        """Recovers an interrupted decision first, if any. In the context, the next decision can be applied. If git fails
+        there, this decision is recovered before anybody else reads the review. Raises the same errors as ``run``, and
+        ``Completed``."""
         await self.run()
         async with self._applying:
-            yield
+            try:
+                yield
+            except GitFailed as error:
+                record = await self._run()
+                if record is None or isinstance(record, ReviewInterrupted):
+                    raise
+                raise Completed(record) from error
 
     async def begin(self, intent: Intent) -> None:
         """Returns once the intent is on the disk. Raises ``NotPrivate``, for example if the disk is full."""
@@ -117,23 +132,26 @@ class Recovery:
             if error.code != "PROCESS_ACTIVE":
                 raise
 
-    async def run(self) -> tuple[Result, Recovered] | None:
-        """Determines the state of an interrupted decision, completes the decision or undoes the part that was done, and
-        records the result. Returns the result and its record; None if no decision was interrupted. Raises
-        ``ClientError``, ``HistoryUnreadable``, ``NoCheckpoint``, ``GitFailed`` or OSError; the recovery is then tried
-        again when the review is next read, decided on or submitted. ``ClientError`` (PROCESS_ACTIVE): files would have
-        to be written while an agent is at work.
+    async def run(self) -> None:
+        """Determines the state of an interrupted decision, if any, completes the decision or undoes the part that was
+        done, and records the result. Raises ``ClientError``, ``HistoryUnreadable``, ``NoCheckpoint``, ``GitFailed`` or
+        OSError; the recovery is then tried again when the review is next read, decided on or submitted. ``ClientError``
+        (PROCESS_ACTIVE): files would have to be written while an agent is at work.
         """
-        if not self._may_be_due:
-            return None
-        async with self._applying:
-            intent = await asyncio.to_thread(self._read) if self._may_be_due else None
-            found = None if intent is None else await self._run(intent)
-            await self.end()
-            self._is_restarted = False
-        return found
+        if self._may_be_due:
+            async with self._applying:
+                await self._run()
 
-    async def _run(self, intent: Intent) -> tuple[Result, Recovered]:
+    async def _run(self) -> Recovered | None:
+        """Like ``run``, but returns the record of the result; None if no decision was interrupted. ``_applying`` must
+        be held."""
+        intent = await asyncio.to_thread(self._read) if self._may_be_due else None
+        record = None if intent is None else await self._recover(intent)
+        await self.end()
+        self._is_restarted = False
+        return record
+
+    async def _recover(self, intent: Intent) -> Recovered:
         try:
             async with self._checkpoints.operations.exclusive() as git:
                 found = await self._verdict(git, intent)
@@ -152,7 +170,7 @@ class Recovery:
         self.latest = event if self._is_restarted else None
         logger.warning("%s: an interrupted decision by %s is %s", intent.session, intent.by, found.result)
         self._recovered(review)
-        return found.result, event
+        return event
 
     async def _verdict(self, git: Git, intent: Intent) -> Verdict:
         work_tree = self._checkpoints.work_tree

@@ -1,11 +1,11 @@
-"""Reverts a run for a client: completely or not at all, and recorded once, even if the server is killed."""
+"""Reverts a run for a client, completely or not at all, and records it once, even if the server is killed."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
 from drawbridge.server.checkpoints.changes import RunChanges
-from drawbridge.server.checkpoints.errors import Changed, GitFailed
+from drawbridge.server.checkpoints.errors import Changed
 from drawbridge.server.checkpoints.reverter import Reverter
 from drawbridge.server.checkpoints.unsaved import UnsavedChanges, not_written_over
 from drawbridge.server.events import Recorded, RunReverted
@@ -14,7 +14,7 @@ from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.reviews.intents import RevertIntent
-from drawbridge.server.reviews.recovery import Recovery
+from drawbridge.server.reviews.recovery import Completed, Recovery
 from drawbridge.server.updates import answered
 
 
@@ -62,9 +62,6 @@ class Reverting:
             raise ClientError("CHANGED_SINCE", text, details=details) from None
         except UnsavedChanges as error:
             raise not_written_over(error) from None
-        except GitFailed:
-            found = await self._recovery.run()
-            if found is None or found[0] != "done":
-                raise
-            return answered(found[1], messages.RunReverted, self._session)
+        except Completed as completed:
+            return answered(completed.record, messages.RunReverted, self._session)
         return answered(reverted, messages.RunReverted, self._session, seq)

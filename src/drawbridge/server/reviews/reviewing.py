@@ -4,8 +4,9 @@ that directory."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
@@ -28,7 +29,7 @@ from drawbridge.server.reviews.intents import DecisionIntent
 from drawbridge.server.reviews.located_comments import LocatedComments
 from drawbridge.server.reviews.messages import ShownFile, counted, images_of, numbers, record_of, refused, reply
 from drawbridge.server.reviews.publishing import Offers, Owner, Publishing
-from drawbridge.server.reviews.recovery import Recovery
+from drawbridge.server.reviews.recovery import Completed, Recovery
 from drawbridge.server.reviews.reviews import (
     DecisionResult,
     HunkGone,
@@ -42,6 +43,10 @@ from drawbridge.server.reviews.reviews import (
 logger = logging.getLogger("drawbridge.server")
 
 NOTHING_TO_REVIEW: Final = OpenReview().version
+
+UNREAD: Final = (
+    "The decision was applied, but the review can't be read at the moment. See the server's log for the reason."
+)
 
 
 class Store(publishing.Store, recovery.Store, Protocol):
@@ -185,11 +190,9 @@ class Reviewing:
             raise refused(error) from None
         except UnsavedChanges as error:
             raise not_written_over(error) from None
-        except GitFailed:
-            found = await self.recovery.run()
-            if found is None or found[0] != "done":
-                raise
-            return await self.get(session)
+        except Completed:
+            with self._decided():
+                return await self.get(session)
 
     async def _apply(
         self, wanted: RequestedDecision, session: str, own: Store, asker: Subscriber
@@ -202,12 +205,22 @@ class Reviewing:
                 outcome = await self._review.decide(git, self._work_tree, wanted, begin)
                 self._publish_decision(wanted, outcome, own, asker)  # even if the rest of the reply can't be read
                 await self.recovery.end()
-                located = await self.commenting.located(git, outcome.review)
-                offers = await self.publishing.offers(git, session)
+                with self._decided():
+                    located = await self.commenting.located(git, outcome.review)
+                    offers = await self.publishing.offers(git, session)
         except (Changed, UnsavedChanges):
             await self.recovery.end()  # nothing was changed
             raise
         return await self._reply(session, outcome.review, located, offers)
+
+    @contextlib.contextmanager
+    def _decided(self) -> Iterator[None]:
+        """Raises ``ClientError`` in place of an error in the context, because a decision was already applied."""
+        try:
+            yield
+        except (NoCheckpoint, GitFailed, OSError) as error:
+            logger.error("%s: the review was not read after a decision: %s", self._name, error)
+            raise ClientError("CHECKPOINT_NOT_FOUND", UNREAD) from None
 
     async def _begin(self, wanted: RequestedDecision, session: str, own: Store, asker: Subscriber, plan: Plan) -> None:
         """Stores the intent of a decision."""

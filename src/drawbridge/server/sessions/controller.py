@@ -306,7 +306,7 @@ class RunController:
 
     def interrupt(self) -> None:
         """Asks the agent to end the turn of the current run. Its process is kept, with what it has scheduled. A run
-        that still waits for a slot ends immediately. Raises ``ClientError`` without a run."""
+        that still waits for a slot ends immediately. Raises ``ClientError`` like ``current``."""
         run = self.current
         match run.step(Event.INTERRUPT, Ending("interrupted")):
             case Do.FINISH:
@@ -316,8 +316,8 @@ class RunController:
                 self.process.interrupt()
 
     async def kill(self) -> None:
-        """Ends the current run with its process, and returns when both have ended. Raises ``ClientError`` without a
-        run."""
+        """Ends the current run with its process, and returns when both have ended. Raises ``ClientError`` like
+        ``current``."""
         run = self.current
         match run.step(Event.KILL, Ending("killed")):
             case Do.FINISH:

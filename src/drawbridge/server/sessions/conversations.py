@@ -6,19 +6,11 @@ import asyncio
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
 
 import psutil
 
 from drawbridge.agents.base import Agent, ListsConversations
 from drawbridge.server.protocol.replies import SessionInfo
-
-IN_USE: Final = (
-    "This conversation is open in another process, such as a terminal. Close it there, or fork the conversation."
-)
-"""The error for a conversation that is open in another process. Both processes would write to the same file, and
-neither would see what the other does.
-"""
 
 
 async def listed(agent: Agent | None, path: Path, current: str, limit: int) -> list[SessionInfo]:
@@ -71,6 +63,13 @@ def used_by(agent: Agent | None, session_id: str, own: Iterable[int]) -> list[in
         return []
     ours = set(own)
     return [pid for pid in agent.sessions.used_by(session_id) if not ours & _ancestors(pid)]
+
+
+def in_use(agent: Agent | None, where: str) -> str:
+    """The error text for a conversation that is open elsewhere. Two processes would write to the same file, and neither
+    would see what the other does. ``where``: such as "in a terminal"."""
+    remedy = "Close it there, or fork it." if agent is None or agent.forks else "Close it there."
+    return f"This conversation is open {where}. {remedy}"
 
 
 def _ancestors(pid: int) -> set[int]:

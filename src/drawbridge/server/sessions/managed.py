@@ -116,10 +116,10 @@ class ManagedSession(Session):
         runs: Runs,
         processes: AgentProcesses,
         open_in_terminal: Callable[[str], bool],
-        works_in_terminal: Callable[[], bool],
+        works_here: Callable[[], bool],
     ) -> None:
-        """``open_in_terminal`` returns whether a terminal session has a conversation open now; ``works_in_terminal``,
-        whether an agent in a terminal is working in the project's directory."""
+        """``open_in_terminal`` returns whether a terminal session has a conversation open now; ``works_here``, whether
+        any agent is working in the project's directory or inside it."""
         super().__init__(directory, data, history, surfaces, disk)
         self._grants = grants
         self._runs = runs
@@ -148,7 +148,7 @@ class ManagedSession(Session):
             directory,
             self._check_files_at_rest,
         )
-        self._works_in_terminal = works_in_terminal
+        self._works_here = works_here
         self.recovery = self._reviewing.recovery
         self._reverter = Reverting(self.checkpoints.reverter, self.recovery, data.id, self.store)
         self.attachments = PromptAttachments(directory, data.id, self.tasks)
@@ -174,7 +174,7 @@ class ManagedSession(Session):
         self._choosing = asyncio.Lock()
         """Held while options are changed, so that the changes are made in the order in which they were requested."""
         self.continuing = Continuing(data, limits.continue_limited, self._continue, lambda: self.controller.busy)
-        self._reverting = asyncio.Lock()
+        self._changing = asyncio.Lock()
         """Held while a run is reverted, a decision on a review is applied, kept changes are committed, or a
         conversation is deleted."""
         self._conversation = CurrentConversation(
@@ -328,7 +328,7 @@ class ManagedSession(Session):
         """Reverts everything that a run changed, or nothing. The revert is recorded and published like every event.
         Raises ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
         self.check_at_rest()
-        async with self._reverting:
+        async with self._changing:
             self._check_files_at_rest()
             answer = await self._reverter.revert(run_id, asker)
             await self._reviewing.refresh()
@@ -373,7 +373,7 @@ class ManagedSession(Session):
         return msgspec.structs.replace(sent, seq=None)
 
     async def decide_review(self, wanted: RequestedDecision, asker: Subscriber) -> Answer[ReviewReply]:
-        async with self._reverting:
+        async with self._changing:
             return await self._reviewing.decide(wanted, self.id, asker)
 
     def _check_idle(self) -> None:
@@ -383,16 +383,16 @@ class ManagedSession(Session):
 
     def _check_files_at_rest(self) -> None:
         """Like ``_check_idle``, and also raises ``ClientError`` while an agent in a terminal is working in the
-        project's directory."""
+        project's directory or inside it."""
         self._check_idle()
-        if self._works_in_terminal():
+        if self._works_here():
             raise working_here()
 
     async def commit_review(
         self, command: commands.ReviewCommit, asker: Subscriber
     ) -> Answer[messages.ReviewCommitted]:
         self.check_at_rest()
-        async with self._reverting:
+        async with self._changing:
             return await self._reviewing.publishing.commit(command, self.id, asker, self._check_files_at_rest)
 
     async def push_review(self, command: commands.ReviewPush, asker: Subscriber) -> Answer[messages.ReviewPushed]:
@@ -411,7 +411,7 @@ class ManagedSession(Session):
         if is_current:
             self.controller.hold()  # the conversation must not be continued in the meantime
         try:
-            async with self._reverting:
+            async with self._changing:
                 await self._conversation.delete(parts, trash, is_current=is_current)
                 self._comments.forget([range(part.first_seq, part.last_seq + 1) for part in parts], asker)
                 if is_current:
@@ -468,7 +468,7 @@ class ManagedSession(Session):
     def _check_kept(self) -> None:
         """Raises ``ClientError`` while a run is reverted, a decision on a review is applied, kept changes are
         committed, or a conversation is deleted."""
-        if self._reverting.locked():
+        if self._changing.locked():
             raise ClientError(
                 "PROCESS_ACTIVE",
                 "Changes are being undone or reviewed, or a session is being deleted. Try again in a moment.",
@@ -547,7 +547,7 @@ class ManagedSession(Session):
             self.controller.stop(error)
 
     def _run_ended(self, run: Run) -> None:
-        """Records the end of a run that is no longer the current one."""
+        """Records the end of a run. No run is current at this moment."""
         finished = _run_finished(run)
         # An agent that still waits for an answer would hang without one, for example an agent that does not report its
         # subagents.
@@ -589,8 +589,8 @@ class ManagedSession(Session):
         is_lost = not controller.busy and await self._conversation.is_lost(self.data.agent)
         if is_lost and not controller.busy and not controller.is_held:
             self._conversation.lose()
-        while controller.is_held and self._reverting.locked():
-            async with self._reverting:
+        while controller.is_held and self._changing.locked():
+            async with self._changing:
                 pass
 
     def _works_in(self, directory: str) -> None:
@@ -648,7 +648,7 @@ class ManagedSession(Session):
         self.withdraw_all(reason)
         await self.controller.close()
         await self.checkpoints.close()
-        async with self._reverting:
+        async with self._changing:
             pass  # git must not be ended while it writes files, because then only some files would be reverted
         for run in waiting:
             run.step(Event.DROP, Ending("interrupted"))

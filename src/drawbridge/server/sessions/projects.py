@@ -207,7 +207,7 @@ class Projects:
             self._runs,
             self._processes,
             self._open_in_terminal,
-            lambda: self._sessions.are_working(leads_to(path), leads_to, in_terminals=True),
+            lambda: self._sessions.are_working(leads_to(path), leads_to),
         )
 
     def _add(self, session: ManagedSession) -> ManagedSession:

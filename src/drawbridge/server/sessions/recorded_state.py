@@ -107,8 +107,8 @@ class RecordedState(Struct):
     title: str = ""
     """The first prompt of the conversation, shortened (see ``titled``), or its title if it was begun elsewhere."""
     titled_by: str = ""
-    """The run with the prompt that is the ``title``. Empty if the title is not from a prompt, or if an older server
-    accepted the prompt."""
+    """The run that the ``title`` comes from. Empty if the title is not from a prompt, or if an older server accepted
+    the prompt."""
     subject: str = ""
     """The first line of the last prompt that a person wrote, in the form of a commit message's subject."""
     begun: int = 0

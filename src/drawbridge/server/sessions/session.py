@@ -593,13 +593,11 @@ class Sessions:
         del self._sessions[session.id]
         self._disk.remove(session.id)
 
-    def are_working(self, directory: Path, leads_to: Callable[[Path], Path], *, in_terminals: bool) -> bool:
-        """Whether an agent is working in this directory, a canonical path: one that runs in a terminal, or one that the
-        server runs. ``leads_to``: see ``AllowedDirectories.leads_to``."""
+    def are_working(self, directory: Path, leads_to: Callable[[Path], Path]) -> bool:
+        """Whether an agent, in a terminal or run by the server, is working in this directory (a canonical path) or in a
+        directory inside it. ``leads_to``: see ``AllowedDirectories.leads_to``."""
         return any(
-            session.state == "EXECUTING" and leads_to(session.path) == directory
-            for session in self
-            if session.id.startswith(TERMINAL_PREFIX) == in_terminals
+            session.state == "EXECUTING" and leads_to(session.path).is_relative_to(directory) for session in self
         )
 
     def rebuild(self) -> None:

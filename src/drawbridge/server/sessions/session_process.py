@@ -212,7 +212,8 @@ class SessionProcess:
             return
         users = await asyncio.to_thread(conversations.used_by, found, session_id, self.pids)
         if users or self._open_in_terminal(session_id):
-            raise base.AgentUnusable("SESSION_IN_USE", conversations.IN_USE)
+            where = "in another process, such as a terminal"
+            raise base.AgentUnusable("SESSION_IN_USE", conversations.in_use(found, where))
 
     async def _start(self, agent: str, options: base.Options, continued: ContinuedConversation) -> None:
         session_id = await self._conversation(agent, continued.recorded)
@@ -247,8 +248,8 @@ class SessionProcess:
         return self._process is None and bool(recorded.session_id) and not await self._conversation(agent, recorded)
 
     async def _conversation(self, agent: str, recorded: RecordedState) -> str:
-        """The id of the conversation to resume; empty without a conversation, or if the agent ended before it stored
-        the one that it had begun."""
+        """The id of the conversation to resume; empty if none was begun, or if the agent ended before it stored the one
+        that it had begun."""
         found = self._processes.agents.get(agent)
         if not recorded.unproven or found is None or found.sessions is None:
             return recorded.session_id
@@ -290,7 +291,7 @@ class SessionProcess:
             self._process.interrupt()
 
     def steer(self, text: str, attachments: tuple[base.Attachment, ...], record: Callable[[], None]) -> None:
-        """See ``AgentProcess.steer``. Also raises ``NotAtWork`` without a process."""
+        """See ``AgentProcess.steer``. Also raises ``NotAtWork`` if the process has ended."""
         if self._process is None:
             raise base.NotAtWork("its process has ended")
         self._process.steer(text, attachments, record)

@@ -72,10 +72,10 @@ _line: Final = msgspec.json.Decoder(_Line)
 
 class Content(Struct):
     """The contents of one record. ``named``: the id of the session that was renamed. ``continues``: the id of the
-    conversation in which a run started, if it is known. ``edited``: the run with the queued prompt that was replaced by
-    the text in this record; ``dropped``: the run with the prompt that was removed from the queue, so that the run never
-    began. ``removed_record``: the record was deleted with its session. ``added`` and ``removed``: numbers of lines in
-    files, as far as the agent reports them."""
+    conversation in which a run started, if it is known. ``edited``: the run, if the text in this record replaces its
+    queued prompt; ``dropped``: the run, if its prompt was removed from the queue, so that it never began.
+    ``removed_record``: the record was deleted with its session. ``added`` and ``removed``: numbers of lines in files,
+    as far as the agent reports them."""
 
     texts: list[Text] = []
     marker: Marker | None = None

@@ -75,17 +75,17 @@ class ReviewedDirectory:
         limits: Limits,
         memory: MemoryWatch,
         find_unsaved: FindUnsaved,
-        works_in_project: Callable[[], bool],
+        works_here: Callable[[], bool],
         removing: asyncio.Task[None] | None = None,
     ) -> None:
-        """``works_in_project`` returns whether an agent that the server runs is working in the directory.
-        ``removing``: the task that removes what was in ``folder`` before, if any."""
+        """``works_here`` returns whether any agent is working in the directory or inside it. ``removing``: the task that
+        removes what was in ``folder`` before, if any."""
         self.path = path
         self._removing = removing
         self.folder = folder
         self._grants = grants
         self._limits = limits
-        self._works_in_project = works_in_project
+        self._works_here = works_here
         self._review = Review(folder.name)
         kept = folder if limits.checkpoints else None
         self.checkpoints = Checkpoints(
@@ -319,7 +319,7 @@ class ReviewedDirectory:
         return await self._reviewing.publishing.push(command, session, asker)
 
     def _check_at_rest(self) -> None:
-        if self.busy or self._works_in_project():
+        if self.busy or self._works_here():
             raise working_here()
 
     # The comments on the review.
@@ -442,7 +442,7 @@ class Directories:
             self._limits,
             self._memory,
             self._find_unsaved,
-            lambda: self._sessions.are_working(path, self._grants.directories.leads_to, in_terminals=False),
+            lambda: self._sessions.are_working(path, self._grants.directories.leads_to),
             removing,
         )
 

@@ -147,8 +147,8 @@ class Handover:
             return False
 
     def received(self, given: LeftComments, *, received: bool) -> bool:
-        """Notes and returns whether the hook has received ``given``. If it has not, the comments wait for the next
-        hook."""
+        """Makes the comments ``given`` wait for the next hook, unless this one has ``received`` them. Returns
+        ``received``."""
         if not received and self._left == given:
             try:
                 self._comments.put(msgspec.structs.replace(given, state="waiting", run="", turn=""))

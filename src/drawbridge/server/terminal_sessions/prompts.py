@@ -55,6 +55,12 @@ ELSEWHERE: Final = (
     "continue it in a project on this server."
 )
 
+ONLY_THERE: Final = (
+    "This agent was started in a terminal and is controlled there. Answer its requests here, and send prompts in its "
+    "terminal."
+)
+"""Like ``ELSEWHERE``, for an agent that can't fork a conversation."""
+
 HAS_ENDED: Final = "The comments can't be sent: the agent's program has ended."
 
 ABOVE: Final = (
@@ -145,6 +151,11 @@ class Receiver(Protocol):
 
     @property
     def pid(self) -> int | None: ...
+
+    @property
+    def forks(self) -> bool:
+        """Whether a copy of the conversation can be continued in a project."""
+        ...
 
     @property
     def recorded(self) -> RecordedState: ...
@@ -254,7 +265,7 @@ class Prompts:
                 sending.set_exception(ClientError("SHUTTING_DOWN", UNSURE))
 
         what = f"{self._session.id}: typing a prompt"
-        sent_to = self._session.pid  # the process with the state that was checked
+        sent_to = self._session.pid  # the process that was checked
         self._tasks.start(self._send(sent, sent_to, sending), what, failed=sending.set_exception).add_done_callback(
             ended
         )
@@ -263,7 +274,7 @@ class Prompts:
     def _check(self) -> None:
         session = self._session
         if not self.possible:
-            raise ClientError("NOT_SUPPORTED", ELSEWHERE)
+            raise ClientError("NOT_SUPPORTED", ELSEWHERE if session.forks else ONLY_THERE)
         if session.phase == "waiting":
             text = (
                 "The agent is waiting for a decision, and a prompt would press Enter in its dialog. Decide on the "

@@ -315,8 +315,8 @@ class Questions:
         self._of(pid).terminal_only.only(agents)
 
     def noticed(self, pid: int | None, open: Sequence[OpenQuestion]) -> list[Step]:
-        """Handles a notification of the user by the CLI in the process about a dialog. A dialog that is not about an
-        open approval request can't be answered here."""
+        """Handles a notification with which the CLI in the process alerts the user to a dialog. A dialog that is not
+        about an open approval request can't be answered here."""
         dialogs = self._of(pid)
         is_settling = self._decided_at is not None and self._clock() - self._decided_at < SETTLING_SECONDS
         if open or dialogs.terminal_only.has_question or is_settling:

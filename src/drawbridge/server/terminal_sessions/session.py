@@ -102,7 +102,7 @@ UNKNOWN_MODE: Final = (
 
 NO_MODE: Final = (
     "The comments can't be passed to this agent: it does not report its permission mode, which may be one that the owner "
-    "does not allow. Copy them into its terminal, or let the owner start the server with --allow-skip-permissions."
+    "does not allow. Copy them into its terminal, or ask the owner to start the server with --allow-skip-permissions."
 )
 
 MAY_BEGIN: Final = ("UserPromptSubmit", "PreToolUse")
@@ -280,6 +280,11 @@ class TerminalSession(Session):
         self._disk.check(self.id)
         return await self.reviewed.comment(command, asker, self.id)
 
+    @property
+    def forks(self) -> bool:
+        agent = self._grants.agents.get(self.data.agent)
+        return agent is not None and agent.forks
+
     def is_working_on(self, turn: str) -> bool:
         return self.turns.current is not None and self.turns.current.has(turn)
 
@@ -427,7 +432,7 @@ class TerminalSession(Session):
         return self.requests.ask(question, surface)
 
     def _note_hook(self, event: HookEvent, pid: int | None, handed: LeftComments | None = None) -> None:
-        """Notes what every hook of a process reveals: the process's permission mode, and that it has the conversation
+        """Updates what every hook of a process reveals: the process's permission mode, and that it has the conversation
         open.
         """
         if event.is_new_process and not event.permission_mode and self.processes.forget_mode(pid):

@@ -221,8 +221,8 @@ class TerminalSessions:
 
     def report(self, agent: str, event: HookEvent, process: Process) -> ReportQueue | None:
         """Returns the ``ReportQueue`` of the event's session, which is added if it is not known and the event contains
-        its directory; None if the session is not shown. ``agent``: the agent with the hook that sent the event.
-        ``process``: that agent's process.
+        its directory; None if the session is not shown. ``agent``: the agent that called the hook. ``process``:
+        that agent's process.
 
         The CLI's daemon starts background sessions in advance. They are not shown until they are used.
         """
@@ -242,7 +242,7 @@ class TerminalSessions:
         self, id: str, path: str, agent: str, session_id: str, *, background: bool = False
     ) -> TerminalSession | None:
         """Adds a session, or restores it if it could not be read before, and notifies the clients that follow all
-        projects. Returns None if that fails or there is no room for it. ``session_id``: the agent's own id for the
+        projects. Returns None if that fails, or if the list is full. ``session_id``: the agent's own id for the
         conversation."""
         if not metadata.ID.fullmatch(id):
             return None

@@ -94,7 +94,10 @@ def _set_up(kind: str) -> None:
     lock = LOCK_FILES[kind]
     log(f"installing the packages of {lock.name} into .venv (once)")
     pip = [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    run([*pip, "--require-hashes", "--requirement", str(lock)])
+    try:
+        run([*pip, "--require-hashes", "--requirement", str(lock)])
+    except SetupError as error:
+        raise Unavailable(f"{error} Check the network and the free space on the disk, and run this again.") from error
     run([*pip, "--no-deps", "--no-build-isolation", "--editable", str(ROOT)])
     fresh = _stamp().with_suffix(".new")
     fresh.write_text(_fingerprint(kind))

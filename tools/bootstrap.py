@@ -126,10 +126,10 @@ def _stamp() -> Path:
 def _fingerprint(kind: str) -> str:
     """A checksum of what is to be installed, of the interpreter that ``.venv`` uses, and of the checkout's path."""
     inputs = (LOCK_FILES[kind], ROOT / "pyproject.toml", VENV / "pyvenv.cfg")
-    told = hashlib.sha256(f"{kind} {ROOT}".encode())
+    digest = hashlib.sha256(f"{kind} {ROOT}".encode())
     for file in inputs:
-        told.update(hashlib.sha256(file.read_bytes()).digest())
-    return told.hexdigest()
+        digest.update(hashlib.sha256(file.read_bytes()).digest())
+    return digest.hexdigest()
 
 
 @contextlib.contextmanager

@@ -181,20 +181,20 @@ def _sources() -> list[Path]:
 
 
 def _fingerprint(files: Iterable[Path]) -> str:
-    told = hashlib.sha256()
+    digest = hashlib.sha256()
     for file in files:
-        told.update(f"{file.relative_to(ROOT)}\n".encode())
-        told.update(hashlib.sha256(file.read_bytes()).digest())
-    return told.hexdigest()
+        digest.update(f"{file.relative_to(ROOT)}\n".encode())
+        digest.update(hashlib.sha256(file.read_bytes()).digest())
+    return digest.hexdigest()
 
 
 def _major(node: str) -> int:
     """The major version of this Node.js, or 0 if it does not start."""
     try:
-        told = subprocess.run([node, "--version"], capture_output=True, text=True, timeout=20, check=False).stdout
+        version = subprocess.run([node, "--version"], capture_output=True, text=True, timeout=20, check=False).stdout
     except (OSError, subprocess.TimeoutExpired):
         return 0
-    found = re.match(r"v(\d+)\.", told)
+    found = re.match(r"v(\d+)\.", version)
     return int(found.group(1)) if found else 0
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from drawbridge.agents.results import NO_SESSION, RATE_LIMITED, Failure, not_logged_in
 
 
-def failure(name: str, said: str) -> Failure | None:
-    """The failure that Codex describes with ``said``, if the client protocol has a code for it. ``name``: the agent's
+def failure(name: str, reason: str) -> Failure | None:
+    """The failure that Codex describes with ``reason``, if the client protocol has a code for it. ``name``: the agent's
     name."""
-    if "no rollout found" in said:
+    if "no rollout found" in reason:
         return Failure(NO_SESSION, f"{name} does not have this conversation, or no longer has it. Start a new session.")
-    if "401 Unauthorized" in said:
-        return not_logged_in(name, said)
-    if "usage limit" in said:
-        return Failure(RATE_LIMITED, said)
+    if "401 Unauthorized" in reason:
+        return not_logged_in(name, reason)
+    if "usage limit" in reason:
+        return Failure(RATE_LIMITED, reason)
     return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -27,6 +28,18 @@ def test_make_slow_uses_more_hypothesis_examples(monkeypatch: pytest.MonkeyPatch
     [profile] = [word.partition("=")[2] for word in command if word.startswith("--hypothesis-profile=")]
     fewer = [hypothesis.settings.get_profile(name).max_examples for name in ("here", "ci")]
     assert hypothesis.settings.get_profile(profile).max_examples > max(fewer)
+
+
+def test_the_thorough_tests_use_one_worker_per_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[list[str]] = []
+    monkeypatch.delenv(flaky.LIST, raising=False)
+    monkeypatch.setattr(verbs, "replace_process", started.append)
+    monkeypatch.setattr(verbs, "try_page", lambda: None)
+    monkeypatch.setattr(bootstrap, "ensure", lambda _kind: "python")
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    verbs.thorough([])
+    [command] = started
+    assert command[command.index("--numprocesses") + 1] == "2"
 
 
 @pytest.fixture

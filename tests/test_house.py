@@ -66,6 +66,7 @@ PURE = (
     "server.approvals.pending",
     *(f"server.reviews.{name}" for name in ("change_set", "comments", "intents", "remembered")),
     *(f"server.sessions.{name}" for name in ("audience", "recorded_state", "run", "runs")),
+    *(f"server.terminal_sessions.{name}" for name in ("dialog", "questions", "turn", "turns")),
     *(
         f"tui.{name}"
         for name in (

@@ -94,7 +94,10 @@ def _set_up(kind: str) -> None:
     lock = LOCK_FILES[kind]
     log(f"installing the packages of {lock.name} into .venv (once)")
     pip = [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    run([*pip, "--require-hashes", "--requirement", str(lock)])
+    try:
+        run([*pip, "--require-hashes", "--requirement", str(lock)])
+    except SetupError as error:
+        raise Unavailable(f"{error} Check the network and the free space on the disk, and run this again.") from error
     run([*pip, "--no-deps", "--no-build-isolation", "--editable", str(ROOT)])
     fresh = _stamp().with_suffix(".new")
     fresh.write_text(_fingerprint(kind))
@@ -123,10 +126,10 @@ def _stamp() -> Path:
 def _fingerprint(kind: str) -> str:
     """A checksum of what is to be installed, of the interpreter that ``.venv`` uses, and of the checkout's path."""
     inputs = (LOCK_FILES[kind], ROOT / "pyproject.toml", VENV / "pyvenv.cfg")
-    told = hashlib.sha256(f"{kind} {ROOT}".encode())
+    digest = hashlib.sha256(f"{kind} {ROOT}".encode())
     for file in inputs:
-        told.update(hashlib.sha256(file.read_bytes()).digest())
-    return told.hexdigest()
+        digest.update(hashlib.sha256(file.read_bytes()).digest())
+    return digest.hexdigest()
 
 
 @contextlib.contextmanager

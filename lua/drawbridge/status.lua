@@ -192,14 +192,14 @@ local function rows(now, guard)
   local home = function(path)
     return path and vim.fn.fnamemodify(path, ':~')
   end
-  local said = {
+  local list = {
     { 'bridge', now.state .. (now.problem and (': ' .. now.problem) or '') },
     { 'agents', #now.agents > 0 and table.concat(now.agents, ', ') or 'none' },
     { 'proposals', now.pending > 0 and ('%d waiting (:DrawbridgeReview)'):format(now.pending) or 'none' },
   }
   local function add(label, text)
     if text then
-      said[#said + 1] = { label, text }
+      list[#list + 1] = { label, text }
     end
   end
   add('asks', M.asking())
@@ -211,7 +211,7 @@ local function rows(now, guard)
   add('discovery', home(now.discovery_file))
   add('program', now.program and table.concat(vim.tbl_map(home, now.program), ' '))
   add('next', now.pending > 0 and ':DrawbridgeAccept or :DrawbridgeReject' or NEXT[now.state])
-  return said
+  return list
 end
 
 --- The options of a window in the middle of the screen, which is as large as the lines need and the screen allows.

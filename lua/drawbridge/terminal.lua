@@ -62,8 +62,8 @@ local function neighbor()
   end
 end
 
---- Opens a window for `buffer` at the position in the options, and makes it current. Two agents share the space of one
---- window.
+--- Opens a window for `buffer` at the position in the options, and makes it current. If both agents are open, they share
+--- the space of one window.
 local function open_window(buffer)
   local options = config.get().terminal
   local beside = neighbor()

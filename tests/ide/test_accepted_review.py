@@ -103,7 +103,7 @@ class AcceptedRig(ReviewRig):
 
 @pytest.fixture(autouse=True)
 def _quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_link, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(server_link, "SEARCH_SECONDS", 0.02)
     monkeypatch.setattr(review, "SETTLED_SECONDS", 0.05)
 
 

@@ -182,7 +182,7 @@ class ReviewRig:
 
 @pytest.fixture(autouse=True)
 def _quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_link, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(server_link, "SEARCH_SECONDS", 0.02)
 
 
 @pytest.fixture

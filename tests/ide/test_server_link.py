@@ -105,7 +105,7 @@ class Bridge:
 
 @pytest.fixture(autouse=True)
 def _quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_link, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(server_link, "SEARCH_SECONDS", 0.02)
 
 
 @pytest.fixture

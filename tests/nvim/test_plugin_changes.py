@@ -18,9 +18,6 @@ from tests.server.wire_client import WireClient
 
 from .plugin_rig import Neovim, neovim, wait_until
 
-SECONDS = 60.0
-"""The longest wait for the server, which runs git."""
-
 BRIDGE = f"{{ command = {{ [[{sys.executable}]], '-m', 'drawbridge' }}, idle_ms = 0, debounce_ms = 5 }}"
 POEM = "".join(f"line {number}\n" for number in range(1, 13))
 CHANGED = POEM.replace("line 3\n", "LINE 3\n").replace("line 7\n", "").replace("line 11\n", "line 11\nline 11b\n")
@@ -96,14 +93,14 @@ class ReviewRig:
         """Starts a run and does ``work`` in it. Denies the demo agent's own proposal, which closes its view in
         Neovim."""
         await self.client.send("execute", {"prompt": "hello"}, self.project)
-        asked = await self.client.receive("permission_request", patience=SECONDS)
+        asked = await self.client.receive("permission_request")
         shown = "local one = require('drawbridge.review').pending()[1] return (one and one.shown or false) == ..."
         self.editor.wait(shown, True)
         work(self.directory)
         answer = {"approval_id": asked["data"]["approval_id"], "decision": "deny"}
         await self.client.ask("permission_response", answer, self.project)
-        await self.client.receive("update", "run_finished", patience=SECONDS)
-        await self.client.receive("update", "review_changed", patience=SECONDS)
+        await self.client.receive("update", "run_finished")
+        await self.client.receive("update", "review_changed")
         self.editor.wait(shown, False)
 
     async def review(self) -> dict[str, Any]:
@@ -112,7 +109,7 @@ class ReviewRig:
 
     async def decided(self) -> dict[str, Any]:
         """The next decision, as the other clients receive it."""
-        update = await self.client.receive("update", "review_decided", patience=SECONDS)
+        update = await self.client.receive("update", "review_decided")
         found: dict[str, Any] = update["data"]["data"]
         return found
 
@@ -146,7 +143,7 @@ class ReviewRig:
             return found == expected
 
         try:
-            wait_until(is_so, "", SECONDS)
+            wait_until(is_so, "")
         except TimeoutError:
             assert (found, self.editor.messages, self.editor.log) == (expected, [], [])
 
@@ -170,7 +167,7 @@ class ReviewRig:
 
 def logs(editor: Neovim, text: str) -> None:
     """Waits until the log contains ``text``. A screen of this size shows only part of the message."""
-    wait_until(lambda: any(text in line for line in editor.log), text, SECONDS)
+    wait_until(lambda: any(text in line for line in editor.log), text)
     assert not editor.is_stuck
 
 
@@ -398,7 +395,7 @@ async def test_while_the_agent_works_changes_are_kept_but_not_undone(newest: Rev
     rig.asks()
     rig.shows_signs("~LINE 3", "-line 8", "+line 11b")
     await rig.client.send("execute", {"prompt": "hello"}, rig.project)
-    await rig.client.receive("permission_request", patience=SECONDS)
+    await rig.client.receive("permission_request")
     # The demo agent's proposal opens in its own tab page.
     rig.editor.wait("return #vim.api.nvim_list_tabpages() == 2")
     rig.editor.lua("vim.cmd('tabfirst')")
@@ -549,7 +546,7 @@ async def test_comments_are_drafts_until_they_are_sent(rig: ReviewRig) -> None:
     rig.editor.command("DrawbridgeSendComments Please:")
     rig.editor.shows_message("Sent to the agent: 1 comment.")
     rig.shows_comments("11: phone: Two?")
-    started = (await rig.client.receive("update", "run_started", patience=SECONDS))["data"]["data"]
+    started = (await rig.client.receive("update", "run_started"))["data"]["data"]
     [comment] = (await rig.review())["comments"]
     assert (comment["state"], comment["run_id"]) == ("sent", started["run_id"])
     rig.editor.command("DrawbridgeSendComments")

@@ -128,6 +128,23 @@ def test_a_python_without_venv_names_the_missing_package(
     assert not (checkout / ".venv").exists()
 
 
+def test_packages_that_cannot_be_fetched_have_their_own_exit_code(
+    ran: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = bootstrap.run
+
+    def run(command: list[str]) -> None:
+        record(command)
+        if "--requirement" in command:
+            raise bootstrap.SetupError("python -m pip install … exited with code 1; its reason is above.")
+
+    monkeypatch.setattr(bootstrap, "run", run)
+    with pytest.raises(bootstrap.Unavailable, match=r"pip install … exited with code 1; .* Check the network"):
+        bootstrap.ensure("runtime")
+    assert not any("--editable" in command for command in ran)
+    assert not bootstrap._stamp().exists(), "the next setup tries again"
+
+
 def test_a_failed_command_is_reported(checkout: Path) -> None:
     with pytest.raises(bootstrap.SetupError, match="exited with code 3"):
         bootstrap.run([sys.executable, "-c", "raise SystemExit(3)"])

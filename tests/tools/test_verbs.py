@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 import bootstrap
 import checks
+import flaky
 import verbs
 from tests import programs
 
@@ -26,6 +28,47 @@ def test_make_slow_uses_more_hypothesis_examples(monkeypatch: pytest.MonkeyPatch
     [profile] = [word.partition("=")[2] for word in command if word.startswith("--hypothesis-profile=")]
     fewer = [hypothesis.settings.get_profile(name).max_examples for name in ("here", "ci")]
     assert hypothesis.settings.get_profile(profile).max_examples > max(fewer)
+
+
+def test_the_thorough_tests_use_one_worker_per_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[list[str]] = []
+    monkeypatch.delenv(flaky.LIST, raising=False)
+    monkeypatch.setattr(verbs, "replace_process", started.append)
+    monkeypatch.setattr(verbs, "try_page", lambda: None)
+    monkeypatch.setattr(bootstrap, "ensure", lambda _kind: "python")
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    verbs.thorough([])
+    [command] = started
+    assert command[command.index("--numprocesses") + 1] == "2"
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What starts tests, in place of starting them: "once", or "again" if failed tests would run again."""
+    started: list[str] = []
+
+    def run(_command: list[str], _file: Path) -> int:
+        started.append("again")
+        return 0
+
+    monkeypatch.setattr(verbs, "replace_process", lambda _command: started.append("once"))
+    monkeypatch.setattr(flaky, "run", run)
+    monkeypatch.setattr(verbs, "try_page", lambda: None)
+    monkeypatch.setattr(bootstrap, "ensure", lambda _kind: "python")
+    return started
+
+
+def test_failed_tests_do_not_run_again_by_hand(started: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(flaky.LIST, raising=False)
+    verbs.pytest_in_parallel([])
+    assert started == ["once"]
+
+
+def test_failed_tests_run_again_in_ci(started: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv(flaky.LIST, str(tmp_path / "flaky"))
+    with pytest.raises(SystemExit, match=r"^0$"):
+        verbs.thorough([])
+    assert started == ["again"]
 
 
 @pytest.mark.skipif(not (bootstrap.ROOT / ".git").exists(), reason="needs the clone's list of files")

@@ -117,11 +117,11 @@ class Turn:
         return [SessionIdentified(session_id)]
 
     def ended(self, code: int, stderr: str, fault: str | None) -> list[Output]:
-        said = self.rest()
+        outputs = self.rest()
         if self.turn_open:
             failure = Failure(FAILED, fault) if fault else self.failed(code, stderr.strip() or readable(self.junk.text))
             self.turn_open = False
-            said.append(
+            outputs.append(
                 TurnEnded(
                     ok=failure is None,
                     session_id=self.session_id,
@@ -130,7 +130,7 @@ class Turn:
                     interrupted=failure is not None and self._interrupted and fault is None,
                 )
             )
-        return [*said, Exited(code, stderr)]
+        return [*outputs, Exited(code, stderr)]
 
     def prompt(self, text: str, attachments: tuple[Attachment, ...] = ()) -> list[Output]:
         """Begins the turn. Text files are sent before the prompt. Other attachments are referred to by their paths. If

@@ -183,9 +183,9 @@ class Process(asyncio.SubprocessProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._closed.set()
 
-    def _handle(self, said: Sequence[Output]) -> None:
+    def _handle(self, outputs: Sequence[Output]) -> None:
         self._tell_supervisor()  # first, so that a question is reported before any client can answer it
-        for item in said:
+        for item in outputs:
             if isinstance(item, Replied):
                 reply = self._replies.get(item.request_id)
                 if reply is not None and not reply.done():

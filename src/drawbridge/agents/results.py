@@ -31,9 +31,9 @@ def exit_words(code: int) -> str:
     return f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
 
 
-def not_logged_in(name: str, said: str) -> Failure:
+def not_logged_in(name: str, reason: str) -> Failure:
     remedy = "Log in there, in a terminal, or set its API key for the server."
-    return Failure(NOT_LOGGED_IN, f"{name} has no valid login on the server's machine: {said} {remedy}")
+    return Failure(NOT_LOGGED_IN, f"{name} has no valid login on the server's machine: {reason} {remedy}")
 
 
 class Costs:

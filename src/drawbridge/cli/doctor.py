@@ -63,8 +63,8 @@ def run(chosen: argparse.Namespace) -> int:
         import json
         from dataclasses import asdict
 
-        said = [{"title": fix.title, "changes": fix.lines, "done": done} for fix in planned]
-        terminal.write(json.dumps({"findings": list(map(asdict, found)), "fixes": said}, indent=2) + "\n")
+        listed = [{"title": fix.title, "changes": fix.lines, "done": done} for fix in planned]
+        terminal.write(json.dumps({"findings": list(map(asdict, found)), "fixes": listed}, indent=2) + "\n")
     if planned and not done and not can_ask:
         return 2
     return 3 if any(one.severity in ("warning", "problem") for one in found) else 0

@@ -119,12 +119,12 @@ def find_neovim(environ: Mapping[str, str] = os.environ) -> str:
     named = environ.get(PROGRAM)
     passed_over = []
     for candidate in [named] if named else _on_path("nvim", environ):
-        said = _version(os.path.expanduser(candidate), environ)
-        if isinstance(said, str):
-            passed_over.append(f"{candidate} {said}")
-        elif said < OLDEST:
+        version = _version(os.path.expanduser(candidate), environ)
+        if isinstance(version, str):
+            passed_over.append(f"{candidate} {version}")
+        elif version < OLDEST:
             raise NoProgram(
-                f"{candidate} can't be used: it is Neovim {'.'.join(map(str, said))}, and 0.7.2 or newer is required. "
+                f"{candidate} can't be used: it is Neovim {'.'.join(map(str, version))}, and 0.7.2 or newer is required. "
                 f"Install a newer version, or set {PROGRAM} to one."
             )
         else:
@@ -195,10 +195,10 @@ def _version(program: str, environ: Mapping[str, str]) -> tuple[int, ...] | str:
         return f"did not print its version within {PROBE_SECONDS:g} seconds"
     except (OSError, ValueError) as error:
         return f"can't be run: {_why(error)}"
-    said = re.match(rb"NVIM v(\d+)\.(\d+)\.(\d+)", answer)
-    if said is None:
+    found = re.match(rb"NVIM v(\d+)\.(\d+)\.(\d+)", answer)
+    if found is None:
         return "starts Drawbridge" if answer.startswith(OURSELVES.encode()) else "is not Neovim"
-    return tuple(map(int, said.groups()))
+    return tuple(map(int, found.groups()))
 
 
 def _why(error: Exception) -> str:

@@ -94,9 +94,9 @@ def _about_unsaved(
             continue
         reason = f" The change could not be merged: {why}." if why else ""
         state.log(settings, environ, f"{call.event_name}: {one.name} changed on disk, unsaved in {one.editor}.{reason}")
-        said = f"{agent}'s change to {name} can't be merged" if why else f"{name} changed on disk{who}"
+        text = f"{agent}'s change to {name} can't be merged" if why else f"{name} changed on disk{who}"
         if edited or not one.file.get("notified"):
-            notify([one.socket], f"{said}; your text was not touched")
+            notify([one.socket], f"{text}; your text was not touched")
         if edited or not hidden.hides(one.name):
             yield (
                 f"{one.name} {'is on disk as written' if edited else 'has changed on disk'}, but has unsaved changes in "

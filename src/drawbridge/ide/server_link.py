@@ -26,8 +26,9 @@ from drawbridge.ide.review import Reviews
 from drawbridge.protocols import local_ipc as wire
 from drawbridge.transport import private_socket
 
-LOOK_SECONDS: Final = 2.0
-"""Seconds between two searches for a server, or for a newer one."""
+SEARCH_SECONDS: Final = 2.0
+"""Seconds between two searches for a server, or for a newer one. No event can replace them: a server that starts does
+not know the bridges, and Python can't watch a directory on every system. A search only lists a directory."""
 
 ACK_SECONDS: Final = 1.0
 """Seconds that the server has to acknowledge the editor's decision. After that, the decision counts."""
@@ -98,7 +99,7 @@ class ServerLink:
     def start(self, tasks: BackgroundTasks, failed: Callable[[Exception], None]) -> asyncio.Task[None]:
         """Connects to the newest server, and reconnects, until the task is canceled. An unexpected error ends only the
         current connection. The error is logged, and ``failed`` is called."""
-        return tasks.repeat(self._connect, LOOK_SECONDS, "the connection to the agent server", failed, at_once=True)
+        return tasks.repeat(self._connect, SEARCH_SECONDS, "the connection to the agent server", failed, at_once=True)
 
     async def _connect(self) -> None:
         """Connects to the newest server that answers. Returns when the connection has ended, or if none answers."""
@@ -231,7 +232,7 @@ class ServerLink:
         logger.info("connected to the agent server at %s", path)
         tasks = BackgroundTasks(logger)
         leave = partial(self._leave_for_a_newer, writer, {path})
-        tasks.repeat(leave, LOOK_SECONDS, "looking for a newer agent server")
+        tasks.repeat(leave, SEARCH_SECONDS, "looking for a newer agent server")
         try:
             self._send(self._sent_about)
             for proposed in self._open.values():

@@ -19,7 +19,8 @@ WRITE_SECONDS: Final = 5.0
 """The maximum number of seconds to wait for the write after a request for diagnostics. The real CLI takes well under
 one second."""
 
-LOOK_SECONDS: Final = 0.05
+CHECK_SECONDS: Final = 0.05
+"""Seconds between two checks of a file while its write is awaited."""
 
 SETTLED_SECONDS: Final = 0.2
 """Seconds without a change after which a file is considered to be complete."""
@@ -67,7 +68,7 @@ class UnaskedWrites:
         clock = asyncio.get_running_loop().time
         began, seen, seen_at = clock(), before, clock()
         while seen != before or clock() - began < WRITE_SECONDS:
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(CHECK_SECONDS)
             now = await asyncio.to_thread(signature, path)
             if now != seen:
                 seen, seen_at = now, clock()

@@ -185,13 +185,13 @@ def _editors(answers: Iterable[ask.Answer], directory: str) -> Iterator[Editor]:
             by_pid.setdefault((answer.kind, answer.result["pid"]), []).append(answer)
     made = []
     for (kind, pid), same in by_pid.items():
-        said = same[0].result
-        folders = _texts(said.get("folders"))
+        report = same[0].result
+        folders = _texts(report.get("folders"))
         files = sorted({file.name: file for answer in same for file in _files(answer.result)}.values(), key=_rank)
         here = any(_related(os.path.realpath(folder), directory) for folder in folders)
-        agents = [number for number in said.get("connected") or [] if isinstance(number, int)]
+        agents = [number for number in report.get("connected") or [] if isinstance(number, int)]
         sockets = sorted(answer.path for answer in same)
-        made.append(Editor(said["editor"], kind, pid, here, sockets, folders, files, agents))
+        made.append(Editor(report["editor"], kind, pid, here, sockets, folders, files, agents))
     yield from sorted(made, key=lambda editor: (not editor.here, editor.folders, editor.pid))
 
 

@@ -57,7 +57,7 @@ def run(chosen: SetupSettings) -> int:
             _show(plan)
         else:
             _summarize(plan)
-    said: dict[str, Any] = {
+    report: dict[str, Any] = {
         "target": chosen.target,
         "action": "remove" if chosen.remove else "setup",
         "changed": bool(plan.steps),
@@ -67,13 +67,13 @@ def run(chosen: SetupSettings) -> int:
         "notes": plan.notes,
     }
     if plan.steps and agreed and not chosen.dry_run:
-        for step, facts in zip(plan.steps, said["files"], strict=True):
+        for step, facts in zip(plan.steps, report["files"], strict=True):
             kept = step.apply()
             facts["backup"] = str(kept) if kept else None
         plan.finish()
-        said["applied"] = True
+        report["applied"] = True
     unasked = bool(plan.steps) and not (asked or agreed or chosen.dry_run)
-    _report(chosen, plan, said, unasked=unasked)
+    _report(chosen, plan, report, unasked=unasked)
     return 2 if unasked else 0
 
 
@@ -164,16 +164,16 @@ def _show_lines(lines: list[str]) -> None:
         terminal.write(terminal.plain(line.replace("\t", "    "), style) + "\n")
 
 
-def _report(chosen: SetupSettings, plan: Plan, said: dict[str, Any], *, unasked: bool) -> None:
+def _report(chosen: SetupSettings, plan: Plan, report: dict[str, Any], *, unasked: bool) -> None:
     if unasked:
         _print(UNCONFIRMED, sys.stderr)
     if chosen.json:
-        _print(json.dumps(said))
+        _print(json.dumps(report))
         return
     if not plan.steps:
         _print(plan.nothing)
-    elif said["applied"]:
-        for facts in said["files"]:
+    elif report["applied"]:
+        for facts in report["files"]:
             if facts["backup"]:
                 _print(f"The previous {facts['path']} was saved as {facts['backup']}.")
         _print(plan.done)

@@ -64,8 +64,8 @@ def version(program: str) -> tuple[int, ...]:
     found_there = shutil.which(program)
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         command = [found_there or "", "--version"]
-        said = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True, stdin=subprocess.DEVNULL)
-        if found := re.match(r"(\d+)\.(\d+)\.(\d+)", said.stdout):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True, stdin=subprocess.DEVNULL)
+        if found := re.match(r"(\d+)\.(\d+)\.(\d+)", done.stdout):
             return tuple(map(int, found.groups()))
     return ()
 

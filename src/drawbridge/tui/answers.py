@@ -101,8 +101,8 @@ def _edited(request: Request, text: str) -> dict[str, Any] | None:
 
 def only_accepts_edits(request: Request) -> bool:
     """Whether the only effect of ``remember`` is to switch to the mode that accepts edits."""
-    told = request.get("suggestions")
-    modes = [one.get("mode") for one in told if isinstance(one, dict)] if isinstance(told, list) else []
+    suggestions = request.get("suggestions")
+    modes = [one.get("mode") for one in suggestions if isinstance(one, dict)] if isinstance(suggestions, list) else []
     return len(request.get("always") or ()) == 1 and modes == ["acceptEdits"]
 
 

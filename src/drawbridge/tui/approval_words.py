@@ -45,9 +45,9 @@ class ApprovalState(NamedTuple):
 def title(request: answers.Request, agent: str, root: str, found: Difference | None, waiting: int) -> Content:
     """The title of a request. ``waiting``: the number of open requests."""
     # Requests that an older version of the server stored have no title.
-    told = request.get("title") or {"text": f"{agent} wants to use {request['tool_name']}"}
-    parts: list[tuple[str, str]] = [(wording.one_line(told["text"]), "bold")]
-    if path := told.get("path"):
+    heading = request.get("title") or {"text": f"{agent} wants to use {request['tool_name']}"}
+    parts: list[tuple[str, str]] = [(wording.one_line(heading["text"]), "bold")]
+    if path := heading.get("path"):
         parts.append((f" {wording.one_line(path)}", "$accent"))
         links = request.get("link_targets") or {}
         if end := links.get(path) or links.get(f"{root}/{path}"):
@@ -118,10 +118,10 @@ def offers_always(request: answers.Request, state: ApprovalState) -> bool:
 
 def always_words(request: answers.Request) -> str:
     """Everything that ``remember`` would change, in words; empty if it would change nothing."""
-    told = request.get("always") or ()
+    always = request.get("always") or ()
     if is_plan(request) and answers.only_accepts_edits(request):
         return "Approve and accept edits"
-    texts = [f"{one['text']} ({one['saved_in']})" if one.get("saved_in") else str(one["text"]) for one in told]
+    texts = [f"{one['text']} ({one['saved_in']})" if one.get("saved_in") else str(one["text"]) for one in always]
     return wording.one_line(" · ".join(texts))
 
 

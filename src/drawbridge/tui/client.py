@@ -375,9 +375,9 @@ class Client:
             queued = {"run_id": data["run_id"], "position": data["position"], "prompt": one.prompt}
             conversation.queue = [*conversation.queue, queued]
         if message.get("seq") is not None:
-            said = {"type": "user", "message": {"prompt": one.prompt}, "run_id": data["run_id"], "by": self.name}
+            entry = {"type": "user", "message": {"prompt": one.prompt}, "run_id": data["run_id"], "by": self.name}
             now = datetime.now(UTC).isoformat()
-            conversation.apply(Record(message["seq"], now, "client", said))
+            conversation.apply(Record(message["seq"], now, "client", entry))
 
     async def _join(self) -> None:
         conversation = self.conversation

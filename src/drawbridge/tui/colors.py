@@ -138,13 +138,13 @@ class CodeColors(SyntaxTheme):
 def of_terminal() -> Palette:
     """The palette for the background that the terminal reports or, if it reports none, that ``COLORFGBG`` names. The
     default is dark."""
-    said = os.environ.get("COLORFGBG", "").rpartition(";")[2]
+    background = os.environ.get("COLORFGBG", "").rpartition(";")[2]
     if os.environ.get("TERM") not in (None, "", "dumb", "linux"):
         with contextlib.suppress(OSError, ImportError, ValueError):
             brightness = background_brightness(_ask_terminal())
             if brightness is not None:
                 return LIGHT if brightness > 0.5 else DARK
-    return LIGHT if said in ("7", "15") else DARK
+    return LIGHT if background in ("7", "15") else DARK
 
 
 def background_brightness(answer: bytes) -> float | None:

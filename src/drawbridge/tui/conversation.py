@@ -411,8 +411,10 @@ class Conversation:
 
 def _is_denied(message: Json, id: str) -> bool:
     """Whether Claude Code reports that this call was not allowed to run: by a person, a rule, a hook or auto mode."""
-    told = message.get("tool_result_meta")
-    about = [one for one in told if isinstance(one, dict) and one.get("id") == id] if isinstance(told, list) else []
+    metadata = message.get("tool_result_meta")
+    about = (
+        [one for one in metadata if isinstance(one, dict) and one.get("id") == id] if isinstance(metadata, list) else []
+    )
     return any(isinstance(one.get("non_execution_kind"), str) for one in about)
 
 
@@ -459,9 +461,9 @@ def record_of(message: Json) -> Record | None:
     return None
 
 
-def _event(seq: int, timestamp: str, subtype: str, told: Json) -> Record:
-    message = {"type": "system", "subtype": subtype, "message": told}
-    return Record(seq, timestamp, "server", message, told.get("truncated"))
+def _event(seq: int, timestamp: str, subtype: str, data: Json) -> Record:
+    message = {"type": "system", "subtype": subtype, "message": data}
+    return Record(seq, timestamp, "server", message, data.get("truncated"))
 
 
 def record_in(line: Json) -> Record:

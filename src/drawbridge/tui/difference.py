@@ -62,17 +62,17 @@ def difference(old_text: str, new_text: str) -> Difference:
 
 def _lines(rows: Iterator[Row], marks: dict[tuple[str, int], tuple[Mark, ...]], total: int) -> Iterator[Line]:
     """The lines of a diff. Unchanged lines that are left out become one line with their count."""
-    heard = 0  # lines of the old text so far
+    passed = 0  # lines of the old text so far
     for row in rows:
         if row.old_line is not None:
-            if row.old_line > heard:
-                yield Line("skipped", "", row.old_line - heard)
-            heard = row.old_line + 1
+            if row.old_line > passed:
+                yield Line("skipped", "", row.old_line - passed)
+            passed = row.old_line + 1
         at = row.old_line if row.new_line is None else row.new_line
         if row.kind != "header" and at is not None:
             yield Line(row.kind, row.text, at + 1, marks.get((row.kind, at), ()))
-    if 0 < heard < total:
-        yield Line("skipped", "", total - heard)
+    if 0 < passed < total:
+        yield Line("skipped", "", total - passed)
 
 
 def marked_words(old: str, new: str) -> tuple[tuple[Mark, ...], tuple[Mark, ...]]:

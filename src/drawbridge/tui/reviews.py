@@ -96,9 +96,9 @@ class Reviews:
             if data["update_type"] == "run_finished" and id in self.visits:
                 self.visits[id].begin()
         if message["type"] == "update" and data["update_type"] == "review_changed":
-            told = data["data"]
-            self._numbers[id] = Numbers(told["files"], told["added"], told["removed"])
-            self._changes[id].append(told)
+            changed = data["data"]
+            self._numbers[id] = Numbers(changed["files"], changed["added"], changed["removed"])
+            self._changes[id].append(changed)
 
     def expect(self, project: str) -> bool:
         """Whether the numbers of this project have to be requested, which is the case once per connection, since

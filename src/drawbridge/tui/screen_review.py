@@ -368,7 +368,7 @@ class ReviewScreen(Screen[None]):
 
     def _who(self, news: Sequence[Mapping[str, Any]]) -> str:
         """A message that the review has changed. If only one client has changed it, the message names that client."""
-        names = {self._client.called(told) if told.get("by") else "" for told in news}
+        names = {self._client.called(change) if change.get("by") else "" for change in news}
         [name] = names if len(names) == 1 else [""]
         return f"{name} made decisions in this review." if name else "The review has changed."
 

@@ -32,16 +32,16 @@ class Projects:
                 self._update(id, data["update_type"], data["data"])
         self._received(id, message.get("seq"))
 
-    def _update(self, id: str, what: str, told: Mapping[str, Any]) -> None:
+    def _update(self, id: str, what: str, data: Mapping[str, Any]) -> None:
         match what:
             case "project_state" | "project_created":
-                self.all[told["id"]] = dict(told)  # replaced as a whole, so a field that is left out is empty now
+                self.all[data["id"]] = dict(data)  # replaced as a whole, so a field that is left out is empty now
             case "project_deleted":
-                self.all.pop(told["project_id"], None)
+                self.all.pop(data["project_id"], None)
             case "review_changed":
-                self._change(id, lambda project: project.update(review=told))
+                self._change(id, lambda project: project.update(review=data))
             case "permission_resolved" | "permission_withdrawn":
-                self._change(id, lambda project: _settled(project, told["approval_id"]))
+                self._change(id, lambda project: _settled(project, data["approval_id"]))
 
     def _change(self, id: str, change: Callable[[Project], None]) -> None:
         if id in self.all:

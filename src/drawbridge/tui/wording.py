@@ -226,8 +226,8 @@ def tool_words(given: Mapping[str, Any], root: str) -> str:
     return found
 
 
-def _first_line(said: Any, root: str) -> str:
-    return one_line(shown_path(said, root).partition("\n")[0][:200]) if isinstance(said, str) else ""
+def _first_line(text: Any, root: str) -> str:
+    return one_line(shown_path(text, root).partition("\n")[0][:200]) if isinstance(text, str) else ""
 
 
 def settled_words(answer: Mapping[str, Any], request: Mapping[str, Any], *, is_mine: bool = False) -> str:

@@ -92,7 +92,7 @@ def test_the_metadata_keeps_its_format() -> None:
     assert msgspec.json.decode(METADATA_IN_FILE, type=Metadata) == METADATA
 
 
-def test_the_comments_of_a_directory_are_written_and_read_as_before() -> None:
+def test_the_comments_of_a_directory_keep_their_format() -> None:
     left = LeftComments("desk_1", "Address it", "Ada", Submission("key", ("c1",)), "q", "given", "r1", "t1")
     in_file = (
         b'{"session":"desk_1","text":"Address it","by":"Ada","review":{"key":"key","comments":["c1"]},"request_id":"q",'

@@ -167,7 +167,7 @@ async def test_the_pool_does_not_end_a_process_that_a_run_uses(rig: Rig) -> None
     await until(lambda: first.ended, "the end of the process")
 
 
-async def test_a_process_that_works_in_the_background_stays_in_the_pool(rig: Rig) -> None:
+async def test_a_process_with_background_work_stays_in_the_pool(rig: Rig) -> None:
     first = await rig.run()
     first.busy = True
     rig.process.end_if_idle()

@@ -105,7 +105,7 @@ def test_a_record_with_an_impossible_cost_is_invalid(cost: str) -> None:
 
 
 @given(TEXTS, st.dictionaries(TEXTS, VALUES))
-def test_a_decision_is_read_back_from_a_record_that_was_not_decoded(message: str, edited: dict[str, object]) -> None:
+def test_a_decision_is_read_from_a_record_without_decoding(message: str, edited: dict[str, object]) -> None:
     event = ApprovalResolved("appr_1", "phone", "allow", message=message, updated_input=edited, edited=True)
     record = compose(1, NOON, *records.written(event), is_json=records.is_json(event))
     assert records.is_json(event)
@@ -114,7 +114,7 @@ def test_a_decision_is_read_back_from_a_record_that_was_not_decoded(message: str
 
 
 @pytest.mark.parametrize("event", RECORDED, ids=lambda event: type(event).__name__)
-def test_only_records_with_an_agents_json_are_decoded_before_they_are_stored(event: Recorded) -> None:
+def test_only_an_agents_json_is_decoded_before_it_is_stored(event: Recorded) -> None:
     """The others are encoded from values, which can't result in anything but JSON."""
     kind = records.KINDS.get(type(event))
     has_raw = kind is not None and "RawType(" in repr(msgspec.inspect.type_info(kind.written))

@@ -231,7 +231,7 @@ async def test_background_work_belongs_to_the_run(rig: SocketRig, place: Path, m
     assert len(await at.added()) == 3
 
 
-async def test_nothing_is_undone_while_another_agent_works_in_the_directory(rig: SocketRig, place: Path) -> None:
+async def test_nothing_is_undone_while_another_agent_works_here(rig: SocketRig, place: Path) -> None:
     """One agent is in a terminal, and the server runs the other one. Changes can be kept at any time."""
     created = await rig.does("project_create", path=str(place), join=True)
     managed, at = Reviewed(rig.server, rig.client, created["project_id"], place), At(rig, place)

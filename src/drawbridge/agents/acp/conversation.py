@@ -153,10 +153,10 @@ class AcpConversation:
         if (words := piece_of(update)) is not None:
             before, now = self._pieces.add(session_id, update, words)
             return [*before, *(now if self._partial else ())]
-        said = self._pieces.flush()
+        outputs = self._pieces.flush()
         if update.sessionUpdate in REPORTS:
-            return [*said, *self._called(session_id, params.update)]
-        return [*said, other_content(session_id, update) or line, *about]
+            return [*outputs, *self._called(session_id, params.update)]
+        return [*outputs, other_content(session_id, update) or line, *about]
 
     def _called(self, session_id: str, update: Raw) -> list[AgentLine]:
         reported = self._calls.report(session_id, update)
@@ -199,7 +199,7 @@ class AcpConversation:
 
     def _opened(self, message: Incoming, data: bytes) -> list[Output]:
         """Handles the answer to one step of the opening."""
-        said: list[Output] = []
+        outputs: list[Output] = []
         try:
             following = self._steps.send(message)
         except StopIteration:
@@ -211,13 +211,13 @@ class AcpConversation:
             self._request(following, self._opened)
         if self._opening.session_id and not self._session_id:
             self._session_id = self._opening.session_id
-            said = [SessionIdentified(self._session_id), AgentLine(data)]
-        return [*said, *self._in_mode(), *self._of_model(), *self._send_prompt()] if self._ready else said
+            outputs = [SessionIdentified(self._session_id), AgentLine(data)]
+        return [*outputs, *self._in_mode(), *self._of_model(), *self._send_prompt()] if self._ready else outputs
 
     def _turn_answered(self, message: Incoming, data: bytes) -> list[Output]:
-        said: list[Output] = [*self._pieces.flush(), AgentLine(data)]
+        outputs: list[Output] = [*self._pieces.flush(), AgentLine(data)]
         reason = "interrupted" if self._interrupted else "the agent continued without an answer"
-        said += [QuestionCancelled(key, reason) for key in self._questions]
+        outputs += [QuestionCancelled(key, reason) for key in self._questions]
         self._cancel_questions()
         stopped = (read_as(dict[str, object], message.result) or {}).get("stopReason")
         if message.failed:
@@ -228,7 +228,7 @@ class AcpConversation:
             words = STOPPED.get(stopped) if isinstance(stopped, str) else None
             failure = Failure(FAILED, f"{self._name} {words}") if words else None
         interrupted = failure is not None and (self._interrupted or stopped == "cancelled")
-        return [*said, self._turn_ended(failure, interrupted=interrupted)]
+        return [*outputs, self._turn_ended(failure, interrupted=interrupted)]
 
     def _failed(self, fault: wire.Fault) -> Failure:
         match fault.code:
@@ -250,15 +250,15 @@ class AcpConversation:
         )
 
     def ended(self, code: int, stderr: str, fault: str | None) -> list[Output]:
-        said: list[Output] = [*self._pieces.flush()]
-        said += [Replied(id, f"{self._name} has ended.") for id in sorted(self._waited_for)]
-        said += [QuestionCancelled(key, f"{self._name} has ended") for key in self._questions]
+        outputs: list[Output] = [*self._pieces.flush()]
+        outputs += [Replied(id, f"{self._name} has ended.") for id in sorted(self._waited_for)]
+        outputs += [QuestionCancelled(key, f"{self._name} has ended") for key in self._questions]
         self._waited_for.clear()
         self._questions.clear()
         if self._turn_open:
             failure = self._failure or self._died(code, stderr, fault)
-            said.append(self._turn_ended(failure, interrupted=self._interrupted and fault is None))
-        return [*said, Exited(code, stderr)]
+            outputs.append(self._turn_ended(failure, interrupted=self._interrupted and fault is None))
+        return [*outputs, Exited(code, stderr)]
 
     def _died(self, code: int, stderr: str, fault: str | None) -> Failure:
         words = "\n".join(stderr.splitlines()[-5:]) or self.junk.text

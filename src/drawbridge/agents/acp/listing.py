@@ -50,8 +50,8 @@ class Listing:
         if message.id != self._requests or type(message.id) is not int:
             return []
         if self._requests == 1:
-            told = read_as(Initialized, message.result)
-            return self._next(None) if told is not None and told.abilities.lists else [Broken(DONE)]
+            initialized = read_as(Initialized, message.result)
+            return self._next(None) if initialized is not None and initialized.abilities.lists else [Broken(DONE)]
         return self._page(read_as(dict[str, Any], message.result) or {})
 
     def _next(self, cursor: str | None) -> list[Output]:

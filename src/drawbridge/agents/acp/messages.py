@@ -80,8 +80,8 @@ class Fault(Struct):
     @property
     def text(self) -> str:
         """The error as one or more human-readable sentences."""
-        told = self.data if isinstance(self.data, dict) else {}
-        details = next((told[name] for name in ("details", "message") if isinstance(told.get(name), str)), "")
+        fields = self.data if isinstance(self.data, dict) else {}
+        details = next((fields[name] for name in ("details", "message") if isinstance(fields.get(name), str)), "")
         words = output.readable(details or (self.message if isinstance(self.message, str) else ""))[:LONGEST_TEXT]
         words = words or "it gave no reason"
         return words if words.endswith((".", "!", "?", "…")) else words + "."

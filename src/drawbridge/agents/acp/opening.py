@@ -78,15 +78,15 @@ class Initialized(Struct):
 
     @property
     def abilities(self) -> Abilities:
-        told = wire.read_as(_Capabilities, self.agentCapabilities) or _Capabilities()
-        of_session = told.sessionCapabilities if isinstance(told.sessionCapabilities, dict) else {}
+        offered = wire.read_as(_Capabilities, self.agentCapabilities) or _Capabilities()
+        of_session = offered.sessionCapabilities if isinstance(offered.sessionCapabilities, dict) else {}
         return Abilities(
-            loads=told.loadSession is True,
+            loads=offered.loadSession is True,
             resumes=isinstance(of_session.get("resume"), dict),
             forks=isinstance(of_session.get("fork"), dict),
             lists=isinstance(of_session.get("list"), dict),
             add_dirs=isinstance(of_session.get("additionalDirectories"), dict),
-            prompts=told.promptCapabilities if isinstance(told.promptCapabilities, dict) else {},
+            prompts=offered.promptCapabilities if isinstance(offered.promptCapabilities, dict) else {},
         )
 
 
@@ -236,13 +236,15 @@ class Opening:
         return Request(choices.method, {"sessionId": self.session_id, **choices.fixed, choices.name: value})
 
     def _introduced(self, answer: Incoming) -> Abilities:
-        told = wire.read_as(Initialized, answer.result)
-        if told is None:
+        initialized = wire.read_as(Initialized, answer.result)
+        if initialized is None:
             raise AgentUnusable(FAILED, f"{self._name} could not be initialized: {wire.fault(answer.error).text}")
-        if told.protocolVersion != wire.VERSION:
-            spoken = f"{self._name} supports version {str(told.protocolVersion)[:20]} of the Agent Client Protocol"
+        if initialized.protocolVersion != wire.VERSION:
+            spoken = (
+                f"{self._name} supports version {str(initialized.protocolVersion)[:20]} of the Agent Client Protocol"
+            )
             raise AgentUnusable("AGENT_TOO_OLD", f"{spoken}; version {wire.VERSION} is required. Update it.")
-        return told.abilities
+        return initialized.abilities
 
     def _session(self) -> Request:
         launch, abilities = self._launch, self.abilities

@@ -37,15 +37,15 @@ class Shown:
         the agent has reported about the call."""
         key = (session_id, id)
         called = lines.call(session_id, id, *name_and_input(fields))
-        said = [called] if self._calls.get(key) != hash(called.raw) else []
+        emitted = [called] if self._calls.get(key) != hash(called.raw) else []
         self._calls[key] = hash(called.raw)
         status = fields.get("status")
         if status in OVER:
             del self._calls[key]
-            said.append(_result(session_id, id, fields, is_error=status == "failed"))
+            emitted.append(_result(session_id, id, fields, is_error=status == "failed"))
         while len(self._calls) > MOST_CALLS:
             self._calls.popitem(last=False)
-        return said
+        return emitted
 
 
 def name_and_input(fields: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

@@ -248,16 +248,16 @@ class ClaudeConversation:
     def ended(self, code: int, stderr: str, fault: str | None) -> list[Output]:
         """Handles the end of the process. ``fault``: as in ``Dialect.ended``. Closes everything that is open, and
         returns the last events."""
-        said: list[Output] = [Replied(id, f"{self._name} has ended.") for id in self._waited_for]
-        said += [QuestionCancelled(id, f"{self._name} has ended") for id in self._questions]
+        outputs: list[Output] = [Replied(id, f"{self._name} has ended.") for id in self._waited_for]
+        outputs += [QuestionCancelled(id, f"{self._name} has ended") for id in self._questions]
         self._questions.clear()
         self._waited_for.clear()
-        said += [*self._reports.ended(), *self._schedule.ended()]
+        outputs += [*self._reports.ended(), *self._schedule.ended()]
         if self.turn_open:
-            said.append(self._died(code, stderr, fault))
-        said.append(Exited(code, stderr))
+            outputs.append(self._died(code, stderr, fault))
+        outputs.append(Exited(code, stderr))
         self._own_turn = self._in_background = False
-        return said
+        return outputs
 
     def _passed_on(self, message: Message, data: bytes) -> list[Output]:
         """Passes a line on to clients, with the events that follow from it. Most lines cause no events, and are not
@@ -423,11 +423,11 @@ class ClaudeConversation:
         )
 
     def _died(self, code: int, stderr: str, fault: str | None) -> TurnEnded:
-        said = "\n".join(stderr.splitlines()[-5:]) or self.junk.text
+        reason = "\n".join(stderr.splitlines()[-5:]) or self.junk.text
         text = fault or f"{self._name} {exit_words(code)} before it was done" + (
-            f": {said}" if said else ", without a message."
+            f": {reason}" if reason else ", without a message."
         )
-        failure = results.explained(self._name, said) or Failure(
+        failure = results.explained(self._name, reason) or Failure(
             FAILED if fault else EXITED, text[: results.LONGEST_ERROR]
         )
         return self._turn_ended(failure, interrupted=self._interrupted and fault is None)

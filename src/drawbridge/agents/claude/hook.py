@@ -84,7 +84,7 @@ def session(environ: "Mapping[bytes, bytes]", ancestors: object) -> "dict[str, A
     if environ.get(b"CLAUDE_CODE_ENTRYPOINT", b"").startswith(b"sdk") or (unattended and not background):
         return None
     process = environ.get(b"CLAUDE_PID", b"")
-    said: dict[str, Any] = {"pid": int(process)} if process.isdigit() else {}
+    facts: dict[str, Any] = {"pid": int(process)} if process.isdigit() else {}
     if config := environ.get(b"CLAUDE_CONFIG_DIR"):
-        said["config"] = config.decode("utf-8", "replace")
-    return said | {"background": True} if background else said
+        facts["config"] = config.decode("utf-8", "replace")
+    return facts | {"background": True} if background else facts

@@ -23,10 +23,10 @@ LONGEST_PATH: Final = 4_096
 DENIED: Final = "The user rejected this. Do not try it in another way; ask what to do instead."
 
 
-def words(told: object, longest: int) -> str | None:
-    """``told`` without unpaired surrogates, truncated to ``longest`` characters. None if it is empty or not a
+def words(value: object, longest: int) -> str | None:
+    """``value`` without unpaired surrogates, truncated to ``longest`` characters. None if it is empty or not a
     string."""
-    return valid(told)[:longest] if isinstance(told, str) and told else None
+    return valid(value)[:longest] if isinstance(value, str) and value else None
 
 
 def content(text: str, attachments: tuple[Attachment, ...]) -> str | list[dict[str, Any]]:

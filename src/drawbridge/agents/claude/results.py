@@ -54,28 +54,28 @@ def failure(
     is_error = result.get("is_error")
     if is_error is False or (not isinstance(is_error, bool) and result.get("subtype") == "success"):
         return None
-    said = _said(result)
+    reason = _reason(result)
     match result.get("subtype"):
         case "error_max_turns":
-            return Failure(FAILED, f"{name} reached its turn limit: {said} Send a prompt to continue.")
+            return Failure(FAILED, f"{name} reached its turn limit: {reason} Send a prompt to continue.")
         case "error_max_budget_usd":
-            return Failure(FAILED, f"{name} reached its budget: {said} Raise max_budget_usd to continue.")
+            return Failure(FAILED, f"{name} reached its budget: {reason} Raise max_budget_usd to continue.")
     if api_error == "authentication_failed":
-        return not_logged_in(name, said)
+        return not_logged_in(name, reason)
     if api_error == "rate_limit":
-        return Failure(RATE_LIMITED, f"{name} reached an account limit: {said}", limited)
+        return Failure(RATE_LIMITED, f"{name} reached an account limit: {reason}", limited)
     if api_error in _UNAVAILABLE:
-        return Failure(UNAVAILABLE, said)
-    if said.startswith(PROMPT_TOO_LONG):
-        return Failure(TOO_LONG, said)
-    return explained(name, said) or Failure(FAILED, said)
+        return Failure(UNAVAILABLE, reason)
+    if reason.startswith(PROMPT_TOO_LONG):
+        return Failure(TOO_LONG, reason)
+    return explained(name, reason) or Failure(FAILED, reason)
 
 
-def explained(name: str, said: str) -> Failure | None:
+def explained(name: str, reason: str) -> Failure | None:
     """The failure if the agent's text reports that the agent does not have the conversation; otherwise None."""
-    if _NO_CONVERSATION in said:
+    if _NO_CONVERSATION in reason:
         return Failure(
-            NO_SESSION, f"{name} does not have this conversation, or no longer has it: {said} Start a new session."
+            NO_SESSION, f"{name} does not have this conversation, or no longer has it: {reason} Start a new session."
         )
     return None
 
@@ -105,15 +105,15 @@ def was_aborted(result: Mapping[str, Any]) -> bool:
     return isinstance(reason, str) and reason.startswith("aborted")
 
 
-def _said(result: Mapping[str, Any]) -> str:
+def _reason(result: Mapping[str, Any]) -> str:
     """The agent's text about the failure, as one or more human-readable sentences."""
     errors = result.get("errors")
     words = [word for word in errors if isinstance(word, str)] if isinstance(errors, list) else []
     words = [word for word in words if not word.startswith(_DIAGNOSTIC)]
     if not words and isinstance(result.get("result"), str):
         words = [result["result"]]
-    said = readable("; ".join(words))[:LONGEST_ERROR]
-    return _sentence(said or f"it gave no reason ({readable(str(result.get('subtype')))[:100]})")
+    reason = readable("; ".join(words))[:LONGEST_ERROR]
+    return _sentence(reason or f"it gave no reason ({readable(str(result.get('subtype')))[:100]})")
 
 
 def _sentence(words: str) -> str:

@@ -151,8 +151,8 @@ def _compacted(found: _Line, session_id: str) -> Message | None:
     """A compaction of the conversation, as the stream reports it; None for any other ``system`` line."""
     if found.subtype != "compact_boundary" or not found.uuid:
         return None
-    told = found.compact_metadata if isinstance(found.compact_metadata, dict) else {}
-    sizes = {"pre_tokens": told.get("preTokens"), "post_tokens": told.get("postTokens")}
+    metadata = found.compact_metadata if isinstance(found.compact_metadata, dict) else {}
+    sizes = {"pre_tokens": metadata.get("preTokens"), "post_tokens": metadata.get("postTokens")}
     data = {
         "type": "system",
         "subtype": found.subtype,

@@ -135,6 +135,8 @@ class CodexConversation(Turn):
     def failed(self, code: int, words: str) -> Failure | None:
         if code == 0 and not self._error:
             return None
-        told = [line for line in words.splitlines() if line.startswith(("Error:", "error:"))]  # a backtrace may follow
-        said = self._error or "\n".join(told) or words
-        return failure(self.name, said) or super().failed(code or 1, said)
+        errors = [
+            line for line in words.splitlines() if line.startswith(("Error:", "error:"))
+        ]  # a backtrace may follow
+        reason = self._error or "\n".join(errors) or words
+        return failure(self.name, reason) or super().failed(code or 1, reason)

@@ -9,17 +9,17 @@ from drawbridge.agents.results import NO_SESSION, RATE_LIMITED, TOO_LONG, UNAVAI
 _UNAVAILABLE: Final = ("Selected model is at capacity", "exceeded retry limit, last status: 5")
 
 
-def failure(name: str, said: str) -> Failure | None:
-    """The failure that Codex describes with ``said``, if the client protocol has a code for it. ``name``: the agent's
+def failure(name: str, reason: str) -> Failure | None:
+    """The failure that Codex describes with ``reason``, if the client protocol has a code for it. ``name``: the agent's
     name."""
-    if "no rollout found" in said:
+    if "no rollout found" in reason:
         return Failure(NO_SESSION, f"{name} does not have this conversation, or no longer has it. Start a new session.")
-    if "401 Unauthorized" in said:
-        return not_logged_in(name, said)
-    if "usage limit" in said:
-        return Failure(RATE_LIMITED, said)
-    if "ran out of room in the model's context window" in said:
-        return Failure(TOO_LONG, said)
-    if any(words in said for words in _UNAVAILABLE):
-        return Failure(UNAVAILABLE, said)
+    if "401 Unauthorized" in reason:
+        return not_logged_in(name, reason)
+    if "usage limit" in reason:
+        return Failure(RATE_LIMITED, reason)
+    if "ran out of room in the model's context window" in reason:
+        return Failure(TOO_LONG, reason)
+    if any(words in reason for words in _UNAVAILABLE):
+        return Failure(UNAVAILABLE, reason)
     return None

@@ -72,9 +72,9 @@ def session(
     """The report to the server about the session that calls the hook. None if ``ancestors`` shows that Codex runs
     without its own user interface, because nobody could answer in its dialog."""
     config = environ.get(b"CODEX_HOME")
-    said: dict[str, Any] = {"config": config.decode("utf-8", "replace")} if config else {}
+    facts: dict[str, Any] = {"config": config.decode("utf-8", "replace")} if config else {}
     for process, (program, *words) in ancestors:
         name = program.rpartition(b"/")[2]
         if name == PROGRAMS[0] or name.startswith(PROGRAMS[1:]):
-            return None if UNATTENDED.intersection(words) else {"pid": process, **said}
-    return said
+            return None if UNATTENDED.intersection(words) else {"pid": process, **facts}
+    return facts

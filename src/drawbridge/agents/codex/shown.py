@@ -37,21 +37,21 @@ class Shown:
                 return [lines.said(session_id, "text", problem)]
             case "command_execution":
                 failed = item.get("status") in ("failed", "declined") or item.get("exit_code") not in (0, None)
-                said = self._call(session_id, id, "Bash", {"command": text_in(item.get("command"))})
+                emitted = self._call(session_id, id, "Bash", {"command": text_in(item.get("command"))})
                 result = text_in(item.get("aggregated_output"))
             case "mcp_tool_call":
                 failed = item.get("status") == "failed"
                 name = f"mcp__{text_in(item.get('server'))}__{text_in(item.get('tool'))}"
-                said = self._call(session_id, id, name, lines.input_of(item.get("arguments"), "arguments"))
+                emitted = self._call(session_id, id, name, lines.input_of(item.get("arguments"), "arguments"))
                 result = _result_of_mcp(item)
             case "web_search":
                 failed, result = False, ""
-                said = self._call(session_id, id, "WebSearch", {"query": text_in(item.get("query"))})
+                emitted = self._call(session_id, id, "WebSearch", {"query": text_in(item.get("query"))})
             case "file_change":
                 return self._files(session_id, id, item) if is_over else []
             case _:
                 return []
-        return [*said, lines.result(session_id, id, result, is_error=failed)] if is_over else said
+        return [*emitted, lines.result(session_id, id, result, is_error=failed)] if is_over else emitted
 
     def _call(self, session_id: str, id: str, name: str, given: Mapping[str, Any]) -> list[AgentLine]:
         if id in self._begun:
@@ -60,15 +60,15 @@ class Shown:
         return [lines.call(session_id, id, name, given)]
 
     def _files(self, session_id: str, id: str, item: Mapping[str, Any]) -> list[AgentLine]:
-        said: list[AgentLine] = []
+        emitted: list[AgentLine] = []
         failed = item.get("status") == "failed"
         changes = item.get("changes")
         for number, change in enumerate(changes if isinstance(changes, list) else []):
             if isinstance(change, dict) and (path := text_in(change.get("path"))):
                 name = FILE_TOOLS.get(text_in(change.get("kind")), "Edit")
-                said += self._call(session_id, f"{id}.{number}", name, {"file_path": path})
-                said.append(lines.result(session_id, f"{id}.{number}", "", is_error=failed))
-        return said
+                emitted += self._call(session_id, f"{id}.{number}", name, {"file_path": path})
+                emitted.append(lines.result(session_id, f"{id}.{number}", "", is_error=failed))
+        return emitted
 
 
 def _result_of_mcp(item: Mapping[str, Any]) -> str:

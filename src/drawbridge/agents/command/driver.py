@@ -71,10 +71,10 @@ class CommandConversation(Turn):
         words, self._empty = "\n" * self._empty + words + "\n", 0
         self._lines.append(words)
         self._size += len(line)
-        said: list[Output] = []
+        outputs: list[Output] = []
         if self._partial:
-            said += lines.piece(self._named, "text", words, is_first=len(self._lines) == 1)
-        return [*said, *self.rest()] if self._size > LONGEST_TEXT else said
+            outputs += lines.piece(self._named, "text", words, is_first=len(self._lines) == 1)
+        return [*outputs, *self.rest()] if self._size > LONGEST_TEXT else outputs
 
     def rest(self) -> list[Output]:
         words, self._lines, self._size = "".join(self._lines), [], 0

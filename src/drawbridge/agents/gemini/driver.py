@@ -46,10 +46,12 @@ class Gemini(Acp):
         files = await asyncio.to_thread(usable, launch.files)
         if files is not None and "," not in files:
             command.append(f"--include-directories={files}")
-        told = msgspec.structs.replace(launch, options=msgspec.structs.replace(launch.options, add_dirs=()), files=None)
+        reduced = msgspec.structs.replace(
+            launch, options=msgspec.structs.replace(launch.options, add_dirs=()), files=None
+        )
         if launch.resume:
             await asyncio.to_thread(spare, self.home, launch.session_id)
-        return await self._run(command, told, emit)
+        return await self._run(command, reduced, emit)
 
     @property
     def sessions(self) -> GeminiSessionFiles:  # type: ignore[override]

@@ -217,7 +217,8 @@ REFUSED_WITH: Final = {"RATE_LIMITED": TOO_OFTEN, "RESOURCE_LIMIT": TRY_LATER}
 other errors, the close code is ``UNAUTHORIZED``."""
 
 CHECK_SECONDS: Final = 1.0
-"""Seconds between checks of whether clients may stay connected."""
+"""Seconds between checks of whether clients may stay connected. No event can replace them: other processes revoke tokens
+and change the file of SSH keys, tokens expire, and Python can't watch files on every system."""
 
 
 class Clients:

@@ -112,8 +112,8 @@ FAILED: Final = "DRAWBRIDGE_PAGE_FAILED"
 def not_built() -> bytes:
     """The page that is served if the web UI was not built, with the reason if it is known."""
     reason = os.environ.get(FAILED)
-    told = f"<p>{html.escape(reason)}</p>\n" if reason else ""
-    return NOT_BUILT + told.encode(errors="replace") + b"</html>\n"
+    paragraph = f"<p>{html.escape(reason)}</p>\n" if reason else ""
+    return NOT_BUILT + paragraph.encode(errors="replace") + b"</html>\n"
 
 
 class Page:

@@ -254,9 +254,9 @@ def _decision(given: object) -> str:
     how = "Accepted" if _get(given, "decision") == "allow" else "Rejected"
     edits = " with edits" if _get(given, "edited") is True else ""
     comment = _line(_get(given, "message"))
-    said = f"> {how} by {_line(_get(given, 'by'))}{edits}{f': {comment}' if comment else ''}\n\n"
+    heading = f"> {how} by {_line(_get(given, 'by'))}{edits}{f': {comment}' if comment else ''}\n\n"
     text = _get(given, "new_text")
-    return said + (_fenced(text) if edits and isinstance(text, str) else "")
+    return heading + (_fenced(text) if edits and isinstance(text, str) else "")
 
 
 def _get(value: object, *names: str) -> Any:

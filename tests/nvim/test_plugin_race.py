@@ -16,9 +16,10 @@ from tests.chaos.rig import Client, Message, connected, on_disk, seeded
 from tests.page.agent import COMMAND
 from tests.server.checkpoints.rig import git
 from tests.server.processes import serving
+from tests.waiting import PATIENCE
 
 from .plugin_rig import Neovim, neovim, wait_until
-from .test_plugin_changes import BRIDGE, SECONDS, SIGNS
+from .test_plugin_changes import BRIDGE, SIGNS
 
 OPTIONS = ("--no-tls", "--max-prompts", "10000", "--fsync", "off", "--log-level", "warning")
 CLIENTS = ("page", "phone")
@@ -126,7 +127,7 @@ class Race:
             await client.until("review_changed", state="open", hunks=1)
         review: Message = (await self.clients["page"].ask("review_get", self.project))["data"]
         [hunk] = [hunk["id"] for file in review["files"] for hunk in file["hunks"]]
-        wait_until(lambda: self.editor.lua(SIGNS) == [f"~{self.line}"], f"the sign at {self.line!r}", SECONDS)
+        wait_until(lambda: self.editor.lua(SIGNS) == [f"~{self.line}"], f"the sign at {self.line!r}", PATIENCE)
         self.editor.lua("vim.cmd('messages clear')")
         self.editor.call("nvim_win_set_cursor", 0, [3, 0])
         return str(hunk)
@@ -143,8 +144,8 @@ class Race:
         def is_notified() -> bool:
             return any(text in line for text in expected for line in self.editor.messages)
 
-        wait_until(is_notified, " or ".join(expected), SECONDS)
+        wait_until(is_notified, " or ".join(expected), PATIENCE)
         assert not self.editor.is_stuck
         lines = self.file.read_text().splitlines()
-        wait_until(lambda: self.editor.call("nvim_buf_get_lines", 0, 0, -1, False) == lines, "the file", SECONDS)
-        wait_until(lambda: self.editor.lua(SIGNS) == [], "no sign", SECONDS)
+        wait_until(lambda: self.editor.call("nvim_buf_get_lines", 0, 0, -1, False) == lines, "the file", PATIENCE)
+        wait_until(lambda: self.editor.lua(SIGNS) == [], "no sign", PATIENCE)

@@ -9,9 +9,10 @@ import pytest
 
 from tests import programs
 from tests.nvim.plugin_rig import Neovim, neovim, wait_until
-from tests.nvim.test_plugin_changes import BRIDGE, SECONDS, SIGNS
+from tests.nvim.test_plugin_changes import BRIDGE, SIGNS
 from tests.rigs.reviews import make_repository, poem
 from tests.server.processes import Server
+from tests.waiting import PATIENCE
 
 from .conftest import project_in
 from .rig import Browser, Person
@@ -24,11 +25,11 @@ KEEP, UNDO = (f"document.querySelector({json.dumps(f'{HUNK} {button}')})?.click(
 
 
 def shows_signs(editor: Neovim, *signs: str) -> None:
-    wait_until(lambda: editor.lua(SIGNS) == list(signs), f"{signs} in Neovim", SECONDS)
+    wait_until(lambda: editor.lua(SIGNS) == list(signs), f"{signs} in Neovim", PATIENCE)
 
 
 def shows_lines(editor: Neovim, lines: list[str]) -> None:
-    wait_until(lambda: editor.call("nvim_buf_get_lines", 0, 0, -1, False) == lines, "the file in Neovim", SECONDS)
+    wait_until(lambda: editor.call("nvim_buf_get_lines", 0, 0, -1, False) == lines, "the file in Neovim", PATIENCE)
 
 
 @pytest.mark.thorough

@@ -25,7 +25,10 @@ OPEN_FILES = r"\d+ open files? \(F4 to view\)"
 """What the CLI's footer shows once the editor has reported what is open, as a regular expression."""
 
 LOST_SECONDS = 4.0
-"""Seconds after which an Enter without an effect counts as lost."""
+"""Seconds after which typed keys without an effect count as lost."""
+
+EMPTY = r"> +Type your message[^▀╭]*▀+[^▀╭]*\Z"
+"""The CLI's box without any text."""
 
 PLACES = ("PATH", "HOME", "TMPDIR")
 QUIET = {
@@ -105,9 +108,7 @@ class Gemini:
         # This matches the line that is being typed and not an earlier prompt, because it is in the last box and no
         # dialog follows it.
         typed = rf"> {re.escape(words)}\s*▀+[^▀╭]*\Z"
-        self.pane.type(words)
-        self.pane.wait_for(typed)
-
+        self._type(words, typed)
         self.pane.press("Enter")
         pressed = time.monotonic()
         broken = rf"> {re.escape(words)} *\n\s*\n▀+[^▀╭]*\Z"
@@ -125,6 +126,25 @@ class Gemini:
             return None if re.search(typed, screen) else True
 
         wait_until(sent)
+
+    def _type(self, words: str, typed: str) -> None:
+        """Types ``words`` until the screen matches ``typed``. What is typed while the CLI draws its box anew, as after
+        ``/clear``, can be lost."""
+        began = time.monotonic()
+        self.pane.type(words)
+
+        def shown() -> bool | None:
+            nonlocal began
+            screen = self.pane.screen
+            if time.monotonic() - began > LOST_SECONDS and re.search(EMPTY, screen):
+                began = time.monotonic()
+                self.pane.type(words)
+            return True if re.search(typed, screen) else None
+
+        try:
+            wait_until(shown)
+        except TimeoutError:
+            self.pane.wait_for(typed, timeout=0.1)  # its message shows the screen
 
     def leave(self) -> None:
         """Ends the CLI, and waits until it has ended."""

@@ -283,11 +283,11 @@ class Server:
         command = parse(
             json.dumps(message | ({"request_id": request_id} if request_id else {})), {row.name: row.request}
         )
-        asker: Any = client  # the core uses a client only as a subscriber
+        sender: Any = client  # the core uses a client only as a subscriber
         if isinstance(command, PermissionResponse):
-            command = await self.core.with_input(command, asker)
+            command = await self.core.with_input(command, sender)
         owner = self.built.reviews if row.owner is ReviewCommands else self.core
-        answered = row.handler(owner, command, asker)
+        answered = row.handler(owner, command, sender)
         answer: Answer[Any] = answered if isinstance(answered, Answer) else await answered
         found: dict[str, Any] = json.loads(encode(answer, command.request_id))
         if "seq" in found:  # the reply replaces the record for the client that asked

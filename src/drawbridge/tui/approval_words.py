@@ -54,9 +54,9 @@ def title(request: answers.Request, agent: str, root: str, found: Difference | N
             parts.append((f" → {wording.one_line(end)}", "$no"))
     if found is not None:
         parts += [(f"  +{found.added}", "$yes"), (f" −{found.removed}", "$no")]
-    asker = (request.get("asked_by") or {}).get("agent_type") or ("a subagent" if request.get("asked_by") else "")
-    if asker:
-        parts.append((f"  asked by {wording.one_line(str(asker))}", "$soft"))
+    sender = (request.get("asked_by") or {}).get("agent_type") or ("a subagent" if request.get("asked_by") else "")
+    if sender:
+        parts.append((f"  asked by {wording.one_line(str(sender))}", "$soft"))
     if waiting > 1:
         parts.append((f"  1 of {waiting}", "$soft"))
     return Content.assemble(*parts)

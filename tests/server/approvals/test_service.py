@@ -19,7 +19,7 @@ ALLOW, DENY = Decision(allow=True), Decision(allow=False, message="not now")
 PHONE, EDITOR = Person("phone"), Person("Neovim")
 
 
-class Surface:
+class Asker:
     """A surface that records its notifications: the decisions that it is sent, and that it was closed."""
 
     pid: int | None = None
@@ -48,7 +48,7 @@ class Service:
         self.approvals = Approvals(
             "p1", "/p", self.append, self.publish, self.record, {}, Editors(Path), self.decided_in_an_editor
         )
-        self.asking, self.other = Surface(), Surface()
+        self.asking, self.other = Asker(), Asker()
 
     def decided_in_an_editor(self, approval_id: str, decision: Decision, by: object) -> None:
         raise AssertionError("no editor is connected")

@@ -128,7 +128,7 @@ def test_a_client_that_catches_up_gets_nothing_through_the_topic() -> None:
     audience.published(Announced("p1", Path("/p"), changed, quiet=True))
     assert sent == ["quick"], "a quiet event needs no attention"
     sent.clear()
-    audience.published(Announced("p1", Path("/p"), changed, asker=watch.id))
+    audience.published(Announced("p1", Path("/p"), changed, sender=watch.id))
     assert sent == ["quick"], "the client that caused it learns of it from the reply"
 
 

@@ -298,8 +298,8 @@ async def test_a_prompt_waits_for_the_reply_to_a_deletion(tmp_path: Path) -> Non
         project = await server.project(phone)
         process = await run(server, phone, project, "Count walnuts", "Two.")
         command = commands.SessionDelete(project_id=project, session_id=process.launch.session_id)
-        asker: Any = phone
-        reply = await server.core.session_delete(command, asker)
+        sender: Any = phone
+        reply = await server.core.session_delete(command, sender)
         await server.does(phone, "execute", project, prompt="Count pears")
         await settled()
         assert len(phone.updates("run_started")) == 1

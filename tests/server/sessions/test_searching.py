@@ -169,9 +169,9 @@ async def test_a_client_finds_only_what_it_may_see(tmp_path: Path) -> None:
             await run(server, phone, await server.project(phone, name), "walnuts")
         confined = Client()
         confined.sees = lambda path: path.name == "two"  # type: ignore[method-assign]
-        for asker, count in ((phone, 2), (confined, 1)):
-            assert len((await server.does(asker, "search", query="walnuts"))["data"]["results"]) == count
-            assert len((await server.does(asker, "sessions"))["data"]["sessions"]) == count
+        for sender, count in ((phone, 2), (confined, 1)):
+            assert len((await server.does(sender, "search", query="walnuts"))["data"]["results"]) == count
+            assert len((await server.does(sender, "sessions"))["data"]["sessions"]) == count
 
 
 async def test_no_records_of_a_deleted_project_are_found(tmp_path: Path) -> None:

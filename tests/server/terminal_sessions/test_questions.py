@@ -15,7 +15,7 @@ from drawbridge.agents.claude.terminal import agent
 from drawbridge.agents.terminal import Call, Fate, HookEvent, Result
 from drawbridge.core.approval import State
 from drawbridge.core.errors import UnusableFile
-from drawbridge.server.approvals.pending import ExpectedSurface, PendingApproval, Surface
+from drawbridge.server.approvals.pending import Asker, ExpectedAsker, PendingApproval
 from drawbridge.server.terminal_sessions.dialog import EndedCall, Overruled
 from drawbridge.server.terminal_sessions.questions import (
     ELSEWHERE,
@@ -81,28 +81,28 @@ class Asking:
         command: str = "make",
         *,
         asked_by: AskedBy | None = None,
-        surface: Surface | None = None,
+        asker: Asker | None = None,
         is_answerable: bool = True,
         created_at: datetime | None = None,
     ) -> PendingApproval:
-        surface = surface or FakeHook()
+        asker = asker or FakeHook()
         created_at = created_at or datetime.now(UTC)
         given = Raw(json.dumps({"command": command}).encode())
         question = Question("q", "Bash", given, Raw(b"[]"), asked_by=asked_by)
-        approval = PendingApproval.new(question, "run", created_at.isoformat(), surface.known_as)
-        self.open.append(OpenQuestion(approval, surface))
-        if isinstance(surface, ExpectedSurface):
+        approval = PendingApproval.new(question, "run", created_at.isoformat(), asker.known_as)
+        self.open.append(OpenQuestion(approval, asker))
+        if isinstance(asker, ExpectedAsker):
             self.do(self.questions.restored(approval))
         else:
-            self.questions.asked(approval, surface.pid)
-            self.do(self.questions.hold(approval, surface.pid, is_answerable=is_answerable))
+            self.questions.asked(approval, asker.pid)
+            self.do(self.questions.hold(approval, asker.pid, is_answerable=is_answerable))
         return approval
 
     def decide(self, approval: PendingApproval, decision: Decision) -> None:
         [asked] = [one for one in self.open if one.approval is approval]
         self.open.remove(asked)
         approval.decide("phone", decision)
-        self.questions.closed(approval, asked.surface)
+        self.questions.closed(approval, asked.asker)
 
     def do(self, steps: list[Step]) -> None:
         self.steps += steps
@@ -158,8 +158,8 @@ def test_after_an_unanswered_question_the_next_waits_briefly(asking: Asking) -> 
 
 def test_a_question_from_before_a_restart_has_waited_already(asking: Asking) -> None:
     created_at = datetime.now(UTC) - timedelta(seconds=HOLD_SECONDS - 10)
-    surface = ExpectedSurface(PID, is_certain=True)
-    asking.ask(asked_by=SUBAGENT, surface=surface, created_at=created_at)
+    asker = ExpectedAsker(PID, is_certain=True)
+    asking.ask(asked_by=SUBAGENT, asker=asker, created_at=created_at)
     [step] = asking.steps
     assert isinstance(step, HandOverLater)
     assert 5 < step.seconds <= 10
@@ -180,7 +180,7 @@ def test_editors_show_what_can_be_answered(asking: Asking) -> None:
 
 
 def test_a_known_question_is_recognized(asking: Asking) -> None:
-    approval = asking.ask("make", surface=FakeHook(known_as="k"))
+    approval = asking.ask("make", asker=FakeHook(known_as="k"))
 
     def event(command: str) -> HookEvent:
         given = Raw(json.dumps({"command": command}).encode())
@@ -194,7 +194,7 @@ def test_a_known_question_is_recognized(asking: Asking) -> None:
 
 
 def test_a_decision_that_is_sent_again_is_awaited_again(asking: Asking) -> None:
-    approval = asking.ask(surface=ExpectedSurface(PID, is_certain=True))
+    approval = asking.ask(asker=ExpectedAsker(PID, is_certain=True))
     asking.decide(approval, DENIED)
     asking.questions.reconnected(approval, PID)
     assert asking.questions.decided == [approval]
@@ -203,10 +203,10 @@ def test_a_decision_that_is_sent_again_is_awaited_again(asking: Asking) -> None:
 
 
 def test_questions_whose_hook_does_not_reconnect_end(asking: Asking) -> None:
-    undelivered = asking.ask("one", surface=ExpectedSurface(PID, is_certain=True))
+    undelivered = asking.ask("one", asker=ExpectedAsker(PID, is_certain=True))
     asking.decide(undelivered, ALLOWED)
-    missed = asking.ask("two", surface=ExpectedSurface(PID, is_certain=True))
-    hidden = asking.ask("three", asked_by=SUBAGENT, surface=ExpectedSurface(PID, is_certain=True))
+    missed = asking.ask("two", asker=ExpectedAsker(PID, is_certain=True))
+    hidden = asking.ask("three", asked_by=SUBAGENT, asker=ExpectedAsker(PID, is_certain=True))
     asking.ask("four")
     asking.steps.clear()
     asking.do(asking.questions.stop_waiting(asking.open))
@@ -217,7 +217,7 @@ def test_questions_whose_hook_does_not_reconnect_end(asking: Asking) -> None:
 
 
 def test_the_end_of_a_turn_closes_the_main_agents_questions(asking: Asking) -> None:
-    main, subagents, elsewhere = asking.ask(), asking.ask(asked_by=SUBAGENT), asking.ask(surface=FakeHook(OTHER))
+    main, subagents, elsewhere = asking.ask(), asking.ask(asked_by=SUBAGENT), asking.ask(asker=FakeHook(OTHER))
     asking.steps.clear()
     asking.main_stopped(PID, (OTHER,))
     assert asking.steps == [Withdraw(main, ELSEWHERE)]
@@ -228,15 +228,15 @@ def test_the_end_of_a_turn_closes_the_main_agents_questions(asking: Asking) -> N
 def test_an_expected_question_may_belong_to_another_process(
     asking: Asking, others: tuple[int, ...], is_closed: bool
 ) -> None:
-    asking.ask(surface=ExpectedSurface(PID, is_certain=not others))
+    asking.ask(asker=ExpectedAsker(PID, is_certain=not others))
     asking.main_stopped(PID, others)
     assert bool(asking.steps) == is_closed
 
 
 def test_a_process_that_leaves_closes_its_own_questions(asking: Asking) -> None:
-    own, certain = asking.ask(), asking.ask(surface=ExpectedSurface(PID, is_certain=True))
-    asking.ask(surface=FakeHook(OTHER))
-    asking.ask(surface=ExpectedSurface(PID, is_certain=False))
+    own, certain = asking.ask(), asking.ask(asker=ExpectedAsker(PID, is_certain=True))
+    asking.ask(asker=FakeHook(OTHER))
+    asking.ask(asker=ExpectedAsker(PID, is_certain=False))
     asking.do(asking.questions.left(PID, asking.open))
     assert asking.steps == [Withdraw(own, ENDED), Withdraw(certain, ENDED)]
 
@@ -359,10 +359,10 @@ def test_each_question_ends_once_in_any_order(rounds: int) -> None:
             opened = [one.approval for one in asking.open]
             match random.randrange(8):
                 case 0 | 1:
-                    surface: Surface = FakeHook(pid)
+                    asker: Asker = FakeHook(pid)
                     if random.random() < 0.5:
-                        surface = ExpectedSurface(pid, is_certain=random.random() < 0.5)
-                    asked.append(asking.ask(command, asked_by=by, surface=surface, is_answerable=random.random() < 0.8))
+                        asker = ExpectedAsker(pid, is_certain=random.random() < 0.5)
+                    asked.append(asking.ask(command, asked_by=by, asker=asker, is_answerable=random.random() < 0.8))
                 case 2 if opened:
                     asking.decide(random.choice(opened), random.choice([ALLOWED, DENIED]))
                 case 3:

@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 
 from drawbridge.agents.terminal import HookEvent
-from drawbridge.server.terminal_sessions.peers import HookSurface
+from drawbridge.server.terminal_sessions.peers import AskingHook
 from drawbridge.server.terminal_sessions.reports import (
     AfterPrompt,
     AfterText,
@@ -19,7 +19,7 @@ from drawbridge.server.terminal_sessions.reports import (
     ReturnTimeOver,
 )
 
-SURFACE = cast(HookSurface, None)
+SURFACE = cast(AskingHook, None)
 
 
 @pytest.mark.parametrize(

@@ -86,11 +86,7 @@ async def open_in(rig: SocketRig, session: Session) -> list[str]:
 def ways(rig: SocketRig, session: Session) -> set[str]:
     """The class names of the surfaces that show the session's open approval requests."""
     found = rig.server.core.terminal_sessions.find(session.project)
-    return {
-        type(surface).__name__
-        for surfaces in (found.approvals._surfaces.values() if found else ())
-        for surface in surfaces
-    }
+    return {type(asker).__name__ for askers in (found.approvals._askers.values() if found else ()) for asker in askers}
 
 
 async def recorded(rig: SocketRig, session: Session, *subtypes: str) -> list[Message]:
@@ -139,7 +135,7 @@ async def test_a_stored_answer_is_sent_by_the_next_server(tmp_path: Path) -> Non
     input.
     """
     async with asked(tmp_path, "killed") as (rig, session, _, question):
-        (deaf,) = rig.server.core.terminal_sessions.find(session.project).approvals._surfaces.values()  # type: ignore[union-attr]
+        (deaf,) = rig.server.core.terminal_sessions.find(session.project).approvals._askers.values()  # type: ignore[union-attr]
         deaf[0].decided = lambda *_: None  # type: ignore[method-assign]
         await rig.answers(question, updated_input=ANOTHER)
     async with socket_rig(tmp_path) as later:
@@ -524,12 +520,12 @@ async def test_claudes_hook_and_diff_stay_one_question_after_a_restart(tmp_path:
     async with socket_rig(tmp_path) as later, bridge(later, os.getpid()) as neovim, Line.open() as hook:
         if first == "hook":
             ask(hook, session, given, tool="Write")
-            await until(lambda: ways(later, session) == {"HookSurface"}, "the hook")
+            await until(lambda: ways(later, session) == {"AskingHook"}, "the hook")
         proposed(neovim, "Claude Code", session.pid)
-        await until(lambda: "BridgeSurface" in ways(later, session), "the diff")
+        await until(lambda: "AskingBridge" in ways(later, session), "the diff")
         if first == "bridge":
             ask(hook, session, given, tool="Write")
-        await until(lambda: ways(later, session) == {"HookSurface", "BridgeSurface"}, "both")
+        await until(lambda: ways(later, session) == {"AskingHook", "AskingBridge"}, "both")
         assert await open_in(later, session) == [rig.questions[0]["approval_id"]]
         neovim.send(type="decided", id="7", text="mine\n")
         assert await neovim.receive() == {"type": "ruling", "id": "7", "won": True}

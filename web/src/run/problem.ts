@@ -9,11 +9,7 @@ export type Problem = { title: string; hint?: string; help: Help[] };
  * The problem of a run, or undefined if it did not fail or time out. @param agent the display name, such as "Claude"
  */
 export function problemOf(
-  {
-    outcome,
-    code,
-    retry_at: until,
-  }: { outcome: string; code?: string; retry_at?: string | null },
+  { outcome, code, retry_at: until }: { outcome: string; code?: string; retry_at?: string | null },
   agent: string,
   now = new Date(),
 ): Problem | undefined {
@@ -41,15 +37,13 @@ export function problemOf(
       hint: 'Compact it to a summary, or start a new session.',
       help: ['compact', 'new'],
     };
-  if (code === 'AGENT_NOT_LOGGED_IN')
-    return { title: `${agent} isn’t logged in`, help: ['login', 'retry'] };
+  if (code === 'AGENT_NOT_LOGGED_IN') return { title: `${agent} isn’t logged in`, help: ['login', 'retry'] };
   if (code === 'MODEL_UNAVAILABLE')
     return {
       title: 'The model is not available',
       hint: 'Its service is overloaded or has failed. Wait a moment, then retry.',
       help: ['retry'],
     };
-  if (code === 'AGENT_EXITED')
-    return { title: `${agent}’s process ended unexpectedly`, help: ['retry', 'new'] };
+  if (code === 'AGENT_EXITED') return { title: `${agent}’s process ended unexpectedly`, help: ['retry', 'new'] };
   return { title: 'The run failed', help: ['retry', 'new'] };
 }

@@ -1,4 +1,4 @@
-"""An approval request as the server stores it, and the interface of the surfaces through which an agent waits for the
+"""An approval request as the server stores it, and the interface of the askers, through which an agent waits for the
 decision. Pure.
 """
 
@@ -101,13 +101,13 @@ class PendingApproval(Approval[Decision]):
         return Verdict(self.decided_by, "allow" if self.decision.allow else "deny", client_id=client_id)
 
 
-class Surface(Protocol):
-    """A surface through which an agent waits for the decision: its process, a hook, or the editor in which the agent
+class Asker(Protocol):
+    """Something through which an agent waits for the decision: its process, a hook, or the editor in which the agent
     itself shows the change. ``pid``: the id of the agent's process, if it is known."""
 
     pid: int | None
     in_editor: bool
-    """Whether this surface itself shows the request in an editor."""
+    """Whether this asker itself shows the request in an editor."""
     known_as: str
     """A key that identifies the question when another connection reports it again; empty if it can't be identified."""
 
@@ -117,11 +117,11 @@ class Surface(Protocol):
 
     def closed(self) -> None:
         """Closes the request, because its decision is no longer needed or the agent has received it through another
-        surface."""
+        asker."""
         ...
 
 
-class AgentSurface:
+class AskingProcess:
     """The agent's own process, which the server runs. ``answer`` sends it the decision on the question with this id."""
 
     pid: int | None = None
@@ -138,7 +138,7 @@ class AgentSurface:
         """Does nothing, because the process is stopped or interrupted by other means, or no longer waits."""
 
 
-class ExpectedSurface:
+class ExpectedAsker:
     """Represents a hook or an editor that asked before a restart and is expected to report again."""
 
     known_as = ""
@@ -150,7 +150,7 @@ class ExpectedSurface:
         self.in_editor = pid is None  # only a bridge asks for an agent with an unknown process
 
     def decided(self, approval: PendingApproval, decision: Decision, by: str) -> None:
-        """Does nothing, because the surface receives the decision when it reports again."""
+        """Does nothing, because the asker receives the decision when it reports again."""
 
     def closed(self) -> None:
         pass

@@ -16,7 +16,7 @@ from drawbridge.agents.tool_calls import ToolCall
 from drawbridge.core.errors import DrawbridgeError, HistoryNotWritten, UnusableFile
 from drawbridge.editors.files import from_uri
 from drawbridge.server.approvals.editors import Editors
-from drawbridge.server.approvals.pending import PendingApproval, Surface, Verdict
+from drawbridge.server.approvals.pending import Asker, PendingApproval, Verdict
 from drawbridge.server.approvals.words import words
 from drawbridge.server.events import (
     SHOWN_TEXT,
@@ -42,7 +42,7 @@ REMEMBERED: Final = 200
 
 
 class Approvals:
-    """The approval requests of one session. Iterating yields the open ones, oldest first. Each has at least one surface
+    """The approval requests of one session. Iterating yields the open ones, oldest first. Each has at least one asker
     through which the agent sent it.
 
     ``root``: the project's directory. ``append`` records a decision, and raises ``DrawbridgeError`` if that fails.
@@ -71,7 +71,7 @@ class Approvals:
         self._editors = editors
         self._decide = decide
         self._open: dict[str, PendingApproval] = {}
-        self._surfaces: dict[str, list[Surface]] = {}
+        self._askers: dict[str, list[Asker]] = {}
         self._closed: OrderedDict[str, Verdict] = OrderedDict()
 
     def __iter__(self) -> Iterator[PendingApproval]:
@@ -84,12 +84,12 @@ class Approvals:
         """The open approval request with this id; None if it is not open."""
         return self._open.get(approval_id)
 
-    def surfaces(self, approval: PendingApproval) -> Sequence[Surface]:
-        """The surfaces of an open approval request; empty for any other request."""
-        return self._surfaces.get(approval.id, ())
+    def askers(self, approval: PendingApproval) -> Sequence[Asker]:
+        """The askers of an open approval request; empty for any other request."""
+        return self._askers.get(approval.id, ())
 
-    def request(self, approval: PendingApproval, agent: str, surface: Surface, *, offered: bool = True) -> None:
-        """Opens an approval request for which the agent waits at ``surface``. ``agent``: the agent's name. ``offered``:
+    def request(self, approval: PendingApproval, agent: str, asker: Asker, *, offered: bool = True) -> None:
+        """Opens an approval request for which the agent waits through ``asker``. ``agent``: the agent's name. ``offered``:
         whether editors also show the request, if it proposes a change to a file. The editor in which the agent itself
         shows the change is left out.
         """
@@ -101,12 +101,12 @@ class Approvals:
             **msgspec.structs.asdict(found),
         )
         self._open[approval.id] = approval
-        self._surfaces[approval.id] = [surface]
+        self._askers[approval.id] = [asker]
         approval.recorded(self._record(approval.request))
         if offered:
-            self._editors.offer(approval, agent, self._decide, surface.pid)
+            self._editors.offer(approval, agent, self._decide, asker.pid)
 
-    def restore(self, approval: PendingApproval, agent: str, surface: Surface, *, offered: bool) -> None:
+    def restore(self, approval: PendingApproval, agent: str, asker: Asker, *, offered: bool) -> None:
         """Restores an approval request from before a restart, without recording it again. If it was resolved or
         withdrawn, only its outcome is remembered.
         """
@@ -115,40 +115,40 @@ class Approvals:
             self._remember(approval)
             return
         self._open[approval.id] = approval
-        self._surfaces[approval.id] = [surface]
+        self._askers[approval.id] = [asker]
         if offered:
-            self._editors.offer(approval, agent, self._decide, surface.pid)
+            self._editors.offer(approval, agent, self._decide, asker.pid)
 
-    def add(self, approval: PendingApproval, surface: Surface) -> None:
-        """Adds a surface through which the agent sent the same approval request. Does nothing if the request is not
+    def add(self, approval: PendingApproval, asker: Asker) -> None:
+        """Adds an asker through which the agent sent the same approval request. Does nothing if the request is not
         open."""
-        if approval.id in self._surfaces:
-            self._surfaces[approval.id].append(surface)
+        if approval.id in self._askers:
+            self._askers[approval.id].append(asker)
 
-    def replace(self, approval: PendingApproval, surface: Surface) -> bool:
-        """Replaces the first surface of an approval request that the agent sent again. Returns whether the request
+    def replace(self, approval: PendingApproval, asker: Asker) -> bool:
+        """Replaces the first asker of an approval request that the agent sent again. Returns whether the request
         is still open."""
-        if approval.id not in self._surfaces:
+        if approval.id not in self._askers:
             return False
-        self._surfaces[approval.id][0] = surface
+        self._askers[approval.id][0] = asker
         return True
 
-    def remove(self, approval: PendingApproval, surface: Surface) -> None:
-        """Removes a surface through which the agent can no longer be reached. The request must have another one."""
-        self._surfaces[approval.id].remove(surface)
+    def remove(self, approval: PendingApproval, asker: Asker) -> None:
+        """Removes an asker through which the agent can no longer be reached. The request must have another one."""
+        self._askers[approval.id].remove(asker)
 
     def release(self) -> None:
         """Forgets all approval requests, because the session is being closed. Open ones stay open in the history."""
         self._open.clear()
-        self._surfaces.clear()
+        self._askers.clear()
         self._closed.clear()
 
     def decide(
-        self, approval_id: str, decision: Decision, by: Subscriber, at: Surface | None = None
-    ) -> tuple[PendingApproval, Answer[messages.PermissionResolved], Surface]:
-        """Accepts the first decision. It is recorded, the agent receives it through the first surface, and then it is
-        published and the other surfaces are closed. ``at``: the surface that delivers the decision itself, instead of
-        the first one. Returns the request, the reply for the client, and the surface that delivers the decision.
+        self, approval_id: str, decision: Decision, by: Subscriber, at: Asker | None = None
+    ) -> tuple[PendingApproval, Answer[messages.PermissionResolved], Asker]:
+        """Accepts the first decision. It is recorded, the agent receives it through the first asker, and then it is
+        published and the other askers are closed. ``at``: the asker that delivers the decision itself, instead of
+        the first one. Returns the request, the reply for the client, and the asker that delivers the decision.
 
         Raises ``ClientError`` for an unknown request, for a later decision, for one that does not fit the request, and
         for one that can't be written, since an agent must not receive a decision that is not in the history. In the
@@ -174,16 +174,16 @@ class Approvals:
             text = f"{refused.text} The agent did not receive the answer, and the request stays open."
             raise ClientError(refused.code, text, retryable=isinstance(error, HistoryNotWritten)) from None
         approval.decide(by.name, decision)
-        surfaces = self._close(approval, by.id)
-        asking = at or surfaces[0]
+        askers = self._close(approval, by.id)
+        asking = at or askers[0]
         try:
             if at is None:
                 asking.decided(approval, decision, by.name)
         finally:  # the decision is in the history, so clients see it even if the agent can't be reached
             seq = self._publish(stored)
-        for surface in surfaces:
-            if surface is not asking:
-                surface.closed()
+        for asker in askers:
+            if asker is not asking:
+                asker.closed()
         answer = updated("permission_resolved", permission_resolved(resolved), self._project_id, seq)
         return approval, answer, asking
 
@@ -191,10 +191,10 @@ class Approvals:
         """Withdraws the request. Returns whether it was still open."""
         if not approval.withdraw(reason):
             return False
-        surfaces = self._close(approval)
+        askers = self._close(approval)
         self._record(PermissionWithdrawn(approval.id, reason))
-        for surface in surfaces:
-            surface.closed()
+        for asker in askers:
+            asker.closed()
         return True
 
     def waiting(self) -> tuple[OpenApproval, ...]:
@@ -236,11 +236,11 @@ class Approvals:
             given["client_id"] = verdict.client_id
         return ClientError("APPROVAL_RESOLVED", f"{verdict.by} has already answered.", details=given)
 
-    def _close(self, approval: PendingApproval, client_id: str | None = None) -> list[Surface]:
-        """Removes the request from the open requests, and remembers how it ended. Returns its surfaces."""
+    def _close(self, approval: PendingApproval, client_id: str | None = None) -> list[Asker]:
+        """Removes the request from the open requests, and remembers how it ended. Returns its askers."""
         del self._open[approval.id]
         self._remember(approval, client_id)
-        return self._surfaces.pop(approval.id)
+        return self._askers.pop(approval.id)
 
     def _remember(self, approval: PendingApproval, client_id: str | None = None) -> None:
         self._closed[approval.id] = approval.verdict(client_id)

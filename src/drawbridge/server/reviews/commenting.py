@@ -46,9 +46,9 @@ class KeptComments(Protocol):
         the agent has received them all."""
         ...
 
-    def write(self, event: ReviewCommented, session: str, asker: Subscriber) -> int | None:
+    def write(self, event: ReviewCommented, session: str, sender: Subscriber) -> int | None:
         """Stores and publishes a change that a client requested in ``session``. Returns the number of its record in
-        the session's history; None if the record could not be written, or if ``asker`` is catching up and is sent the
+        the session's history; None if the record could not be written, or if ``sender`` is catching up and is sent the
         record in its turn. Raises ``ClientError`` or ``DrawbridgeError`` without changing anything."""
         ...
 
@@ -111,27 +111,27 @@ class Commenting:
         return prompt_of(submitted, text), Submission(key, tuple(one.comment_id for one in submitted))
 
     async def comment(
-        self, command: commands.ReviewComment, session: str, asker: Subscriber
+        self, command: commands.ReviewComment, session: str, sender: Subscriber
     ) -> Answer[messages.ReviewCommented]:
         """Writes, changes, removes, resolves or reopens a comment. A repeated request to write a comment returns the
         comment that the first one wrote, unless the comment has been removed. Raises ``ClientError``,
         ``DrawbridgeError``, ``NoCheckpoint``, ``GitFailed`` or OSError without changing a comment."""
         if command.comment_id is None:
-            id = _new_id(command, asker)
-            comment = None if id in self._comments else await self._new(command, id, asker)
+            id = _new_id(command, sender)
+            comment = None if id in self._comments else await self._new(command, id, sender)
             if comment is None or id in self._comments:  # the same request was received before, or in the meantime
-                return _answer(id, self._comments[id].comment, session, asker, None)
+                return _answer(id, self._comments[id].comment, session, sender, None)
         else:
-            id, comment = command.comment_id, self._changed(command, command.comment_id, asker)
+            id, comment = command.comment_id, self._changed(command, command.comment_id, sender)
             known = self._comments[id].comment
             if command.resolved is not None and comment == known:
-                return _answer(id, known, session, asker, None)
+                return _answer(id, known, session, sender, None)
         if comment is not None:
             self._check_room(comment)
-        seq = self._kept.write(_event(id, comment, asker), session, asker)
-        return _answer(id, comment, session, asker, seq)
+        seq = self._kept.write(_event(id, comment, sender), session, sender)
+        return _answer(id, comment, session, sender, seq)
 
-    async def _new(self, command: commands.ReviewComment, id: str, asker: Subscriber) -> ReviewComment:
+    async def _new(self, command: commands.ReviewComment, id: str, sender: Subscriber) -> ReviewComment:
         if command.remove or command.resolved is not None:
             raise _invalid("comment_id", "this field is required")
         path, line, quote = command.path, command.line, command.quote
@@ -151,7 +151,7 @@ class Commenting:
                     raise ClientError("HUNK_GONE", NOT_AS_SHOWN, field="data.quote", details={"gone": path})
                 comment = ReviewComment(
                     comment_id=id,
-                    by=asker.name,
+                    by=sender.name,
                     path=path,
                     side=command.side,
                     line=line,
@@ -175,7 +175,7 @@ class Commenting:
             raise ClientError("VALIDATION_FAILED", text, field="data.side") from None
         return comment
 
-    def _changed(self, command: commands.ReviewComment, id: str, asker: Subscriber) -> ReviewComment | None:
+    def _changed(self, command: commands.ReviewComment, id: str, sender: Subscriber) -> ReviewComment | None:
         """A comment as it is after this change; None if it is removed. Raises ``ClientError``."""
         known = self._comments.get(id)
         if known is None:
@@ -187,8 +187,8 @@ class Commenting:
         if command.resolved is not None:
             if command.remove or command.text is not None or command.suggestion is not None:
                 raise _invalid("resolved", "it can't be combined with another change")
-            return _resolved(comment, asker, resolved=command.resolved)
-        if comment.by != asker.name and not asker.owns:
+            return _resolved(comment, sender, resolved=command.resolved)
+        if comment.by != sender.name and not sender.owns:
             text = f"The comment is by {comment.by}. Only its author or a client with the admin scope can change it."
             raise ClientError("OUT_OF_SCOPE", text, field="data.comment_id", details={"needed": "admin"})
         if comment.state == "waiting":
@@ -213,7 +213,7 @@ class Commenting:
             raise ClientError("RESOURCE_LIMIT", text, retryable=False)
 
 
-def _resolved(comment: ReviewComment, asker: Subscriber, *, resolved: bool) -> ReviewComment:
+def _resolved(comment: ReviewComment, sender: Subscriber, *, resolved: bool) -> ReviewComment:
     """The comment after it was resolved or reopened; the same comment if it already was. Raises ``ClientError``."""
     if comment.state in ("draft", "waiting"):
         remedy = (
@@ -225,30 +225,30 @@ def _resolved(comment: ReviewComment, asker: Subscriber, *, resolved: bool) -> R
         return comment
     changed: dict[str, Any] = {"state": "sent", "resolved_by": None}
     if resolved:
-        changed = {"state": "resolved", "resolved_by": asker.name}
+        changed = {"state": "resolved", "resolved_by": sender.name}
     return msgspec.structs.replace(comment, **changed)
 
 
-def _event(id: str, comment: ReviewComment | None, asker: Subscriber) -> ReviewCommented:
-    return ReviewCommented(comment_id=id, by=asker.name, comment=comment, client_id=asker.id)
+def _event(id: str, comment: ReviewComment | None, sender: Subscriber) -> ReviewCommented:
+    return ReviewCommented(comment_id=id, by=sender.name, comment=comment, client_id=sender.id)
 
 
 def _answer(
-    id: str, comment: ReviewComment | None, session: str, asker: Subscriber, seq: int | None
+    id: str, comment: ReviewComment | None, session: str, sender: Subscriber, seq: int | None
 ) -> Answer[messages.ReviewCommented]:
-    return answered(_event(id, comment, asker), messages.ReviewCommented, session, seq)
+    return answered(_event(id, comment, sender), messages.ReviewCommented, session, seq)
 
 
 NOT_AS_SHOWN: Final = "The lines have changed since they were shown. Read the review again."
 
 
-def _new_id(command: commands.ReviewComment, asker: Subscriber) -> str:
+def _new_id(command: commands.ReviewComment, sender: Subscriber) -> str:
     """The id of a new comment. A repeated request gets the same id, unless it has no ``request_id``. A client that
     numbers its requests reuses numbers after it reconnects, so a request counts as repeated only if the comment and its
     author are the same, too."""
     if command.request_id is None:
         return f"comment_{uuid.uuid4().hex[:16]}"
-    digest = blake2b(msgspec.json.encode((asker.name, command)), digest_size=8)
+    digest = blake2b(msgspec.json.encode((sender.name, command)), digest_size=8)
     return f"comment_{digest.hexdigest()}"
 
 

@@ -190,15 +190,15 @@ def push_offer(found: Target | CannotPush) -> replies.PushOffer | None:
             )
 
 
-def record_of(wanted: RequestedDecision, outcome: DecisionResult, asker: Subscriber) -> ReviewDecided:
+def record_of(wanted: RequestedDecision, outcome: DecisionResult, sender: Subscriber) -> ReviewDecided:
     """The record of a decision that changed the review."""
     return ReviewDecided(
-        by=asker.name,
+        by=sender.name,
         decision=wanted.decision,
         files=outcome.files,
         hunks=outcome.hunks,
         left=outcome.review.hunks,
-        client_id=asker.id,
+        client_id=sender.id,
     )
 
 
@@ -261,15 +261,15 @@ def counted(review: OpenReview) -> ReviewNumbers:
     return ReviewNumbers(files=len(review.files), hunks=review.hunks, added=added, removed=removed)
 
 
-def numbers(review: OpenReview, asker: Subscriber | None = None) -> ReviewChanged:
-    """The event that publishes the review's numbers. ``asker``: the client whose decision changed them; None if they
+def numbers(review: OpenReview, sender: Subscriber | None = None) -> ReviewChanged:
+    """The event that publishes the review's numbers. ``sender``: the client whose decision changed them; None if they
     changed without a decision.
     """
     return ReviewChanged(
         state="open" if review.files else "decided",
         **msgspec.structs.asdict(counted(review)),
-        by=asker.name if asker else None,
-        client_id=asker.id if asker else None,
+        by=sender.name if sender else None,
+        client_id=sender.id if sender else None,
     )
 
 

@@ -61,9 +61,9 @@ class Store(Protocol):
 
     def check_there(self) -> None: ...
 
-    def record(self, event: Recorded, asker: Subscriber | None = None) -> int | None: ...
+    def record(self, event: Recorded, sender: Subscriber | None = None) -> int | None: ...
 
-    def announce(self, event: Event, asker: Subscriber | None = None) -> None: ...
+    def announce(self, event: Event, sender: Subscriber | None = None) -> None: ...
 
 
 class Offers(Struct, frozen=True):
@@ -119,7 +119,7 @@ class Publishing:
         return Offers(tuple(kept), commit, offered)
 
     async def commit(
-        self, command: commands.ReviewCommit, session: str, asker: Subscriber, check_at_rest: Callable[[], None]
+        self, command: commands.ReviewCommit, session: str, sender: Subscriber, check_at_rest: Callable[[], None]
     ) -> Answer[messages.ReviewCommitted]:
         """Commits what was kept, on the current branch or a new one, and records the commit in ``session``.
         ``check_at_rest`` raises ``ClientError`` during a run. The caller must not run two decisions or commits at the
@@ -128,7 +128,7 @@ class Publishing:
         store = self._store(session)
 
         async def begin(attempt: Attempt) -> None:
-            await self._recovery.begin(CommitIntent(session, store.last_seq, asker.name, asker.id, attempt))
+            await self._recovery.begin(CommitIntent(session, store.last_seq, sender.name, sender.id, attempt))
 
         try:
             async with self._recovery.applying():
@@ -145,18 +145,18 @@ class Publishing:
                     branch=done.branch,
                     files=done.files[:LISTED_FILES],
                     output=shown_output(done.output),
-                    by=asker.name,
-                    client_id=asker.id,
+                    by=sender.name,
+                    client_id=sender.id,
                     created=command.branch is not None,
                 )
-                seq = self._record(committed, store, asker)
+                seq = self._record(committed, store, sender)
                 await self._recovery.end()
         except Completed as completed:
             return answered(completed.record, messages.ReviewCommitted, session)
         return answered(committed, messages.ReviewCommitted, session, seq)
 
     async def push(
-        self, command: commands.ReviewPush, session: str, asker: Subscriber
+        self, command: commands.ReviewPush, session: str, sender: Subscriber
     ) -> Answer[messages.ReviewPushed]:
         """Pushes the current branch, creates a pull request if the command contains one, and records this in
         ``session``. A repeated request with the ``request_id`` of a recent push does not push again. Raises
@@ -177,12 +177,12 @@ class Publishing:
                 remote=clean(done.target.remote),
                 branch=clean(done.target.branch),
                 output=shown_output(done.output),
-                by=asker.name,
-                client_id=asker.id,
+                by=sender.name,
+                client_id=sender.id,
                 pull_request=done.pull_request,
                 problem=done.problem,
             )
-            seq = self._record(pushed, store, asker)
+            seq = self._record(pushed, store, sender)
             self._pushes[key] = answered(pushed, messages.ReviewPushed, session)
             while len(self._pushes) > REMEMBERED_PUSHES:
                 del self._pushes[next(iter(self._pushes))]
@@ -195,9 +195,9 @@ class Publishing:
         store.check_there()
         return store
 
-    def _record(self, event: ReviewCommitted | ReviewPushed, own: Store, asker: Subscriber) -> int | None:
+    def _record(self, event: ReviewCommitted | ReviewPushed, own: Store, sender: Subscriber) -> int | None:
         """Records the event in one session. Clients of the other sessions that share the review receive it, too."""
-        seq = own.record(event, asker)
+        seq = own.record(event, sender)
         for store in self._stores.values():
             if store is not own and not store.closed:
                 store.announce(event)

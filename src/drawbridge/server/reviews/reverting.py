@@ -24,7 +24,7 @@ class Store(Protocol):
     @property
     def last_seq(self) -> int: ...
 
-    def record(self, event: Recorded, asker: Subscriber | None = None) -> int | None: ...
+    def record(self, event: Recorded, sender: Subscriber | None = None) -> int | None: ...
 
 
 class Reverting:
@@ -36,13 +36,13 @@ class Reverting:
         self._session = session
         self._store = store
 
-    async def revert(self, run_id: str, asker: Subscriber) -> Answer[messages.RunReverted]:
+    async def revert(self, run_id: str, sender: Subscriber) -> Answer[messages.RunReverted]:
         """Reverts everything that a run changed, or nothing, and records it. The caller must not apply a decision at the
         same time. Raises ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
 
         async def begin(changes: RunChanges, heads: tuple[str, str]) -> None:
             intent = RevertIntent(
-                self._session, self._store.last_seq, asker.name, asker.id, run_id, changes.files, heads
+                self._session, self._store.last_seq, sender.name, sender.id, run_id, changes.files, heads
             )
             await self._recovery.begin(intent)
 
@@ -53,8 +53,8 @@ class Reverting:
                 except (Changed, UnsavedChanges):
                     await self._recovery.end()  # nothing was changed
                     raise
-                reverted = RunReverted(run_id, asker.name, changes.files)
-                seq = self._store.record(reverted, asker)
+                reverted = RunReverted(run_id, sender.name, changes.files)
+                seq = self._store.record(reverted, sender)
                 await self._recovery.end()
         except Changed as error:
             text = f"The same lines have changed since the run, in {error}. Nothing was undone."

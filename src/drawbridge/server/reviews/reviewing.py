@@ -175,7 +175,7 @@ class Reviewing:
                 raise ClientError("FILE_TOO_LARGE", text, field="data.blob_id", details=details)
             return (await git.read("cat-file", "blob", blob)).encode(errors="surrogateescape")
 
-    async def decide(self, wanted: RequestedDecision, session: str, asker: Subscriber) -> Answer[ReviewReply]:
+    async def decide(self, wanted: RequestedDecision, session: str, sender: Subscriber) -> Answer[ReviewReply]:
         """Applies a decision to a part of the review. The decision is recorded in ``session``, and published like every
         event. The caller must not run two decisions or commits at the same time. Raises ``ClientError``,
         ``NoCheckpoint``, ``GitFailed`` or OSError."""
@@ -185,7 +185,7 @@ class Reviewing:
         own.check_there()
         try:
             async with self.recovery.applying():
-                return await self._apply(wanted, session, own, asker)
+                return await self._apply(wanted, session, own, sender)
         except (HunkGone, ReviewMoved, NotEditable, Changed) as error:
             raise refused(error) from None
         except UnsavedChanges as error:
@@ -195,15 +195,15 @@ class Reviewing:
                 return await self.get(session)
 
     async def _apply(
-        self, wanted: RequestedDecision, session: str, own: Store, asker: Subscriber
+        self, wanted: RequestedDecision, session: str, own: Store, sender: Subscriber
     ) -> Answer[ReviewReply]:
         try:
             async with self._operations.exclusive() as git:
                 if wanted.decision != "keep":
                     self._check_at_rest()
-                begin = partial(self._begin, wanted, session, own, asker)
+                begin = partial(self._begin, wanted, session, own, sender)
                 outcome = await self._review.decide(git, self._work_tree, wanted, begin)
-                self._publish_decision(wanted, outcome, own, asker)  # even if the rest of the reply can't be read
+                self._publish_decision(wanted, outcome, own, sender)  # even if the rest of the reply can't be read
                 await self.recovery.end()
                 with self._decided():
                     located = await self.commenting.located(git, outcome.review)
@@ -222,15 +222,15 @@ class Reviewing:
             logger.error("%s: the review was not read after a decision: %s", self._name, error)
             raise ClientError("CHECKPOINT_NOT_FOUND", UNREAD) from None
 
-    async def _begin(self, wanted: RequestedDecision, session: str, own: Store, asker: Subscriber, plan: Plan) -> None:
+    async def _begin(self, wanted: RequestedDecision, session: str, own: Store, sender: Subscriber, plan: Plan) -> None:
         """Stores the intent of a decision."""
         if plan.hunks:
             counts = plan.files, plan.hunks
-            who = session, own.last_seq, asker.name, asker.id
+            who = session, own.last_seq, sender.name, sender.id
             await self.recovery.begin(DecisionIntent(*who, wanted.decision, *counts, plan.bases, plan.heads))
 
     def _publish_decision(
-        self, wanted: RequestedDecision, outcome: DecisionResult, own: Store, asker: Subscriber
+        self, wanted: RequestedDecision, outcome: DecisionResult, own: Store, sender: Subscriber
     ) -> None:
         """Records a decision in the session in which it was made (``own``), and publishes what is left to decide."""
         review = outcome.review
@@ -240,9 +240,9 @@ class Reviewing:
         self._known_version = review.version
         for store in self._stores.values():
             store.review_is(counted(review))
-        own.record(record_of(wanted, outcome, asker))  # for the asker, too: the reply is not the record
+        own.record(record_of(wanted, outcome, sender))  # for the sender, too: the reply is not the record
         for store in self._stores.values():
-            store.announce(numbers(review, asker), asker if store is own else None)
+            store.announce(numbers(review, sender), sender if store is own else None)
 
     def _publish_recovered(self, review: OpenReview) -> None:
         """Publishes what is left to decide after an interrupted decision was recovered."""

@@ -111,11 +111,11 @@ class Audience:
         # Clients that are catching up receive this, too, because a removed session has no more records to send.
         is_over = isinstance(event, ProjectGone)
         joined = self.all_joined(project_id) if is_over else self.joined(project_id)
-        first = [client for id, client in joined.items() if id != announced.asker and client.sees(announced.path)]
+        first = [client for id, client in joined.items() if id != announced.sender and client.sees(announced.path)]
         topics = () if announced.quiet else TOPICS.get(type(event), ())
         others: list[Subscriber] = []
         if topics:
-            known = {*self.all_joined(project_id), announced.asker}
+            known = {*self.all_joined(project_id), announced.sender}
             followers = self.followers(topics, announced.path)
             others = [client for id, client in followers.items() if id not in known]
         if is_over:

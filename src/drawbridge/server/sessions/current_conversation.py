@@ -94,13 +94,13 @@ class CurrentConversation:
         self._forget_state()
         self._store.record(SessionChanged("" if fork else session_id, self.fork_from, agent, title))
 
-    def reset(self, asker: Subscriber | None = None) -> tuple[SessionReset, int | None]:
+    def reset(self, sender: Subscriber | None = None) -> tuple[SessionReset, int | None]:
         """Makes the next prompt begin a new conversation. Returns the event, and what ``SessionStore.record`` returns
-        for the reply to ``asker``."""
+        for the reply to ``sender``."""
         reset = SessionReset(self._recorded.session_id, "", self._store.data.id)
         self.fork_from = None
         self._forget_state()
-        return reset, self._store.record(reset, asker)
+        return reset, self._store.record(reset, sender)
 
     async def delete(self, parts: Sequence[Part], trash: Path, *, is_current: bool) -> None:
         """Moves the records of a conversation into the new file ``trash``, and removes the images and files that they

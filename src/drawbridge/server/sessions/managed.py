@@ -22,7 +22,7 @@ from drawbridge.agents import base
 from drawbridge.core.errors import DrawbridgeError
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server import events
-from drawbridge.server.approvals.pending import AgentSurface, PendingApproval, Surface
+from drawbridge.server.approvals.pending import Asker, AskingProcess, PendingApproval
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
 from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.checkpoints.refs import When
@@ -91,14 +91,14 @@ class RecordedComments:
         """Returns None, because drafts are left only with terminal sessions. A managed agent receives them in a
         prompt."""
 
-    def write(self, event: events.ReviewCommented, session: str, asker: Subscriber) -> int | None:
-        return self._store.write(event, asker)
+    def write(self, event: events.ReviewCommented, session: str, sender: Subscriber) -> int | None:
+        return self._store.write(event, sender)
 
-    def forget(self, deleted: Sequence[range], asker: Subscriber) -> None:
+    def forget(self, deleted: Sequence[range], sender: Subscriber) -> None:
         """Removes the comments with records that were ``deleted``."""
         for id, one in list(self.known.items()):
             if any(one.seq in some for some in deleted):
-                self._store.record(events.ReviewCommented(comment_id=id, by=asker.name))
+                self._store.record(events.ReviewCommented(comment_id=id, by=sender.name))
 
 
 class ManagedSession(Session):
@@ -165,7 +165,7 @@ class ManagedSession(Session):
             self._reported,
         )
         self._process = self.controller.process
-        self._agent_surface = AgentSurface(self._process.answer)
+        self._asker = AskingProcess(self._process.answer)
         self._elsewhere: str | None = None
         """The directory in which the agent works, if changes in it are not changes to the project."""
         self._known_problem = grants.directories.last_problem(self.path)
@@ -260,7 +260,7 @@ class ManagedSession(Session):
         self.store.announce(events.RunContinued(order.run_id, order.by))
         self.controller.next()
 
-    def _approval_closed(self, approval: PendingApproval, asked_by: Surface | None = None) -> None:
+    def _approval_closed(self, approval: PendingApproval, asked_by: Asker | None = None) -> None:
         self._asking()
 
     def _asking(self) -> None:
@@ -276,9 +276,9 @@ class ManagedSession(Session):
             return self.publish_state()
         return self.controller.interrupt()
 
-    def interrupt_all(self, asker: Subscriber) -> None:
+    def interrupt_all(self, sender: Subscriber) -> None:
         """Like ``interrupt``, but the prompts in the queue are removed first, so that nothing follows."""
-        removed = self.prompts.remove_all(asker)
+        removed = self.prompts.remove_all(sender)
         if self.controller.run is not None or not removed:
             self.interrupt()
 
@@ -291,9 +291,9 @@ class ManagedSession(Session):
             raise ClientError("PROCESS_NOT_FOUND", "The agent has not scheduled anything.")
         self._process.end_soon()
 
-    async def kill(self, asker: Subscriber) -> Answer[messages.ExecutionKilled]:
+    async def kill(self, sender: Subscriber) -> Answer[messages.ExecutionKilled]:
         """Ends the run with its process, and returns when both have ended. The record is written only then, so that the
-        answer, which replaces the record for ``asker``, arrives in the order of the records. Raises ``ClientError`` if
+        answer, which replaces the record for ``sender``, arrives in the order of the records. Raises ``ClientError`` if
         no run is active.
         """
         run = self.controller.current
@@ -301,14 +301,14 @@ class ManagedSession(Session):
         # A second request waits until the same run has ended.
         is_first = run.ending is None or run.ending.outcome != "killed"
         await self.controller.kill()
-        seq = self.store.record(fields, asker) if is_first and not self.history.closed else None
+        seq = self.store.record(fields, sender) if is_first and not self.history.closed else None
         return answered(fields, messages.ExecutionKilled, self.id, seq)
 
-    async def new_session(self, asker: Subscriber) -> Answer[messages.SessionReset]:
+    async def new_session(self, sender: Subscriber) -> Answer[messages.SessionReset]:
         """Makes the next prompt begin a new conversation. Raises ``ClientError`` like ``check_at_rest``."""
         self.check_at_rest()
         self.continuing.forget()
-        fields, seq = self._conversation.reset(asker)
+        fields, seq = self._conversation.reset(sender)
         self.store.save()
         self._holds_state = True  # in the specification, the state follows the reply
         try:
@@ -324,13 +324,13 @@ class ManagedSession(Session):
         own context, to-do list and tasks."""
         self._report_state(base.AgentState(model=self._agent_state.model, effort=self._agent_state.effort))
 
-    async def revert(self, run_id: str, asker: Subscriber) -> Answer[messages.RunReverted]:
+    async def revert(self, run_id: str, sender: Subscriber) -> Answer[messages.RunReverted]:
         """Reverts everything that a run changed, or nothing. The revert is recorded and published like every event.
         Raises ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
         self.check_at_rest()
         async with self._changing:
             self._check_files_at_rest()
-            answer = await self._reverter.revert(run_id, asker)
+            answer = await self._reverter.revert(run_id, sender)
             await self._reviewing.refresh()
         return answer
 
@@ -347,9 +347,9 @@ class ManagedSession(Session):
     async def review_image(self, blob: str, largest: int) -> bytes:
         return await self._reviewing.image(blob, largest)
 
-    async def comment(self, command: commands.ReviewComment, asker: Subscriber) -> Answer[messages.ReviewCommented]:
+    async def comment(self, command: commands.ReviewComment, sender: Subscriber) -> Answer[messages.ReviewCommented]:
         self._disk.check(self.id)
-        return await self._reviewing.commenting.comment(command, self.id, asker)
+        return await self._reviewing.commenting.comment(command, self.id, sender)
 
     async def submit_review(self, order: Order, drafts: str, text: str, *, steer: bool) -> Answer[Accepted]:
         """Sends all drafts as one prompt, like ``Prompts.send`` or, with ``steer``, like ``Prompts.steer``. ``order``:
@@ -368,13 +368,13 @@ class ManagedSession(Session):
             return known
         prompt, submission = self._reviewing.commenting.submission(located, drafts, text)
         order = msgspec.structs.replace(order, prompt=prompt, review=submission)
-        # The asker receives the record, too, because the reply does not contain the prompt.
+        # The sender receives the record, too, because the reply does not contain the prompt.
         sent = self.prompts.steer(order, None) if steer else self.prompts.send(order, None, queue=True)
         return msgspec.structs.replace(sent, seq=None)
 
-    async def decide_review(self, wanted: RequestedDecision, asker: Subscriber) -> Answer[ReviewReply]:
+    async def decide_review(self, wanted: RequestedDecision, sender: Subscriber) -> Answer[ReviewReply]:
         async with self._changing:
-            return await self._reviewing.decide(wanted, self.id, asker)
+            return await self._reviewing.decide(wanted, self.id, sender)
 
     def _check_idle(self) -> None:
         """Raises ``ClientError`` while a run is active or queued."""
@@ -389,17 +389,17 @@ class ManagedSession(Session):
             raise working_here()
 
     async def commit_review(
-        self, command: commands.ReviewCommit, asker: Subscriber
+        self, command: commands.ReviewCommit, sender: Subscriber
     ) -> Answer[messages.ReviewCommitted]:
         self.check_at_rest()
         async with self._changing:
-            return await self._reviewing.publishing.commit(command, self.id, asker, self._check_files_at_rest)
+            return await self._reviewing.publishing.commit(command, self.id, sender, self._check_files_at_rest)
 
-    async def push_review(self, command: commands.ReviewPush, asker: Subscriber) -> Answer[messages.ReviewPushed]:
-        return await self._reviewing.publishing.push(command, self.id, asker)
+    async def push_review(self, command: commands.ReviewPush, sender: Subscriber) -> Answer[messages.ReviewPushed]:
+        return await self._reviewing.publishing.push(command, self.id, sender)
 
     async def delete_session(
-        self, parts: Sequence[Part], asker: Subscriber, trash: Path, *, is_current: bool, agent_copy: bool
+        self, parts: Sequence[Part], sender: Subscriber, trash: Path, *, is_current: bool, agent_copy: bool
     ) -> Answer[messages.SessionDeleted]:
         """Moves the records of one conversation into the new file ``trash``. The rest of the history does not change.
         If the current conversation is deleted, the next prompt begins a new one (see ``settle``).
@@ -413,11 +413,11 @@ class ManagedSession(Session):
         try:
             async with self._changing:
                 await self._conversation.delete(parts, trash, is_current=is_current)
-                self._comments.forget([range(part.first_seq, part.last_seq + 1) for part in parts], asker)
+                self._comments.forget([range(part.first_seq, part.last_seq + 1) for part in parts], sender)
                 if is_current:
                     self.continuing.forget()
-                deleted = events.SessionDeleted(key, asker.name, agent_copy)
-                seq = self.store.record(deleted, asker)
+                deleted = events.SessionDeleted(key, sender.name, agent_copy)
+                seq = self.store.record(deleted, sender)
                 self.store.save()
                 self.store.save()  # the copy is the previous version, which still contains the session's name and title
         except BaseException:
@@ -632,7 +632,7 @@ class ManagedSession(Session):
     def _question(self, question: base.Question) -> None:
         run = self.controller.current
         agent = run.order.agent or self.data.agent
-        self.approvals.request(PendingApproval.new(question, run.id, now()), agent, self._agent_surface)
+        self.approvals.request(PendingApproval.new(question, run.id, now()), agent, self._asker)
         self._asking()
 
     def _question_gone(self, question_id: str, reason: str) -> None:

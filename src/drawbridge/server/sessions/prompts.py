@@ -61,7 +61,7 @@ class Prompts:
 
     # Prompts that arrive.
 
-    def send(self, order: Order, asker: Subscriber | None, *, queue: bool) -> Answer[Accepted]:
+    def send(self, order: Order, sender: Subscriber | None, *, queue: bool) -> Answer[Accepted]:
         """Accepts a prompt. It is in the history when this returns. Its run begins after the reply, or later if it has
         to wait. A request with the same ``request_id`` and prompt as an earlier one is not run again. Its reply names
         the earlier run. Raises ``ClientError`` or ``DrawbridgeError``.
@@ -69,10 +69,10 @@ class Prompts:
         known = self.accepted_before(order.request_id, order.prompt)
         if known is not None:
             return known
-        seq = self.accept(order, asker, queue=queue)
+        seq = self.accept(order, sender, queue=queue)
         return msgspec.structs.replace(self._accepted(order.run_id, seq, order), then=self._controller.next)
 
-    def steer(self, order: Order, asker: Subscriber | None) -> Answer[Accepted]:
+    def steer(self, order: Order, sender: Subscriber | None) -> Answer[Accepted]:
         """Adds a message to the active run. It is in the history when this returns. A repeated request is not sent
         again. Raises ``ClientError`` or ``DrawbridgeError`` without changing anything."""
         known = self.accepted_before(order.request_id, order.prompt)
@@ -86,7 +86,7 @@ class Prompts:
         answer: list[Answer[Accepted]] = []
 
         def record() -> None:
-            seq = self._store.write(_recorded(order, run.id, steer=True), asker)
+            seq = self._store.write(_recorded(order, run.id, steer=True), sender)
             answer.append(self._accepted(run.id, seq, order))
 
         try:
@@ -107,9 +107,9 @@ class Prompts:
         known = self._store.recorded.run_of(request_id or "", prompt)
         return None if known is None else self._accepted(known)
 
-    def accept(self, order: Order, asker: Subscriber | None, *, queue: bool) -> int | None:
+    def accept(self, order: Order, sender: Subscriber | None, *, queue: bool) -> int | None:
         """Adds the prompt to the history and to the queue. The caller has to begin the next run afterwards. Returns
-        what ``SessionStore.write`` returns for the reply to ``asker``. If this raises ``ClientError`` or
+        what ``SessionStore.write`` returns for the reply to ``sender``. If this raises ``ClientError`` or
         ``DrawbridgeError``, the prompt is neither in the history nor in the queue.
         """
         is_busy = self._controller.busy
@@ -126,7 +126,7 @@ class Prompts:
         if changes:
             conversation.change_agent(None)
         try:
-            seq = self._store.write(_recorded(order, order.run_id), asker)
+            seq = self._store.write(_recorded(order, order.run_id), sender)
         except (ClientError, DrawbridgeError):
             if changes:
                 conversation.restore(former)
@@ -162,39 +162,39 @@ class Prompts:
 
     # Prompts that wait.
 
-    def remove(self, run_id: str, asker: Subscriber) -> None:
+    def remove(self, run_id: str, sender: Subscriber) -> None:
         """Removes a prompt from the queue. Raises ``ClientError`` if it is not in the queue, like the other methods
         that change the queue."""
         run = self._queue.find(run_id)
         title = self._store.recorded.shown_title
         self._queue.remove(run)
-        self._removed(run, asker)
+        self._removed(run, sender)
         self._controller.publish_queue()
         self._retitled(title)
 
-    def remove_all(self, asker: Subscriber) -> int:
+    def remove_all(self, sender: Subscriber) -> int:
         """Removes all prompts from the queue. Returns their number."""
         waiting = self._queue.clear()
         for run in waiting:
-            self._removed(run, asker)
+            self._removed(run, sender)
         self._controller.publish_queue()
         return len(waiting)
 
-    def _removed(self, run: Run, asker: Subscriber) -> None:
-        """Ends a run that has not started yet. All clients are notified, including ``asker``."""
+    def _removed(self, run: Run, sender: Subscriber) -> None:
+        """Ends a run that has not started yet. All clients are notified, including ``sender``."""
         run.step(Event.DROP, Ending("interrupted"))
         ended = events.RunFinished(
-            run_id=run.id, outcome="interrupted", duration_ms=0, removed_by=asker.name, client_id=asker.id
+            run_id=run.id, outcome="interrupted", duration_ms=0, removed_by=sender.name, client_id=sender.id
         )
         self._store.record(ended)
 
-    def edit(self, run_id: str, prompt: str, asker: Subscriber) -> None:
+    def edit(self, run_id: str, prompt: str, sender: Subscriber) -> None:
         """Changes the text of a prompt in the queue. The new text is in the history when this returns. Raises
         ``ClientError`` or ``DrawbridgeError`` without changing anything."""
         run = self._queue.find(run_id)
         self._disk.check(self._store.data.id)
         title = self._store.recorded.shown_title
-        self._store.write(events.PromptEdited(run_id, prompt, asker.name, asker.id))
+        self._store.write(events.PromptEdited(run_id, prompt, sender.name, sender.id))
         self._queue.edit(run, prompt, self._store.history.last_seq)
         self._controller.publish_queue()
         self._retitled(title)

@@ -22,7 +22,7 @@ from drawbridge.agents.base import AgentLine, AgentOffers, AgentState, Decision,
 from drawbridge.core.errors import DrawbridgeError, HistoryUnreadable
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server.approvals.editors import Person
-from drawbridge.server.approvals.pending import PendingApproval, Surface
+from drawbridge.server.approvals.pending import Asker, PendingApproval
 from drawbridge.server.approvals.service import Approvals
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
 from drawbridge.server.events import (
@@ -158,27 +158,27 @@ class Session(ABC):
         size, in bytes. Raises the same errors as ``Reviewing.image``."""
 
     @abstractmethod
-    async def decide_review(self, wanted: RequestedDecision, asker: Subscriber) -> Answer[Review]:
+    async def decide_review(self, wanted: RequestedDecision, sender: Subscriber) -> Answer[Review]:
         """Applies a decision to a part of the review; it is recorded and published like every event. During a run,
         changes can only be kept. Raises ``ClientError``, ``DrawbridgeError``, ``NoCheckpoint``, ``GitFailed`` or
         OSError."""
 
     @abstractmethod
     async def commit_review(
-        self, command: commands.ReviewCommit, asker: Subscriber
+        self, command: commands.ReviewCommit, sender: Subscriber
     ) -> Answer[messages.ReviewCommitted]:
         """Commits what was kept, on the current branch or a new one. Raises ``ClientError``, ``DrawbridgeError``,
         ``NoCheckpoint``, ``GitFailed`` or OSError without changing anything, except for what a hook itself has
         changed."""
 
     @abstractmethod
-    async def push_review(self, command: commands.ReviewPush, asker: Subscriber) -> Answer[messages.ReviewPushed]:
+    async def push_review(self, command: commands.ReviewPush, sender: Subscriber) -> Answer[messages.ReviewPushed]:
         """Pushes the current branch, and creates a pull request if one is requested. Repeating the ``request_id`` of a
         recent push does not push again. Raises ``ClientError``, ``DrawbridgeError``, ``NoCheckpoint``, ``GitFailed`` or
         OSError."""
 
     @abstractmethod
-    async def comment(self, command: commands.ReviewComment, asker: Subscriber) -> Answer[messages.ReviewCommented]:
+    async def comment(self, command: commands.ReviewComment, sender: Subscriber) -> Answer[messages.ReviewCommented]:
         """Writes, changes, removes, resolves or reopens a comment. The change is recorded and published like every
         event. Raises ``ClientError``, ``DrawbridgeError``, ``NoCheckpoint``, ``GitFailed`` or OSError without changing
         anything."""
@@ -242,8 +242,8 @@ class Session(ABC):
         return []
 
     @abstractmethod
-    def _approval_closed(self, approval: PendingApproval, asked_by: Surface | None = None) -> None:
-        """Called when an approval request is no longer open. ``asked_by``: the surface that delivers its decision to
+    def _approval_closed(self, approval: PendingApproval, asked_by: Asker | None = None) -> None:
+        """Called when an approval request is no longer open. ``asked_by``: the asker that delivers its decision to
         the agent; None if it was withdrawn.
         """
 
@@ -312,11 +312,11 @@ class Session(ABC):
         )
 
     @final
-    def rename(self, key: str, name: str, asker: Subscriber) -> Answer[messages.SessionRenamed]:
+    def rename(self, key: str, name: str, sender: Subscriber) -> Answer[messages.SessionRenamed]:
         """Gives one of the session's conversations a name, or removes its name if ``name`` is empty. Raises
         ``DrawbridgeError`` if the record can't be written, and ``ClientError`` if the session was deleted."""
-        renamed = SessionRenamed(key, " ".join(clean(name).split()), asker.name)
-        seq = self.store.write(renamed, asker)
+        renamed = SessionRenamed(key, " ".join(clean(name).split()), sender.name)
+        seq = self.store.write(renamed, sender)
         self.store.save()
         answer = answered(renamed, messages.SessionRenamed, self.id, seq)
         return msgspec.structs.replace(answer, then=self.publish_state)
@@ -325,10 +325,10 @@ class Session(ABC):
 
     @final
     def decide(
-        self, approval_id: str, decision: Decision, by: Subscriber, at: Surface | None = None
+        self, approval_id: str, decision: Decision, by: Subscriber, at: Asker | None = None
     ) -> Answer[messages.PermissionResolved]:
         """Decides on an approval request. Only the first decision counts. It is recorded, reported to the other clients
-        and sent to the agent. ``at``: the surface on which the decision was made, if that delivers the decision itself.
+        and sent to the agent. ``at``: the asker that delivers the decision itself, if the decision was made there.
         Raises ``ClientError``.
         """
         approval, answer, asked_by = self.approvals.decide(approval_id, decision, by, at)
@@ -402,7 +402,7 @@ class SessionStore:
         if self.history.closed:
             raise no_project()
 
-    def append(self, event: Recorded, asker: str = "", *, quiet: bool = False) -> Stored:
+    def append(self, event: Recorded, sender: str = "", *, quiet: bool = False) -> Stored:
         """Writes the event, without publishing it. Raises ``BadMessage``, ``HistoryNotWritten``, or ``ClientError`` if
         the session is closed, without changing anything."""
         self.check_there()
@@ -416,29 +416,29 @@ class SessionStore:
             self.data.id,
             self._path,
             event,
-            asker,
+            sender,
             quiet,
             seq=record.seq,
             timestamp=timestamp(record),
         )
 
-    def write(self, event: Recorded, asker: Subscriber | None = None) -> int | None:
-        """Appends and publishes the event. Returns the record's number for the answer to ``asker``, which reports the
-        event; None if ``asker`` is catching up and is sent the record in its turn. Raises the same errors as
+    def write(self, event: Recorded, sender: Subscriber | None = None) -> int | None:
+        """Appends and publishes the event. Returns the record's number for the answer to ``sender``, which reports the
+        event; None if ``sender`` is catching up and is sent the record in its turn. Raises the same errors as
         ``append``.
         """
-        return self.publish(self.append(event, asker.id if asker is not None else ""))
+        return self.publish(self.append(event, sender.id if sender is not None else ""))
 
-    def record(self, event: Recorded, asker: Subscriber | None = None, *, quiet: bool = False) -> int | None:
+    def record(self, event: Recorded, sender: Subscriber | None = None, *, quiet: bool = False) -> int | None:
         """Like ``write``, but if the history can't be written, that is only logged. The event is then published without
         a number, and None is returned. Raises ``ClientError`` if the session is closed."""
         try:
-            stored = self.append(event, asker.id if asker is not None else "", quiet=quiet)
+            stored = self.append(event, sender.id if sender is not None else "", quiet=quiet)
         except DrawbridgeError as error:
             logger.error("%s: %s could not be written: %s", self.data.id, _name(event), error)
             moment = datetime.now(UTC)
             self.recorded.apply(event, moment)
-            self.announce(event, asker, quiet=quiet, moment=moment)
+            self.announce(event, sender, quiet=quiet, moment=moment)
             return None
         return self.publish(stored)
 
@@ -447,16 +447,16 @@ class SessionStore:
         size. Returns what ``write`` returns."""
         self._surfaces.publish(stored)
         self._disk.set_size(self.data.id, self.data.path, self.history.size)
-        asker = stored.asker
-        return None if asker and self._surfaces.audience.is_catching_up(self.data.id, asker) else stored.seq
+        sender = stored.sender
+        return None if sender and self._surfaces.audience.is_catching_up(self.data.id, sender) else stored.seq
 
     def announce(
-        self, event: Event, asker: Subscriber | None = None, *, quiet: bool = False, moment: datetime | None = None
+        self, event: Event, sender: Subscriber | None = None, *, quiet: bool = False, moment: datetime | None = None
     ) -> None:
         """Publishes an event that is not part of the history, unless the session was closed. ``moment``: when it
         happened, for an event that could not be written."""
         if not self.history.closed:
-            asked_by = asker.id if asker is not None else ""
+            asked_by = sender.id if sender is not None else ""
             self._surfaces.publish(Announced(self.data.id, self._path, event, asked_by, quiet, instant(moment)))
 
     async def read(self, **where: Any) -> Page:

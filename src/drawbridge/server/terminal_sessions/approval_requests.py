@@ -13,7 +13,7 @@ from typing import Protocol
 from drawbridge.agents.base import Question
 from drawbridge.core.approval import State
 from drawbridge.core.private_files import process_alive
-from drawbridge.server.approvals.pending import ExpectedSurface, PendingApproval, Surface
+from drawbridge.server.approvals.pending import Asker, ExpectedAsker, PendingApproval
 from drawbridge.server.approvals.service import Approvals
 from drawbridge.server.events import PermissionWithdrawn
 from drawbridge.server.protocol.messages import IN_TERMINAL
@@ -35,7 +35,7 @@ from drawbridge.server.terminal_sessions.questions import (
 from drawbridge.server.terminal_sessions.turns import Turns
 
 
-class Asker(Protocol):
+class AskingSession(Protocol):
     """The part of ``TerminalSession`` that ``ApprovalRequests`` uses. The class itself is in a higher layer."""
 
     id: str
@@ -59,7 +59,7 @@ class Asker(Protocol):
 class ApprovalRequests:
     """The approval requests of ``session``. ``audience``: the clients that may decide on them."""
 
-    def __init__(self, session: Asker, audience: Audience) -> None:
+    def __init__(self, session: AskingSession, audience: Audience) -> None:
         self._session = session
         self._audience = audience
         self._held: dict[str, asyncio.TimerHandle] = {}
@@ -69,18 +69,18 @@ class ApprovalRequests:
     def open(self) -> list[OpenQuestion]:
         """The open approval requests, oldest first."""
         approvals = self._session.approvals
-        return [OpenQuestion(approval, approvals.surfaces(approval)[0]) for approval in approvals]
+        return [OpenQuestion(approval, approvals.askers(approval)[0]) for approval in approvals]
 
-    def ask(self, question: Question, surface: Surface) -> PendingApproval:
-        """Opens an approval request for a question from the agent. ``surface``: the surface on which it was asked."""
+    def ask(self, question: Question, asker: Asker) -> PendingApproval:
+        """Opens an approval request for a question from the agent. ``asker``: what waits for the answer."""
         session, questions = self._session, self._session.questions
         run = session.turns.current.id if session.turns.current is not None else ""
-        approval = PendingApproval.new(question, run, now(), surface.known_as)
+        approval = PendingApproval.new(question, run, now(), asker.known_as)
         is_answerable = self._audience.can_decide(session.id, session.path)
-        questions.asked(approval, surface.pid)
-        offered = questions.is_offered(approval, surface, is_answerable=is_answerable)
-        session.approvals.request(approval, session.data.agent, surface, offered=offered)
-        self.carry_out(questions.hold(approval, surface.pid, is_answerable=is_answerable))
+        questions.asked(approval, asker.pid)
+        offered = questions.is_offered(approval, asker, is_answerable=is_answerable)
+        session.approvals.request(approval, session.data.agent, asker, offered=offered)
+        self.carry_out(questions.hold(approval, asker.pid, is_answerable=is_answerable))
         session.changed()
         return approval
 
@@ -101,16 +101,16 @@ class ApprovalRequests:
 
     def _not_answered(self, approval: PendingApproval) -> None:
         """Leaves a question to the terminal, because no client answered in time."""
-        surface = self._session.approvals.surfaces(approval)[0]
-        self._session.questions.not_answered(approval, surface.pid)
+        asker = self._session.approvals.askers(approval)[0]
+        self._session.questions.not_answered(approval, asker.pid)
         self._hand_over(approval)
 
     def _hand_over(self, approval: PendingApproval) -> None:
         self._session.withdraw(approval, IN_TERMINAL)
         self._session.changed()
 
-    def closed(self, approval: PendingApproval, asked_by: Surface | None) -> None:
-        """Handles the end of an approval request, which was resolved or withdrawn. ``asked_by``: the surface that
+    def closed(self, approval: PendingApproval, asked_by: Asker | None) -> None:
+        """Handles the end of an approval request, which was resolved or withdrawn. ``asked_by``: the asker that
         delivers the decision to the agent; None if the request was withdrawn."""
         if held := self._held.pop(approval.id, None):
             held.cancel()
@@ -119,47 +119,47 @@ class ApprovalRequests:
 
     # Hooks and bridges that disconnect, and connect again after a restart.
 
-    def disconnect(self, surface: Surface) -> None:
-        """Removes a surface that can no longer reach the agent, for example because the agent's dialog is closed or its
-        program has ended. If the surface is the one that asked, the approval request is withdrawn."""
+    def disconnect(self, asker: Asker) -> None:
+        """Removes an asker that can no longer reach the agent, for example because the agent's dialog is closed or its
+        program has ended. If the asker is the one that asked, the approval request is withdrawn."""
         session, approvals = self._session, self._session.approvals
-        is_alive = surface.pid is None or process_alive(surface.pid)
+        is_alive = asker.pid is None or process_alive(asker.pid)
         for approval in approvals:
-            surfaces = approvals.surfaces(approval)
-            if surface not in surfaces:
+            askers = approvals.askers(approval)
+            if asker not in askers:
                 continue
-            if surfaces[0] is surface:
+            if askers[0] is asker:
                 session.withdraw(approval, session.questions.why_withdrawn(approval, is_alive=is_alive))
             else:
-                approvals.remove(approval, surface)
+                approvals.remove(approval, asker)
         session.changed()
 
     def restore(self, restored: RestoredRequests, works: int | None, run: str | None) -> None:
-        """Restores approval requests from the history. Open ones wait for a decision and for their surface to
+        """Restores approval requests from the history. Open ones wait for a decision and for their asker to
         reconnect. They are not published again. ``works``: as in ``Facts``. ``run``: the active run, if any."""
         session, questions = self._session, self._session.questions
         questions.called(restored.calls)
         pid = session.processes.latest.pid if works is None else works
         for approval in restored.approvals:
             is_certain = not session.processes.has_others or is_main_of(approval, run)
-            expected = ExpectedSurface(pid, is_certain=is_certain)
+            expected = ExpectedAsker(pid, is_certain=is_certain)
             session.approvals.restore(approval, session.data.agent, expected, offered=not expected.in_editor)
             if approval.is_open and approval.request.agent_id is not None:
                 session.turns.subagent_runs(approval.request.agent_id, works)
             self.carry_out(questions.restored(approval))
 
-    def reconnect(self, approval: PendingApproval, surface: Surface) -> None:
-        """Connects ``surface``, which has reported the question again, to its approval request. The surface receives
+    def reconnect(self, approval: PendingApproval, asker: Asker) -> None:
+        """Connects ``asker``, which has reported the question again, to its approval request. The asker receives
         the decision or waits for it, or is closed if the request was withdrawn."""
         session = self._session
-        session.turns.reconnected(approval.request.run_id, approval.request.agent_id, surface.pid)
-        session.questions.reconnected(approval, surface.pid)
-        if not session.approvals.replace(approval, surface):
+        session.turns.reconnected(approval.request.run_id, approval.request.agent_id, asker.pid)
+        session.questions.reconnected(approval, asker.pid)
+        if not session.approvals.replace(approval, asker):
             given, by = approval.decision, approval.decided_by
             if approval.state is State.DECIDED and given is not None and by is not None:
-                surface.decided(approval, given, by)
+                asker.decided(approval, given, by)
             else:
-                surface.closed()
+                asker.closed()
         session.changed()
 
     def stop_waiting(self) -> bool:

@@ -27,7 +27,7 @@ from drawbridge.server.terminal_sessions.editor_reviews import EditorReviews
 from drawbridge.server.terminal_sessions.questions import ELSEWHERE
 from drawbridge.server.terminal_sessions.session import TerminalSession
 from drawbridge.server.terminal_sessions.sessions import TerminalSessions
-from drawbridge.server.terminal_sessions.shown_proposals import BridgeSurface
+from drawbridge.server.terminal_sessions.shown_proposals import AskingBridge
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -131,7 +131,7 @@ class Bridges:
                         shown.belongs_to(session, approval)
         return None
 
-    def _ask(self, editor: Editor, shown: BridgeSurface, agent: str) -> None:
+    def _ask(self, editor: Editor, shown: AskingBridge, agent: str) -> None:
         proposed = shown.proposed
         session = self._session_of(editor, proposed, agent)
         if session is None:
@@ -163,7 +163,7 @@ class Bridges:
             self._sessions[key] = begun
         return begun
 
-    def _decided(self, shown: BridgeSurface | None, text: str | None) -> bool:
+    def _decided(self, shown: AskingBridge | None, text: str | None) -> bool:
         """Applies a decision that the user made in the editor. Returns whether it counts."""
         if shown is None:
             return False
@@ -184,7 +184,7 @@ class Bridges:
             )  # the agent follows the decision in its editor even if the server can't record it
         return True
 
-    def _proposal_closed(self, shown: BridgeSurface | None, *, settled: bool) -> None:
+    def _proposal_closed(self, shown: AskingBridge | None, *, settled: bool) -> None:
         if shown is None or shown.session is None or shown.approval is None:
             return
         if settled and shown.approval in list(shown.session.approvals):

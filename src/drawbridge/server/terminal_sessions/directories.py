@@ -296,27 +296,27 @@ class ReviewedDirectory:
         """A version of an image that the review shows. Raises the same errors as ``Reviewing.image``."""
         return await self._reviewing.image(blob, largest)
 
-    async def decide(self, wanted: RequestedDecision, asker: Subscriber, session: str) -> Answer[ReviewReply]:
+    async def decide(self, wanted: RequestedDecision, sender: Subscriber, session: str) -> Answer[ReviewReply]:
         """Applies a decision to the review or a part of it, and records it in ``session``. During a run, changes can
         only be kept. Raises ``ClientError``, ``NotPrivate``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
         async with self._deciding:
             await self._prepare()
-            return await self._reviewing.decide(wanted, session, asker)
+            return await self._reviewing.decide(wanted, session, sender)
 
     async def commit(
-        self, command: commands.ReviewCommit, asker: Subscriber, session: str
+        self, command: commands.ReviewCommit, sender: Subscriber, session: str
     ) -> Answer[messages.ReviewCommitted]:
         """See ``Session.commit_review``. The commit is recorded in ``session``."""
         self._check_at_rest()
         async with self._deciding:
             await self._prepare()
-            return await self._reviewing.publishing.commit(command, session, asker, self._check_at_rest)
+            return await self._reviewing.publishing.commit(command, session, sender, self._check_at_rest)
 
     async def push(
-        self, command: commands.ReviewPush, asker: Subscriber, session: str
+        self, command: commands.ReviewPush, sender: Subscriber, session: str
     ) -> Answer[messages.ReviewPushed]:
         """See ``Session.push_review``. The push is recorded in ``session``."""
-        return await self._reviewing.publishing.push(command, session, asker)
+        return await self._reviewing.publishing.push(command, session, sender)
 
     def _check_at_rest(self) -> None:
         if self.busy or self._works_here():
@@ -325,13 +325,13 @@ class ReviewedDirectory:
     # The comments on the review.
 
     async def comment(
-        self, command: commands.ReviewComment, asker: Subscriber, session: str
+        self, command: commands.ReviewComment, sender: Subscriber, session: str
     ) -> Answer[messages.ReviewCommented]:
         """See ``Session.comment``. Waits while comments are on their way to an agent, because they can't be changed
         then."""
         await self._prepare()
         await self.sent()
-        return await self._reviewing.commenting.comment(command, session, asker)
+        return await self._reviewing.commenting.comment(command, session, sender)
 
     async def sent(self) -> None:
         """Returns when no comments are on their way to an agent."""
@@ -352,7 +352,7 @@ class ReviewedDirectory:
         it, or sending it has failed."""
         self._sending = sending
 
-    async def withdraw_comments(self, asker: Subscriber, session: str) -> Answer[ReviewReply]:
+    async def withdraw_comments(self, sender: Subscriber, session: str) -> Answer[ReviewReply]:
         """Turns the comments that wait for an agent back into drafts. Raises ``ClientError``, ``NotPrivate``,
         ``NoCheckpoint``, ``GitFailed`` or OSError."""
         await self._prepare()
@@ -361,7 +361,7 @@ class ReviewedDirectory:
             raise ClientError("COMMENT_GONE", "No comments are waiting for the agent.")
         if left.state == "given":
             raise ClientError("COMMENT_GONE", "The comments are already on their way to the agent.")
-        self.comments.withdraw(asker.name)
+        self.comments.withdraw(sender.name)
         return await self._reviewing.get(session)
 
     def submitted(self, review: Submission, run: str, by: str) -> None:

@@ -80,7 +80,7 @@ class Handover:
         return Answer(type="accepted", project_id=self._session.id, data=Accepted("", 0, waiting=True))
 
     def leave(
-        self, prompt: str, review: Submission, asker: Subscriber, request_id: str | None, allowed: Callable[[], bool]
+        self, prompt: str, review: Submission, sender: Subscriber, request_id: str | None, allowed: Callable[[], bool]
     ) -> Answer[Accepted]:
         """Leaves ``prompt``, which contains the comments in ``review``, with the session. Raises ``ClientError``,
         ``NotPrivate`` or OSError without changing anything."""
@@ -91,8 +91,8 @@ class Handover:
         known = self._comments.left
         if known is not None and known.is_open:
             raise ClientError("PROCESS_ACTIVE", WAITS)
-        left = LeftComments(self._session.id, prompt.strip(), asker.name, review, request_id)
-        self._comments.put(left, "waiting", asker.name)
+        left = LeftComments(self._session.id, prompt.strip(), sender.name, review, request_id)
+        self._comments.put(left, "waiting", sender.name)
         return self._accepted()
 
     def load(self) -> None:

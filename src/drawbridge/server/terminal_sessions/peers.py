@@ -45,7 +45,7 @@ class Peer:
         self._writer.close()
 
 
-class HookSurface:
+class AskingHook:
     """A hook that waits for the answer to its agent's question."""
 
     in_editor = False

@@ -22,7 +22,7 @@ from drawbridge.agents.base import AskedBy, Proposal, Question
 from drawbridge.agents.proposals import Reader
 from drawbridge.agents.terminal import AskingAgent, Call, HookEvent, Result
 from drawbridge.core.approval import State
-from drawbridge.server.approvals.pending import ExpectedSurface, PendingApproval, Surface
+from drawbridge.server.approvals.pending import Asker, ExpectedAsker, PendingApproval
 from drawbridge.server.terminal_sessions.dialog import (
     ClientDecisions,
     DecisionOutcome,
@@ -55,10 +55,10 @@ SETTLING_SECONDS = 2.0
 
 
 class OpenQuestion(Struct, frozen=True):
-    """An open approval request. ``surface``: the surface on which it was asked."""
+    """An open approval request. ``asker``: what waits for the answer; the first, if there are several."""
 
     approval: PendingApproval
-    surface: Surface
+    asker: Asker
 
 
 class Withdraw(Struct, frozen=True):
@@ -182,10 +182,10 @@ class Questions:
             self._known[approval.request.known_as] = approval
         self._of(pid).decisions.asked_again(approval)
 
-    def is_offered(self, approval: PendingApproval, surface: Surface, *, is_answerable: bool) -> bool:
+    def is_offered(self, approval: PendingApproval, asker: Asker, *, is_answerable: bool) -> bool:
         """Whether editors show the request, too. ``is_answerable``: whether a client is connected that receives the
         session's approval requests and may decide on them."""
-        return not surface.in_editor and (is_answerable or not self._is_hidden(approval.request.asked_by))
+        return not asker.in_editor and (is_answerable or not self._is_hidden(approval.request.asked_by))
 
     def hold(self, approval: PendingApproval, pid: int | None, *, is_answerable: bool) -> list[Step]:
         """Lets a question with a hidden dialog wait for a limited time if ``is_answerable`` (as in ``is_offered``).
@@ -243,20 +243,20 @@ class Questions:
                 steps.append(Overruled(approval, NO_LONGER_WAITED))
         self._undelivered.clear()
         for one in open:
-            if not isinstance(one.surface, ExpectedSurface):
+            if not isinstance(one.asker, ExpectedAsker):
                 continue
             self._known.pop(one.approval.request.known_as, None)
             if self._is_hidden(one.approval.request.asked_by):
                 # Its dialog has appeared while no server was running.
-                steps.append(self._hand_over(one.approval, one.surface.pid))
+                steps.append(self._hand_over(one.approval, one.asker.pid))
             else:
                 steps.append(Withdraw(one.approval, GONE))
         return steps
 
     # Ends of questions.
 
-    def closed(self, approval: PendingApproval, asked_by: Surface | None) -> bool:
-        """Handles the end of an approval request, which was resolved or withdrawn. ``asked_by``: the surface that
+    def closed(self, approval: PendingApproval, asked_by: Asker | None) -> bool:
+        """Handles the end of an approval request, which was resolved or withdrawn. ``asked_by``: the asker that
         delivers the decision to the agent; None if the request was withdrawn. Returns whether it was decided on. If so,
         the effect of the decision is awaited."""
         if asked_by is None or approval.decision is None:
@@ -264,16 +264,16 @@ class Questions:
         self._of(asked_by.pid).decisions.add(approval, approval.decision)
         self.is_unattended = False
         self._decided_at = self._clock()
-        if isinstance(asked_by, ExpectedSurface):
+        if isinstance(asked_by, ExpectedAsker):
             self._undelivered[approval.id] = approval
         return True
 
     def left(self, pid: int, open: Sequence[OpenQuestion]) -> list[Step]:
         """Withdraws the questions of a process that has ended or has closed the conversation. Questions that may be
         another process's stay open."""
-        certain = [one for one in open if not isinstance(one.surface, ExpectedSurface) or one.surface.is_certain]
+        certain = [one for one in open if not isinstance(one.asker, ExpectedAsker) or one.asker.is_certain]
         self.forget(pid)
-        return [Withdraw(one.approval, ENDED) for one in certain if one.surface.pid == pid]
+        return [Withdraw(one.approval, ENDED) for one in certain if one.asker.pid == pid]
 
     def forget(self, pid: int | None) -> None:
         """Forgets what is known about a process that has ended or has closed the conversation. No question is open in
@@ -299,9 +299,9 @@ class Questions:
             Withdraw(one.approval, self.why_withdrawn(one.approval))
             for one in open
             if one.approval.request.asked_by is None
-            and one.surface.pid not in others
+            and one.asker.pid not in others
             # When an expected hook reports again, it is known which process has asked.
-            and (is_only or not isinstance(one.surface, ExpectedSurface))
+            and (is_only or not isinstance(one.asker, ExpectedAsker))
         ]
 
     def continued(self, agent: str | None, pid: int | None) -> None:

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from drawbridge.agents.base import Proposal
 from drawbridge.agents.terminal import HookEvent, ProcessState
-from drawbridge.server.terminal_sessions.peers import HookSurface
+from drawbridge.server.terminal_sessions.peers import AskingHook
 from drawbridge.server.terminal_sessions.shared_comments import LeftComments
 
 RECORD_SECONDS: Final = 3.0
@@ -65,11 +65,11 @@ class HookReport(Struct, frozen=True):
 
 
 class QuestionReport(Struct, frozen=True):
-    """A question from the agent. The hook ``surface`` waits for the answer. ``proposal``: the change that the question
+    """A question from the agent. The hook ``asker`` waits for the answer. ``proposal``: the change that the question
     is about, if any."""
 
     event: HookEvent
-    surface: HookSurface
+    asker: AskingHook
     proposal: Proposal | None
 
     @property
@@ -88,7 +88,7 @@ class _Unconditional(Struct, frozen=True):
 class Disconnected(_Unconditional, frozen=True):
     """A hook that waited for an answer has disconnected."""
 
-    surface: HookSurface
+    asker: AskingHook
 
 
 class ReturnTimeOver(_Unconditional, frozen=True):

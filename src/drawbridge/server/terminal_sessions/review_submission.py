@@ -17,7 +17,7 @@ from drawbridge.server.terminal_sessions.session import TerminalSession
 
 
 async def submit_review(
-    session: TerminalSession, command: commands.ReviewSubmit, asker: Subscriber, allowed: Callable[[], bool]
+    session: TerminalSession, command: commands.ReviewSubmit, sender: Subscriber, allowed: Callable[[], bool]
 ) -> Answer[Accepted]:
     """Sends all drafts as one prompt to the session's agent, as ``Prompts.execute`` does, or leaves them with the session
     if nothing can be typed now. If neither is possible, the details of the error contain the prompt, so that the user can
@@ -39,8 +39,8 @@ async def submit_review(
         if session.ended:
             raise ClientError("NOT_SUPPORTED", HAS_ENDED)
         if not prompts.can_type:
-            return handover.leave(prompt, submission, asker, id, allowed)
-        sent = SentPrompt(typeable(session.agent, prompt, "data.text"), asker.name, id, review=submission)
+            return handover.leave(prompt, submission, sender, id, allowed)
+        sent = SentPrompt(typeable(session.agent, prompt, "data.text"), sender.name, id, review=submission)
         sending = prompts.begin(sent, allowed)
         reviewed.sends(sending)
         return await prompts.accepted(sending)

@@ -33,7 +33,7 @@ from drawbridge.agents.terminal import (
 from drawbridge.core.errors import DrawbridgeError
 from drawbridge.core.private_files import write_private
 from drawbridge.server import events
-from drawbridge.server.approvals.pending import PendingApproval, Surface
+from drawbridge.server.approvals.pending import Asker, PendingApproval
 from drawbridge.server.events import PromptAccepted
 from drawbridge.server.protocol import commands, messages
 from drawbridge.server.protocol.answers import Answer
@@ -265,20 +265,20 @@ class TerminalSession(Session):
     async def review_image(self, blob: str, largest: int) -> bytes:
         return await self.reviewed.image(blob, largest)
 
-    async def decide_review(self, wanted: RequestedDecision, asker: Subscriber) -> Answer[Review]:
-        return await self.reviewed.decide(wanted, asker, self.id)
+    async def decide_review(self, wanted: RequestedDecision, sender: Subscriber) -> Answer[Review]:
+        return await self.reviewed.decide(wanted, sender, self.id)
 
     async def commit_review(
-        self, command: commands.ReviewCommit, asker: Subscriber
+        self, command: commands.ReviewCommit, sender: Subscriber
     ) -> Answer[messages.ReviewCommitted]:
-        return await self.reviewed.commit(command, asker, self.id)
+        return await self.reviewed.commit(command, sender, self.id)
 
-    async def push_review(self, command: commands.ReviewPush, asker: Subscriber) -> Answer[messages.ReviewPushed]:
-        return await self.reviewed.push(command, asker, self.id)
+    async def push_review(self, command: commands.ReviewPush, sender: Subscriber) -> Answer[messages.ReviewPushed]:
+        return await self.reviewed.push(command, sender, self.id)
 
-    async def comment(self, command: commands.ReviewComment, asker: Subscriber) -> Answer[messages.ReviewCommented]:
+    async def comment(self, command: commands.ReviewComment, sender: Subscriber) -> Answer[messages.ReviewCommented]:
         self._disk.check(self.id)
-        return await self.reviewed.comment(command, asker, self.id)
+        return await self.reviewed.comment(command, sender, self.id)
 
     @property
     def forks(self) -> bool:
@@ -303,7 +303,7 @@ class TerminalSession(Session):
     def submitted(self, review: events.Submission, turn: str, by: str) -> None:
         self.reviewed.submitted(review, turn, by)
 
-    def _approval_closed(self, approval: PendingApproval, asked_by: Surface | None = None) -> None:
+    def _approval_closed(self, approval: PendingApproval, asked_by: Asker | None = None) -> None:
         self.requests.closed(approval, asked_by)
 
     # Reports.
@@ -317,13 +317,13 @@ class TerminalSession(Session):
                     self.reviewed.expect_nothing(self.id)
                 if event.name in ("Stop", "StopFailure", "SessionEnd"):
                     self.save()
-            case QuestionReport(event, surface, proposal):
-                if surface.is_gone and not self.questions.known(surface.known_as):
-                    self._hook(event, surface.pid)  # nobody is waiting for an answer
-                elif (approval := self._asked(event, surface, proposal)) is not None:
-                    self._shown.join(self, approval, surface.pid, proposal)
-            case Disconnected(surface):
-                self.requests.disconnect(surface)
+            case QuestionReport(event, asker, proposal):
+                if asker.is_gone and not self.questions.known(asker.known_as):
+                    self._hook(event, asker.pid)  # nobody is waiting for an answer
+                elif (approval := self._asked(event, asker, proposal)) is not None:
+                    self._shown.join(self, approval, asker.pid, proposal)
+            case Disconnected(asker):
+                self.requests.disconnect(asker)
             case ReturnTimeOver():
                 self._stop_waiting()
             case Barrier(done):
@@ -412,24 +412,24 @@ class TerminalSession(Session):
                 self.requests.carry_out(self.questions.noticed(pid, self.requests.open))
         self.changed()
 
-    def _asked(self, event: HookEvent, surface: Surface, proposal: Proposal | None) -> PendingApproval | None:
+    def _asked(self, event: HookEvent, asker: Asker, proposal: Proposal | None) -> PendingApproval | None:
         """Processes a question. Returns its approval request; None if it does not wait for an answer here. The arguments
         are as in ``QuestionReport``."""
-        pid, agent = surface.pid, event.agent_id
+        pid, agent = asker.pid, event.agent_id
         self._note_hook(event, pid)
-        if self.questions.is_another(event, surface.known_as):
-            surface.closed()
+        if self.questions.is_another(event, asker.known_as):
+            asker.closed()
             return None
-        if approval := self.reconnect(surface):
+        if approval := self.reconnect(asker):
             return approval
         self._record(self.turns.hook(event, pid))
         if not self.agent.asks_people(self.permission_mode):
-            surface.closed()
+            asker.closed()
             return None
         question = question_of(event, proposal, str(self.path), changeable=self.agent.accepts_changed_input)
         if not self.agent.hides_dialog(question.asked_by):  # otherwise, several dialogs can wait
             self.questions.continued(agent, pid)
-        return self.requests.ask(question, surface)
+        return self.requests.ask(question, asker)
 
     def _note_hook(self, event: HookEvent, pid: int | None, handed: LeftComments | None = None) -> None:
         """Updates what every hook of a process reveals: the process's permission mode, and that it has the conversation
@@ -579,13 +579,13 @@ class TerminalSession(Session):
 
     # Questions from hooks and bridges.
 
-    def reconnect(self, surface: Surface) -> PendingApproval | None:
-        """Returns the approval request for the question that ``surface`` reports, if it was asked before, and connects
+    def reconnect(self, asker: Asker) -> PendingApproval | None:
+        """Returns the approval request for the question that ``asker`` reports, if it was asked before, and connects
         the two as ``ApprovalRequests.reconnect`` does. Returns None if the question is new."""
-        approval = self.questions.known(surface.known_as)
+        approval = self.questions.known(asker.known_as)
         if approval is not None:
             self._reopen()
-            self.requests.reconnect(approval, surface)
+            self.requests.reconnect(approval, asker)
         return approval
 
     def _stop_waiting(self) -> None:

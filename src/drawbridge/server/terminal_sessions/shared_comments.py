@@ -147,7 +147,7 @@ class SharedComments:
                 self._file = _File()
         return self._file
 
-    def write(self, event: ReviewCommented, session: str, asker: Subscriber) -> int | None:
+    def write(self, event: ReviewCommented, session: str, sender: Subscriber) -> int | None:
         own = self._stores.get(session)
         if own is None:  # it was removed from the list
             raise no_project()
@@ -155,7 +155,7 @@ class SharedComments:
         file = self._copy()
         remembered.change(file.comments, event.comment_id, event.comment, file.changes)
         self._store(file)
-        recorded = own.record(event, asker)
+        recorded = own.record(event, sender)
         for store in self._stores.values():
             if store is not own:
                 store.announce(event)

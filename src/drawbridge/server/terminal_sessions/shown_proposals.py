@@ -16,7 +16,7 @@ from drawbridge.server.sessions.session import Session
 from drawbridge.server.terminal_sessions.questions import ELSEWHERE
 
 
-class BridgeSurface:
+class AskingBridge:
     """A proposal that its agent's bridge shows in an editor."""
 
     in_editor = True
@@ -71,23 +71,23 @@ class ShownProposals:
     """The proposals that are shown in the editors of connected bridges. A proposal's id is unique only in its editor."""
 
     def __init__(self) -> None:
-        self._shown: dict[tuple[int, str], BridgeSurface] = {}
+        self._shown: dict[tuple[int, str], AskingBridge] = {}
 
-    def __iter__(self) -> Iterator[BridgeSurface]:
+    def __iter__(self) -> Iterator[AskingBridge]:
         return iter(list(self._shown.values()))
 
-    def add(self, editor: Editor, proposed: wire.Proposed) -> BridgeSurface:
-        shown = self._shown[id(editor), proposed.id] = BridgeSurface(editor, proposed)
+    def add(self, editor: Editor, proposed: wire.Proposed) -> AskingBridge:
+        shown = self._shown[id(editor), proposed.id] = AskingBridge(editor, proposed)
         return shown
 
-    def find(self, editor: Editor, id_: str) -> BridgeSurface | None:
+    def find(self, editor: Editor, id_: str) -> AskingBridge | None:
         return self._shown.get((id(editor), id_))
 
-    def remove(self, editor: Editor, id_: str) -> BridgeSurface | None:
+    def remove(self, editor: Editor, id_: str) -> AskingBridge | None:
         """Removes and returns a proposal that is no longer shown; None if it is not known."""
         return self._shown.pop((id(editor), id_), None)
 
-    def remove_all(self, editor: Editor) -> list[BridgeSurface]:
+    def remove_all(self, editor: Editor) -> list[AskingBridge]:
         """Removes and returns the proposals in an editor after its bridge has disconnected."""
         return [self._shown.pop(key) for key in list(self._shown) if key[0] == id(editor)]
 

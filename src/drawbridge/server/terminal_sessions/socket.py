@@ -21,7 +21,7 @@ from drawbridge.protocols import local_ipc as wire
 from drawbridge.server.approvals.editors import Editors
 from drawbridge.server.terminal_sessions.bridges import Bridges
 from drawbridge.server.terminal_sessions.editor_reviews import EditorReviews, KnownSessions, ReviewCommands
-from drawbridge.server.terminal_sessions.peers import HookSurface, Peer
+from drawbridge.server.terminal_sessions.peers import AskingHook, Peer
 from drawbridge.server.terminal_sessions.processes import Process
 from drawbridge.server.terminal_sessions.report_queue import ReportQueue
 from drawbridge.server.terminal_sessions.reports import Disconnected, HookReport, QuestionReport
@@ -103,25 +103,25 @@ class PrivateSocket:
             if hook.question:
                 peer.send(wire.HookAnswer())
             raise ValueError(f"a hook of {name!r}: the hooks of this agent are not supported")
-        surface = HookSurface(peer, hook, agent)
+        asker = AskingHook(peer, hook, agent)
         try:
             event = agent.event(hook.payload)
         except ValueError as error:
-            surface.closed()
+            asker.closed()
             raise ValueError(f"a hook of {name!r}: {error}") from None
         if self._sessions.closed:
             await reader.read()  # the hook reconnects to the next server
             return
         reports = self._sessions.report(name, event, Process(hook.pid, hook.config, background=hook.background))
         if reports is None:
-            surface.closed()
+            asker.closed()
             return
         handed = await self._hand_over(peer, reports, event, reader) if hook.takes else None
         reports.session.expect(event)
         if event.name == "PermissionRequest":
-            reports.add(QuestionReport(event, surface, _proposal(agent, event)))
+            reports.add(QuestionReport(event, asker, _proposal(agent, event)))
             await reader.read(1)  # the hook sends nothing more, so this returns when it disconnects
-            reports.add(Disconnected(surface))
+            reports.add(Disconnected(asker))
             return
         reports.add(HookReport(event, hook.pid, handed))
         if event.name == "PreToolUse" and not reports.session.reviewed.is_ready:

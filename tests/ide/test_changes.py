@@ -347,6 +347,13 @@ async def test_an_interrupted_decision_of_somebody_else_is_shown_once(rig: Revie
         other.sends(wire.ReviewChanged("p1", "tablet"))
         await rig.is_notified("tablet made decisions in this review.")
         assert [one for one, _ in rig.editor.notices].count(notice) == 1
+        other.answers = [answer(version="v3")]
+        other.sends(wire.ReviewChanged("p1", "laptop"))
+        await rig.is_notified("laptop made decisions in this review.")
+        other.answers = [msgspec.structs.replace(answer(version="v4"), notice=notice)]
+        other.sends(wire.ReviewChanged("p1", "watch"))
+        await rig.is_notified("watch made decisions in this review.")
+        assert [one for one, _ in rig.editor.notices].count(notice) == 2, "it is about another decision"
 
 
 async def test_a_late_decision_shows_who_decided_first(rig: ReviewRig) -> None:

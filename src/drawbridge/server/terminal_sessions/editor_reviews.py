@@ -220,7 +220,7 @@ def _notice(latest: Recovered | None, person: Person) -> str:
         case ReviewDecided():
             return f"{latest.by} {decided_words(msgspec.to_builtins(latest))}."
         case _:
-            return ""  # editors are not notified of reverted runs and of commits
+            return ""  # editors are not notified of a run that was reverted, or of a commit that was made
 
 
 def _real(path: str | Path) -> Path:

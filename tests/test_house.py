@@ -1013,6 +1013,7 @@ TESTED_WITH_OTHERS = {
     "agents/base": ("agents/test_every_agent.py", "agents/test_process.py"),
     "agents/catalog": ("agents/test_registry.py", "test_one_more_agent.py"),
     "agents/claude/command_line": ("agents/claude/test_command.py",),
+    "agents/claude/results": ("agents/claude/test_conversation.py",),
     "agents/claude/transcript": ("server/terminal_sessions/test_runs.py",),
     "agents/codex/transcript": ("agents/codex/test_terminal.py",),
     "agents/demo/script": ("agents/demo/test_demo.py",),

@@ -55,7 +55,12 @@ async def test_a_failed_request_ends_the_run(rig: SocketRig) -> None:
 
 @pytest.mark.parametrize(
     ("error", "code"),
-    [("authentication_failed", "AGENT_NOT_LOGGED_IN"), ("rate_limit", "AGENT_RATE_LIMITED"), ("overloaded", None)],
+    [
+        ("authentication_failed", "AGENT_NOT_LOGGED_IN"),
+        ("rate_limit", "AGENT_RATE_LIMITED"),
+        ("overloaded", "MODEL_UNAVAILABLE"),
+        ("billing_error", None),
+    ],
 )
 async def test_a_failed_request_has_a_code_if_a_user_can_fix_it(rig: SocketRig, error: str, code: str | None) -> None:
     session = Session(rig)

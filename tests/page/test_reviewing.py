@@ -293,6 +293,7 @@ async def test_a_click_on_a_change_that_was_not_fully_in_view_asks_for_confirmat
     await runs(server, project, {"long.txt": "".join(f"Line {number}\n" for number in range(1, 41))})
     with browser.person(address_of(server, project), width=width, height=height) as person:
         opens(person, project)
+        person.sees(f"{CURRENT} footer button:has-text('Undo'):not(.moved)")
         for button in ("Undo", "Keep"):
             person.clicks(f"{CURRENT} footer button:has-text('{button}')")
             person.sees("dialog h2", f"{button} 1 change in long.txt?")
@@ -490,6 +491,8 @@ async def test_a_cut_change_is_shown_whole_before_it_is_decided(
         person.loses(in_hunk("long.txt", ".unopened"))
         person.loses(".review-bar .hint")
         person.clicks(in_hunk("long.txt", ".yes"))
+        person.sees("dialog p", "You have not seen all of it.")
+        person.clicks("dialog footer .yes")
         person.loses(".review-files", "long.txt")
 
 
@@ -633,6 +636,19 @@ async def test_a_listed_file_stays_in_view_while_it_is_drawn(browser: Browser, s
         person.clicks(".review-files button:has-text('poem.txt')")
         person.sees(f"{CURRENT} .line", "line 2")
         person.sees(f"{KEYED} h4", "Line 5")
+
+
+@pytest.mark.thorough
+async def test_the_list_of_files_stays_open_when_somebody_else_decides(
+    browser: Browser, server: Server, project: str
+) -> None:
+    with browser.person(address_of(server, project), width=390, height=844) as person:
+        opens(person, project)
+        person.clicks(".pager button:has-text('Files')")
+        person.sees(".review-files", "old.txt")
+        await decides(server, project, hunks=[(await ids(server, project))[0]], decision="keep")
+        person.sees(".review-bar", "2 files · 3 changes")
+        assert person("visible", css=".review-files")
 
 
 @pytest.mark.thorough

@@ -124,7 +124,11 @@ export class Board {
     const later = () => requestAnimationFrame(() => this.look());
     listen(document, 'pointerdown', (event) => current.clicked(event));
     listen(document, 'click', (event) => current.pointed(event));
-    for (const type of ['wheel', 'touchmove', 'pointerdown']) listen(scroller, type, () => (this._held = undefined));
+    const letGo = () => {
+      this._held = undefined;
+      this._wanted = undefined; // the first part is still to be brought into view while the review is first drawn
+    };
+    for (const type of ['wheel', 'touchmove', 'pointerdown']) listen(scroller, type, letGo);
     for (const type of ['focusin', 'focusout']) listen(document, type, later);
     listen(document, 'keydown', (event) => this._key(event));
     listen(PAGED, 'change', () => (this.isPaged.value = PAGED.matches));
@@ -210,12 +214,15 @@ export class Board {
     this.look();
   }
 
-  /** Makes a part the current one and, with `scrolls`, scrolls to it. Does nothing if the part is not shown. */
+  /**
+   * Makes a part the current one and, with `scrolls`, shows it instead of the list of files and scrolls to it. Does
+   * nothing if the part is not shown.
+   */
   goTo(key: string, { scrolls = true, takesFocus = true } = {}) {
     const part = this.review.parts.peek().find((one) => one.key === key);
     if (!part) return;
     this.at.value = key;
-    this.showsList.value = false;
+    if (scrolls) this.showsList.value = false;
     this._draw([part.path]);
     this._wanted = scrolls ? { key, takesFocus } : undefined;
     const card = this._cards.get(key);

@@ -347,9 +347,9 @@ async def test_an_interrupted_decision_of_somebody_else_is_shown_once(rig: Revie
         other.sends(wire.ReviewChanged("p1", "tablet"))
         await rig.is_notified("tablet made decisions in this review.")
         assert [one for one, _ in rig.editor.notices].count(notice) == 1
-        other.answers = [answer(version="v3")]
-        other.sends(wire.ReviewChanged("p1", "laptop"))
-        await rig.is_notified("laptop made decisions in this review.")
+        other.answers = [answer(FILE, version="v3")]
+        other.sends(wire.ReviewChanged("p1", ""))
+        await rig.shows("h1")
         other.answers = [msgspec.structs.replace(answer(version="v4"), notice=notice)]
         other.sends(wire.ReviewChanged("p1", "watch"))
         await rig.is_notified("watch made decisions in this review.")

@@ -72,7 +72,7 @@ async def test_a_misbehaving_agent_does_not_block_the_next_prompt(tmp_path: Path
 
         claude = tmp_path / "bad-claude"
         bad_programs: list[tuple[Callable[[], None], str, str]] = [
-            (lambda: program(claude, start="die-at-once"), "EXECUTION_FAILED", "I can't even begin."),
+            (lambda: program(claude, start="die-at-once"), "AGENT_EXITED", "I can't even begin."),
             (
                 lambda: program(claude, version="1.0.128"),
                 "AGENT_TOO_OLD",

@@ -376,7 +376,9 @@ export class Conversation {
   _dropRepeated({ error, outcome }: { error?: unknown; outcome?: unknown }) {
     const last = this.items[this.items.length - 1];
     const plain = (text: string) => text.trim().replace(/[.!]$/, '');
-    const isError = typeof error === 'string' && last?.kind === 'text' && plain(last.text) === plain(error);
+    const said = last?.kind === 'text' ? plain(last.text) : '';
+    // The server's error may have a cause before the agent's own words, and advice after them.
+    const isError = typeof error === 'string' && said !== '' && (said === plain(error) || error.includes(`: ${said}`));
     const isStop = outcome === 'interrupted' && last?.kind === 'aside' && !last.nested && isInterruption(last.text);
     if (isError || isStop) this.items.pop();
   }

@@ -75,7 +75,7 @@ async def opened(folder: Path, data: Path) -> tuple[dict[str, Any], dict[str, by
             await until(lambda: len(phone.frames) - before >= count, "the records")  # noqa: B023
             key = session.recorded.session_key
             rename = commands.SessionRename(project_id=session.id, session_id=key, name="Walnuts")
-            await server.core.session_rename(rename, phone)
+            await server.built.histories.session_rename(rename, phone)
             states[session.id] = msgspec.to_builtins(session.recorded)
     # The index of a log contains times, and is rebuilt from the log if it is lost.
     kept = [path for path in sorted((folder / "data").rglob("*.json*")) if path.name != "index.json"]

@@ -197,7 +197,7 @@ async def test_a_snapshot_with_long_approvals_fits_in_one_message(tmp_path: Path
             assert shown["approval_id"] == whole["data"]["approval_id"]
             assert "truncated" not in whole["data"]
             assert shown["input"]["content"].endswith("…")
-            line = await server.core.record(project, whole["seq"])
+            line = await server.built.histories.record(project, whole["seq"])
             assert shown["truncated"]["blob_id"] == f"{project}:{whole['seq']}"
             assert json.loads(line)["message"]["message"]["input"] == whole["data"]["input"]
         process.ends()

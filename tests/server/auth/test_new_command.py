@@ -16,6 +16,7 @@ from drawbridge.server.app.clients import Client
 from drawbridge.server.app.command_table import COMMANDS, OK
 from drawbridge.server.app.core import Core
 from drawbridge.server.app.dispatch import Row
+from drawbridge.server.app.run_commands import RunCommands
 from drawbridge.server.app.server_commands import ServerCommands
 from drawbridge.server.auth.audited import AuditEntry
 from drawbridge.server.events import ApprovalRequested
@@ -52,8 +53,8 @@ NOT_ROWS = (
     Row("rename", commands.RunRevert, "run", Core, renamed, Reply("renamed", Renamed)),  # type: ignore[arg-type]
     Row("rename", Rename, "run", Core, renamed, OK),  # type: ignore[arg-type]
     Row("rename", Rename, "run", ServerCommands, renamed, Reply("renamed", Renamed)),  # type: ignore[arg-type]
-    Row("rename", Rename, "run", Core, Core.agent_kill, Reply("renamed", Renamed)),  # type: ignore[arg-type]
-    Row("set_mode", commands.SetMode, "run", Core, Core.set_mode, OK, AuditEntry("named", title)),  # type: ignore[misc]
+    Row("rename", Rename, "run", RunCommands, RunCommands.agent_kill, Reply("renamed", Renamed)),  # type: ignore[arg-type]
+    Row("set_mode", commands.SetMode, "run", RunCommands, RunCommands.set_mode, OK, AuditEntry("named", title)),  # type: ignore[misc]
 )
 """Rows that mypy must reject: it compares request, owner, reply and audit with the handler, and reports a
 `type: ignore` that is not needed.

@@ -65,7 +65,7 @@ async def test_the_record_of_a_prompt_names_its_images(tmp_path: Path) -> None:
         (image,) = prompt["images"]
         assert {**image, "id": ""} == {"id": "", "media_type": "image/png", "bytes": len(PNG), "name": "0.x"}
         assert phone.of_type("agent_message") == []  # the sender has the reply instead
-        assert await server.core.prompt_image(project, image["id"]) == PNG
+        assert await server.built.histories.prompt_image(project, image["id"]) == PNG
         assert stored(server, project) == [image["id"]]
         assert os.stat(server.folder / "data" / "projects" / project / "images" / image["id"]).st_mode & 0o077 == 0
         process.ends()
@@ -78,7 +78,7 @@ async def test_an_unknown_image_is_not_found(tmp_path: Path, id: str) -> None:
     async with serving(tmp_path) as server:
         project = await server.project(phone)
         with pytest.raises(Exception, match="no longer contains this image") as refused:
-            await server.core.prompt_image(project, id)
+            await server.built.histories.prompt_image(project, id)
         assert getattr(refused.value, "code", "") == "BLOB_NOT_FOUND"
 
 

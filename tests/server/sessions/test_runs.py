@@ -145,7 +145,7 @@ async def test_a_line_over_the_limit_is_sent_as_a_preview_with_a_blob(tmp_path: 
             "blob_id": f"{project}:{messages['seq']}",
             "bytes": len(json.dumps(line)),
         }
-        record = json.loads(await server.core.record(project, messages["seq"]))
+        record = json.loads(await server.built.histories.record(project, messages["seq"]))
         assert (record["seq"], record["message"]) == (messages["seq"], line)
         await server.does(back, "project_join", project, after_seq=0)
         await until(lambda: messages in back.received, "the same preview in a replay")

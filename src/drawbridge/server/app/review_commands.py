@@ -69,13 +69,14 @@ class ReviewCommands:
             if isinstance(session, TerminalSession):
                 return await self._core.terminal_sessions.submit_review(session, command, client, session.within_limits)
             managed = self._core.projects.get(session.id)
+            agent = managed.data.agent
             order = Order(
                 run_id=f"run_{uuid.uuid4().hex[:16]}",
                 prompt="",
                 by=client.name,
                 client_id=client.id,
                 request_id=command.request_id,
-                options=await self._core.allowed_options({}, managed, managed.data.agent),
+                options=await self._core.grants.resolved(managed.options.usual(agent), agent),
             )
             return await managed.submit_review(order, command.drafts, command.text, steer=command.steer)
 

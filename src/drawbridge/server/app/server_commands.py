@@ -16,6 +16,8 @@ from drawbridge.core.errors import BadArgument
 from drawbridge.server.app.blobs import Blobs, no_blob, piece
 from drawbridge.server.app.clients import Client, Clients
 from drawbridge.server.app.core import Core
+from drawbridge.server.app.file_commands import FileCommands
+from drawbridge.server.app.history_commands import HistoryCommands
 from drawbridge.server.auth.access import is_local
 from drawbridge.server.auth.devices import CODE_LIFETIME, Devices, new_code, now, pairing_link, qr_modules
 from drawbridge.server.auth.entrance import Entrance
@@ -52,6 +54,8 @@ class ServerCommands:
     def __init__(
         self,
         core: Core,
+        files: FileCommands,
+        histories: HistoryCommands,
         blobs: Blobs,
         entrance: Entrance,
         clients: Clients,
@@ -71,6 +75,8 @@ class ServerCommands:
         programs: Callable[[], Mapping[str, Program]] = dict,
     ) -> None:
         self._core = core
+        self._files = files
+        self._histories = histories
         self._blobs = blobs
         self._entrance = entrance
         self._clients = clients
@@ -191,7 +197,7 @@ class ServerCommands:
     async def blob_get(self, command: commands.BlobGet, client: Client) -> Answer[replies.BlobPiece]:
         length = min(command.length or messages.PIECE_BYTES, messages.PIECE_BYTES)
         if command.blob_id.startswith(FILE_PREFIX):
-            part = await self._core.file_piece(command.blob_id, command.offset, length, client.known)
+            part = await self._files.piece(command.blob_id, command.offset, length, client.known)
             return Answer(type="blob", data=part)
         if ":" in command.blob_id:
             data = await self._of_session(command.blob_id, client)
@@ -206,11 +212,11 @@ class ServerCommands:
         await self._core.check_sees(client.known, project_id)
         if self._record is None or self._record[0] != blob_id:
             if which.startswith("img_"):
-                data = await self._core.prompt_image(project_id, which)
+                data = await self._histories.prompt_image(project_id, which)
             elif which.startswith(IMAGE):
-                data = await self._core.review_image(project_id, which.removeprefix(IMAGE))
+                data = await self._files.review_image(project_id, which.removeprefix(IMAGE))
             elif which.isascii() and which.isdigit() and len(which) < 17:
-                data = await self._core.record(project_id, int(which))
+                data = await self._histories.record(project_id, int(which))
             else:
                 raise no_blob()
             kept = (blob_id, data)

@@ -108,7 +108,7 @@ def test_the_guard_prunes_after_a_reload(guard: Guard, kept: Path, monkeypatch: 
 
 
 def test_restore_without_copies_prints_a_message() -> None:
-    assert restore() == (0, "No saved copies: no text in an editor has been replaced yet.\n", "")
+    assert restore() == (0, "There are no saved copies yet: the guard has not replaced any text in an editor.\n", "")
 
 
 def test_the_list_of_copies_is_readable_and_escaped(kept: Path) -> None:

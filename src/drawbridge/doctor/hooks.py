@@ -62,7 +62,7 @@ def _of_guard(agent: AgentHooks, guard: Guard) -> Iterator[Finding]:
     elif guard.state == "unreadable":
         title = f"{guard.file} can't be read: {guard.problem}."
         yield finding(
-            "hook-settings-unreadable", title, f"{agent.title} may ignore the whole file.", "Correct the file there."
+            "hook-settings-unreadable", title, f"{agent.title} may ignore the whole file.", "Fix the problem in that file, or its permissions."
         )
     elif guard.state == "broken" and guards.missing(guard.command):
         title = f"{agent.title}'s hooks do not run: {guard.problem}."
@@ -86,4 +86,4 @@ def _of_guard(agent: AgentHooks, guard: Guard) -> Iterator[Finding]:
     elif guard.state == "works":
         title = f"{agent.title}'s hooks in {guard.file} were not tested."
         why = "Doctor runs a command from a project's settings only if it is exactly the one that setup installs."
-        yield finding("hook-untested", title, why, f"If you do not know that command: {again[0].lower()}{again[1:]}.")
+        yield finding("hook-untested", title, why, f"If you don't recognize that command, {again[0].lower()}{again[1:]}.")

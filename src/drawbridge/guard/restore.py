@@ -41,7 +41,7 @@ def run(which: str, settings: Settings) -> int:
             + (" The text that it replaced is now the newest copy." if was_there else "")
         )
     elif not listed:
-        print("No saved copies: no text in an editor has been replaced yet.")
+        print("There are no saved copies yet: the guard has not replaced any text in an editor.")
     else:
         for number, copy in enumerate(listed[:MOST_SHOWN], 1):
             print(

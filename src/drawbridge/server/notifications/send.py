@@ -247,7 +247,7 @@ class Notifier:
 
         try:
             if not self._push_sender.do(f"a test through {browser.service}", send):
-                return "Too many notifications are waiting for push services that are slow or unreachable. Try later."
+                return "Too many notifications are waiting for push services that are slow or unreachable. Try again later."
             return await asyncio.wait_for(result, TEST_SECONDS)
         except TimeoutError:
             return f"The push service {browser.service} has not responded yet. The notification may still arrive."

@@ -280,7 +280,7 @@ def test_invalid_settings_are_reported_and_left_unchanged(agent: str, text: str,
     assert output.output == ""
     assert (
         output.errors
-        == f"drawbridge setup: {path}: {problem}. It was not changed; correct it there and run this again.\n"
+        == f"drawbridge setup: {path}: {problem}. The file was not changed. Correct it and run this again.\n"
     )
     assert everything_below(Path.home()) == before
 

@@ -200,4 +200,4 @@ def _record(agent: AgentHooks, loaded: SettingsFile, document: Document, made: R
 
 
 def _unfit(path: Path, problem: str) -> UnusableFile:
-    return UnusableFile(f"{path}: {problem}. It was not changed; correct it there and run this again.")
+    return UnusableFile(f"{path}: {problem}. The file was not changed. Correct it and run this again.")

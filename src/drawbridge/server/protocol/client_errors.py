@@ -118,7 +118,8 @@ CODES: Final[Mapping[str, Kind]] = {
         "everything that it changed, or git failed; the message gives the reason."
     ),
     "CHANGED_SINCE": Kind(
-        "The same lines were changed after the run; `details.paths` and `details.lines` locate them. Nothing was undone."
+        "The same places in the files were changed after the run; `details.paths` and `details.lines` locate them. "
+        "Nothing was undone."
     ),
     "HUNK_GONE": Kind(
         "The hunk or file is no longer in the review, or the review is not the one that was shown: read it again. "

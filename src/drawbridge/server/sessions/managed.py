@@ -462,7 +462,7 @@ class ManagedSession(Session):
         self._check_kept()
 
     def _at_work(self) -> ClientError:
-        text = "The agent is working in this project."
+        text = "The agent is working in this project. Try again when it has finished."
         return ClientError("PROCESS_ACTIVE", text, retryable=True)
 
     def _check_kept(self) -> None:

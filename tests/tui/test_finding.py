@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import json
 import os
+import re
 import socket
 import ssl
 import sys
@@ -224,6 +226,19 @@ async def test_another_kind_of_websocket_server_is_reported(words: str) -> None:
     async with serve(answer, "127.0.0.1", 0) as other:
         port = next(iter(other.sockets)).getsockname()[1]
         with pytest.raises(NoServer, match="is not a Drawbridge server"):
+            await connects(Finder(f"ws://127.0.0.1:{port}"))
+
+
+async def test_the_reason_why_a_server_refuses_the_connection_is_shown() -> None:
+    words = "Too many failed sign-in attempts. Try again in 5 s."
+
+    async def answer(socket: ServerConnection) -> None:
+        await socket.send(json.dumps({"type": "error", "data": {"code": "RATE_LIMITED", "message": words}}))
+        await socket.wait_closed()
+
+    async with serve(answer, "127.0.0.1", 0) as other:
+        port = next(iter(other.sockets)).getsockname()[1]
+        with pytest.raises(NoServer, match=rf"The server at ws://.* refused the connection: {re.escape(words)}$"):
             await connects(Finder(f"ws://127.0.0.1:{port}"))
 
 

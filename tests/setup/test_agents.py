@@ -198,7 +198,8 @@ def test_an_older_claude_gets_no_unknown_setting(setup: Setup, claude_says: Call
     claude_says("2.1.294")
     output = setup("claude", "--fail", "closed")
     assert "onFailure" not in settings_file("claude").read_text()
-    assert "Claude Code is 2.1.294: from 2.1.295 on it can also block an edit" in output.errors
+    assert "Claude Code 2.1.295 or newer can also block an edit" in output.errors
+    assert "You have 2.1.294." in output.errors
 
 
 def around(path: Path) -> dict[str, Any]:

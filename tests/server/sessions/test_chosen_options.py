@@ -81,6 +81,6 @@ async def test_an_agent_that_keeps_a_forbidden_mode_is_ended(tmp_path: Path, mon
         monkeypatch.setattr(process, "set_mode", stubborn.set_mode)
         process.emit(ModeChanged(FORBIDDEN))
         await until(lambda: phone.updates("run_finished"), "the end of the run")
-        assert phone.updates("run_finished")[-1]["error"].endswith("left the mode that it was reset to too many times.")
+        assert phone.updates("run_finished")[-1]["error"].endswith("the agent changed it back too often.")
         assert stubborn.resets == 3
         await until(lambda: process.ended, "the end of the process")

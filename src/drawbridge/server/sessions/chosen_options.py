@@ -152,7 +152,7 @@ class ChosenOptions:
         self._resets += 1
         try:
             if self._resets > MOST_RESETS:
-                raise base.AgentRefused("the agent left the mode that it was reset to too many times")
+                raise base.AgentRefused("the agent changed it back too often")
             await self._process.set_mode(usual)
         except base.AgentRefused as error:
             reason = str(error).removesuffix(".")

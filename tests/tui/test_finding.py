@@ -190,7 +190,8 @@ async def test_a_rejected_or_missing_token_is_reported(secured: Server, tmp_path
         ({"fingerprint": "AB" * 32, "ca": "x"}, "can't be combined"),
         ({"token_file": "/nowhere/token"}, "The token file /nowhere/token does not exist"),
         ({"token_file": "/"}, "The token can't be read from /"),
-        ({"ca": "/nowhere.pem"}, "/nowhere.pem does not contain a PEM certificate"),
+        ({"ca": "/nowhere.pem"}, "/nowhere.pem can't be read: no such file or directory"),
+        ({"ca": __file__}, "does not contain a PEM certificate"),
     ],
 )
 def test_invalid_flags_are_reported_before_anything_is_sent(flags: dict[str, str], words: str) -> None:

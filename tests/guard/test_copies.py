@@ -173,7 +173,8 @@ def test_restoring_without_a_copy_is_refused(kept: Path, tmp_path: Path, which: 
     copied(kept, tmp_path / "a.py", "then\n")
     code, output, errors = restore(f"--restore={which}") if which.startswith("-") else restore(which)
     assert (code, output) == (2, "")
-    assert f"There is no copy of {which}. `drawbridge hook --restore` lists" in errors
+    what = "with the number" if which in ("2", "0") else "of"
+    assert f"There is no copy {what} {which}. `drawbridge hook --restore` lists" in errors
     assert errors.count("\n") == 1
 
 

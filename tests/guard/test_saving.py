@@ -68,7 +68,7 @@ def test_an_editor_that_hangs_during_the_wait_has_not_saved(guard: Guard, monkey
     neovim = guard.neovim({A: KEPT})
     timer = threading.Timer(0.1, lambda: setattr(neovim, "manner", editors.silent))
     timer.start()
-    assert "It was not saved" in guard.denial(edit(), answer="wait", wait=0.3, deadline=50)
+    assert "The changes were not saved" in guard.denial(edit(), answer="wait", wait=0.3, deadline=50)
     timer.join()
 
 

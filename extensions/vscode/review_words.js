@@ -116,7 +116,7 @@ function words(file, hunk) {
 
 /** @param {ReviewedFile} file */
 function wholeFile({ change, old_mode: old, new_mode: now }) {
-  if (change === 'added') return now === '100644' ? 'This is a new file.' : `This is a new file: ${mode(now)}.`;
+  if (change === 'added') return `This is a new ${now === '100644' ? 'file' : mode(now).replace(/^an? /, '')}.`;
   if (change === 'deleted') {
     return old === '100644' ? 'This file was deleted.' : `This file was deleted; it was ${mode(old)}.`;
   }

@@ -240,14 +240,14 @@ end
 local function check_mode()
   local advice = {
     ':DrawbridgeClaude starts it with --permission-mode default.',
-    'Elsewhere: put {"permissions": {"defaultMode": "default"}} into .claude/settings.json in the project or your home.',
+    'Elsewhere: put {"permissions": {"defaultMode": "default"}} into .claude/settings.json in the project or your home directory.',
   }
   local settings = require('drawbridge.claude_settings')
   local chosen, file = settings.default_mode(function(broken)
     warn(home(broken) .. ' is not valid JSON', { 'Correct it: Claude Code ignores the file until then.' })
   end)
   if not chosen then
-    warn('No permissions.defaultMode: newer versions of Claude Code start in auto mode, which shows no diffs', advice)
+    warn('permissions.defaultMode is not set: newer versions of Claude Code start in auto mode, which shows no diffs', advice)
   elseif chosen == 'default' then
     ok(('Claude Code asks before it makes changes (defaultMode "default" in %s)'):format(home(file)))
   else

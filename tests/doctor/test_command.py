@@ -105,7 +105,7 @@ def test_a_command_is_never_wrapped(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_yes_without_fix_is_an_error(doctor: Doctor) -> None:
     output = doctor("--yes")
     assert (output.code, output.output) == (2, "")
-    assert output.errors == "drawbridge doctor: --yes answers the question that --fix asks. Use both.\n"
+    assert output.errors == "drawbridge doctor: --yes requires --fix.\n"
 
 
 # Time

@@ -127,7 +127,7 @@ def test_managed_settings_that_forbid_hooks_are_reported(
     monkeypatch.setitem(AGENTS, "claude", changed)
     set_up("claude")
     found = doctor().one("hooks-off")
-    assert found["title"] == f"allowManagedHooksOnly in {managed} switches off all hooks of Claude Code."
+    assert found["title"] == f"allowManagedHooksOnly in {managed} turns off hooks in Claude Code."
 
 
 def test_an_invalid_settings_file_is_reported(doctor: Doctor) -> None:

@@ -162,8 +162,8 @@ class TestWhatTheUserReads:
             await rig.editor.show(proposal(rig.folder / "file.txt", OLD, NEW, id=str(number)))
         await rig.accept("0")
         await rig.accept("1")
-        assert "2 more are waiting after it." in rig.terminal.screen
-        assert "1 more is waiting after it." in rig.terminal.screen
+        assert "2 more proposals are waiting." in rig.terminal.screen
+        assert "1 more proposal is waiting." in rig.terminal.screen
 
     async def test_notices_appear_above_an_open_question(self, rig: FolderRig) -> None:
         await rig.editor.show(proposal(rig.folder / "file.txt", OLD, NEW))

@@ -280,14 +280,14 @@ def test_an_edit_that_cannot_be_merged_later_is_denied(guard: Guard, project: Pa
     if content is not None:
         file.write_bytes(content)
     guard.neovim({str(file): KEPT}, answers={"buffer_text": {"text": "mine\n", "version": 1}})
-    assert "The change can't be merged later here." in guard.denial(edit(str(file)), answer="merge")
+    assert "The change can't be merged automatically." in guard.denial(edit(str(file)), answer="merge")
     assert bases() == []
 
 
 def test_a_file_that_is_not_open_as_text_is_denied(guard: Guard, project: Path) -> None:
     """For example, a notebook in VS Code."""
     vscode = guard.vscode({str(project / "a.py"): KEPT}, answers={"buffer_text": {"text": None}})
-    assert "The change can't be merged later here." in guard.denial(edit(str(project / "a.py")), answer="merge")
+    assert "The change can't be merged automatically." in guard.denial(edit(str(project / "a.py")), answer="merge")
     assert len(vscode.notices) == 1
 
 
@@ -296,7 +296,7 @@ def test_an_unmergeable_edit_of_a_file_not_in_front_passes(guard: Guard, project
     file.write_bytes(b"")
     guard.neovim({str(file): {"modified": True}})
     assert guard.run(edit(str(file)), answer="merge") == {}
-    assert "The change can't be merged later here." in guard.denial(edit(str(file)), answer="merge", policy="any")
+    assert "The change can't be merged automatically." in guard.denial(edit(str(file)), answer="merge", policy="any")
 
 
 def test_without_the_previous_text_nothing_is_merged(guard: Guard, project: Path) -> None:

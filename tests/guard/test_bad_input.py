@@ -275,7 +275,7 @@ def test_another_users_state_directory_is_left_alone(guard: Guard) -> None:
     state.mkdir(parents=True)
     os.chown(state, 12_345, 12_345)
     guard.neovim({A: KEPT})
-    assert guard.denial(edit(), answer="merge").count("The change can't be merged later here.") == 1
+    assert guard.denial(edit(), answer="merge").count("The change can't be merged automatically.") == 1
     assert guard.run(b"hello") == {}
     assert guard.run(edited()) == {}
     assert list(state.iterdir()) == []

@@ -108,7 +108,7 @@ def test_the_guard_prunes_after_a_reload(guard: Guard, kept: Path, monkeypatch: 
 
 
 def test_restore_without_copies_prints_a_message() -> None:
-    assert restore() == (0, "No saved copies: no text in an editor has been replaced yet.\n", "")
+    assert restore() == (0, "There are no saved copies yet: the guard has not replaced any text in an editor.\n", "")
 
 
 def test_the_list_of_copies_is_readable_and_escaped(kept: Path) -> None:
@@ -173,7 +173,8 @@ def test_restoring_without_a_copy_is_refused(kept: Path, tmp_path: Path, which: 
     copied(kept, tmp_path / "a.py", "then\n")
     code, output, errors = restore(f"--restore={which}") if which.startswith("-") else restore(which)
     assert (code, output) == (2, "")
-    assert f"There is no copy of {which}. `drawbridge hook --restore` lists" in errors
+    what = "with the number" if which in ("2", "0") else "of"
+    assert f"There is no copy {what} {which}. `drawbridge hook --restore` lists" in errors
     assert errors.count("\n") == 1
 
 

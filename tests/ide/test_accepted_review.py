@@ -130,7 +130,7 @@ CHANGES = ("+1 −1  LINE 3", "+1 −0  line 11b")
 async def test_accepted_changes_are_shown_without_a_server(rig: AcceptedRig) -> None:
     await rig.accept(rig.poem, WRITTEN)
     file = await rig.wanted(*CHANGES)
-    await rig.is_notified("1 file +2 −1 to review, of proposals accepted here.")
+    await rig.is_notified("1 file +2 −1 to review, from proposals accepted here.")
     assert (file.path, file.shown, [hunk.row for hunk in file.hunks]) == (str(rig.poem), "poem.txt", [2, 11])
 
 

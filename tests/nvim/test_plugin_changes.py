@@ -639,7 +639,7 @@ async def test_commands_report_a_missing_bridge_or_review(tmp_path: Path) -> Non
         logs(editor, "No agent server is running. Start one with: drawbridge serve")
         async with serving(tmp_path / "data", "--no-tls", "--allow", tmp_path):
             editor.command("DrawbridgeChanges")
-            logs(editor, "No agent has worked in this directory yet")
+            logs(editor, "Nothing to review: the server has no session in this directory")
 
 
 async def test_keys_and_commands_only_work_on_changes(newest: ReviewRig) -> None:
@@ -704,7 +704,7 @@ async def test_every_kind_of_file_is_shown_and_undone(rig: ReviewRig) -> None:
     rig.shows_list(
         "end.txt:2: +1 −1  b",
         "image.bin:1: This is a new file. Its content is not shown: it is not text, or it is too large to compare.",
-        "link:1: This is a new file: a symbolic link. Its content is not shown: it is not text, or it is too large to compare.",
+        "link:1: This is a new symbolic link. Its content is not shown: it is not text, or it is too large to compare.",
         "new.txt:1: +1 −0  This is a new file.",
         "old.txt:1: +0 −1  This file was deleted.",
         "song.txt:1: The file was renamed from poem.txt.",

@@ -302,7 +302,7 @@ class TestPermissionMode:
     def test_auto_mode_shows_no_diffs(self, editor: Neovim) -> None:
         report = health(editor)
         assert (
-            "No permissions.defaultMode: newer versions of Claude Code start in auto mode, which shows no diffs"
+            "permissions.defaultMode is not set: newer versions of Claude Code start in auto mode, which shows no diffs"
             in report
         )
         assert 'put {"permissions": {"defaultMode": "default"}} into .claude/settings.json' in report

@@ -198,7 +198,8 @@ def test_an_older_claude_gets_no_unknown_setting(setup: Setup, claude_says: Call
     claude_says("2.1.294")
     output = setup("claude", "--fail", "closed")
     assert "onFailure" not in settings_file("claude").read_text()
-    assert "Claude Code is 2.1.294: from 2.1.295 on it can also block an edit" in output.errors
+    assert "Claude Code 2.1.295 or newer can also block an edit" in output.errors
+    assert "You have 2.1.294." in output.errors
 
 
 def around(path: Path) -> dict[str, Any]:
@@ -280,7 +281,7 @@ def test_invalid_settings_are_reported_and_left_unchanged(agent: str, text: str,
     assert output.output == ""
     assert (
         output.errors
-        == f"drawbridge setup: {path}: {problem}. It was not changed; correct it there and run this again.\n"
+        == f"drawbridge setup: {path}: {problem}. The file was not changed. Correct it and run this again.\n"
     )
     assert everything_below(Path.home()) == before
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import json
 import os
+import re
 import socket
 import ssl
 import sys
@@ -188,7 +190,8 @@ async def test_a_rejected_or_missing_token_is_reported(secured: Server, tmp_path
         ({"fingerprint": "AB" * 32, "ca": "x"}, "can't be combined"),
         ({"token_file": "/nowhere/token"}, "The token file /nowhere/token does not exist"),
         ({"token_file": "/"}, "The token can't be read from /"),
-        ({"ca": "/nowhere.pem"}, "/nowhere.pem does not contain a PEM certificate"),
+        ({"ca": "/nowhere.pem"}, "/nowhere.pem can't be read: no such file or directory"),
+        ({"ca": __file__}, "does not contain a PEM certificate"),
     ],
 )
 def test_invalid_flags_are_reported_before_anything_is_sent(flags: dict[str, str], words: str) -> None:
@@ -224,6 +227,19 @@ async def test_another_kind_of_websocket_server_is_reported(words: str) -> None:
     async with serve(answer, "127.0.0.1", 0) as other:
         port = next(iter(other.sockets)).getsockname()[1]
         with pytest.raises(NoServer, match="is not a Drawbridge server"):
+            await connects(Finder(f"ws://127.0.0.1:{port}"))
+
+
+async def test_the_reason_why_a_server_refuses_the_connection_is_shown() -> None:
+    words = "Too many failed sign-in attempts. Try again in 5 s."
+
+    async def answer(socket: ServerConnection) -> None:
+        await socket.send(json.dumps({"type": "error", "data": {"code": "RATE_LIMITED", "message": words}}))
+        await socket.wait_closed()
+
+    async with serve(answer, "127.0.0.1", 0) as other:
+        port = next(iter(other.sockets)).getsockname()[1]
+        with pytest.raises(NoServer, match=rf"The server at ws://.* refused the connection: {re.escape(words)}$"):
             await connects(Finder(f"ws://127.0.0.1:{port}"))
 
 

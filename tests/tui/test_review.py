@@ -129,7 +129,7 @@ WHOLE = hunk(kind="file", removed="")
         (
             {"change": "added", "new_mode": "100755", "binary": True},
             WHOLE,
-            "This is a new file: an executable file. Its content is not shown: it is not text, or it is too large to compare.",
+            "This is a new executable file. Its content is not shown: it is not text, or it is too large to compare.",
         ),
         (
             {"binary": True},

@@ -400,7 +400,7 @@ async def test_an_edit_is_kept_when_another_user_decides(server: Server, reposit
         await person.presses("escape")
         await person.sees("poem.txt  Your edit", "My LINE 5")
         await person.presses("a")
-        await is_told(person, "There is nothing left to decide")
+        await is_told(person, "d discards what you wrote")
         await person.presses("d")
         await person.loses("Your edit")
         await person.sees("3 files · 3 changes")

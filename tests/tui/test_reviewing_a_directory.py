@@ -133,7 +133,7 @@ async def test_a_running_server_is_used(home: Path, blog: Path) -> None:
 @pytest.mark.thorough
 async def test_only_a_review_with_changes_is_opened(home: Path, blog: Path) -> None:
     async with serving(home / "data", "--no-tls") as server:
-        with pytest.raises(NoReview, match=r"^No agent has worked in .*/blog yet") as nothing:
+        with pytest.raises(NoReview, match=r"^Nothing to review: the server has no session in .*/blog\.$") as nothing:
             await begin_review(Client(Finder().find, "Ada"), str(blog))
         assert not nothing.value.is_failure
         project = await work(server, blog)
@@ -142,7 +142,7 @@ async def test_only_a_review_with_changes_is_opened(home: Path, blog: Path) -> N
             first = await begin_review(client, str(inside))
             await client.connection.close()
             assert (first.project, first.review) == (project, True)
-        with pytest.raises(NoReview, match=r"^No agent has worked in"):
+        with pytest.raises(NoReview, match=r"^Nothing to review: the server has no session in "):
             await begin_review(Client(Finder().find, "Ada"), str(home))
         await decides(server, project, hunks=(await hunks(server, project))["poem.txt"], decision="keep")
         with pytest.raises(NoReview, match=r"^There is nothing to review in .*/blog/src\.$"):

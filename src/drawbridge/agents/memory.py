@@ -116,7 +116,7 @@ class _Watched:
         if self._why is None:
             self._why = (
                 f"The agent and its processes used {used // MB:,} MB of memory ({limit // MB:,} MB allowed) and were stopped. "
-                "Changes made so far are kept."
+                "Changes made so far are kept. The owner can raise the limit (--max-memory)."
             )
             logger.warning(
                 "agent %d was stopped: it used %d MB of memory, and %d MB is allowed", self.pid, used // MB, limit // MB

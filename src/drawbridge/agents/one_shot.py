@@ -157,7 +157,9 @@ class Turn:
         self._interrupted = self.turn_open
 
     def set_mode(self, mode: str) -> str:
-        raise AgentRefused(f"{self.name} can't change this during a run; send it with the next prompt")
+        raise AgentRefused(
+            f"{self.name} can't change its mode or model during a run. Try again when the run has finished."
+        )
 
     def set_model(self, model: str) -> str:
         return self.set_mode(model)

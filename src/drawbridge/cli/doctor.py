@@ -36,7 +36,7 @@ def run(chosen: argparse.Namespace) -> int:
     from drawbridge.setup.command import UNCONFIRMED
 
     if chosen.yes and not chosen.fix:
-        raise BadSetting("--yes answers the question that --fix asks. Use both.")
+        raise BadSetting("--yes requires --fix.")
     terminal, errors = Terminal(sys.stdout), Terminal(sys.stderr)
     found = report()
     planned = fixes() if chosen.fix else []

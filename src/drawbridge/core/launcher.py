@@ -130,11 +130,9 @@ def find_neovim(environ: Mapping[str, str] = os.environ) -> str:
         else:
             return shutil.which(os.path.expanduser(candidate), path=environ.get("PATH")) or candidate
     if named:
-        raise BadSetting(f"{PROGRAM} can't be used: {passed_over[0]}.")
-    found = f" ({'; '.join(passed_over)})" if passed_over else ""
-    raise NoProgram(
-        f"Neovim was not found: nvim is not on PATH{found}. Install Neovim 0.7.2 or newer, or set {PROGRAM} to its path."
-    )
+        raise BadSetting(f"{PROGRAM} can't be used: {passed_over[0]}. Set it to the path of Neovim 0.7.2 or newer.")
+    why = "; ".join(passed_over) or "nvim is not on PATH"
+    raise NoProgram(f"Neovim was not found: {why}. Install Neovim 0.7.2 or newer, or set {PROGRAM} to its path.")
 
 
 def _here() -> str:

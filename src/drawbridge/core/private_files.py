@@ -79,9 +79,8 @@ def write_private(path: str, data: bytes, *, synced: bool = False) -> None:
             os.close(file)
         os.replace(temporary, path)
     except OSError as error:
-        raise NotPrivate(
-            f"{path} can't be written: {_why(error)}. You need write permission for its directory."
-        ) from None
+        remedy = " You need write permission for its directory." if isinstance(error, PermissionError) else ""
+        raise NotPrivate(f"{path} can't be written: {_why(error)}.{remedy}") from None
     finally:
         remove_quietly(temporary)  # after the rename it no longer exists, but a signal may arrive before that
 

@@ -41,7 +41,7 @@ def checks(directory: str) -> list[Check]:
 def version(row: Row, path: str) -> list[Finding]:
     problem, numbers = _version(path)
     if problem:
-        why = f"Neither you nor Drawbridge can start {row.title}."
+        why = f"Drawbridge may not be able to start {row.title}."
         todo = f"Run `{shlex.quote(path)} --version` to see why, then install {row.title} again."
         return [finding("agent-fails", f"{row.title} does not run: {problem}.", why, todo)]
     shown = ".".join(map(str, numbers))
@@ -65,7 +65,7 @@ def absent(names: list[str], directory: str, *, anything: bool) -> list[Finding]
     for name in names:
         if name in AGENTS and any(guard.command for guard in guards.of_agent(AGENTS[name], directory, call=False)):
             title = f"{catalog.title(name)} is set up, but `{catalog.AGENTS[name].program}` was not found."
-            why = "It is not on PATH, nor where its installer puts it, so a server can't start it."
+            why = "It is neither on PATH nor in its usual place, so a server can't start it."
             todo = (
                 f"Install it, or add its directory to PATH. `{own_command()} setup {name} --remove` undoes the setup."
             )

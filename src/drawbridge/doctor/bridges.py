@@ -74,7 +74,7 @@ def check(directory: str) -> list[Finding]:
     found = bridges.inspect()
     if not found:
         why = "An agent in a terminal has no editor to show its changes in."
-        todo = f"`:DrawbridgeStart` in Neovim, or `{own_command()} ide --folder .` in a terminal."
+        todo = f"Run `:DrawbridgeStart` in Neovim, or `{own_command()} ide --folder .` in a terminal."
         return [finding("bridge-none", "No bridge is running.", why, todo)]
     answers = beside.each(_of_bridge, found, 2 * SECONDS + 1)
     results = [answer or _late(bridge) for bridge, answer in zip(found, answers, strict=True)]
@@ -107,26 +107,26 @@ def proxy(environ: Mapping[str, str]) -> list[Finding]:
 
 
 def _of_bridge(bridge: Bridge) -> tuple[Reached | None, list[Finding]]:
-    files = ", ".join(bridge.files.values())
+    files, several = " and ".join(bridge.files.values()), len(bridge.files) > 1
     if bridge.state == "unreadable":
-        why = "Agents ignore it, so they do not find the bridge that wrote it."
-        return None, [finding("bridge-unreadable", f"{files} is not valid.", why, REPLACE)]
+        why = "Agents ignore such a file, so they do not find the bridge that wrote it."
+        return None, [finding("bridge-unreadable", f"{files} {'are' if several else 'is'} not valid.", why, REPLACE)]
     if not bridge.ours:
         if bridge.state == "live":
             return Reached(bridge, list(bridge.files)), []
-        why = "Nothing is wrong with Drawbridge: agents skip the file."
-        todo = "Drawbridge leaves other programs' files alone. The program removes it when it starts."
-        return None, [finding("bridge-foreign-dead", f"{files} belongs to a process that has ended.", why, todo)]
+        why = "Nothing is wrong with Drawbridge: agents skip such a file."
+        todo = "Drawbridge leaves other programs' files alone. The program may remove the file when it next starts."
+        title = f"{files} {'belong' if several else 'belongs'} to a process that has ended."
+        return None, [finding("bridge-foreign-dead", title, why, todo)]
     name = _name(bridge)
     ended = [pid for pid in (bridge.drawbridge_pid, bridge.pid) if pid and not process_alive(pid)]
     if ended:  # another program may listen on its port, so the token is not sent
-        why = "Agents that find the file may offer an editor that no longer runs."
+        why = "Agents that find such a file may offer an editor that no longer runs."
         removed = bridge.drawbridge_pid in ended and not port_open(bridge.port)
         command = f"{own_command()} doctor --fix" if removed else shlex.join(["rm", *bridge.files.values()])
-        todo = f"`{command}` removes it."
-        return None, [
-            finding("bridge-dead", f"{files} was left behind by process {ended[0]}, which has ended.", why, todo)
-        ]
+        todo = f"`{command}` removes {'them' if several else 'it'}."
+        title = f"{files} {'were' if several else 'was'} left behind by process {ended[0]}, which has ended."
+        return None, [finding("bridge-dead", title, why, todo)]
     agents, findings = [], []
     for agent, path in bridge.files.items():
         outcome = _connect(catalog.AGENTS[agent].bridge, bridge.port, bridges.content(path) or {})
@@ -178,7 +178,7 @@ def _choice(reached: list[Reached], directory: str) -> Iterator[Finding]:
         elif len(here) > 1:
             editors = ", ".join(f"{bridge.ide} (pid {bridge.pid or bridge.drawbridge_pid})" for bridge in here)
             why = f"A {title} in another terminal can't know which one you mean, and may connect to neither."
-            todo = "Choose one with `/ide` in the agent, or close the other one."
+            todo = "Choose one with `/ide` in the agent, or close the others."
             yield finding("bridge-ambiguous", f"Several bridges for {title} serve {directory}: {editors}.", why, todo)
 
 

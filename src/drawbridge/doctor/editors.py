@@ -32,6 +32,7 @@ def check(directory: str) -> list[Finding]:
         place = os.path.dirname(unseen[0])
         title = f"The guard does not look in {place}, where it would find {counted(len(unseen), 'more editor')}."
         why = "Their unsaved changes are not protected. DRAWBRIDGE_SOCKET_DIR is set, and the guard does not know about it."
-        todo = f'Put `socket_dir = ["{place}"]` under [hook] in {settings.config_file()}, then run `drawbridge setup` again.'
+        setting = f'`socket_dir = ["{place}"]` under [hook] in {settings.config_file()}'
+        todo = f"Put {setting}, then run `drawbridge setup` again for each agent."
         found.append(finding("editor-unseen", title, why, todo))
     return found

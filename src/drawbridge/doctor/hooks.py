@@ -36,7 +36,7 @@ def check(agent: AgentHooks, directory: str) -> list[Finding]:
 
 def failed() -> list[Finding]:
     named = settings.load("hook", HookSettings, {}).log_file
-    why = "An edit that the guard should have checked was not checked."
+    why = "The guard did not check a call that it should have checked."
     todo = f"Check the log: `tail {shlex.quote(named or failures.log_file())}`"
     return [finding("guard-failed", problem, why, todo) for problem in failures.problems(named)]
 
@@ -47,7 +47,7 @@ def _check(agent: AgentHooks, directory: str) -> Iterator[Finding]:
     is_set_up = any(guard.command for guard in found)
     for switch in switches:
         name = "hooks-off" if is_set_up else "hooks-forbidden"
-        title = f"{switch.name} in {switch.path} switches off all hooks of {agent.title}."
+        title = f"{switch.name} in {switch.path} turns off hooks in {agent.title}."
         yield finding(name, title, UNPROTECTED if is_set_up else "Drawbridge's hooks would not run.", switch.note)
     for guard in found:
         yield from _of_guard(agent, guard)
@@ -61,9 +61,8 @@ def _of_guard(agent: AgentHooks, guard: Guard) -> Iterator[Finding]:
             yield finding("hook-absent", f"{agent.title} does not call the guard.", UNPROTECTED, f"{again}.")
     elif guard.state == "unreadable":
         title = f"{guard.file} can't be read: {guard.problem}."
-        yield finding(
-            "hook-settings-unreadable", title, f"{agent.title} may ignore the whole file.", "Correct the file there."
-        )
+        why = f"{agent.title} may ignore the whole file."
+        yield finding("hook-settings-unreadable", title, why, "Fix the problem in that file, or its permissions.")
     elif guard.state == "broken" and guards.missing(guard.command):
         title = f"{agent.title}'s hooks do not run: {guard.problem}."
         yield finding("hook-gone", title, UNPROTECTED, f"{again} or `{own_command()} doctor --fix`.")
@@ -86,4 +85,5 @@ def _of_guard(agent: AgentHooks, guard: Guard) -> Iterator[Finding]:
     elif guard.state == "works":
         title = f"{agent.title}'s hooks in {guard.file} were not tested."
         why = "Doctor runs a command from a project's settings only if it is exactly the one that setup installs."
-        yield finding("hook-untested", title, why, f"If you do not know that command: {again[0].lower()}{again[1:]}.")
+        todo = f"If you don't recognize that command, {again[0].lower()}{again[1:]}."
+        yield finding("hook-untested", title, why, todo)

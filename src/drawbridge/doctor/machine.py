@@ -49,10 +49,11 @@ def git() -> list[Finding]:
     try:
         ended = run_blocking([path, "--version"], seconds=SECONDS)
     except OSError as error:
-        return [finding("git-missing", f"{path} can't be run: {(error.strerror or 'unknown reason').lower()}.", why)]
+        title = f"{path} can't be run: {(error.strerror or 'unknown reason').lower()}."
+        return [finding("git-missing", title, why, "Install git again.")]
     if ended.status != 0:
         todo = f"Run `{shlex.quote(path)} --version` to see why."
-        return [finding("git-missing", f"{path} does not run.", why, todo)]
+        return [finding("git-missing", f"{path} does not work.", why, todo)]
     shown = ended.output.decode(errors="replace").strip()
     python = f"Python {platform.python_version()} ({sys.executable})"
     return [finding("machine-works", f"{shown} ({path})."), finding("machine-works", f"{python}.")]
@@ -84,7 +85,8 @@ def known_settings() -> list[Finding]:
         except BadSetting as error:
             why = f"`drawbridge {command}` does not start, or uses different settings than you expect."
             title = f"The settings of `drawbridge {command}` can't be used: {str(error).removesuffix('.')}."
-            found.append(finding("settings-invalid", title, why, f"Correct them in {settings.config_file()}."))
+            todo = f"Correct them in {settings.config_file()} or in the environment variables."
+            found.append(finding("settings-invalid", title, why, todo))
     return found
 
 
@@ -101,6 +103,6 @@ def other_drawbridge() -> list[Finding]:
     except OSError as error:
         other = f"it can't be run ({(error.strerror or 'unknown reason').lower()})"
     why = "Editors and terminals start that one, and different versions may not work together."
-    title = f"{path} is a different Drawbridge: {other}, this one is {mine}."
+    title = f"`drawbridge` on PATH ({path}) is a different one: {other}, and this one is {mine}."
     todo = f"Remove one of them. This one is `{shlex.quote(sys.executable)} -m drawbridge`."
     return [finding("other-drawbridge", title, why, todo)]

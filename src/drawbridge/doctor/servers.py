@@ -220,7 +220,8 @@ def _certificate(page: str, error: ssl.SSLCertVerificationError) -> Finding:
         return finding("server-certificate-early", f"The certificate at {page} is not valid yet.", why, todo)
     if error.verify_code in (OTHER_NAME, OTHER_ADDRESS):
         why = "Browsers and phones refuse the connection or show a warning, even if they trust the certificate."
-        todo = f"Restart it with `{own_command()} serve --public-host {shlex.quote(host)}`, or use another address."
+        restart = f"Restart it with `{own_command()} serve --public-host {shlex.quote(host)}`"
+        todo = f"{restart} (with --cert, also use a certificate for this name), or use another address."
         return finding("server-certificate-name", f"The certificate at {page} is not for {host}.", why, todo)
     title = f"The certificate at {page} is not trusted on this machine: {error.verify_message}."
     why = "Phones that also don't trust it show a warning and get no notifications."

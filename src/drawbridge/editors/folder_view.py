@@ -100,7 +100,7 @@ class Canvas(Terminal):
         if proposal.old_text and proposal.kind == "change":
             notes += [f"{change[0].upper()}{change[1:]}." for change in format_changes(old_form, new_form)]
         if waiting:
-            notes.append(f"{waiting} more {'is' if waiting == 1 else 'are'} waiting after it.")
+            notes.append(f"{waiting} more {'proposal is' if waiting == 1 else 'proposals are'} waiting.")
         for note in notes:
             yield _Row(((f"  {note}", "warn"),))
         yield _Row(())

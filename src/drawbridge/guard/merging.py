@@ -63,8 +63,10 @@ def finish(call: Call, one: UnsavedFile, environ: Mapping[bytes, bytes]) -> str 
     except OSError:
         base = None
     written = disk_text(one.name)
-    if not base or written is None:
+    if not base:
         return "its previous text is not known"
+    if written is None:
+        return "the file is too large or can't be read"
     for _ in range(TRIES):
         unsaved = buffer_text(one)
         if unsaved is None:

@@ -66,7 +66,7 @@ def _wait(call: Call, protected: list[UnsavedFile], settings: Settings) -> tuple
                     return "", f"{one.editor} was closed without saving."
             # With `:edit!`, for example, the user discards the changes.
             return _news(protected, "saved or discarded"), ""
-    return "", f"It was not saved within {seconds} s."
+    return "", f"The changes were not saved within {seconds} s."
 
 
 def _stamp(path: str) -> tuple[int, int, int] | None:

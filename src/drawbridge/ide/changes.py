@@ -58,7 +58,7 @@ PRIVATE: Final = "Not in git: dependencies, caches and large files are left out.
 NO_SESSION: Final = "PROJECT_NOT_FOUND"
 """The server's error code for a directory in which it has no session."""
 
-ACCEPTED: Final = "{numbers} to review, of proposals accepted here."
+ACCEPTED: Final = "{numbers} to review, from proposals accepted here."
 """A notice about a review without a server. It fits on the last line of an editor."""
 
 VISITS_NEED_A_SERVER: Final = "What is new since your last visit is known only with the agent server."

@@ -292,7 +292,7 @@ class Reviews:
             yield review
         except BaseException:
             # It was canceled (the agent disconnected, or no longer wants the answer) or never shown.
-            self._withdraw(review, "the agent has disconnected")
+            self._withdraw(review, "the agent no longer waits for the answer")
             raise
         finally:
             self._by_id.pop(review.approval.id, None)

@@ -43,7 +43,7 @@ RESTART_SECONDS: Final = 20.0
 """Seconds that a restarted server has to welcome the bridge, so that a decision can be sent again."""
 
 NO_SERVER: Final = "No agent server is running. Start one with: drawbridge serve"
-EARLIER: Final = "The agent server is too old for reviews in editors. Update and restart it."
+EARLIER: Final = "The agent server did not respond, or is too old for reviews in editors. Update and restart it."
 NO_ANSWER: Final = "The agent server did not answer in time. Run :DrawbridgeChanges to see what is left to decide."
 LOST: Final = "The connection to the agent server was lost. Run :DrawbridgeChanges to see what is left to decide."
 

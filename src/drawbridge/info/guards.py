@@ -123,7 +123,7 @@ def _guard(agent: AgentHooks, file: _File, off: str, directory: str, *, call: bo
     if not handlers:
         return guard("absent", [])
     if off:
-        return guard("off", handlers[0][1], f"{off} switches all hooks off")
+        return guard("off", handlers[0][1], f"{off} turns off hooks")
     for words in {tuple(words): words for _, words in handlers}.values():
         project = directory if file.scope == "project" else None
         problem, milliseconds = _tried(agent, words, project) if call else (missing(words), 0)

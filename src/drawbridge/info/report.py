@@ -78,7 +78,8 @@ def _guard_problems(installed: list[Guard]) -> list[str]:
         elif guard.state == "off":
             problems.append(f"The guard for {name} is off: {guard.problem}.")
         elif guard.state == "unreadable":
-            problems.append(f"{guard.file} can't be read: {guard.problem}. {name} may ignore what is in it.")
+            problem = f"{guard.file} can't be read: {guard.problem}. {name} may ignore what is in it."
+            problems.append(f"{problem} Fix the file or its permissions.")
         elif guard.state == "works" and guard.problem:
             problems.append(f"The guard for {name} is a different version: {guard.problem}. {reinstall}")
     return problems
@@ -90,5 +91,6 @@ def _unseen_problems(unseen: list[str]) -> list[str]:
     place = os.path.dirname(unseen[0])
     return [
         f"The guard does not look in {place}, where it would find {counted(len(unseen), 'more editor')}: DRAWBRIDGE_SOCKET_DIR "
-        f'is set. Put socket_dir = ["{place}"] under [hook] in {settings.config_file()}, then run `drawbridge setup` again.'
+        f'is set. Put socket_dir = ["{place}"] under [hook] in {settings.config_file()}, then run `drawbridge setup` again '
+        "for each agent."
     ]

@@ -291,8 +291,8 @@ class ReviewAnswer(Struct, tag="review", frozen=True, kw_only=True):
 
     If the request failed, or the review could not be read afterwards, ``code``, ``text`` and ``details`` are the
     reason, as in an error of the client protocol, and ``review`` is null. ``done``: whether only the review could not
-    be read, after a comment was changed or the drafts were sent. ``notice``: what has become of somebody else's decision
-    that was interrupted because the server was killed, for the user; the same until another decision is made.
+    be read, after a comment was changed or the drafts were sent. ``notice``: a sentence about the result of another
+    person's decision that was interrupted because the server was killed; the same until another decision is made.
     """
 
     id: str

@@ -119,7 +119,7 @@ def _address(settings: ServeSettings) -> list[str]:
     try:
         socket.getaddrinfo(host, None)
     except (OSError, UnicodeError):
-        found.append(f"--host: {host} is not an address of this machine")
+        found.append(f"--host: no address was found for {host}")
     if not is_loopback(host):
         if not settings.tls:
             found.append(f"--no-tls requires a loopback address, not {host}")

@@ -186,7 +186,10 @@ def _read_file(path: str, command: str, environ: Mapping[str, str], problems: li
     try:
         with open(path, "rb") as file:
             found = tomllib.load(file)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+    except OSError as error:
+        problems.append(f"{path} can't be read: {(error.strerror or 'unknown reason').lower()}")
+        return {}
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         problems.append(f"{path}: {error}")
         return {}
     if command != "hook":  # the guard still protects files if another command's table is misspelled

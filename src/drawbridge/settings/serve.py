@@ -87,7 +87,10 @@ class ServeSettings(NamedTuple):
     ] = None
     allow: Annotated[
         tuple[str, ...] | None,
-        Spec("a directory that may contain projects (default: your home, without hidden folders)", metavar="DIR"),
+        Spec(
+            "a directory that may contain projects (default: your home directory, without hidden folders)",
+            metavar="DIR",
+        ),
     ] = None
     ignore: Annotated[
         tuple[str, ...] | None,

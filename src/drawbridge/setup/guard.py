@@ -166,7 +166,8 @@ def plan_removal(name: str, project: Path | None) -> Plan:
 
 
 Former: TypeAlias = dict[jsonc.Path, tuple[str, ...] | None]
-"""The source texts that setup replaced with the values of the agent's ``AskMode``, as in ``Record``."""
+"""The previous source text of each setting of the agent's ``AskMode``, by its path. The values are like
+``Record.mode``: None if setup did not set it."""
 
 
 def _former(agent: AgentHooks, made: Record | None) -> Former:
@@ -199,4 +200,4 @@ def _record(agent: AgentHooks, loaded: SettingsFile, document: Document, made: R
 
 
 def _unfit(path: Path, problem: str) -> UnusableFile:
-    return UnusableFile(f"{path}: {problem}. It was not changed; correct it there and run this again.")
+    return UnusableFile(f"{path}: {problem}. The file was not changed. Correct it and run this again.")

@@ -33,7 +33,7 @@ def of(agent: AgentHooks, project: Path | None, settings: HookSettings, document
     if known < agent.blocks_since:
         since, now = _shown(agent.blocks_since), _shown(known) or "an unknown version"
         yield (
-            f"{agent.title} is {now}: from {since} on it can also block an edit if the guard can't be started at all. "
+            f"{agent.title} {since} or newer can also block an edit if the guard can't be started at all. You have {now}. "
             "Update it, then run this again."
         )
     if mode := agent.ask_mode:

@@ -37,6 +37,7 @@ ALONE = re.compile(r"""require\s*\(?\s*['"]lazy['"]""")
 
 REMARK = re.compile(r'^\s*--.*|^\s*".*', re.MULTILINE)
 MOST_FILES = 500
+NVIM_SECONDS = 20
 
 STARTER = """\
 -- Written by `drawbridge setup nvim`, which removes it with --remove: starts Drawbridge unless your own configuration
@@ -172,10 +173,15 @@ def _ask(nvim: str, lua: str) -> str:
     command = [nvim, "-u", "NONE", "-i", "NONE", "-n", "--headless", "-c", f"lua {lua}", "-c", "qall!"]
     try:
         return subprocess.run(
-            command, capture_output=True, text=True, timeout=20, check=True, stdin=subprocess.DEVNULL
+            command, capture_output=True, text=True, timeout=NVIM_SECONDS, check=True, stdin=subprocess.DEVNULL
         ).stdout
-    except (OSError, subprocess.SubprocessError) as error:
-        raise ProgramFailed(f"{nvim} did not report its directories: {error}.") from None
+    except OSError as error:
+        why = f"it can't be run ({(error.strerror or 'unknown reason').lower()})"
+    except subprocess.CalledProcessError as error:
+        why = f"it exited with code {error.returncode}"
+    except subprocess.TimeoutExpired:
+        why = f"it did not answer within {NVIM_SECONDS} seconds"
+    raise ProgramFailed(f"{nvim} did not report its directories: {why}.")
 
 
 def _wanted(places: Places) -> tuple[Path, list[Step]]:

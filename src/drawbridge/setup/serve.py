@@ -99,7 +99,7 @@ class Service(Protocol):
 
 class Systemd:
     notes: tuple[str, ...] = (
-        "It stops when you log out of this machine. To keep it running, use: loginctl enable-linger",
+        "The server stops when you log out of this machine. To keep it running, use: loginctl enable-linger",
     )
 
     def __init__(self, environ: Mapping[str, str]) -> None:
@@ -337,8 +337,11 @@ def _run(command: tuple[str, ...]) -> None:
         ended = subprocess.run(
             command, capture_output=True, text=True, errors="replace", timeout=COMMAND_SECONDS, stdin=subprocess.DEVNULL
         )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise ProgramFailed(f"`{shlex.join(command)}` failed: {error}.") from None
+    except OSError as error:
+        why = (error.strerror or "unknown reason").lower()
+        raise ProgramFailed(f"`{shlex.join(command)}` failed: it can't be run ({why}).") from None
+    except subprocess.TimeoutExpired:
+        raise ProgramFailed(f"`{shlex.join(command)}` failed: it took longer than {COMMAND_SECONDS} seconds.") from None
     if ended.returncode:
         last = ((ended.stderr or ended.stdout).strip().splitlines() or ["no output"])[-1]
         raise ProgramFailed(f"`{shlex.join(command)}` failed with exit code {ended.returncode}: {last}")

@@ -100,8 +100,14 @@ def _run(program: str, *arguments: str) -> str:
         ended = subprocess.run(
             command, capture_output=True, text=True, errors="replace", timeout=COMMAND_SECONDS, stdin=subprocess.DEVNULL
         )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise ProgramFailed(f"`{shlex.join(command)}` failed: {error}. No other changes were made.") from None
+    except OSError as error:
+        why = (error.strerror or "unknown reason").lower()
+        raise ProgramFailed(
+            f"`{shlex.join(command)}` failed: it can't be run ({why}). No other changes were made."
+        ) from None
+    except subprocess.TimeoutExpired:
+        text = f"`{shlex.join(command)}` failed: it took longer than {COMMAND_SECONDS} seconds."
+        raise ProgramFailed(f"{text} No other changes were made.") from None
     if ended.returncode:
         last = ((ended.stderr or ended.stdout).strip().splitlines() or ["no output"])[-1]
         raise ProgramFailed(

@@ -54,7 +54,7 @@ def numbers(review: Mapping[str, Any]) -> Numbers:
 
 def no_session(where: str) -> str:
     """The reason why a directory has no review. ``where``: its path, or "this directory"."""
-    return f"No agent has worked in {where} yet: the server has no session there, so there is nothing to review."
+    return f"{NOTHING}: the server has no session in {where}."
 
 
 def lines_of(text: str) -> list[str]:
@@ -116,7 +116,7 @@ def words(file: File, hunk: Hunk | None) -> str:
 def _whole_file(file: File) -> str:
     old, new = file["old_mode"], file["new_mode"]
     if file["change"] == "added":
-        return "This is a new file." if new == "100644" else f"This is a new file: {_mode(new)}."
+        return "This is a new file." if new == "100644" else f"This is a new {_mode(new).partition(' ')[2]}."
     if file["change"] == "deleted":
         return "This file was deleted." if old == "100644" else f"This file was deleted; it was {_mode(old)}."
     if old == new:

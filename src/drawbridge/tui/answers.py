@@ -32,7 +32,7 @@ def why_not_edited(request: Request, *, may_run: bool = True) -> str:
     """The reason why the text can't be edited here; empty if it can. ``may_run``: whether the device may start runs,
     which is required to change a command or a plan."""
     if request.get("changeable") is False:
-        return "This agent does not accept edits: accept the change as it is, or reject it with a comment."
+        return "This agent does not accept edits: accept the request as it is, or reject it with a comment."
     if field(request) is not None and not may_run:
         return "This device can't change what the agent runs: accept it, or reject it with a comment."
     if field(request) is None and (not request.get("proposal") or _edited(request, "") is None):

@@ -158,5 +158,5 @@ class AttachApp(App[None]):
     async def _gone(self) -> None:
         if self.screen is not self._projects:
             await self._leave()
-            words = "This project no longer exists: it was removed."
+            words = "This project no longer exists, or this device may no longer see it."
             self.notify(words, severity="error", markup=False)

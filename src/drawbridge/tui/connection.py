@@ -12,7 +12,14 @@ from collections.abc import Callable
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMessage, InvalidURI, WebSocketException
+from websockets.exceptions import (
+    ConnectionClosed,
+    InvalidHandshake,
+    InvalidMessage,
+    InvalidStatus,
+    InvalidURI,
+    WebSocketException,
+)
 
 from drawbridge.core.errors import BadSetting, DrawbridgeError, NoServer
 from drawbridge.tui.server_address import ServerAddress, fingerprint_of
@@ -53,6 +60,10 @@ class _PendingRequest(NamedTuple):
 
 class _Refused(Exception):
     """Raised if the server refused the token, with the server's message as the text."""
+
+
+class _NotNow(ConnectionError):
+    """Raised if the server refused the connection but may accept it later, with the server's message as the text."""
 
 
 class Connection:
@@ -245,10 +256,10 @@ class Connection:
 
 
 def _is_accepted(message: Message) -> bool:
-    """Whether this message accepts the token. Raises ``_Refused``, or ``ConnectionError`` if a retry may succeed."""
+    """Whether this message accepts the token. Raises ``_Refused``, or ``_NotNow`` if a retry may succeed."""
     if message["type"] == "error":
         words: str = message["data"]["message"]
-        raise _Refused(words) if message["data"]["code"] in REFUSALS else ConnectionError(words)
+        raise _Refused(words) if message["data"]["code"] in REFUSALS else _NotNow(words)
     return bool(message["type"] == "auth")
 
 
@@ -273,6 +284,11 @@ def _no_server(address: ServerAddress, error: Exception) -> str:
             f"The server at {address.url} could not be verified: {_why(error)}. The token was not sent. "
             "Pass the server's certificate (--ca), or its fingerprint, which `drawbridge serve` prints (--fingerprint)."
         )
+    if isinstance(error, _NotNow):
+        return f"The server at {address.url} refused the connection: {_why(error)}."
+    if isinstance(error, InvalidStatus):
+        answer = f"The program that answers at {address.url} is not a Drawbridge server, or refused the connection"
+        return f"{answer}: {_why(error)}."
     if isinstance(error, InvalidHandshake | InvalidURI | ssl.SSLError | ConnectionClosed):
         return f"The program that answers at {address.url} is not a Drawbridge server: {_why(error)}."
     return (
@@ -285,6 +301,8 @@ def _why(error: Exception) -> str:
     """The reason in a few words, without addresses and error numbers."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return error.verify_message if hasattr(error, "verify_message") else str(error.args[0])
+    if isinstance(error, _NotNow):
+        return str(error).removesuffix(".")
     if isinstance(error, TimeoutError):
         return "it did not answer in time"
     if isinstance(error, ConnectionRefusedError):

@@ -470,7 +470,7 @@ class ReviewScreen(Screen[None]):
         if part is None or not self._is_ready or self._is_refused(decision):
             return
         if part.is_gone:
-            self._say("There is nothing left to decide: d discards your edit.")
+            self._say("This change is no longer in the review: d discards what you wrote.")
         elif self._is_shown(part):
             if part.hunk is not None:
                 self._send({"hunks": [part.hunk["id"]], "decision": decision}, part.key)

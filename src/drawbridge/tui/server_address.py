@@ -99,8 +99,11 @@ class Finder:
         if self._ca is not None or (is_here(url) and trusted.exists()):
             try:
                 context.load_verify_locations(cafile=trusted)
-            except (OSError, ssl.SSLError):
-                raise BadSetting(f"{trusted} does not contain a PEM certificate.") from None
+            except ssl.SSLError:
+                raise BadSetting(f"{trusted} does not contain a PEM certificate. Name one with --ca.") from None
+            except OSError as error:
+                why = (error.strerror or "unknown reason").lower()
+                raise BadSetting(f"{trusted} can't be read: {why}. Name a certificate with --ca.") from None
         return context
 
 

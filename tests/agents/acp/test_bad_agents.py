@@ -86,12 +86,18 @@ async def test_the_error_includes_the_agents_last_output(project: Path) -> None:
         assert "I have had enough" in (done.error or "")
 
 
-@pytest.mark.parametrize("what", ["of_the_future", "no_such_flag"])
-async def test_an_incompatible_agent_is_reported(project: Path, what: str) -> None:
+@pytest.mark.parametrize(
+    ("what", "code", "remedy"),
+    [
+        ("of_the_future", "EXECUTION_FAILED", "Update Drawbridge."),
+        ("no_such_flag", "AGENT_TOO_OLD", "Update it."),
+    ],
+)
+async def test_an_incompatible_agent_is_reported(project: Path, what: str, code: str, remedy: str) -> None:
     async with session(bad(what), project) as warm:
         done = await warm.turn("Go")
-        assert (done.ok, done.code) == (False, "AGENT_TOO_OLD")
-        assert "Update it" in (done.error or "")
+        assert (done.ok, done.code) == (False, code)
+        assert remedy in (done.error or "")
         await eventually(lambda: warm.received.all(Exited), "its end")
 
 

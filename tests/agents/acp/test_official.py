@@ -193,7 +193,7 @@ async def test_a_mode_has_the_agents_own_name(project: Path) -> None:
             assert await answers(warm, "mode_is") == [own]
         for mode in ("yolo", "dontAsk", "nonsense"):
             with pytest.raises(
-                AgentRefused, match=f"does not offer the {mode} mode. Available: ask, auto-edit, plan, yolo"
+                AgentRefused, match=f"does not offer the {mode} mode. Available: ask, auto-edit, plan, yolo."
             ):
                 await warm.process.set_mode(mode)
         assert await answers(warm, "mode_is") == ["yolo"]

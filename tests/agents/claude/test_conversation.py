@@ -285,9 +285,9 @@ def test_a_turn_ends_once() -> None:
         (
             {"subtype": "error_during_execution", "errors": ["[ede_diagnostic] result_type=user"]},
             "EXECUTION_FAILED",
-            "it gave no reason (error_during_execution).",
+            "The agent gave no reason (error_during_execution).",
         ),
-        ({"errors": "odd", "result": 5, "subtype": ["odd"]}, "EXECUTION_FAILED", "it gave no reason (['odd'])."),
+        ({"errors": "odd", "result": 5, "subtype": ["odd"]}, "EXECUTION_FAILED", "The agent gave no reason (['odd'])."),
         ({"result": "\x1b[31mred\x00 " + "x" * 5000}, "EXECUTION_FAILED", "red " + "x" * 1996 + "."),
     ],
 )

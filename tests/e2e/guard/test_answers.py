@@ -60,7 +60,7 @@ def test_wait_denies_what_was_not_saved_in_time(rig: GuardedWorkstation) -> None
 
     received = rig.ask_claude(read(poem), edit(poem, "two", "TWO"), text("Then not."))
 
-    assert "It was not saved within 1 s." in received
+    assert "The changes were not saved within 1 s." in received
     assert poem.read_text() == POEM
 
 

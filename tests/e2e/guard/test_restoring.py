@@ -68,7 +68,7 @@ def test_unsaved_changes_are_not_replaced(rig: GuardedWorkstation, poem: Path, n
 
 
 def test_without_a_copy_nothing_is_restored(rig: GuardedWorkstation) -> None:
-    assert "no text in an editor has been replaced yet" in rig.drawbridge("hook", "--restore")
+    assert "the guard has not replaced any text in an editor" in rig.drawbridge("hook", "--restore")
     refused = rig.attempt("hook", "--restore", "poem.txt")
     assert refused.returncode == 2
     assert "There is no copy of poem.txt. `drawbridge hook --restore` lists" in refused.stderr

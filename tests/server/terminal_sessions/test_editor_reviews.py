@@ -140,7 +140,7 @@ async def test_a_directory_without_a_session_has_no_review(rig: SocketRig) -> No
     async with bridge() as line:
         answer = await asks(line, folder=str(rig.folder))
         assert (answer["code"], answer["review"]) == ("PROJECT_NOT_FOUND", None)
-        assert answer["text"].startswith("No agent has worked in this directory yet")
+        assert answer["text"] == "Nothing to review: the server has no session in this directory."
         assert (await asks(line, project="desk_unknown"))["code"]
 
 

@@ -186,7 +186,7 @@ export function wordsOf(file: ReviewFile, hunk?: ReviewHunk): string {
   const unshown = isUnshown ? 'Its content is not shown: it is not text, or it is too large to compare.' : '';
   const what =
     file.change === 'added'
-      ? `This is a new file${fresh === '100644' ? '' : `: ${modeOf(fresh)}`}.`
+      ? `This is a new ${fresh === '100644' ? 'file' : modeOf(fresh).replace(/^an? /, '')}.`
       : file.change === 'deleted'
         ? `This file was deleted${old === '100644' ? '' : `; it was ${modeOf(old)}`}.`
         : old === fresh

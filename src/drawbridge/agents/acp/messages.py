@@ -24,6 +24,9 @@ not define it."""
 LONGEST_TEXT: Final = 2_000
 """The maximum number of characters of an agent's text that an error contains."""
 
+NO_REASON: Final = "it gave no reason"
+"""The text of an error without a message."""
+
 NOTHING: Final = Raw(b"null")
 
 
@@ -83,7 +86,7 @@ class Fault(Struct):
         fields = self.data if isinstance(self.data, dict) else {}
         details = next((fields[name] for name in ("details", "message") if isinstance(fields.get(name), str)), "")
         words = output.readable(details or (self.message if isinstance(self.message, str) else ""))[:LONGEST_TEXT]
-        words = words or "it gave no reason"
+        words = words or NO_REASON
         return words if words.endswith((".", "!", "?", "…")) else words + "."
 
 

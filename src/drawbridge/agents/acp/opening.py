@@ -180,9 +180,12 @@ class Opening:
                 try:
                     answer = yield self.choice(what, wanted)
                 except AgentRefused as error:
-                    raise AgentUnusable("VALIDATION_FAILED", f"options.{option}: {error}") from None
+                    raise AgentUnusable(
+                        "VALIDATION_FAILED", f"options.{option}: {error} The agent was not started."
+                    ) from None
                 if answer.failed:
-                    text = f"options.{option}: {self._name} refused it: {wire.fault(answer.error).text}"
+                    reason = wire.fault(answer.error).text
+                    text = f"options.{option}: {self._name} refused it: {reason} The agent was not started."
                     raise AgentUnusable("VALIDATION_FAILED", text)
                 if what == "mode":
                     self.opened.in_mode(modes.chosen(wanted, self._offered()))
@@ -231,8 +234,10 @@ class Opening:
         choices = self.opened.choices(what)
         value = modes.chosen(wanted, choices.values if choices else ()) if what == "mode" else wanted
         if choices is None or value is None:
-            there = ", ".join(choices.values[:10]) if choices else "none"
-            raise AgentRefused(f"{self._name} does not offer the {wanted} {what}. Available: {there}")
+            if choices is None:
+                raise AgentRefused(f"{self._name} does not let clients choose a {what}.")
+            there = ", ".join(choices.values[:10]) or "none"
+            raise AgentRefused(f"{self._name} does not offer the {wanted} {what}. Available: {there}.")
         return Request(choices.method, {"sessionId": self.session_id, **choices.fixed, choices.name: value})
 
     def _introduced(self, answer: Incoming) -> Abilities:
@@ -240,10 +245,12 @@ class Opening:
         if initialized is None:
             raise AgentUnusable(FAILED, f"{self._name} could not be initialized: {wire.fault(answer.error).text}")
         if initialized.protocolVersion != wire.VERSION:
-            spoken = (
-                f"{self._name} supports version {str(initialized.protocolVersion)[:20]} of the Agent Client Protocol"
-            )
-            raise AgentUnusable("AGENT_TOO_OLD", f"{spoken}; version {wire.VERSION} is required. Update it.")
+            version = initialized.protocolVersion
+            spoken = f"{self._name} supports version {str(version)[:20]} of the Agent Client Protocol"
+            text = f"{spoken}; version {wire.VERSION} is required."
+            if isinstance(version, int) and version > wire.VERSION:
+                raise AgentUnusable(FAILED, f"{text} Update Drawbridge.")
+            raise AgentUnusable("AGENT_TOO_OLD", f"{text} Update it.")
         return initialized.abilities
 
     def _session(self) -> Request:
@@ -284,10 +291,8 @@ class Opening:
             failure = not_logged_in(self._name, fault.text)
             return AgentUnusable(failure.code, failure.text)
         if self._launch.resume or self._launch.fork_from:
-            text = (
-                f"{self._name} does not have this conversation, or no longer has it: {fault.text} Start a new session."
-            )
-            return AgentUnusable(NO_SESSION, text)
+            text = f"{self._name} could not open the earlier conversation: {fault.text}"
+            return AgentUnusable(NO_SESSION, f"{text} If it no longer exists, start a new session.")
         return AgentUnusable(FAILED, f"{self._name} could not start a conversation: {fault.text}")
 
 

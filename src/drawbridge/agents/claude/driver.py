@@ -105,7 +105,9 @@ class Claude:
         numbers = command_line.version(answer)
         if numbers is None:
             raise AgentUnusable(
-                "EXECUTION_FAILED", f"`{Path(path).name} --version` did not print a version: {answer[:200]!r}."
+                "EXECUTION_FAILED",
+                f"`{Path(path).name} --version` did not print a version: {answer[:200]!r}. "
+                "Run it on the server's machine to see why.",
             )
         if numbers < command_line.OLDEST:
             oldest = ".".join(map(str, command_line.OLDEST))

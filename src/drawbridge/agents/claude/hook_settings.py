@@ -42,7 +42,10 @@ def switches(path: Path, content: Any) -> Iterator[Switch]:
         note = f"{path} sets disableAllHooks: no hooks run, and nothing is protected, until you remove it."
         yield Switch(path, "disableAllHooks", note)
     if value_at(content, "allowManagedHooksOnly") is True:
-        note = f"{path} sets allowManagedHooksOnly: only your administrator's hooks run, so nothing is protected."
+        note = (
+            f"{path} sets allowManagedHooksOnly: only your administrator's hooks run, and nothing is protected, until that "
+            "setting is removed."
+        )
         yield Switch(path, "allowManagedHooksOnly", note)
 
 

@@ -61,7 +61,7 @@ def _block(attachment: Attachment) -> dict[str, Any]:
         return {"type": shown_as, "source": {"type": "base64", "media_type": kind, "data": data}}
     text = text_of(attachment)
     if text is None:
-        shown = valid(attachment.name or "one of them")
+        shown = valid(attachment.name or "An attached file")
         problem = f"{shown} ({kind}) is neither an image (PNG, JPEG, GIF, WebP), nor a PDF, nor UTF-8 text."
         raise BadArgument("attachments", f"{problem} The prompt was not sent.")
     source = {"type": "text", "media_type": "text/plain", "data": text}

@@ -54,7 +54,7 @@ def failure(
     is_error = result.get("is_error")
     if is_error is False or (not isinstance(is_error, bool) and result.get("subtype") == "success"):
         return None
-    reason = _reason(result)
+    reason = _reason(name, result)
     match result.get("subtype"):
         case "error_max_turns":
             return Failure(FAILED, f"{name} reached its turn limit: {reason} Send a prompt to continue.")
@@ -105,7 +105,7 @@ def was_aborted(result: Mapping[str, Any]) -> bool:
     return isinstance(reason, str) and reason.startswith("aborted")
 
 
-def _reason(result: Mapping[str, Any]) -> str:
+def _reason(name: str, result: Mapping[str, Any]) -> str:
     """The agent's text about the failure, as one or more human-readable sentences."""
     errors = result.get("errors")
     words = [word for word in errors if isinstance(word, str)] if isinstance(errors, list) else []
@@ -113,7 +113,7 @@ def _reason(result: Mapping[str, Any]) -> str:
     if not words and isinstance(result.get("result"), str):
         words = [result["result"]]
     reason = readable("; ".join(words))[:LONGEST_ERROR]
-    return _sentence(reason or f"it gave no reason ({readable(str(result.get('subtype')))[:100]})")
+    return _sentence(reason or f"{name} gave no reason ({readable(str(result.get('subtype')))[:100]})")
 
 
 def _sentence(words: str) -> str:

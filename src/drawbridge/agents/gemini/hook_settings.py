@@ -30,7 +30,10 @@ def switches(path: Path, content: Any) -> Iterator[Switch]:
         yield Switch(path, "hooksConfig.enabled", note)
     disabled = value_at(content, "hooksConfig", "disabled")
     if isinstance(disabled, list) and "drawbridge" in disabled:
-        note = f"{path} lists drawbridge in hooksConfig.disabled: type /hooks enable drawbridge in Gemini CLI."
+        note = (
+            f"{path} lists drawbridge in hooksConfig.disabled: nothing is protected until you type /hooks enable drawbridge "
+            "in Gemini CLI."
+        )
         yield Switch(path, "hooksConfig.disabled", note)
 
 

@@ -127,13 +127,13 @@ class Blobs:
         device = key[0]
         others = {other: blob for other, blob in self._blobs.items() if other != key}
         if _is_full(others.values(), size, 1.0):
-            raise _no_room("Too many blobs are stored on this server.")
+            raise _no_room("This server has reached its limit for stored blobs.")
         if device is None:
             return
         if _is_full([blob for (of, _), blob in others.items() if of is not None], size, DEVICES_PART):
-            raise _no_room("Devices have stored too many blobs on this server.")
+            raise _no_room("The devices have reached this server's limit for their blobs.")
         if _is_full([blob for (of, _), blob in others.items() if of == device], size, DEVICE_PART):
-            raise _no_room("Your device has stored too many blobs on this server.")
+            raise _no_room("Your device has reached this server's limit for its blobs.")
 
     async def _forget(self, key: Key) -> None:
         blob = self._blobs.pop(key, None)
@@ -167,7 +167,9 @@ def piece(blob_id: str, data: bytes, offset: int, length: int) -> BlobPiece:
 
 
 def no_blob() -> ClientError:
-    return ClientError("BLOB_NOT_FOUND", "The blob does not exist, or it has expired. Send it again.", "data.blob_id")
+    return ClientError(
+        "BLOB_NOT_FOUND", "The blob does not exist, is not complete, or has expired. Send it again.", "data.blob_id"
+    )
 
 
 def json_object(data: bytes, field: str) -> dict[str, Any]:

@@ -349,5 +349,6 @@ def git_errors(field: str | None = None) -> Iterator[None]:
     except (NoCheckpoint, GitFailed, OSError) as error:
         if not isinstance(error, NoCheckpoint):
             logger.error("%s", error)
-        text = str(error) if isinstance(error, NoCheckpoint) else "git failed. See the server's log for the reason."
+        what = "git" if isinstance(error, GitFailed) else "A file operation"
+        text = str(error) if isinstance(error, NoCheckpoint) else f"{what} failed. See the server's log for the reason."
         raise ClientError("CHECKPOINT_NOT_FOUND", text, field=field) from None

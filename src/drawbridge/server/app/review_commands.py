@@ -1,4 +1,4 @@
-"""The commands about what runs have changed: they show and revert it, decide and comment on it, commit and push it.
+"""The commands for reviewing what runs changed: show, revert, decide, comment, commit and push.
 
 Like the handlers in ``core``, each returns the answer for the client that sent the command, or raises ``ClientError``.
 """

@@ -101,7 +101,9 @@ def owner_token(path: Path) -> str:
     except FileNotFoundError:
         token = secrets.token_urlsafe(32)
         write_private(str(path), f"{token}\n".encode())
-    except (OSError, UnicodeDecodeError):
+    except OSError as error:
+        raise BadSetting(f"{path} can't be read: {(error.strerror or 'unknown reason').lower()}.") from None
+    except UnicodeDecodeError:
         token = ""
     if not TOKEN.fullmatch(token):
         raise BadSetting(f"{path} does not contain a token. Remove the file, and the server will create a new one.")

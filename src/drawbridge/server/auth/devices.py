@@ -298,7 +298,7 @@ def refusal_of(device: Device | None) -> ClientError | None:
     """The reason why the token of a device is not accepted; None if it is accepted. ``device``: None if the list no
     longer contains it."""
     if device is None or device.revoked:
-        text = "This device's token was revoked by the owner. Ask the owner for a new one."
+        text = "This device's token was revoked. Ask the owner for a new one."
         return ClientError("TOKEN_REVOKED", text, details={"device": device.name} if device else None)
     if device.expires is not None and device.expires <= now():
         text = "This device's token has expired. Ask the owner for a new one."

@@ -74,7 +74,8 @@ class Keys:
             self._entries, self._seen = {}, None
             if found.st_mode & 0o022 or found.st_uid not in (0, os.getuid()):
                 raise BadSetting(
-                    f"{self._path} can be written by other users: anyone who adds a key could control the agents."
+                    f"{self._path} can be written by other users: anyone who adds a key could control the agents. "
+                    "It must belong to you or root, and only its owner may have write permission."
                 )
             with self._path.open("rb") as file:
                 text = file.read(FILE_BYTES).decode("utf-8", "replace")

@@ -247,7 +247,7 @@ class Notifier:
 
         try:
             if not self._push_sender.do(f"a test through {browser.service}", send):
-                return "Too many notifications are waiting for push services that are slow or unreachable. Try later."
+                return "Too many notifications are waiting for push services that are slow or unreachable. Try again later."
             return await asyncio.wait_for(result, TEST_SECONDS)
         except TimeoutError:
             return f"The push service {browser.service} has not responded yet. The notification may still arrive."
@@ -261,7 +261,7 @@ class Notifier:
         try:
             self._post(browser, Notice("test", "Drawbridge", "Notifications work."))
         except Failed as error:
-            return f"The push service {browser.service} did not accept the notification: {error}."
+            return f"The notification could not be sent through {browser.service}: {error}."
         except Exception:
             logger.exception("internal error: a test notification was not sent")
             return "The server could not send the notification. See the server's log for the reason."
@@ -357,7 +357,8 @@ def post(url: str, headers: Mapping[str, str], body: bytes) -> None:
         again = error.code == 429 or error.code >= 500
         raise Failed(f"it responded with {error.code}", again=again, status=error.code) from None
     except (OSError, HTTPException, ValueError) as error:
-        raise Failed(type(getattr(error, "reason", error)).__name__, again=not isinstance(error, ValueError)) from None
+        what = type(getattr(error, "reason", error)).__name__
+        raise Failed(f"it could not be reached ({what})", again=not isinstance(error, ValueError)) from None
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):

@@ -42,10 +42,10 @@ CODES: Final[Mapping[str, Kind]] = {
     ),
     "PAIRING_WRONG": Kind("The pairing code is not valid."),
     "PAIRING_USED": Kind("The pairing code was already used; it is valid for one device."),
-    "PAIRING_EXPIRED": Kind("The pairing code has expired, after ten minutes."),
+    "PAIRING_EXPIRED": Kind("The pairing code has expired. Codes are valid for ten minutes."),
     "SIGNATURE_WRONG": Kind(
-        "The signature is not for this challenge, not made with a key that the owner has authorized, or in an earlier "
-        "format."
+        "The signature is for another challenge, was made with a key that the owner has not authorized, or is in an "
+        "earlier format."
     ),
     "SIGNATURE_REPLAYED": Kind("The challenge is not this connection's latest one, or was already answered."),
     "SIGNATURE_FOREIGN": Kind(
@@ -118,11 +118,12 @@ CODES: Final[Mapping[str, Kind]] = {
         "everything that it changed, or git failed; the message gives the reason."
     ),
     "CHANGED_SINCE": Kind(
-        "The same lines were changed after the run; `details.paths` and `details.lines` locate them. Nothing was undone."
+        "The same places in the files were changed after the run; `details.paths` and `details.lines` locate them. "
+        "Nothing was undone."
     ),
     "HUNK_GONE": Kind(
         "The hunk or file is no longer in the review, or the review is not the one that was shown: read it again. "
-        "`details` has who decided on the hunk and how, if somebody did."
+        "If somebody decided on the hunk, `details` contains who and how."
     ),
     "REVIEW_CLASH": Kind(
         "The same places in the files have just been changed, or one path is in the way of another; "

@@ -190,7 +190,7 @@ async def commit(
         done = await head_of(git)
         if done.commit == head.commit:
             if code == NO_BRANCH:
-                raise BadBranch(f"The branch could not be created: {output.strip()[-500:]}", exists=False)
+                raise BadBranch(f"The branch could not be created: {output.strip()[-500:].rstrip('.')}.", exists=False)
             raise Refused(code, output)
     name = done.ref.removeprefix("refs/heads/")
     return Committed(done.commit, name, paths_now, output, frozenset(kept))

@@ -118,7 +118,7 @@ def refused(error: HunkGone | ReviewMoved | NotEditable | Changed) -> ClientErro
             details = {"gone": error.what, "by": decided.by, "decision": decided.decision}
             return ClientError("HUNK_GONE", text, details=details)
         case HunkGone():
-            text = "This is no longer in the review. Read the review again."
+            text = "The change is no longer in the review. Read the review again."
             return ClientError("HUNK_GONE", text, details={"gone": error.what})
         case ReviewMoved():
             text = "The review has changed since it was shown. Read the review again."

@@ -164,7 +164,8 @@ def check_hours(ceilings: Ceilings, now: datetime) -> None:
     """Raises ``ClientError`` (PERMISSION_DENIED) outside the hours in which runs may begin."""
     if ceilings.hours is not None and not is_open(ceilings.hours, now.hour):
         first, last = ceilings.hours
-        raise ClientError("PERMISSION_DENIED", f"The owner lets agents run only from {first}:00 to {last}:00.")
+        text = f"The owner lets agents run only from {first}:00 to {last}:00, by the server's clock."
+        raise ClientError("PERMISSION_DENIED", text)
 
 
 def check_allowed(ceilings: Ceilings, call: ToolCall, remember: bool, usable: Callable[[str], bool]) -> None:
@@ -279,7 +280,7 @@ def _lower(name: str, asked: float | None, ceiling: float | None) -> Any:
     if ceiling is None:
         return asked
     if asked is not None and not 0 < asked <= ceiling:
-        raise _denied(name, f"may be at most {ceiling:g}")
+        raise _denied(name, f"must be greater than 0 and at most {ceiling:g}")
     return ceiling if asked is None else asked
 
 

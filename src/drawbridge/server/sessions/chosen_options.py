@@ -152,10 +152,12 @@ class ChosenOptions:
         self._resets += 1
         try:
             if self._resets > MOST_RESETS:
-                raise base.AgentRefused("it was reset too many times")
+                raise base.AgentRefused("the agent changed it back too often")
             await self._process.set_mode(usual)
         except base.AgentRefused as error:
-            text = f"The agent is in mode {mode[:100]}, which the owner does not allow, and it could not be changed: {error}"
+            reason = str(error).removesuffix(".")
+            problem = f"The agent is in the {mode[:100]} mode, which the owner does not allow"
+            text = f"{problem}, and it could not be reset: {reason}."
             self._controller.stop(ClientError("PERMISSION_DENIED", text))
             if self._controller.run is None:
                 await self._process.end()

@@ -361,9 +361,12 @@ def _refusal(error: OSError | ValueError) -> ClientError:
         return missing()
     if number in (errno.EACCES, errno.EPERM):
         return ClientError(
-            "FILE_OPERATION", "The server has no permission to read it.", field="data.path", retryable=False
+            "FILE_OPERATION",
+            "The server has no permission to read the file or directory.",
+            field="data.path",
+            retryable=False,
         )
-    return ClientError("FILE_OPERATION", "It could not be read. Try again later.", field="data.path")
+    return ClientError("FILE_OPERATION", "The file or directory could not be read. Try again later.", field="data.path")
 
 
 def _outside() -> ClientError:
@@ -373,7 +376,7 @@ def _outside() -> ClientError:
 def _private() -> ClientError:
     return ClientError(
         "FILE_PRIVATE",
-        "The file can't be shown: it is private, for example because it usually contains secrets.",
+        "This path can't be shown: it is private, for example because it usually contains secrets.",
         field="data.path",
     )
 

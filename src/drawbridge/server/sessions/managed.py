@@ -14,7 +14,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -70,6 +70,15 @@ from drawbridge.server.store.search import Part
 from drawbridge.server.updates import answered
 
 logger = logging.getLogger("drawbridge.server")
+
+WITHDRAWN: Final[Mapping[events.Outcome, str]] = {
+    "completed": "the run finished",
+    "failed": "the run failed",
+    "killed": "the run was killed",
+    "timeout": "the run timed out",
+    "interrupted": "the run was interrupted",
+}
+"""The outcome of a run → the reason why its open approval requests are withdrawn when it ends."""
 
 LONGEST_REPORT = 200_000
 """The maximum size of what an agent reports about itself (its state, or what it offers), in bytes. Both are in each
@@ -462,7 +471,7 @@ class ManagedSession(Session):
         self._check_kept()
 
     def _at_work(self) -> ClientError:
-        text = "The agent is working in this project."
+        text = "The agent is working in this project. Try again when it has finished."
         return ClientError("PROCESS_ACTIVE", text, retryable=True)
 
     def _check_kept(self) -> None:
@@ -553,7 +562,7 @@ class ManagedSession(Session):
         # subagents.
         for approval in self.approvals:
             self._process.answer(approval.question_id, base.Decision(allow=False, message=NOBODY_ASKED))
-        self.withdraw_all("the run failed" if finished.outcome == "failed" else f"run {finished.outcome}")
+        self.withdraw_all(WITHDRAWN[finished.outcome])
         if finished.code == "SESSION_NOT_FOUND" and self.recorded.unproven:
             self._conversation.lose()
         self.data.last_active = now()

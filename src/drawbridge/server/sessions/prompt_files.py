@@ -164,7 +164,7 @@ def _not_stored(error: NotPrivate | OSError) -> ClientError:
         text = "The attached files can't be stored: the server's disk is full. Free some space there."
         return ClientError("DISK_SPACE_LOW", text, field="data.attachments")
     reason = (
-        (error.strerror or "unknown reason").lower() if isinstance(error, OSError) else "its directory is not private"
+        (error.strerror or "unknown reason").lower() if isinstance(error, OSError) else "its directory can't be used"
     )
     text = f"The attached files can't be stored in the server's data directory: {reason}."
     return ClientError("FILE_OPERATION", text, field="data.attachments")

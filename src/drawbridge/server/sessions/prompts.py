@@ -114,7 +114,8 @@ class Prompts:
         """
         is_busy = self._controller.busy
         if is_busy and not queue:
-            raise ClientError("PROCESS_ACTIVE", "The agent is already working in this project.", retryable=True)
+            text = "The agent is already working in this project. Queue the prompt, or try again when the agent has finished."
+            raise ClientError("PROCESS_ACTIVE", text, retryable=True)
         if len(self._queue) >= self._most:
             text = "The queue of this project is full. Try again after the next run."
             raise ClientError("RESOURCE_LIMIT", text, retryable=True)

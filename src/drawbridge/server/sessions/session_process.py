@@ -98,7 +98,7 @@ class _Listener:
 
 def last_words(exited: base.Exited) -> str:
     """The last output of a process that has exited, as a message for the user."""
-    return exited.stderr.strip()[-LONGEST_ERROR:] or f"It {exit_words(exited.code)} without output."
+    return exited.stderr.strip()[-LONGEST_ERROR:] or f"The agent {exit_words(exited.code)} without output."
 
 
 class SessionProcess:

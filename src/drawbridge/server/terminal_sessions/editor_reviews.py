@@ -211,7 +211,7 @@ class EditorReviews:
 
 
 def _notice(latest: Recovered | None, person: Person) -> str:
-    """What has become of somebody else's decision that was interrupted; empty if none was."""
+    """The notice about the result of another person's interrupted decision; empty if there is none to show."""
     if latest is None or latest.by == person.name:  # the editor sends its own decision again
         return ""
     match latest:

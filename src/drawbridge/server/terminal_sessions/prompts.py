@@ -358,7 +358,7 @@ def _check(command: commands.Execute) -> None:
     """Raises ``ClientError`` if the command contains anything that can't be typed."""
     check_not_steered(command)
     if command.attachments or command.agent is not None or _chosen(command.options):
-        text = "Only text can be typed into a terminal. Remove the files and options."
+        text = "A terminal session accepts only text. Remove the files, the agent and the options."
         field = "data.attachments" if command.attachments else "data.agent" if command.agent else "data.options"
         raise ClientError("NOT_SUPPORTED", text, field=field)
 

@@ -121,7 +121,7 @@ async def test_a_notifications_token_decides_one_request_only(tmp_path: Path, mo
         assert resolved["data"]["data"]["decision"] == "allow"
 
 
-async def test_an_approver_decides_under_the_devices_name(server: Server, owner: WireClient) -> None:
+async def test_a_decision_is_recorded_under_the_devices_name(server: Server, owner: WireClient) -> None:
     async with asking(server, owner) as question, server.client(server.token("Ada's phone", "approve")) as phone:
         await phone.ask("hello", {"client": "the owner"})
         given = {"approval_id": question["data"]["approval_id"], "decision": "allow"}
@@ -313,7 +313,7 @@ def test_directories_with_a_common_prefix_are_separate() -> None:
     assert [path for path in others if device.sees(Path(path), Path)] == []
 
 
-async def test_a_confined_device_sees_no_sibling_project(server: Server, owner: WireClient) -> None:
+async def test_a_confined_device_cannot_see_sibling_projects(server: Server, owner: WireClient) -> None:
     site, _ = await server.project(owner, "site"), await server.project(owner, "site2")
     async with server.client(server.token("pad", "run", projects=[str(server.roots / "site")])) as device:
         assert [one["id"] for one in (await device.ask("project_list"))["data"]["projects"]] == [site]

@@ -263,7 +263,7 @@ async def test_a_damaged_file_refuses_only_new_connections(server: Server, caplo
             assert (await client.ask("hello"))["type"] == "hello"
 
 
-async def test_a_process_that_locks_the_file_delays_no_server(server: Server) -> None:
+async def test_a_locked_devices_file_does_not_delay_the_server(server: Server) -> None:
     token = server.token()
     code = new_code(server.devices, "view")
     with (server.data / "devices.lock").open("r+") as held:

@@ -390,7 +390,7 @@ async def test_a_full_repository_keeps_the_latest_run(plain: Path, monkeypatch: 
 
 
 @pytest.mark.thorough
-async def test_a_warm_turn_does_not_read_unchanged_files_again(plain: Path) -> None:
+async def test_the_next_run_does_not_read_unchanged_files_again(plain: Path) -> None:
     kept = Kept(plain)
     await kept.run(three_files)
     assert (await kept.checkpoints.snapshotter.begin("run_2")) is True

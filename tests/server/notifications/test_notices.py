@@ -425,7 +425,7 @@ def test_the_contact_is_accepted_by_py_vapid(public: list[str], host: str, expec
     assert time.time() < claims["exp"] <= time.time() + 86_400
 
 
-async def test_pushes_work_where_the_host_name_has_no_dot(tmp_path: Path, sender: Sender) -> None:
+async def test_pushes_work_if_the_host_name_has_no_dot(tmp_path: Path, sender: Sender) -> None:
     browser, notifier = Browser(), new_notifier(tmp_path, sender, host="vm")
     with Service(201).up() as service:
         subscribed(notifier, browser, service.url)

@@ -225,7 +225,7 @@ def test_a_directorys_target_is_remembered_until_the_next_check(tmp_path: Path) 
     assert directories.problem(at) == GONE
 
 
-async def test_a_disk_that_does_not_respond_hides_no_other_session(
+async def test_an_unresponsive_disk_does_not_hide_other_sessions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second project's directory is on such a disk."""

@@ -116,7 +116,7 @@ async def test_a_mode_that_the_agent_has_changed_to_is_kept(tmp_path: Path, chos
         later.ends()
 
 
-async def test_a_users_mode_replaces_the_agents(tmp_path: Path) -> None:
+async def test_a_users_mode_overrides_the_agents(tmp_path: Path) -> None:
     """The user's mode is also used after a restart of the server."""
     phone = Client()
     async with serving(tmp_path) as server:

@@ -97,7 +97,7 @@ async def test_a_deleted_file_has_its_old_text(folder: Path, comparisons: Compar
     assert found == FileChanges(path="src/bridge.py", status="D", old="one\n")
 
 
-async def test_an_empty_text_is_a_text(folder: Path, comparisons: Comparisons) -> None:
+async def test_the_text_of_an_empty_file_is_empty(folder: Path, comparisons: Comparisons) -> None:
     (folder / "old.txt").write_text("")
     assert (await comparisons.of(project_of(folder), "old.txt")).new == ""
 

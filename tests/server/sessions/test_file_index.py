@@ -235,7 +235,9 @@ async def test_the_servers_own_data_is_not_listed_by_git(repository: Path, index
     assert [name for name in names(found) if "data" in name] == []
 
 
-async def test_changes_are_bounded(repository: Path, indexes: FileIndexes, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_number_of_listed_changes_is_limited(
+    repository: Path, indexes: FileIndexes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("a.txt", "src/bridge.py", "src/inner/deep.py"):
         (repository / name).write_text("two\n")
     monkeypatch.setattr(file_index, "MOST_FILES", 2)
@@ -253,7 +255,9 @@ async def test_a_list_without_all_changes_is_not_complete(
     assert not (await indexes.of(project_of(repository))).complete
 
 
-async def test_a_walk_is_bounded(folder: Path, indexes: FileIndexes, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_number_of_walked_files_is_limited(
+    folder: Path, indexes: FileIndexes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(file_index, "MOST_WALKED", 3)
     found = await matching(project_of(folder), "", "", 50, indexes)
     assert found.more

@@ -1,4 +1,4 @@
-"""What the agent reports about itself, the queue, stopping, and what helps after an error."""
+"""What the agent reports about itself, the queue, stopping runs, and what a user can do after an error."""
 
 from __future__ import annotations
 
@@ -286,7 +286,7 @@ def test_esc_does_not_stop_a_run_that_waits_for_a_user(browser: Browser, address
         ("Something odd", "unknown", "The run failed", ["Retry", "New session"]),
     ],
 )
-def test_s2_23_an_error_has_a_button_that_helps(
+def test_s2_23_an_error_offers_suitable_buttons(
     browser: Browser, address: str, error: str, kind: str, title: str, help: list[str]
 ) -> None:
     with browser.person(address) as person:

@@ -1106,7 +1106,9 @@ def plays(
         sends(person, *calls)
         for _ in range(25):
             story.append(acts(random, person))
-            typed = {did.removeprefix("writes ") for did in story if isinstance(did, str)}  # the user's own words
+            typed = {
+                did.removeprefix("writes ") for did in story if isinstance(did, str)
+            }  # the user typed these words, so they need not have been in view
             for one in accepted(person):
                 assert {**one, "hidden": [word for word in one["hidden"] if word not in typed]} == NOTHING_UNSEEN
         count = person.runs("window.edits") if acts is edits else len(accepted(person))

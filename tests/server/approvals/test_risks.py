@@ -115,7 +115,7 @@ def test_a_long_command_is_marked_as_unchecked() -> None:
     assert risk == Risk("unchecked", TEXTS["unchecked"], "command", SCANNED, len(command))
 
 
-def test_marks_and_followed_links_are_bounded() -> None:
+def test_the_number_of_marks_and_followed_links_is_limited() -> None:
     assert len(marked("sudo ls;" * 1000)) == EACH
     followed: list[str] = []
 

@@ -102,7 +102,7 @@ def three_files(directory: Path) -> None:
     (directory / "old.txt").unlink()
 
 
-async def test_a_run_is_shown_and_reverted_and_nothing_else_is_written(plain: Path) -> None:
+async def test_showing_and_reverting_a_run_writes_nothing_else(plain: Path) -> None:
     before = state(plain)
     kept = Kept(plain)
     await kept.run(three_files)

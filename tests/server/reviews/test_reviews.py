@@ -181,7 +181,7 @@ async def test_a_renamed_file_is_one_file_of_the_review(tmp_path: Path) -> None:
         assert one.text() == POEM.replace("line 17\n", "LINE 17\n")
 
 
-async def test_a_kept_new_name_survives_a_restart(tmp_path: Path) -> None:
+async def test_a_rename_that_was_kept_survives_a_restart(tmp_path: Path) -> None:
     async with reviewing(tmp_path) as one:
         await one.run(renames_the_poem)
         review = await one.get()
@@ -197,7 +197,7 @@ async def test_a_kept_new_name_survives_a_restart(tmp_path: Path) -> None:
         assert files_in(one.directory) == ["old.txt", "verses/song.txt"]
 
 
-async def test_undoing_a_renamed_file_keeps_a_users_lines(tmp_path: Path) -> None:
+async def test_undoing_a_rename_keeps_the_lines_that_a_user_changed(tmp_path: Path) -> None:
     async with reviewing(tmp_path) as one:
         await one.run(renames_the_poem)
         assert len(hunks(await one.get())) == 3

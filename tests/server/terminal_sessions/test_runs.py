@@ -346,7 +346,7 @@ async def test_records_that_another_process_adds_are_left_out(rig: SocketRig) ->
     assert await shown(rig, session) == ["> Before", "was here"]
 
 
-async def test_an_open_conversation_is_known(rig: SocketRig) -> None:
+async def test_the_server_knows_whether_a_conversation_is_open(rig: SocketRig) -> None:
     open_in_terminal = rig.server.core.terminal_sessions.open_in_terminal
     session = Session(rig)
     assert not open_in_terminal(session.id)

@@ -456,7 +456,7 @@ async def test_connections_are_reserved_for_the_owner(tmp_path: Path, clock: Clo
             assert (await status(server, ELSEWHERE, OWNER))[0] == 503
 
 
-async def test_a_full_server_leaves_a_pairing_code_unused(tmp_path: Path, clock: Clock) -> None:
+async def test_a_full_server_does_not_use_up_a_pairing_code(tmp_path: Path, clock: Clock) -> None:
     async with (
         serving(tmp_path, crowd=ClientLimits(clients=4), proxies=["127.0.0.1"]) as server,
         many_devices(server, 4) as clients,

@@ -92,7 +92,7 @@ async def test_the_link_has_the_address_that_the_client_uses(server: Server, own
 @pytest.mark.parametrize(
     "origin", ["javascript:alert(1)", "https://a b", "https://a/path", "https://a#b", "https://u@h", "", "https://"]
 )
-def test_an_origin_is_scheme_and_host(origin: str) -> None:
+def test_an_origin_consists_of_a_scheme_and_a_host(origin: str) -> None:
     message = json.dumps({"type": "pair_create", "data": {"scope": "view", "origin": origin}})
     with pytest.raises(ClientError) as refused:
         parse(message, {"pair_create": PairCreate})

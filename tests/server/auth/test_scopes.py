@@ -306,7 +306,7 @@ async def test_a_confined_device_reaches_only_its_own_projects(
     assert len((await owner.ask("project_list"))["data"]["projects"]) == 2
 
 
-def test_directories_with_a_common_prefix_are_separate() -> None:
+def test_a_device_does_not_see_paths_that_only_begin_alike() -> None:
     device = Identity(name="phone", scope="view", device_id="1", projects=("/code/site",))
     assert [device.sees(Path(path), Path) for path in ("/code/site", "/code/site/inner")] == [True, True]
     others = ("/code/site2", "/code/site-old", "/code/site.d/x", "/code", "/code/sit", "/", "/x/code/site")
@@ -369,7 +369,7 @@ async def test_a_confined_device_receives_nothing_about_other_projects(
     assert [message for message in confined.received if str(server.roots / "secret") in str(message)] == []
 
 
-async def test_a_confined_device_creates_projects_only_inside(
+async def test_a_confined_device_creates_projects_only_in_its_directory(
     server: Server, owner: WireClient, confined: WireClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("mine/inner", "secret/inner"):

@@ -59,7 +59,7 @@ async def test_a_file_that_git_would_wait_for_is_reported(name: str, kind: str, 
 
 
 @pytest.mark.parametrize("name", [".gitignore", ".gitattributes"])
-async def test_the_wait_for_a_pipe_in_a_directory_happens_once(
+async def test_a_pipe_in_a_directory_delays_only_one_operation(
     name: str, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checkpoints = Checkpoints(project, "proj_1")
@@ -81,7 +81,7 @@ async def test_the_wait_for_a_pipe_in_a_directory_happens_once(
 
 
 @pytest.mark.parametrize("what", ["objects", "a ref", "the alternates of an alternate"])
-async def test_the_wait_for_a_pipe_in_the_git_directory_happens_once(
+async def test_a_pipe_in_the_git_directory_delays_only_one_operation(
     what: str, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checkpoints = Checkpoints(project, "proj_1")

@@ -145,7 +145,7 @@ async def test_a_draft_is_stored_changed_and_removed(tmp_path: Path) -> None:
         assert (await refused(one, comment_id=other, text="again")).code == "COMMENT_GONE"
 
 
-async def test_only_the_author_and_the_owner_change_a_draft(tmp_path: Path) -> None:
+async def test_only_the_author_and_the_owner_can_change_a_draft(tmp_path: Path) -> None:
     pad, owner = Client("pad"), Client("owner")
     pad.owns = False
     async with reviewing(tmp_path) as one:

@@ -101,7 +101,7 @@ async def test_a_directory_that_becomes_a_link_runs_nothing(tmp_path: Path) -> N
         assert len(server.agent.processes) == 1
 
 
-async def test_a_swapped_directory_stops_a_waiting_run(tmp_path: Path) -> None:
+async def test_a_waiting_run_fails_if_its_directory_becomes_a_link(tmp_path: Path) -> None:
     phone = Client()
     (tmp_path / "elsewhere").mkdir()
     async with serving(tmp_path) as server:
@@ -116,7 +116,7 @@ async def test_a_swapped_directory_stops_a_waiting_run(tmp_path: Path) -> None:
         assert len(server.agent.processes) == 1
 
 
-async def test_a_swapped_directory_stops_a_starting_agent(tmp_path: Path) -> None:
+async def test_a_run_that_starts_fails_if_its_directory_becomes_a_link(tmp_path: Path) -> None:
     phone = Client()
     (tmp_path / "elsewhere").mkdir()
     async with serving(tmp_path) as server:

@@ -309,7 +309,7 @@ async def test_a_very_old_list_is_not_used(
     assert names(await matching(project, "", "later", 50, indexes)) == ["later.txt"]
 
 
-async def test_a_canceled_request_does_not_stop_the_list(repository: Path, indexes: FileIndexes) -> None:
+async def test_a_canceled_request_does_not_stop_building_the_list(repository: Path, indexes: FileIndexes) -> None:
     project = project_of(repository)
     first = asyncio.create_task(indexes.of(project))
     await asyncio.sleep(0)
@@ -376,7 +376,7 @@ def test_a_match_has_all_letters_in_order(query: str, path: str) -> None:
     assert bool(index(path).matching(query, 1)) is expected
 
 
-def test_every_query_is_fast() -> None:
+def test_a_long_query_in_many_files_is_fast() -> None:
     found = index(*("a" * 200 + f"/{number}" for number in range(20_000)))
     begun = time.process_time()
     found.matching("a" * 100 + "b" * 100, 50)

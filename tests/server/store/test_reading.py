@@ -204,7 +204,7 @@ def test_neither_opening_nor_a_page_loads_the_whole_history(tmp_path: Path) -> N
     assert peak(lambda: open_history(tmp_path)) < 10_000_000
 
 
-def test_every_direction_is_read_back(tmp_path: Path) -> None:
+def test_the_direction_of_each_record_is_stored(tmp_path: Path) -> None:
     history = open_history(tmp_path)
     for direction in ("client", "claude", "server"):
         history.append(direction, message(direction))

@@ -109,7 +109,9 @@ async def test_a_development_server_does_not_keep_a_run_open(rig: SocketRig, mon
     assert await state(rig, session) == "finished"
 
 
-async def test_a_silent_end_of_a_subagent_ends_the_run(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_subagent_that_stops_without_another_turn_ends_the_run(
+    rig: SocketRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(turn_module, "LAST_SECONDS", 0.1)
     session = Session(rig)
     await session.reports("UserPromptSubmit", prompt="Go")

@@ -42,7 +42,7 @@ def _much_room(monkeypatch: pytest.MonkeyPatch) -> None:
     free(monkeypatch, 2 * LOW_FREE)
 
 
-def test_a_warning_is_given_once_at_each_crossing(tmp_path: Path) -> None:
+def test_a_warning_is_sent_once_each_time_a_limit_is_crossed(tmp_path: Path) -> None:
     watched, warned = disk(tmp_path)
     for size in (0, 799, 800, 850, 999):
         watched.set_size("p1", "/code", size)

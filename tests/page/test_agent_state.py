@@ -81,7 +81,7 @@ def test_s2_9_background_tasks_have_a_line_each(browser: Browser, address: str) 
         person.sees(".tasks summary", "1 task is running")
 
 
-def test_s2_22_the_todo_list_is_a_panel(browser: Browser, address: str) -> None:
+def test_s2_22_the_todo_list_is_shown_in_a_panel(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         emits(person, call("t1", "TodoWrite", todos=TODOS), HOLD)
         person.sees(".todo-panel summary", "To-do list: 1 of 3 done")

@@ -384,7 +384,7 @@ async def test_hidden_and_control_characters_are_shown_as_escapes(
         )
 
 
-def test_a_tool_of_any_name_is_shown(browser: Browser, address: str, directory: Path) -> None:
+def test_a_tool_with_any_name_is_shown(browser: Browser, address: str, directory: Path) -> None:
     names = ["constructor", "__proto__", "toString", "x" * 3_000]
     with browser.person(address) as person:
         asks(person, *({"name": name, "input": {"constructor": name, "n": None}} for name in names))

@@ -120,7 +120,7 @@ async def test_comments_are_added_to_the_current_run(browser: Browser, server: S
 
 
 @pytest.mark.thorough
-async def test_a_comment_is_about_a_range_of_lines(browser: Browser, server: Server, project: str) -> None:
+async def test_a_comment_can_be_about_a_range_of_lines(browser: Browser, server: Server, project: str) -> None:
     with browser.person(address_of(server, project), width=1440, height=1000) as person:
         opens(person, project)
         person.sees(in_hunk("Line 5", ".line"), "line 2")

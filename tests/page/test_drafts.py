@@ -318,7 +318,7 @@ def test_a_comment_stays_at_its_line_when_the_diff_style_changes(
             assert person("value", css=f"{CARD} .comment-field textarea") == "Why a word?"
 
 
-def test_line_wrapping_turned_on_to_accept_is_kept(browser: Browser, address: str, directory: Path) -> None:
+def test_line_wrapping_that_was_turned_on_to_accept_stays_on(browser: Browser, address: str, directory: Path) -> None:
     long = "x" * 1_000 + "tail\n"
     with browser.person(address) as person:
         person.runs("localStorage.setItem('drawbridge.setting.wrap', 'off')")

@@ -131,7 +131,7 @@ ANSWERS = """(() => {
 """Answers in place of the server, which would contact a push service on the internet."""
 
 
-def test_the_theme_and_the_keys_are_kept(browser: Browser, server: Server) -> None:
+def test_the_theme_and_the_key_settings_are_kept(browser: Browser, server: Server) -> None:
     with browser.person(f"{page_of(server)}#token={server.token}") as person:
         opens_settings(person)
         person.clicks("label:has-text('Dark')")

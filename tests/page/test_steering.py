@@ -134,7 +134,7 @@ def test_only_permitted_modes_are_offered(browser: Browser, address: str) -> Non
 
 
 @pytest.mark.thorough
-def test_a_new_session_begins(browser: Browser, address: str) -> None:
+def test_a_new_session_can_be_started(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         person.prompts("/quick")
         person.sees(".finished")

@@ -445,7 +445,7 @@ async def test_two_devices_decide_the_same_hunk_simultaneously(
                 person.sees(HUNK, f"round {number}")
                 keep = {"hunks": [hunk], "decision": "keep"}
                 click = asyncio.create_task(asyncio.to_thread(person.runs, undo))
-                if number % 2:  # otherwise the phone is always faster than the browser
+                if number % 2:  # lets the browser be the first in every other round
                     await click
                 reply = await phone.ask("review_decide", keep, project)
                 await click

@@ -156,7 +156,7 @@ def test_a_note_is_fully_visible_next_to_the_answer_bar(
         person.runs("document.querySelector('.approval').scrollIntoView({ block: 'start' })")
         assert person.runs(
             "(() => { const toast = document.querySelector('.toast'); const box = toast.getBoundingClientRect();"
-            " toast.style.pointerEvents = 'auto';"  # by default, clicks go to what is behind it
+            " toast.style.pointerEvents = 'auto';"  # otherwise, elementFromPoint skips the note
             " const bar = document.querySelector('.approval footer').getBoundingClientRect();"
             " const corners = [[box.left + 9, box.top + 9], [box.right - 9, box.top + 9],"
             " [box.left + 9, box.bottom - 9], [box.right - 9, box.bottom - 9]];"

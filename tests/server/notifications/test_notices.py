@@ -742,7 +742,7 @@ def test_a_notification_can_only_decide_what_it_fully_shows(
         assert (tool, blocked_path or None, proposal) == ("Bash", None, None)
         assert [value for field, value in given.items() if field != "description"] == [body]
         assert 0 < len(body) <= 120
-        assert "  " not in f" {body} "  # nothing is moved out of view
+        assert "  " not in f" {body} "  # blanks can't move a part of the command out of view
         assert {unicodedata.category(one)[0] for one in body} <= set("LNPSZ")
         assert {unicodedata.bidirectional(one) for one in body}.isdisjoint({"R", "AL", "AN"})
 

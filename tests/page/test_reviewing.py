@@ -287,7 +287,7 @@ async def test_an_empty_review_closes(browser: Browser, server: Server, reposito
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(("width", "height"), [(1280, 500), (375, 500)])
-async def test_a_click_on_a_change_that_was_not_fully_in_view_asks_for_confirmation(
+async def test_a_click_on_a_partly_seen_change_asks_for_confirmation(
     browser: Browser, server: Server, repository: Path, width: int, height: int
 ) -> None:
     """Its buttons stay in view while it is read. A key does nothing before the end."""

@@ -129,7 +129,7 @@ end
 --- Refuses a call that is processed too late, because the bridge gave up while Neovim was waiting for a key.
 local function in_time(params)
   if os.time() > params.before then
-    refuse('Neovim was busy for too long.')
+    refuse('Neovim was busy for too long, so your prompt was not sent. Try again later.')
   end
 end
 
@@ -141,9 +141,9 @@ function M.paste(params)
   in_time(params)
   local shown, typed = content(session.buffer)
   if not shown then
-    refuse("The agent can't receive a prompt now: its terminal shows something else. Try again later.")
+    refuse("The agent can't receive a prompt now: its terminal does not show its prompt box. Try again later.")
   elseif typed then
-    refuse('Someone has started to type a prompt there, so yours was not sent. Try again later.')
+    refuse("Someone has started to type a prompt in the agent's terminal, so yours was not sent. Try again later.")
   end
   local text = harmless(params.text)
   pasted[params.pid] = squeezed(text)

@@ -1,4 +1,4 @@
-"""What the agent reports about itself, the queue, stopping, and what helps after an error."""
+"""What the agent reports about itself, the queue, stopping runs, and what a user can do after an error."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_s2_9_background_tasks_have_a_line_each(browser: Browser, address: str) 
         person.sees(".tasks summary", "1 task is running")
 
 
-def test_s2_22_the_todo_list_is_a_panel(browser: Browser, address: str) -> None:
+def test_s2_22_the_todo_list_is_shown_in_a_panel(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         emits(person, call("t1", "TodoWrite", todos=TODOS), HOLD)
         person.sees(".todo-panel summary", "To-do list: 1 of 3 done")
@@ -286,7 +286,7 @@ def test_esc_does_not_stop_a_run_that_waits_for_a_user(browser: Browser, address
         ("Something odd", "unknown", "The run failed", ["Retry", "New session"]),
     ],
 )
-def test_s2_23_an_error_has_a_button_that_helps(
+def test_s2_23_an_error_offers_suitable_buttons(
     browser: Browser, address: str, error: str, kind: str, title: str, help: list[str]
 ) -> None:
     with browser.person(address) as person:

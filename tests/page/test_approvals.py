@@ -92,7 +92,7 @@ def test_risky_parts_of_a_command_are_marked(browser: Browser, address: str) -> 
         assert person.reads(f"{CARD} pre") == [COMMAND]
 
 
-def test_fields_of_a_tool_are_a_list(browser: Browser, address: str) -> None:
+def test_the_fields_of_a_tool_call_are_shown_as_a_list(browser: Browser, address: str) -> None:
     given = {"title": "Bridge is closed", "labels": ["bug"], "draft": False, "body": "It is.\nSince 3."}
     with browser.person(address) as person:
         asks(person, {"name": "mcp__github__create_issue", "input": given})
@@ -149,7 +149,7 @@ def test_the_diff_style_is_kept(browser: Browser, address: str, directory: Path)
         person.sees(f"{CARD} table.unified")
 
 
-def test_lines_that_do_not_wrap_must_be_wrapped_to_accept(browser: Browser, address: str, directory: Path) -> None:
+def test_a_cut_off_line_must_be_wrapped_before_accepting(browser: Browser, address: str, directory: Path) -> None:
     with browser.person(address) as person:
         person.runs("localStorage.setItem('drawbridge.setting.wrap', 'off')")
         person("reload")
@@ -163,7 +163,7 @@ def test_lines_that_do_not_wrap_must_be_wrapped_to_accept(browser: Browser, addr
         assert answers(person)[0]["behavior"] == "allow"
 
 
-def test_comments_on_lines_are_the_reason(browser: Browser, address: str, directory: Path) -> None:
+def test_comments_on_lines_are_the_reason_for_a_rejection(browser: Browser, address: str, directory: Path) -> None:
     """The comments survive a reload and are sent with the rejection."""
     with browser.person(address) as person:
         asks(person, change(directory, CODE, CHANGED))
@@ -183,8 +183,8 @@ def test_comments_on_lines_are_the_reason(browser: Browser, address: str, direct
 
 
 @pytest.mark.parametrize("width", [1280, 320])
-def test_a_common_reason_takes_one_press(browser: Browser, address: str, directory: Path, width: int) -> None:
-    """The reason can be edited before it is sent, and a second press removes it."""
+def test_a_common_reason_is_added_with_one_click(browser: Browser, address: str, directory: Path, width: int) -> None:
+    """The reason can be edited before it is sent, and a second click removes it."""
     with browser.person(address) as person:
         asks(person, change(directory, CODE, CHANGED))
         person("resize", width=width, height=800)
@@ -202,7 +202,7 @@ def test_a_common_reason_takes_one_press(browser: Browser, address: str, directo
         assert answers(person) == [{"behavior": "deny", "message": "Add tests for this change. Two of them."}]
 
 
-def test_a_notebook_is_shown_by_its_cells(browser: Browser, address: str, directory: Path) -> None:
+def test_a_change_to_a_notebook_is_shown_cell_by_cell(browser: Browser, address: str, directory: Path) -> None:
     cell: dict[str, Any] = {"cell_type": "code", "id": "a1", "metadata": {}, "outputs": [], "execution_count": None}
     book: dict[str, Any] = {"cells": [{**cell, "source": ["x = 1\n", "print(x)\n"]}], "metadata": {}, "nbformat": 4}
     path = directory / "book.ipynb"
@@ -231,7 +231,7 @@ def notebook(directory: Path, **given: Any) -> dict[str, Any]:
     return {"name": "NotebookEdit", "input": {"notebook_path": str(path), "cell_id": "a1", **given}}
 
 
-def test_the_new_text_of_a_cell_is_edited(browser: Browser, address: str, directory: Path) -> None:
+def test_the_new_text_of_a_cell_can_be_edited(browser: Browser, address: str, directory: Path) -> None:
     """The rest of the call stays in view next to the editor, and the draft survives a reload."""
     call = notebook(directory, new_source="x = 2\nprint(x)\n")
     with browser.person(address) as person:
@@ -472,14 +472,14 @@ def test_answers_to_a_large_question_survive_a_reload(browser: Browser, address:
         person.sees(f"{CARD} label:has-text('Black'):has(input:checked)")
 
 
-def test_a_choice_whose_preview_is_cut_is_not_sent(browser: Browser, address: str) -> None:
+def test_a_choice_needs_its_whole_preview_to_be_shown(browser: Browser, address: str) -> None:
     cut = "\n".join(f"row {number}" for number in range(200))
     options = [{"label": "Oak", "preview": cut}, {"label": "Black", "preview": cut}]
     question = {"question": "Which colour?", "header": "Colour", "multiSelect": False, "options": options}
     with browser.person(address, height=1100) as person:
         asks(person, {"name": "AskUserQuestion", "input": {"questions": [question]}})
         person.clicks("label:has-text('Black')")
-        for _ in range(2):  # by the button, and then by the key while the preview is closed
+        for _ in range(2):  # first with the preview open, then with it closed
             person.clicks(f"{SUBMIT}:has-text('Read on'):not(.moved)")
             person.sees(f"{CARD} .hint", "Show all of it first")
             person.until("document.activeElement.matches('.preview.chosen button.must')")
@@ -494,7 +494,7 @@ def test_a_choice_whose_preview_is_cut_is_not_sent(browser: Browser, address: st
         assert answers(person)[0]["updatedInput"]["answers"] == {"Which colour?": "Black"}
 
 
-def test_number_keys_act_only_on_a_card_in_view(browser: Browser, address: str) -> None:
+def test_number_keys_choose_options_only_on_a_visible_card(browser: Browser, address: str) -> None:
     with browser.person(address, height=500) as person:
         person.prompts("/lines 60")
         person.sees(".finished")

@@ -1,4 +1,4 @@
-"""A user can approve only what has been on the screen: keys, commands, fields, plans, several requests."""
+"""A user can approve a request only once all of it has been on the screen: commands, fields, plans, several files."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ def test_a_letter_does_not_accept_a_command_or_a_plan(browser: Browser, address:
 
 
 @pytest.mark.thorough
-def test_a_second_key_does_not_answer_the_next_one(browser: Browser, address: str, directory: Path) -> None:
+def test_pressing_a_key_twice_answers_only_one_approval(browser: Browser, address: str, directory: Path) -> None:
     with browser.person(address) as person:
         asks(person, *(edit(directory / "notes.md", "up", word) for word in ("down", "away")))
         person.readies_keys()
@@ -215,7 +215,7 @@ def test_a_second_key_does_not_answer_the_next_one(browser: Browser, address: st
 
 
 @pytest.mark.thorough
-def test_typing_after_a_click_into_the_text_is_not_an_answer(browser: Browser, address: str, directory: Path) -> None:
+def test_letters_typed_after_a_click_on_text_are_not_answers(browser: Browser, address: str, directory: Path) -> None:
     """The typed text goes to the message box, including its first letter."""
     with browser.person(address) as person:
         person.prompts("/quick")
@@ -311,7 +311,9 @@ def test_long_runs_of_blanks_cannot_hide_text(browser: Browser, address: str, co
         ),
     ],
 )
-def test_a_cut_text_must_be_opened_before_accepting(browser: Browser, address: str, directory: Path, kind: str) -> None:
+def test_shortened_text_must_be_expanded_before_accepting(
+    browser: Browser, address: str, directory: Path, kind: str
+) -> None:
     path = directory / "new.py"
     call = {
         "command": bash("echo a\n" * 300 + "tail"),
@@ -348,7 +350,9 @@ def test_every_field_of_a_call_is_shown(browser: Browser, address: str, director
 
 
 @pytest.mark.thorough
-async def test_strange_characters_are_written_out(browser: Browser, server: Server, directory: Path) -> None:
+async def test_hidden_and_control_characters_are_shown_as_escapes(
+    browser: Browser, server: Server, directory: Path
+) -> None:
     """This applies to commands, fields, paths, tool names, diffs, Markdown, the list and the title."""
     place = directory.parent / "blog\u202egpj"
     place.mkdir()
@@ -380,7 +384,7 @@ async def test_strange_characters_are_written_out(browser: Browser, server: Serv
         )
 
 
-def test_a_tool_of_any_name_is_shown(browser: Browser, address: str, directory: Path) -> None:
+def test_a_tool_with_any_name_is_shown(browser: Browser, address: str, directory: Path) -> None:
     names = ["constructor", "__proto__", "toString", "x" * 3_000]
     with browser.person(address) as person:
         asks(person, *({"name": name, "input": {"constructor": name, "n": None}} for name in names))
@@ -498,7 +502,7 @@ def test_no_part_of_an_input_is_hidden(browser: Browser, address: str, name: str
         assert [given for given, card in zip(calls, cards, strict=True) if EVIL not in card] == []
 
 
-def test_input_left_out_of_the_diff_is_shown(browser: Browser, address: str, directory: Path) -> None:
+def test_parts_of_the_input_that_a_diff_omits_are_shown(browser: Browser, address: str, directory: Path) -> None:
     cell: dict[str, Any] = {
         "cell_type": "code",
         "id": "c",
@@ -605,7 +609,7 @@ def test_every_field_of_a_question_is_shown(browser: Browser, address: str) -> N
             assert words in card
 
 
-def test_no_word_of_a_plan_is_left_out(browser: Browser, address: str) -> None:
+def test_every_word_of_a_plan_is_shown(browser: Browser, address: str) -> None:
     """Markdown has many kinds of text that are not drawn."""
     plan = (
         "<div>\nzebra\n</div>\n\n<!-- yankee -->\n\nwith <b title='xray'>tags</b>\n\n[1]: /x 'whisky'\n\n"
@@ -651,7 +655,7 @@ def test_ambiguous_emphasis_in_a_plan_is_also_shown_as_source(browser: Browser, 
         assert [part.strip() for part in person.reads(f"{CARD} .plan .raw")] == parts[:2]
 
 
-def test_a_letter_does_not_accept_what_only_looks_like_a_change(
+def test_a_letter_does_not_accept_a_command_that_contains_a_diff(
     browser: Browser, address: str, directory: Path
 ) -> None:
     diff = {"type": "diff", "path": str(directory / "notes.md"), "oldText": "a", "newText": "b"}
@@ -666,7 +670,7 @@ def test_a_letter_does_not_accept_what_only_looks_like_a_change(
 
 
 @pytest.mark.thorough
-async def test_windows_of_the_same_name_are_distinguished(browser: Browser, address: str, directory: Path) -> None:
+async def test_windows_with_the_same_name_are_distinguished(browser: Browser, address: str, directory: Path) -> None:
     """An answer from the other window keeps the unfinished edit in this one, and this one shows who answered."""
     with browser.person(address) as mine, browser.person(address) as other:
         mine.prompts("Something")
@@ -680,7 +684,7 @@ async def test_windows_of_the_same_name_are_distinguished(browser: Browser, addr
 
 
 @pytest.mark.thorough
-def test_leaving_an_edit_keeps_it(browser: Browser, address: str, directory: Path) -> None:
+def test_leaving_an_edit_keeps_it_as_a_draft(browser: Browser, address: str, directory: Path) -> None:
     before = (directory / "notes.md").read_text()
     with browser.person(address) as person:
         person.prompts("Something")

@@ -120,7 +120,7 @@ async def test_comments_are_added_to_the_current_run(browser: Browser, server: S
 
 
 @pytest.mark.thorough
-async def test_a_comment_is_about_a_range_of_lines(browser: Browser, server: Server, project: str) -> None:
+async def test_a_comment_can_be_about_a_range_of_lines(browser: Browser, server: Server, project: str) -> None:
     with browser.person(address_of(server, project), width=1440, height=1000) as person:
         opens(person, project)
         person.sees(in_hunk("Line 5", ".line"), "line 2")
@@ -431,7 +431,7 @@ HOSTILE = "<img src=x onerror=window.hurt=1> \u202e gnp \x1b[31m {{hurt}} " + "w
 
 
 @pytest.mark.thorough
-async def test_hostile_comments_are_only_text(browser: Browser, server: Server, repository: Path) -> None:
+async def test_hostile_comments_are_shown_as_plain_text(browser: Browser, server: Server, repository: Path) -> None:
     project = await project_in(server, repository)
     await runs(server, project, {"constructor": f"{HOSTILE}\n"})
     async with server.client() as client:
@@ -512,7 +512,9 @@ async def committing(browser: Browser, tmp_path: Path, directory: Path) -> Any:
 
 
 async def is_kept(server: Server, repository: Path) -> str:
-    """Creates a project in which one of two changes to the poem and a new file were kept. Returns its id."""
+    """Creates a project with a review in which one of two changes to the poem and a new file were kept. Returns the
+    project's id.
+    """
     git(repository, "config", "user.name", "Ada")
     git(repository, "config", "user.email", "ada@example.org")
     project = await project_in(server, repository)

@@ -258,7 +258,7 @@ async def test_a_message_whose_upload_failed_returns_to_its_session(
         person.until(f"{BOX} === 'Look at this' && {IMAGES} === 1")
 
 
-def test_a_visit_to_the_settings_keeps_an_image_being_read(browser: Browser, address: str) -> None:
+def test_opening_the_settings_keeps_an_image_being_attached(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         person.sees(".chip.mode")
         person.runs(SLOW_IMAGES)
@@ -297,7 +297,9 @@ def test_leaving_a_session_removes_its_elements(browser: Browser, address: str, 
 # Comments and settings.
 
 
-def test_a_comment_stays_at_its_line_in_other_columns(browser: Browser, address: str, directory: Path) -> None:
+def test_a_comment_stays_at_its_line_when_the_diff_style_changes(
+    browser: Browser, address: str, directory: Path
+) -> None:
     at = (
         f"[...document.querySelectorAll('{CARD} tr.commented')]"
         ".map((row) => row.previousElementSibling.querySelector('td:last-child').innerText.trim())"
@@ -316,7 +318,7 @@ def test_a_comment_stays_at_its_line_in_other_columns(browser: Browser, address:
             assert person("value", css=f"{CARD} .comment-field textarea") == "Why a word?"
 
 
-def test_line_wrapping_turned_on_to_accept_is_kept(browser: Browser, address: str, directory: Path) -> None:
+def test_line_wrapping_that_was_turned_on_to_accept_stays_on(browser: Browser, address: str, directory: Path) -> None:
     long = "x" * 1_000 + "tail\n"
     with browser.person(address) as person:
         person.runs("localStorage.setItem('drawbridge.setting.wrap', 'off')")
@@ -331,7 +333,7 @@ def test_line_wrapping_turned_on_to_accept_is_kept(browser: Browser, address: st
         assert person.reads(f"{CARD} button.must") == []
 
 
-def test_an_unknown_state_of_an_entry_is_not_a_class(browser: Browser, address: str) -> None:
+def test_the_state_of_a_todo_is_not_used_as_a_css_class(browser: Browser, address: str) -> None:
     """`shade` is a CSS class of an element that covers everything."""
     todos = [{"content": "Close the bridge", "status": "shade"}]
     block = {"type": "tool_use", "id": "t", "name": "TodoWrite", "input": {"todos": todos}}

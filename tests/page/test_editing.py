@@ -172,7 +172,7 @@ def test_many_removed_lines_are_read_in_the_proposal(browser: Browser, address: 
         asks(person, edit(directory / "notes.md", LONG, ""))
         person.clicks(EDIT)
         adds(person, "my ")
-        person.sees(f"{CARD} .unopened", "Go back and read what is removed")
+        person.sees(f"{CARD} .unopened", "Go back and read the removed lines")
         scrolls_through_the_editor(person)
         assert not can_accept(person)
         person.presses("Control+Enter")

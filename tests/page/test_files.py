@@ -126,7 +126,7 @@ async def test_a_deleted_file_opens_with_its_old_content(browser: Browser, serve
 
 
 @pytest.mark.parametrize(("name", "code"), [("a.py", "def a(): pass"), ("a.kt", "fun main() {}"), ("a.pl", "my $a;")])
-async def test_a_file_has_the_colors_of_its_language(
+async def test_a_file_is_highlighted_in_its_language(
     browser: Browser, server: Server, directory: Path, name: str, code: str
 ) -> None:
     """The file view supports the same languages as diffs."""
@@ -184,7 +184,9 @@ async def test_a_link_to_a_directory_opens_it_in_the_tree(browser: Browser, serv
         person.sees(".tree a", "bridge.py")
 
 
-async def test_strange_names_and_texts_are_written_out(browser: Browser, server: Server, directory: Path) -> None:
+async def test_strange_characters_in_files_are_shown_as_escapes(
+    browser: Browser, server: Server, directory: Path
+) -> None:
     (directory / "fi\u202elis").write_text("one\u202etwo\n")
     (directory / "<img src=x>.txt").write_text("<b>bold</b>")
     project = await project_in(server, directory)

@@ -266,7 +266,7 @@ def test_settings_can_be_opened_before_the_first_session(
         person.sees(".settings h3", "Notifications")
 
 
-def test_a_long_title_leaves_the_name_of_the_folder_whole(browser: Browser, address: str) -> None:
+def test_a_long_title_does_not_cut_off_the_name_of_the_folder(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         person.prompts("/quick " + "and explain every word of it, " * 8)
         person.sees(".project-head .title", "explain every word")

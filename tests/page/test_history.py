@@ -185,7 +185,7 @@ def test_s3_30_calls_show_their_times(reader: Person) -> None:
 
 
 def test_a_read_file_has_its_own_line_numbers_and_colors(reader: Person) -> None:
-    """Finding S2-18: tool rows showed little."""
+    """Finding S2-18: the rows of tool calls showed few details."""
     reader.clicks(row("Read 2 files"))
     reader.clicks(row("src/bridge.py:10–12"))
     reader.sees(".tool[open] > .tool-body .file-lines")
@@ -307,7 +307,7 @@ def test_subagent_calls_are_shown_under_their_parent_call(reader: Person) -> Non
     reader.sees(f"{opened('Ran agent')} .markdown strong", "fine")
 
 
-def test_a_background_task_belongs_to_its_call(reader: Person) -> None:
+def test_a_background_task_is_shown_at_its_call(reader: Person) -> None:
     reader.sees(".tool-row:has(> .tool:has-text('sleep 100')) > .background", "sleep 100 has ended")
 
 
@@ -460,7 +460,7 @@ def test_the_title_of_an_approval_is_visible_first(browser: Browser, address: st
         )
 
 
-def test_accepted_with_edits_shows_what_was_written(browser: Browser, address: str) -> None:
+def test_an_approval_with_edits_shows_what_was_written(browser: Browser, address: str) -> None:
     """Finding S1-5: the history showed the proposal instead of the accepted version."""
     with browser.person(address) as person:
         person.prompts("Something")
@@ -476,7 +476,7 @@ def test_accepted_with_edits_shows_what_was_written(browser: Browser, address: s
 
 
 @pytest.mark.parametrize("has_call", [True, False])
-def test_an_edited_plan_is_read_as_it_was_accepted(browser: Browser, address: str, has_call: bool) -> None:
+def test_an_edited_plan_is_shown_as_it_was_accepted(browser: Browser, address: str, has_call: bool) -> None:
     """Claude Code's own call has no input. In a terminal session, the record of the call arrives later."""
     request = {"subtype": "can_use_tool", "tool_name": "ExitPlanMode", "input": {"plan": "# Old\n\n1. Theirs\n"}}
     asks: dict[str, Any] = {"type": "control_request", "request_id": "q", "request": request}
@@ -563,7 +563,9 @@ new MutationObserver((all) => {
 CHOSEN = "document.activeElement.closest('.item')"
 
 
-async def test_an_address_with_a_seq_opens_its_record(browser: Browser, tmp_path: Path, directory: Path) -> None:
+async def test_an_address_with_a_record_number_opens_that_record(
+    browser: Browser, tmp_path: Path, directory: Path
+) -> None:
     messages = [said(f"message {number}") for number in range(1000)]
     async with serving_history(tmp_path, directory, messages) as (server, project):
         with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:

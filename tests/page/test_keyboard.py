@@ -81,7 +81,7 @@ def picks(person: Person, item: str) -> None:
 def test_questions_are_answered_with_the_keyboard(browser: Browser, address: str) -> None:
     with browser.person(address, **SIZE) as person:
         asks(person, QUESTIONS)
-        presses_until(person, "2", "document.querySelector('[value=Black]').checked")  # after a move, a key is ignored
+        presses_until(person, "2", "document.querySelector('[value=Black]').checked")  # a card that moves ignores keys
         person.presses("k")
         person.until(at(CARD))
         presses_until(person, "Tab", at("[value=Black]"))

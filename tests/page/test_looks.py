@@ -111,7 +111,7 @@ def test_a_wide_window_is_used_fully(browser: Browser, address: str, directory: 
         assert len(set(person.runs(rows))) == 1, "no line is wrapped"
 
 
-def test_a_tablet_has_room_in_its_header(browser: Browser, address: str, directory: Path) -> None:
+def test_the_header_uses_the_width_of_a_tablet(browser: Browser, address: str, directory: Path) -> None:
     """The path used to be cut off although 470 pixels were free, "Ready" was 56 pixels tall, and notes were not
     centered over the conversation."""
     with browser.person(address, width=768, height=1024) as person:
@@ -126,7 +126,7 @@ def test_a_tablet_has_room_in_its_header(browser: Browser, address: str, directo
         assert abs(center(box(person, ".toast")) - center(box(person, ".conversation"))) <= 1
 
 
-def test_keys_after_a_click_draw_no_frame(browser: Browser, address: str) -> None:
+def test_keys_after_a_click_do_not_frame_the_conversation(browser: Browser, address: str) -> None:
     """There used to be a frame around the whole conversation. Now a bar shows that keys scroll it."""
     with browser.person(address) as person:
         person.prompts('/say "Hello."')

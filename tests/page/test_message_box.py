@@ -76,7 +76,7 @@ def test_s2_13_commands_are_completed_by_keys(browser: Browser, address: str) ->
         assert person.complaints() == []
 
 
-def test_commands_that_arrive_after_the_slash_are_listed(browser: Browser, address: str) -> None:
+def test_commands_that_arrive_after_a_slash_was_typed_are_listed(browser: Browser, address: str) -> None:
     with browser.person(address) as person, browser.person(address) as other:
         types(person, "/")
         emits(other, INIT)
@@ -248,7 +248,7 @@ def test_files_are_dropped_and_pasted(browser: Browser, address: str) -> None:
         assert person.runs(SENT) == [name + size for name, size in zip(names, sizes, strict=True)]
 
 
-def test_an_image_needs_no_text_and_ten_is_the_limit(browser: Browser, address: str, tmp_path: Path) -> None:
+def test_up_to_ten_images_can_be_sent_without_text(browser: Browser, address: str, tmp_path: Path) -> None:
     image = tmp_path / "cat.png"
     image.write_bytes((STATIC / "icon-192.png").read_bytes())
     with browser.person(address) as person:

@@ -69,7 +69,7 @@ async def test_an_acp_call_shows_its_approval_and_its_change(
 
 
 @pytest.mark.parametrize(("button", "expected"), [("Approve", "once"), ("Always", "always"), ("Keep planning", "no")])
-async def test_an_acp_agents_plan_has_the_answers_the_agent_offers(
+async def test_an_acp_agents_plan_is_answered_with_the_agents_options(
     browser: Browser, serves_others: Server, directory: Path, button: str, expected: str
 ) -> None:
     with browser.person(await address(serves_others, directory, "official")) as person:

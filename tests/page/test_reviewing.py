@@ -248,7 +248,9 @@ HOSTILE = {
 
 
 @pytest.mark.thorough
-async def test_hostile_names_and_texts_are_only_text(browser: Browser, server: Server, repository: Path) -> None:
+async def test_hostile_names_and_texts_are_shown_as_plain_text(
+    browser: Browser, server: Server, repository: Path
+) -> None:
     project = await project_in(server, repository)
     await runs(server, project, dict(HOSTILE))
     with browser.person(address_of(server, project), width=1280, height=1800) as person:
@@ -285,7 +287,7 @@ async def test_an_empty_review_closes(browser: Browser, server: Server, reposito
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(("width", "height"), [(1280, 500), (375, 500)])
-async def test_a_click_on_a_change_that_was_not_fully_in_view_asks_for_confirmation(
+async def test_a_click_on_a_partly_seen_change_asks_for_confirmation(
     browser: Browser, server: Server, repository: Path, width: int, height: int
 ) -> None:
     """Its buttons stay in view while it is read. A key does nothing before the end."""
@@ -405,7 +407,7 @@ async def test_another_users_decision_keeps_an_unfinished_edit(
 
 
 @pytest.mark.thorough
-async def test_who_decided_first_is_reported_where_the_hunk_was(
+async def test_the_hunk_is_replaced_by_a_note_about_who_decided_first(
     browser: Browser, server: Server, project: str, repository: Path
 ) -> None:
     with browser.person(address_of(server, project), width=1280, height=800) as person:
@@ -443,7 +445,7 @@ async def test_two_devices_decide_the_same_hunk_simultaneously(
                 person.sees(HUNK, f"round {number}")
                 keep = {"hunks": [hunk], "decision": "keep"}
                 click = asyncio.create_task(asyncio.to_thread(person.runs, undo))
-                if number % 2:  # otherwise the phone is always faster than the browser
+                if number % 2:  # lets the browser be the first in every other round
                     await click
                 reply = await phone.ask("review_decide", keep, project)
                 await click
@@ -477,7 +479,7 @@ async def test_undoing_several_hunks_asks_once(
 
 
 @pytest.mark.thorough
-async def test_a_cut_change_is_shown_whole_before_it_is_decided(
+async def test_a_shortened_change_must_be_expanded_before_deciding(
     browser: Browser, server: Server, project: str, repository: Path
 ) -> None:
     await runs(server, project, {"long.txt": "".join(f"a line {number}\n" for number in range(600))})
@@ -497,7 +499,7 @@ async def test_a_cut_change_is_shown_whole_before_it_is_decided(
 
 
 @pytest.mark.thorough
-async def test_files_without_lines_are_shown_in_words(
+async def test_changes_without_lines_are_described_in_words(
     browser: Browser, server: Server, project: str, repository: Path
 ) -> None:
     await runs(server, project, {"notes.md": 0o755, "logo.bin": "\0\1\2"})
@@ -756,8 +758,10 @@ async def test_a_review_of_a_missing_directory_shows_the_reason(
 
 
 @pytest.mark.slow
-async def test_a_review_of_200_files_and_2000_hunks(browser: Browser, server: Server, repository: Path) -> None:
-    """A review of this size opens, and a hunk can be decided. ``bench/reviews.py`` measures the times."""
+async def test_a_review_of_2000_hunks_can_be_opened_and_decided(
+    browser: Browser, server: Server, repository: Path
+) -> None:
+    """The hunks are in 200 files. ``bench/reviews.py`` measures how long opening and deciding take."""
     for number in range(200):
         (repository / f"file{number:03}.txt").write_text(POEM * 5)
     git(repository, "add", ".")

@@ -287,8 +287,10 @@ def test_a_long_input_must_be_read_before_an_edit_is_accepted(browser: Browser, 
 
 
 @pytest.mark.thorough
-def test_seeing_a_shortened_edit_is_not_seeing_the_proposal(browser: Browser, address: str, directory: Path) -> None:
-    """Only the short version has been in view. "Back" shows the long proposal, which has not been seen to its end."""
+def test_seeing_a_shortened_edit_does_not_count_for_the_proposal(
+    browser: Browser, address: str, directory: Path
+) -> None:
+    """Only the short version has been in view. "Back" shows the long proposal, whose end has not been in view."""
     with browser.person(address, **SMALL) as person:
         sends(person, bash("\n".join(f"echo {number}" for number in range(40)) + f"\n{TAIL}"))
         person.sees(READS)
@@ -599,7 +601,7 @@ def test_a_question_that_was_not_on_the_screen_is_not_answered(browser: Browser,
             person.runs(f"document.querySelectorAll('{CARD} fieldset')[{number}].querySelector('.option').click()")
         person.runs(f"document.querySelector('{CARD} fieldset:last-of-type').focus()")
         person("resize", **SMALL)
-        person.until(  # the text above has grown
+        person.until(  # the text wraps in the narrow window, so this scrolls until the button reads "Submit"
             f"document.querySelector('{CARD} fieldset').scrollIntoView()"
             f" || document.querySelector('{SUBMIT}')?.innerText === 'Submit'"
         )
@@ -1104,7 +1106,9 @@ def plays(
         sends(person, *calls)
         for _ in range(25):
             story.append(acts(random, person))
-            typed = {did.removeprefix("writes ") for did in story if isinstance(did, str)}  # the user's own words
+            typed = {
+                did.removeprefix("writes ") for did in story if isinstance(did, str)
+            }  # the user typed these words, so they need not have been in view
             for one in accepted(person):
                 assert {**one, "hidden": [word for word in one["hidden"] if word not in typed]} == NOTHING_UNSEEN
         count = person.runs("window.edits") if acts is edits else len(accepted(person))

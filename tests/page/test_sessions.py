@@ -97,7 +97,7 @@ def test_choosing_a_session_shows_its_conversation(browser: Browser, address: st
         assert person.reads(".said:not(.live) .markdown") == ["The second one."]
 
 
-def test_a_resumed_session_shows_what_the_agent_knows(browser: Browser, address: str) -> None:
+def test_a_resumed_session_shows_its_earlier_messages(browser: Browser, address: str) -> None:
     """Finding S1-8: the web UI showed the wrong conversation."""
     with browser.person(address) as person:
         has_two_sessions(person)

@@ -104,7 +104,7 @@ async def test_a_test_notification_has_the_chosen_buttons(browser: Browser, serv
         assert subscription(server)["actions"] is True
         person.runs(ANSWERS.replace("ANSWER", "{ accepted: true }"))
         person.clicks("button:has-text('Send a test notification')")
-        person.sees(".settings [role=status]", "Sent. It appears in a few seconds.")
+        person.sees(".settings [role=status]", "Sent. It should appear in a few seconds.")
         assert person.runs("self.asked") == {"endpoint": ENDPOINT}
         person.runs(ANSWERS.replace("ANSWER", "{ accepted: false, problem: 'The subscription has expired.' }"))
         person.clicks("button:has-text('Send a test notification')")
@@ -131,7 +131,7 @@ ANSWERS = """(() => {
 """Answers in place of the server, which would contact a push service on the internet."""
 
 
-def test_the_theme_and_the_keys_are_kept(browser: Browser, server: Server) -> None:
+def test_the_theme_and_the_key_settings_are_kept(browser: Browser, server: Server) -> None:
     with browser.person(f"{page_of(server)}#token={server.token}") as person:
         opens_settings(person)
         person.clicks("label:has-text('Dark')")

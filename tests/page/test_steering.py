@@ -134,7 +134,7 @@ def test_only_permitted_modes_are_offered(browser: Browser, address: str) -> Non
 
 
 @pytest.mark.thorough
-def test_a_new_session_begins(browser: Browser, address: str) -> None:
+def test_a_new_session_can_be_started(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         person.prompts("/quick")
         person.sees(".finished")
@@ -151,7 +151,7 @@ def test_a_new_session_begins(browser: Browser, address: str) -> None:
         person.sees(".side .session", "/quick")
 
 
-def test_a_removed_project_leaves_its_directory(
+def test_removing_a_project_keeps_its_directory(
     browser: Browser, server: Server, address: str, directory: Path
 ) -> None:
     with browser.person(address) as person:
@@ -212,7 +212,7 @@ def test_a_runs_changes_show_where_its_agent_worked(browser: Browser, address: s
 
 
 @pytest.mark.thorough
-def test_a_run_in_a_directory_without_git_is_shown(browser: Browser, address: str) -> None:
+def test_the_changes_of_a_run_without_a_git_repository_are_shown(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         person.prompts("Something")
         person.clicks(".approval .yes")

@@ -18,7 +18,7 @@ COUNT = """(() => { window.drawn = 0; new MutationObserver((all) => { for (const
 
 
 def test_a_long_answer_is_drawn_once_while_it_arrives(browser: Browser, address: str) -> None:
-    """All of it used to be drawn in each frame: long tasks took 19 of 20 seconds."""
+    """The whole answer used to be drawn in each frame, so long tasks took 19 of 20 seconds."""
     with browser.person(address) as person:
         person.sees("h2", "blog")
         person.runs(COUNT)

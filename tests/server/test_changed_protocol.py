@@ -87,7 +87,9 @@ async def opened(folder: Path, data: Path) -> tuple[dict[str, Any], dict[str, by
 
 
 @pytest.mark.parametrize("data", [OLD, OLD_1], ids=lambda data: data.name)
-async def test_a_changed_protocol_changes_no_file(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_changed_protocol_does_not_change_stored_files(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     states, files, received = await opened(tmp_path / "as it is", data)
     change_the_protocol(monkeypatch)
     other_states, other_files, other_received = await opened(tmp_path / "changed", data)

@@ -159,7 +159,7 @@ async def test_the_default_limits_of_a_message_apply(data: Path) -> None:
 
 
 @pytest.mark.thorough
-async def test_the_next_start_has_the_same_token_and_certificate(data: Path) -> None:
+async def test_token_and_certificate_stay_the_same_after_a_restart(data: Path) -> None:
     async with serving(data) as server:
         before = server.token, server.ready["fingerprint"]
     async with serving(data) as server:

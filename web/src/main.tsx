@@ -388,7 +388,7 @@ client.addEventListener('change', (event) => {
     view.value?.redraw();
     void push.renew(client);
   } else if (what === 'gone') {
-    said('This project was removed.', 'problem');
+    said('This project or session was removed, or this device can’t see it.', 'problem');
     go('#/');
   }
   draw();

@@ -47,7 +47,7 @@ test('a refused token is not sent again', () => {
   assert.equal(timers.length, 0);
 });
 
-test('a token that was not read in time is sent again', () => {
+test('a token that the server did not read in time is sent again', () => {
   const { connection, sockets, timers, open, drop } = world();
   connection.start('secret', 'Ada');
   drop(4401);
@@ -69,7 +69,7 @@ test('a paired device keeps its token when the server closes the connection', ()
   assert.equal(sockets.at(-1).sent[0].data.token, 'mine');
 });
 
-test('the pauses between attempts grow, and are reset after a connection', () => {
+test('the pauses between attempts grow, and are reset once the client is connected', () => {
   const { connection, timers, open, drop } = world();
   connection.start('secret', 'Ada');
   for (let n = 0; n < 7; n++) {

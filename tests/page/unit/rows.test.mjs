@@ -299,7 +299,7 @@ test('each day has a divider, unless all rows are from today', () => {
   assert.equal(days[3], 'Today');
 });
 
-test('a record without its own row leads to the previous row', () => {
+test('the row of a record without its own row is the previous one', () => {
   const rows = [{ seq: 2 }, { seq: 5 }];
   assert.deepEqual(
     [1, 2, 4, 5, 9].map((seq) => rowAt(rows, seq).seq),

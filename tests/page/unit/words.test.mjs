@@ -79,7 +79,7 @@ test('only complete requests that accept another text can be edited', () => {
   assert.ok(!canBeEdited({ ...request, tool_name: 'NotebookEdit' }));
 });
 
-test('a conversation begins late if its first records were deleted', () => {
+test('a conversation whose first records were deleted is marked as incomplete', () => {
   const conversation = new Conversation('p');
   conversation.join({ last_seq: 35, run: null, queue: [], open_approvals: [] }, true);
   assert.ok(!conversation.beginsLate({ first_seq: 26 }), 'earlier records can still be loaded');

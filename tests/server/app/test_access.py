@@ -55,7 +55,7 @@ async def test_a_wrong_token_in_the_header_gets_401(server: Server, shown: str) 
     assert not list(server.clients)
 
 
-async def test_the_scheme_is_case_insensitive(server: Server) -> None:
+async def test_the_authorization_scheme_is_case_insensitive(server: Server) -> None:
     assert await status_of(server, Authorization=f"bearer {TOKEN}") == 101
 
 
@@ -348,7 +348,7 @@ def test_loopback_names_and_addresses_are_recognized() -> None:
 # other paths
 
 
-async def test_the_only_other_path_is_health(server: Server) -> None:
+async def test_only_the_socket_and_health_have_paths(server: Server) -> None:
     assert await status_of(server, "/") == 404
     assert await status_of(server, "/ws/x") == 404
     assert await status_of(server, "/health") == 404, "it is not a WebSocket"
@@ -380,7 +380,7 @@ def test_the_token_is_created_once_and_private_to_the_owner(tmp_path: Path) -> N
     assert owner_token(tmp_path / "other" / "token") != token
 
 
-def test_a_readable_token_file_is_made_private(tmp_path: Path) -> None:
+def test_a_token_file_that_others_can_read_is_made_private(tmp_path: Path) -> None:
     path = tmp_path / "token"
     token = owner_token(path)
     path.chmod(0o644)

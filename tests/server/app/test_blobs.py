@@ -150,7 +150,7 @@ async def test_a_blob_may_be_empty(blobs: Blobs) -> None:
     assert await blobs.read("b", None) == b""
 
 
-async def test_size_and_number_are_limited_and_old_blobs_stay(blobs: Blobs, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_size_and_the_number_of_blobs_are_limited(blobs: Blobs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blobs_module, "MOST", 3)
     monkeypatch.setattr(blobs_module, "ALTOGETHER", BLOB_BYTES + 10)
     await blobs.put("a", 0, bytes(BLOB_BYTES), True)
@@ -165,7 +165,7 @@ async def test_size_and_number_are_limited_and_old_blobs_stay(blobs: Blobs, monk
 
 
 @pytest.mark.parametrize("size", [0, 2_600_000], ids=["by number", "by size"])
-async def test_no_device_uses_up_the_share_of_others(blobs: Blobs, size: int) -> None:
+async def test_one_device_cannot_use_up_the_space_of_others(blobs: Blobs, size: int) -> None:
     """One device can't block another, and all of them together can't block the owner."""
 
     async def fill(device: str | None) -> int:

@@ -24,7 +24,7 @@ from tests.server.schema import check_sent
 from tests.waiting import PATIENCE, until
 
 
-async def test_no_gap_between_the_snapshot_and_later_records(tmp_path: Path) -> None:
+async def test_no_record_is_missing_after_the_snapshot(tmp_path: Path) -> None:
     phone, page = Client(), Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)

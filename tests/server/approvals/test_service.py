@@ -38,7 +38,7 @@ class Asker:
 
 class Service:
     """The approval requests of one session. ``recorded`` is its history, to which nothing can be written while ``full``
-    is set; ``published`` contains what the agent's surface had been sent whenever a decision was published.
+    is set; ``published`` contains, for each published decision, what the agent's surface had been sent by then.
     """
 
     def __init__(self) -> None:

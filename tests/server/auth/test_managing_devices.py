@@ -92,7 +92,7 @@ async def test_the_link_has_the_address_that_the_client_uses(server: Server, own
 @pytest.mark.parametrize(
     "origin", ["javascript:alert(1)", "https://a b", "https://a/path", "https://a#b", "https://u@h", "", "https://"]
 )
-def test_an_origin_is_scheme_and_host(origin: str) -> None:
+def test_an_origin_consists_of_a_scheme_and_a_host(origin: str) -> None:
     message = json.dumps({"type": "pair_create", "data": {"scope": "view", "origin": origin}})
     with pytest.raises(ClientError) as refused:
         parse(message, {"pair_create": PairCreate})
@@ -167,7 +167,7 @@ async def test_codes_are_revoked_with_their_creator(server: Server, owner: WireC
     assert [line.get("made_by") for line in events(server.data, "paired")] == [id, None]
 
 
-async def test_a_device_that_was_just_revoked_creates_no_code(server: Server) -> None:
+async def test_a_device_that_was_just_revoked_cannot_create_a_code(server: Server) -> None:
     """The device is still connected when its request arrives."""
     server.token("stolen", "admin")
     [device] = server.devices
@@ -190,7 +190,7 @@ async def test_a_code_of_a_removed_ssh_key_is_not_valid(server: Server) -> None:
 
 
 @pytest.mark.parametrize("origin", ["https://[", "https://[x]", "https://a:b", "https://a:99999"])
-async def test_an_invalid_origin_creates_no_code(server: Server, owner: WireClient, origin: str) -> None:
+async def test_no_code_is_created_for_an_invalid_origin(server: Server, owner: WireClient, origin: str) -> None:
     answer = await owner.ask("pair_create", {"scope": "view", "origin": origin})
     assert (answer["data"]["code"], answer["data"]["field"]) == ("VALIDATION_FAILED", "data.origin")
     with server.devices.changed() as file:

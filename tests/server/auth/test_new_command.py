@@ -117,7 +117,7 @@ def test_each_row_has_unique_names() -> None:
     assert [row.name for row in COMMANDS if row.handler.__name__ != row.name] == []
 
 
-def test_only_these_commands_sign_in() -> None:
+def test_only_auth_pair_and_ssh_commands_sign_in() -> None:
     assert {row.name for row in COMMANDS if row.signs_in} == {"auth", "pair", "ssh_challenge", "ssh_auth"}
 
 

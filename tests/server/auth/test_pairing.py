@@ -125,7 +125,7 @@ def devices_locked(server: Server) -> Iterator[None]:
         yield
 
 
-async def test_a_pairing_that_waits_delays_no_other_client(
+async def test_a_pairing_that_waits_does_not_delay_other_clients(
     server: Server, owner: WireClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code = new_code(server.devices, "view")
@@ -147,7 +147,7 @@ async def test_a_pairing_that_waits_delays_no_other_client(
     assert (await pairing)[0]["type"] == "paired"
 
 
-async def test_a_pairing_waits_for_another_process_but_not_for_long(server: Server) -> None:
+async def test_a_pairing_fails_if_the_devices_file_stays_locked(server: Server) -> None:
     code = new_code(server.devices, "view")
     with devices_locked(server):
         assert code_of((await pair(server, code))[0]) == "FILE_OPERATION"

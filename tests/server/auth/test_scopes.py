@@ -121,7 +121,7 @@ async def test_a_notifications_token_decides_one_request_only(tmp_path: Path, mo
         assert resolved["data"]["data"]["decision"] == "allow"
 
 
-async def test_an_approver_decides_under_the_devices_name(server: Server, owner: WireClient) -> None:
+async def test_a_decision_is_recorded_under_the_devices_name(server: Server, owner: WireClient) -> None:
     async with asking(server, owner) as question, server.client(server.token("Ada's phone", "approve")) as phone:
         await phone.ask("hello", {"client": "the owner"})
         given = {"approval_id": question["data"]["approval_id"], "decision": "allow"}
@@ -306,14 +306,14 @@ async def test_a_confined_device_reaches_only_its_own_projects(
     assert len((await owner.ask("project_list"))["data"]["projects"]) == 2
 
 
-def test_directories_with_a_common_prefix_are_separate() -> None:
+def test_a_device_does_not_see_paths_that_only_begin_alike() -> None:
     device = Identity(name="phone", scope="view", device_id="1", projects=("/code/site",))
     assert [device.sees(Path(path), Path) for path in ("/code/site", "/code/site/inner")] == [True, True]
     others = ("/code/site2", "/code/site-old", "/code/site.d/x", "/code", "/code/sit", "/", "/x/code/site")
     assert [path for path in others if device.sees(Path(path), Path)] == []
 
 
-async def test_a_confined_device_sees_no_sibling_project(server: Server, owner: WireClient) -> None:
+async def test_a_confined_device_cannot_see_sibling_projects(server: Server, owner: WireClient) -> None:
     site, _ = await server.project(owner, "site"), await server.project(owner, "site2")
     async with server.client(server.token("pad", "run", projects=[str(server.roots / "site")])) as device:
         assert [one["id"] for one in (await device.ask("project_list"))["data"]["projects"]] == [site]
@@ -369,7 +369,7 @@ async def test_a_confined_device_receives_nothing_about_other_projects(
     assert [message for message in confined.received if str(server.roots / "secret") in str(message)] == []
 
 
-async def test_a_confined_device_creates_projects_only_inside(
+async def test_a_confined_device_creates_projects_only_in_its_directory(
     server: Server, owner: WireClient, confined: WireClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("mine/inner", "secret/inner"):

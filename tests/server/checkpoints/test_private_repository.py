@@ -102,7 +102,7 @@ def three_files(directory: Path) -> None:
     (directory / "old.txt").unlink()
 
 
-async def test_a_run_is_shown_and_reverted_and_nothing_else_is_written(plain: Path) -> None:
+async def test_showing_and_reverting_a_run_writes_nothing_else(plain: Path) -> None:
     before = state(plain)
     kept = Kept(plain)
     await kept.run(three_files)
@@ -390,7 +390,7 @@ async def test_a_full_repository_keeps_the_latest_run(plain: Path, monkeypatch: 
 
 
 @pytest.mark.thorough
-async def test_a_warm_turn_does_not_read_unchanged_files_again(plain: Path) -> None:
+async def test_the_next_run_does_not_read_unchanged_files_again(plain: Path) -> None:
     kept = Kept(plain)
     await kept.run(three_files)
     assert (await kept.checkpoints.snapshotter.begin("run_2")) is True

@@ -15,12 +15,12 @@ from drawbridge.server.checkpoints.git_program import GitProgram
 from tests.server.checkpoints.rig import RUN, git
 
 
-async def test_a_pointer_that_names_no_file_means_no_checkpoint(project: Path) -> None:
+async def test_there_is_no_checkpoint_if_a_git_pointer_is_invalid(project: Path) -> None:
     (project / ".git" / "commondir").write_bytes(b"\0")
     assert not await Checkpoints(project, "proj_1").snapshotter.create(RUN, "before")
 
 
-async def test_a_pipe_instead_of_the_repository_means_no_checkpoint(tmp_path: Path) -> None:
+async def test_there_is_no_checkpoint_if_the_repository_is_a_pipe(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / ".git")
     assert not await Checkpoints(tmp_path, "proj_1").snapshotter.create(RUN, "before")
 
@@ -59,7 +59,7 @@ async def test_a_file_that_git_would_wait_for_is_reported(name: str, kind: str, 
 
 
 @pytest.mark.parametrize("name", [".gitignore", ".gitattributes"])
-async def test_the_wait_for_a_pipe_in_a_directory_happens_once(
+async def test_a_pipe_in_a_directory_delays_only_one_operation(
     name: str, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checkpoints = Checkpoints(project, "proj_1")
@@ -81,7 +81,7 @@ async def test_the_wait_for_a_pipe_in_a_directory_happens_once(
 
 
 @pytest.mark.parametrize("what", ["objects", "a ref", "the alternates of an alternate"])
-async def test_the_wait_for_a_pipe_in_the_git_directory_happens_once(
+async def test_a_pipe_in_the_git_directory_delays_only_one_operation(
     what: str, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checkpoints = Checkpoints(project, "proj_1")

@@ -1,4 +1,4 @@
-"""Files are written all or not at all, and an error names those that were in the way."""
+"""Either all files are written or none, and an error names the files that prevented it."""
 
 from __future__ import annotations
 

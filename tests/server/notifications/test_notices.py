@@ -425,7 +425,7 @@ def test_the_contact_is_accepted_by_py_vapid(public: list[str], host: str, expec
     assert time.time() < claims["exp"] <= time.time() + 86_400
 
 
-async def test_pushes_work_where_the_host_name_has_no_dot(tmp_path: Path, sender: Sender) -> None:
+async def test_pushes_work_if_the_host_name_has_no_dot(tmp_path: Path, sender: Sender) -> None:
     browser, notifier = Browser(), new_notifier(tmp_path, sender, host="vm")
     with Service(201).up() as service:
         subscribed(notifier, browser, service.url)
@@ -742,7 +742,7 @@ def test_a_notification_can_only_decide_what_it_fully_shows(
         assert (tool, blocked_path or None, proposal) == ("Bash", None, None)
         assert [value for field, value in given.items() if field != "description"] == [body]
         assert 0 < len(body) <= 120
-        assert "  " not in f" {body} "  # nothing is moved out of view
+        assert "  " not in f" {body} "  # blanks can't move a part of the command out of view
         assert {unicodedata.category(one)[0] for one in body} <= set("LNPSZ")
         assert {unicodedata.bidirectional(one) for one in body}.isdisjoint({"R", "AL", "AN"})
 

@@ -46,7 +46,7 @@ def test_the_state_of_a_file_is_determined(before: str, after: str, now: str, is
         ({"a": "changed", "b": "torn"}, Verdict("not_done", "before", ("b",), ("a",))),
     ],
 )
-def test_a_part_is_completed_or_undone(states: dict[str, State], expected: Verdict) -> None:
+def test_a_decision_that_was_partly_written_has_one_outcome(states: dict[str, State], expected: Verdict) -> None:
     assert verdict(states, is_in_review=False) == expected
 
 
@@ -59,6 +59,6 @@ def test_a_part_is_completed_or_undone(states: dict[str, State], expected: Verdi
         ({"a": "changed"}, Verdict("done", changed=("a",))),
     ],
 )
-def test_a_decision_in_the_review_was_done(states: dict[str, State], expected: Verdict) -> None:
-    """All its files were written. Only a power failure can have torn them since."""
+def test_a_decision_that_the_review_contains_was_made(states: dict[str, State], expected: Verdict) -> None:
+    """All files are written before the review, so if one is not complete, it was damaged by a power failure."""
     assert verdict(states, is_in_review=True) == expected

@@ -288,7 +288,7 @@ async def test_gh_creates_a_pull_request_with_the_users_text(tmp_path: Path) -> 
         assert calls_of(calls) == [["pr", "create", "--title", "$(Shout)", "--body", "Why\n\n'not'?"]]
 
 
-async def test_gh_creates_no_pull_request_for_another_branch(tmp_path: Path) -> None:
+async def test_gh_does_not_create_a_pull_request_for_another_branch(tmp_path: Path) -> None:
     """The agent checks out another branch during the push, and gh would use that one."""
     calls = stand_in(tmp_path, "gh", f"echo {ADDRESS}")
     async with pushing_from(tmp_path, GITHUB) as one:

@@ -167,7 +167,7 @@ async def claude(directory: Path, turns: Turns, *, acp: bool) -> AsyncIterator[W
 
 
 def working(agent: str, directory: Path, *, of_codex: Turns, of_claude: Turns) -> Any:
-    """The agent at work. ``of_codex`` and ``of_claude``: what its model says."""
+    """The agent at work. ``of_codex`` and ``of_claude``: the model's turns."""
     acp = agent.endswith("-acp")
     return codex(directory, of_codex, acp=acp) if "codex" in agent else claude(directory, of_claude, acp=acp)
 

@@ -159,7 +159,7 @@ async def test_comments_are_sent_at_most_once_despite_a_kill(milliseconds: int, 
         await a_draft(client, project)
         drafts = await drafts_of(client, project)
         await client.send("review_submit", {"drafts": drafts}, project, "submit-1")
-        await asyncio.sleep(milliseconds / 1000)  # the checks are the same for any moment
+        await asyncio.sleep(milliseconds / 1000)  # the checks do not depend on the moment of the kill
         await killed(server, client)
     async with serving(tmp_path / "data", *options) as server, server.client() as client:
         comment = await comment_of(client, project)

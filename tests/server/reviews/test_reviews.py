@@ -181,7 +181,7 @@ async def test_a_renamed_file_is_one_file_of_the_review(tmp_path: Path) -> None:
         assert one.text() == POEM.replace("line 17\n", "LINE 17\n")
 
 
-async def test_a_kept_new_name_survives_a_restart(tmp_path: Path) -> None:
+async def test_a_rename_that_was_kept_survives_a_restart(tmp_path: Path) -> None:
     async with reviewing(tmp_path) as one:
         await one.run(renames_the_poem)
         review = await one.get()
@@ -197,7 +197,7 @@ async def test_a_kept_new_name_survives_a_restart(tmp_path: Path) -> None:
         assert files_in(one.directory) == ["old.txt", "verses/song.txt"]
 
 
-async def test_undoing_a_renamed_file_keeps_a_users_lines(tmp_path: Path) -> None:
+async def test_undoing_a_rename_keeps_the_lines_that_a_user_changed(tmp_path: Path) -> None:
     async with reviewing(tmp_path) as one:
         await one.run(renames_the_poem)
         assert len(hunks(await one.get())) == 3
@@ -209,7 +209,7 @@ async def test_undoing_a_renamed_file_keeps_a_users_lines(tmp_path: Path) -> Non
         assert one.text() == POEM.replace("line 9\n", "by a person\n")
 
 
-async def test_undoing_a_rename_overwrites_no_other_file(tmp_path: Path) -> None:
+async def test_undoing_a_rename_does_not_overwrite_another_file(tmp_path: Path) -> None:
     async with reviewing(tmp_path) as one:
         await one.run(renames_the_poem)
         review = await one.get()
@@ -768,7 +768,7 @@ async def test_files_with_unusual_names_can_be_reviewed(tmp_path: Path) -> None:
 
 
 def hunks_id(review: dict[str, Any], number: int) -> str:
-    """The id of the first hunk of the review's file with this number, counted from 0."""
+    """The id of a file's first hunk. ``number``: the file's index in the review."""
     return str(review["files"][number]["hunks"][0]["id"])
 
 

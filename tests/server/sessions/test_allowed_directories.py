@@ -101,7 +101,7 @@ async def test_a_directory_that_becomes_a_link_runs_nothing(tmp_path: Path) -> N
         assert len(server.agent.processes) == 1
 
 
-async def test_a_swapped_directory_stops_a_waiting_run(tmp_path: Path) -> None:
+async def test_a_waiting_run_fails_if_its_directory_becomes_a_link(tmp_path: Path) -> None:
     phone = Client()
     (tmp_path / "elsewhere").mkdir()
     async with serving(tmp_path) as server:
@@ -116,7 +116,7 @@ async def test_a_swapped_directory_stops_a_waiting_run(tmp_path: Path) -> None:
         assert len(server.agent.processes) == 1
 
 
-async def test_a_swapped_directory_stops_a_starting_agent(tmp_path: Path) -> None:
+async def test_a_run_that_starts_fails_if_its_directory_becomes_a_link(tmp_path: Path) -> None:
     phone = Client()
     (tmp_path / "elsewhere").mkdir()
     async with serving(tmp_path) as server:
@@ -225,7 +225,7 @@ def test_a_directorys_target_is_remembered_until_the_next_check(tmp_path: Path) 
     assert directories.problem(at) == GONE
 
 
-async def test_a_disk_that_does_not_respond_hides_no_other_session(
+async def test_an_unresponsive_disk_does_not_hide_other_sessions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second project's directory is on such a disk."""

@@ -116,7 +116,7 @@ async def test_a_mode_that_the_agent_has_changed_to_is_kept(tmp_path: Path, chos
         later.ends()
 
 
-async def test_a_users_mode_replaces_the_agents(tmp_path: Path) -> None:
+async def test_a_users_mode_overrides_the_agents(tmp_path: Path) -> None:
     """The user's mode is also used after a restart of the server."""
     phone = Client()
     async with serving(tmp_path) as server:
@@ -366,7 +366,7 @@ async def test_a_fork_is_suggested_only_if_the_agent_can_fork(tmp_path: Path, fo
         assert ("fork" in refused.value.text) == forks
 
 
-async def test_an_agents_own_modes_have_their_titles(tmp_path: Path) -> None:
+async def test_modes_that_only_the_agent_has_are_sent_with_their_titles(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         server.agent.own_modes = True

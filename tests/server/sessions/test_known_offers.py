@@ -73,7 +73,7 @@ async def test_a_new_project_has_models_but_no_commands_of_others(tmp_path: Path
         await server.does(phone, "set_effort", project, effort="high")
 
 
-async def test_a_process_reports_the_same_to_a_client_that_knew_less(tmp_path: Path) -> None:
+async def test_a_client_that_joined_before_a_report_gets_the_offers(tmp_path: Path) -> None:
     """After the client has joined, a process of another project reports the models."""
     phone, page = Client(), Client()
     async with serving(tmp_path) as server:

@@ -35,8 +35,8 @@ def limited(agent: Process, seconds: float) -> None:
 
 @pytest.fixture
 def passed(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """A list with one item, the number of seconds by which the clock is ahead for the code that resumes limited
-    runs."""
+    """Replaces the clock of the code that resumes limited runs. The list has one item, the number of seconds by which
+    this clock is ahead."""
     later = [0.0]
     monkeypatch.setattr(continuing, "CHECK_SECONDS", 0.05)
     monkeypatch.setattr(continuing, "time", SimpleNamespace(time=lambda: time.time() + later[0]))

@@ -136,7 +136,7 @@ async def test_a_new_image_removes_the_oldest_above_the_limit(tmp_path: Path, mo
         await settled()
 
 
-async def test_a_request_that_arrives_twice_leaves_no_second_image(tmp_path: Path) -> None:
+async def test_a_request_that_arrives_twice_stores_its_image_once(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)

@@ -19,7 +19,7 @@ from tests.waiting import until
 AT = 1_795_679_280.0
 
 
-def test_a_process_is_kept_until_just_after_the_time() -> None:
+def test_a_process_is_kept_until_just_after_its_scheduled_time() -> None:
     schedule = Scheduled()
     assert schedule.seconds_left(AT) is None
     schedule.changed(AT)

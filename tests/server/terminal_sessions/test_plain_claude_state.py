@@ -33,7 +33,7 @@ async def test_model_and_context_are_shown_after_a_compaction(rig: ServedWorksta
         await phone.session()
         rig.model.will_say(text("Here I am."), text("A summary."))
         claude.prompt("Hello")
-        reported = await state(phone, lambda tokens: tokens == 110)  # as counted by the model
+        reported = await state(phone, lambda tokens: tokens == 110)  # the model's own count
         assert reported["model"].startswith("claude-")
         claude.prompt("/compact")
         claude.pane.wait_for("Compacted")

@@ -160,7 +160,7 @@ async def test_the_conversation_can_be_read_as_it_grows(rig: Workstation, server
         (("--dangerously-bypass-approvals-and-sandbox",), "bypassPermissions", False),
     ],
 )
-async def test_the_mode_follows_from_the_sandbox(
+async def test_the_mode_is_derived_from_the_sandbox(
     flags: tuple[str, ...], mode: str, asks: bool, rig: Workstation, server: Server
 ) -> None:
     rig.model.will_say(text("Hello."))

@@ -212,7 +212,7 @@ async def test_a_prompt_is_typed_even_if_its_client_disconnects(rig: SocketRig) 
 
 
 @pytest.mark.parametrize("begun", [True, False])
-async def test_request_id_survives_restart(tmp_path: Path, begun: bool) -> None:
+async def test_a_repeated_request_is_recognized_after_a_restart(tmp_path: Path, begun: bool) -> None:
     async with socket_rig(tmp_path) as rig, at_work(rig) as (session, editor):
         sending = sends(rig, session, request_id="r1")
         await editor.asked()

@@ -163,7 +163,7 @@ def _is_result(message: Message) -> bool:
         pytest.param(MANY, marks=[pytest.mark.slow, pytest.mark.timeout(900)]),
     ],
 )
-async def test_one_wins_and_one_text_is_written(
+async def test_only_one_answer_wins_and_its_text_is_written(
     browser: Browser, rig: ServedWorkstation, server: Server, rounds: int
 ) -> None:
     poem = rig.file("poem.txt", "agent 0\n")

@@ -330,7 +330,7 @@ async def test_a_link_to_a_directory_shares_its_review(rig: SocketRig, place: Pa
 
 
 @pytest.mark.thorough
-async def test_an_immediate_next_prompt_loses_no_changes(rig: SocketRig, place: Path) -> None:
+async def test_no_changes_are_lost_if_the_next_prompt_is_immediate(rig: SocketRig, place: Path) -> None:
     """The server processes the end of the first run after the agent has begun to work on the next one."""
     at = At(rig, place)
     await at.begins()

@@ -545,7 +545,7 @@ async def test_the_sessions_that_ended_first_are_removed_for_new_ones(
     await until(lambda: len(list(rig.server.core.terminal_sessions)) == 3, "room")
     shown = [one["id"] for one in (await rig.does("project_list"))["data"]["projects"]]
     assert shown == [sessions[number].project for number in (0, 2, 3)]
-    await sessions[0].reports("Stop")  # this session continues
+    await sessions[0].reports("Stop")  # the session is in use again, so it is not removed for the next one
     await until(lambda: len(list(rig.server.core.terminal_sessions)) == 3, "room")
     await sessions[4].reports("Stop")  # none of the sessions has ended, so this one is not shown
     shown = [one["id"] for one in (await rig.does("project_list"))["data"]["projects"]]

@@ -35,8 +35,8 @@ export function Answers({ card, version }: CardProps) {
         {!isUnopened && isUnseen && card.text !== undefined && (
           <p class="hint unopened">
             {card.hidesRemoved.value
-              ? 'Go back and read what is removed before you accept.'
-              : 'Scroll through all of it before you accept.'}
+              ? 'Go back and read the removed lines before you accept.'
+              : 'Scroll through the whole change before you accept.'}
           </p>
         )}
         {!isUnopened && isUnseen && card.text === undefined && <ReadOn card={card} version={version} />}

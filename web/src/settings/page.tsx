@@ -164,7 +164,7 @@ function TestNotification() {
         Send a test notification
       </button>
       <p class="hint" role="status">
-        {sent ? 'Sent. It appears in a few seconds.' : ''}
+        {sent ? 'Sent. It should appear in a few seconds.' : ''}
       </p>
       {problem && (
         <p class="problem" role="alert">

@@ -199,7 +199,7 @@ def lock_up(patch: pytest.MonkeyPatch, path: Path) -> None:
     patch.setattr(Path, "read_bytes", read)
 
 
-async def test_a_project_that_cannot_be_quarantined_is_harmless(
+async def test_a_project_that_cannot_be_quarantined_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(source: object, target: object) -> None:

@@ -1005,7 +1005,7 @@ def test_the_exceptions_of_the_mirror_exist() -> None:
 
 
 LONG = 150
-"""A module with more lines than this has tests of its own, or is listed below."""
+"""A module with more lines than this has its own test file, or is listed below."""
 
 TESTED_WITH_OTHERS = {
     "agents/acp/conversation": ("agents/acp/test_modes.py", "agents/gemini/test_transcripts.py"),

@@ -101,7 +101,7 @@ async def test_without_a_neovim_at_the_address_the_error_is_one_line(tmp_path: P
             assert f"Can't connect to Neovim at {address}: " in await refused("--nvim", address)
 
 
-async def test_without_a_command_all_of_them_are_described() -> None:
+async def test_without_a_command_all_commands_are_described() -> None:
     code, output, errors = await run()
     assert (code, output) == (2, "")
     assert "attach" in errors

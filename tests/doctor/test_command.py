@@ -133,7 +133,7 @@ def test_a_check_that_fails_is_reported_without_its_data() -> None:
 
 
 @pytest.mark.thorough
-async def test_hung_peers_cost_ten_seconds_together(doctor: Doctor, agent: Agent, home: Path) -> None:
+async def test_hung_peers_cost_ten_seconds_in_total(doctor: Doctor, agent: Agent, home: Path) -> None:
     """The command runs as a process, with its normal limits. The ``doctor`` fixture only prepares the environment."""
     assert main(["setup", "claude", "--yes"]) == 0
     agent("claude", "sleep 60")

@@ -503,7 +503,7 @@ async def test_the_same_change_on_both_sides_is_not_a_conflict(editor: Watched, 
         ("a\nb\nc\n", "a\nb\nC\n", "A\r\nb\r\nc\r\n", "A\r\nb\r\nC\r\n"),  # the agent changed them
     ],
 )
-async def test_a_merge_keeps_line_ends_bom_and_final_newline(
+async def test_a_merge_keeps_line_endings_bom_and_final_newline(
     editor: Watched, reviews: Reviews, file: Path, disk: str, unsaved: str, proposed: str, merged: str
 ) -> None:
     file.write_bytes(disk.encode())

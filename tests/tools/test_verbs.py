@@ -58,7 +58,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return started
 
 
-def test_failed_tests_do_not_run_again_by_hand(started: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_tests_run_only_once_outside_ci(started: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(flaky.LIST, raising=False)
     verbs.pytest_in_parallel([])
     assert started == ["once"]

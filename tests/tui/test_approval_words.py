@@ -62,7 +62,7 @@ def test_risky_parts_have_a_line_each() -> None:
     assert piece(request, {"field": "elsewhere.command", "start": 0, "end": 4}) == ""
 
 
-def test_always_has_the_servers_text_and_the_file() -> None:
+def test_always_shows_the_servers_text_and_the_settings_file() -> None:
     rule = {"type": "addRules", "behavior": "allow", "rules": [{"toolName": "Bash", "ruleContent": "ls *"}]}
     request = asked("Bash", {"command": "ls"}, suggestions=[rule | {"destination": "localSettings"}])
     assert always_words(request) == "Always allow `ls …` in this project (.claude/settings.local.json)"

@@ -117,7 +117,7 @@ async def test_a_question_about_a_part_of_a_file_shows_the_whole_file(project: P
 
 
 @pytest.mark.thorough
-async def test_a_new_file_is_proposed_as_one(project: Path) -> None:
+async def test_a_new_file_is_proposed_with_an_empty_old_text(project: Path) -> None:
     async with session(official(), project) as warm:
         warm.process.prompt(f"edit {project}/new.txt|text")
         assert (await warm.asked()).proposal == Proposal(f"{project}/new.txt", "", "text")
@@ -185,7 +185,7 @@ async def test_a_missing_login_is_reported(project: Path) -> None:
 
 
 @pytest.mark.thorough
-async def test_a_mode_has_the_agents_own_name(project: Path) -> None:
+async def test_a_mode_is_sent_under_the_agents_own_name(project: Path) -> None:
     async with session(official(), project, Options(permission_mode="acceptEdits")) as warm:
         assert await answers(warm, "mode_is") == ["auto-edit"]
         for mode, own in (("default", "ask"), ("plan", "plan"), ("bypassPermissions", "yolo")):

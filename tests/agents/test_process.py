@@ -202,18 +202,18 @@ async def test_odd_messages_are_passed_on_as_valid_json(agent: Session, command:
     assert len(agent.received.all(AgentLine)) == count[command]
 
 
-async def test_a_line_of_20_mb_is_one_line(agent: Session) -> None:
+async def test_a_line_of_20_mb_is_passed_on_as_one_line(agent: Session) -> None:
     assert (await agent.turn("line 20000000")).ok
     assert [len(line.raw) for line in agent.received.all(AgentLine)][1] == 20_000_000 - 1
 
 
-async def test_a_line_without_an_end_ends_the_agent(agent: Session) -> None:
+async def test_an_agent_that_writes_an_endless_line_is_ended(agent: Session) -> None:
     ended = await agent.turn("endless-line")
     assert ended.error == f"The bad agent sent a line longer than {LINE_LIMIT // 2**20} MB, and was stopped."
     assert (await agent.received.next(Exited)).code == -signal.SIGTERM
 
 
-async def test_a_death_in_the_middle_of_a_turn_ends_it(agent: Session) -> None:
+async def test_a_turn_ends_when_its_agent_exits(agent: Session) -> None:
     ended = await agent.turn("die 3")
     assert (ended.ok, ended.code) == (False, "AGENT_EXITED")
     assert ended.error == "The bad agent exited with code 3 before it was done: Something broke."

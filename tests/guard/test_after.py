@@ -284,7 +284,7 @@ def test_an_edit_that_cannot_be_merged_later_is_denied(guard: Guard, project: Pa
     assert bases() == []
 
 
-def test_a_file_that_is_not_open_as_text_is_denied(guard: Guard, project: Path) -> None:
+def test_an_edit_of_a_file_not_open_as_text_is_denied(guard: Guard, project: Path) -> None:
     """For example, a notebook in VS Code."""
     vscode = guard.vscode({str(project / "a.py"): KEPT}, answers={"buffer_text": {"text": None}})
     assert "The change can't be merged later here." in guard.denial(edit(str(project / "a.py")), answer="merge")

@@ -44,7 +44,7 @@ def test_the_thorough_tests_use_one_worker_per_core(monkeypatch: pytest.MonkeyPa
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What starts tests, in place of starting them: "once", or "again" if failed tests would run again."""
+    """Records how tests would be started, and starts none: "once", or "again" if failed tests would run again."""
     started: list[str] = []
 
     def run(_command: list[str], _file: Path) -> int:

@@ -51,7 +51,7 @@ async def test_pieces_are_sent_only_if_they_are_requested(project: Path) -> None
 
 
 @pytest.mark.thorough
-async def test_a_call_in_the_history_has_the_form_of_all_agents(project: Path) -> None:
+async def test_calls_in_the_history_have_the_same_form_for_all_agents(project: Path) -> None:
     """The diff comes with the report of the call, and the agent never reports how the call ended."""
     poem = project / "poem.txt"
     async with session(official(), project) as warm:

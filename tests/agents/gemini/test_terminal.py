@@ -63,7 +63,7 @@ def call(status: str = "success", answer: str = "Done.", **fields: Any) -> dict[
         ("SessionEnd", None, "SessionEnd"),
     ],
 )
-def test_every_event_has_a_meaning(name: str, tool: str | None, meaning: str) -> None:
+def test_every_recorded_event_is_recognized(name: str, tool: str | None, meaning: str) -> None:
     found = event(name, tool)
     payload = recorded("gemini", name, tool)
     assert (found.name, found.session_id, found.cwd) == (meaning, payload["session_id"], "/ws")

@@ -184,7 +184,7 @@ async def test_a_hook_without_input_is_not_a_failure() -> None:
     assert code == 0
 
 
-async def test_bad_settings_of_info_do_not_mention_a_start(tmp_path: Path) -> None:
+async def test_info_reports_a_bad_setting_under_its_own_name(tmp_path: Path) -> None:
     config = tmp_path / "config.toml"
     config.write_text("[hook]\nanswr = 1\n")
     _, _, errors = await run("info", DRAWBRIDGE_CONFIG=str(config))

@@ -154,7 +154,7 @@ async def test_hung_peers_cost_ten_seconds_in_total(doctor: Doctor, agent: Agent
 # Fixes
 
 
-def test_nothing_is_changed_without_a_terminal_and_yes(doctor: Doctor, home: Path) -> None:
+def test_nothing_is_changed_without_a_terminal_or_yes_flag(doctor: Doctor, home: Path) -> None:
     path = dead_lock()
     before = everything(home)
     output = doctor("--fix")

@@ -261,7 +261,7 @@ def test_a_refused_merge_is_reported_with_the_reason(guard: Guard, project: Path
     assert "The change could not be merged: a plugin saves it." in added
 
 
-def test_a_change_is_merged_in_both_editors_with_the_file(guard: Guard, project: Path) -> None:
+def test_a_change_is_merged_in_every_editor_with_the_file_open(guard: Guard, project: Path) -> None:
     buffers = [Merging(project, f"one\ntwo\nthree\nfour\nfive{number}\n") for number in (1, 2)]
     for pid, buffer in enumerate(buffers, 1):
         guard.neovim({str(buffer.file): KEPT}, answers=buffer.answers, pid=pid)

@@ -357,7 +357,7 @@ async def test_comments_and_visits_need_a_server(rig: AcceptedRig) -> None:
     assert len(rig.editor.reviews) == 1
 
 
-async def test_a_servers_review_is_shown_instead(rig: AcceptedRig) -> None:
+async def test_a_servers_review_takes_precedence(rig: AcceptedRig) -> None:
     await rig.accept(rig.poem, WRITTEN)
     server = Served()
     server.answers = [answer(FILE)]

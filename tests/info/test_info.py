@@ -191,7 +191,7 @@ async def test_any_neovim_is_listed_and_those_elsewhere_are_last(
     assert [entry["path"] for entry in by_variable["sockets"]] == [person.address]
 
 
-async def test_two_sockets_of_one_editor_are_one_editor(folder: Path, sockets: Path) -> None:
+async def test_two_sockets_of_one_editor_are_listed_as_one_editor(folder: Path, sockets: Path) -> None:
     async with headless(programs.nvim(), cwd=folder) as person:
         for number in range(2):
             await person.lua("return vim.fn.serverstart(...)", f"{sockets}/nvim.1.{number}")

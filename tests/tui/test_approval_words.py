@@ -45,7 +45,7 @@ def test_the_title_comes_from_the_server() -> None:
     assert title(before, "Claude", "/p", None, 1).plain == "Claude wants to use Bash"
 
 
-def test_a_link_is_found_by_the_path_in_the_title() -> None:
+def test_the_title_shows_the_target_of_a_link() -> None:
     links = {"/home/ada/blog/notes.md": "/home/ada/.bashrc"}
     request = asked("Write", {"file_path": "/home/ada/blog/notes.md", "content": ""}, link_targets=links)
     shown = title(request, "Claude", "/home/ada/blog", None, 1).plain

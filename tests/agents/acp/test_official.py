@@ -214,7 +214,7 @@ async def test_the_client_does_not_read_files_for_the_agent(project: Path) -> No
 
 
 @pytest.mark.thorough
-async def test_a_turn_costs_the_difference_between_totals(project: Path) -> None:
+async def test_the_cost_of_a_turn_is_the_difference_between_totals(project: Path) -> None:
     async with session(official(), project) as warm:
         costs = [(await warm.turn(f"spend {total}")).cost_usd for total in (0.25, 0.75)]
         assert costs == [0.25, 0.5]

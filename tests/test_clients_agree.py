@@ -293,8 +293,8 @@ def test_the_web_ui_has_the_sentences_of_the_other_clients(file: str) -> None:
     assert missing == []
 
 
-def test_the_colors_are_the_same() -> None:
-    """attach has fewer colors than the web UI."""
+def test_clients_use_the_same_colors() -> None:
+    """``drawbridge attach`` has fewer colors than the web UI."""
     found = COLOR.findall((ROOT / "web" / "src" / "styles" / "base.css").read_text())
     of_web = {name.replace("-", "_"): (light, dark) for name, light, dark in found}
     shared = [name for name in LIGHT._fields if name in of_web]

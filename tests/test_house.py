@@ -999,13 +999,13 @@ def test_every_source_folder_has_tests() -> None:
     assert untested == set(TESTED_ELSEWHERE)
 
 
-def test_the_exceptions_of_the_mirror_exist() -> None:
+def test_the_exceptions_to_the_mirrored_folders_exist() -> None:
     assert [at for at in OTHER_TESTS if not list((TESTS / at).glob("*.py"))] == []
     assert [at for at in TESTED_ELSEWHERE.values() if not (ROOT / at).exists()] == []
 
 
 LONG = 150
-"""A module with more lines than this has tests of its own, or is listed below."""
+"""A module with more lines than this has its own test file, or is listed below."""
 
 TESTED_WITH_OTHERS = {
     "agents/acp/conversation": ("agents/acp/test_modes.py", "agents/gemini/test_transcripts.py"),
@@ -1167,7 +1167,7 @@ def test_the_tests_of_long_modules_exist() -> None:
     ("module", "is_tested"),
     [("protocols/http", True), ("server/sessions/disk", True), ("protocols/htt", False), ("protocols/http_", False)],
 )
-def test_own_tests_are_recognized(module: str, *, is_tested: bool) -> None:
+def test_a_modules_own_tests_are_recognized(module: str, *, is_tested: bool) -> None:
     assert has_own_tests(module) == is_tested
 
 

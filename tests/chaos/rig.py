@@ -161,7 +161,7 @@ class Follower:
 
 class StoppingGit:
     """A program that behaves like git until ``armed`` exists. The next time that it gets ``command``, it creates
-    ``reached`` and executes ``does``, the lines of a shell, in place of that. ``path``: a PATH that leads to it."""
+    ``reached`` and executes the shell commands in ``does`` instead. ``path``: a ``PATH`` on which it is found first."""
 
     def __init__(self, folder: Path, command: str, does: str) -> None:
         self.reached, self.armed = folder / "reached", folder / "armed"

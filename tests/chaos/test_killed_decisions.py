@@ -25,13 +25,13 @@ LINES = "".join(f"line {number}\n" for number in range(2_000))
 
 
 @pytest.mark.thorough
-async def test_some_killed_decisions(tmp_path: Path) -> None:
+async def test_killed_decisions_are_done_once_or_not_at_all(tmp_path: Path) -> None:
     await rounds(tmp_path, 20)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3_600)
-async def test_five_hundred_killed_decisions(tmp_path: Path) -> None:
+async def test_500_killed_decisions_are_done_once_or_not_at_all(tmp_path: Path) -> None:
     await rounds(tmp_path, 500)
 
 
@@ -137,8 +137,8 @@ STEPS = {
     "before the review is changed": ("update-ref --stdin", "sleep 600", True),
     "after the review was changed": ("update-ref --stdin", '"$real" "$@"; sleep 600', True),
 }
-"""For each step: the git command at which the server is killed, what a shell does then in place of it, and whether the
-decision is done."""
+"""For each step: the git command at which the server is killed, the shell commands that run instead of it, and whether
+the decision is done after the restart."""
 
 
 @pytest.mark.thorough

@@ -209,7 +209,7 @@ async def test_a_listen_address_from_the_user_is_used_instead(nvim: Path, folder
         assert not os.path.exists(launcher.socket_path(str(folder), neovim.process.pid))
 
 
-def test_neovim_starts_with_default_signals(folder: Path, tmp_path: Path) -> None:
+def test_neovim_starts_with_default_signal_handling(folder: Path, tmp_path: Path) -> None:
     """Python ignores two signals, and programs that Neovim starts would inherit that."""
     fake = script(
         tmp_path / "nvim", 'test "$1" = --version && echo "NVIM v0.9.5" || exec grep SigIgn /proc/self/status'

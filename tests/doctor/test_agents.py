@@ -79,7 +79,7 @@ def test_an_agent_that_was_removed_after_setup_is_reported(doctor: Doctor, proje
     assert found["title"] == "Codex is set up, but `codex` was not found."
 
 
-def test_a_claude_that_does_not_ask_is_a_note(doctor: Doctor, agent: Agent, home: Path) -> None:
+def test_a_claude_that_does_not_ask_is_reported_as_a_note(doctor: Doctor, agent: Agent, home: Path) -> None:
     agent("claude", "echo 2.1.329")
     found = doctor().one("agent-does-not-ask")
     assert "setup claude --ask-mode`" in found["todo"]

@@ -52,7 +52,7 @@ def closed_port() -> int:
     return port
 
 
-def test_a_missing_bridge_is_a_note(doctor: Doctor) -> None:
+def test_a_missing_bridge_is_reported_as_a_note(doctor: Doctor) -> None:
     assert doctor().one("bridge-none")["severity"] == "note"
 
 
@@ -92,7 +92,7 @@ def test_a_dead_bridge_whose_port_was_taken_gets_no_token(doctor: Doctor, listen
             assert connection.recv(1) == b""
 
 
-def test_the_file_of_another_dead_program_is_a_note(doctor: Doctor) -> None:
+def test_a_file_of_another_dead_program_is_reported_as_a_note(doctor: Doctor) -> None:
     path = lock_file(closed_port(), pid=gone_pid(), drawbridgePid=None)
     output = doctor()
     assert str(path) in output.one("bridge-foreign-dead")["title"]
@@ -184,7 +184,7 @@ def test_a_file_that_is_not_valid_is_reported(doctor: Doctor) -> None:
     assert doctor().one("bridge-unreadable")["title"] == f"{path} is not valid."
 
 
-async def test_a_directory_outside_every_workspace_is_a_note(doctor: Doctor, project: Path, home: Path) -> None:
+async def test_a_directory_in_no_workspace_is_reported_as_a_note(doctor: Doctor, project: Path, home: Path) -> None:
     other = home / "other"
     other.mkdir()
     async with bridge("--folder", other):
@@ -192,7 +192,7 @@ async def test_a_directory_outside_every_workspace_is_a_note(doctor: Doctor, pro
     assert titles == [f"No bridge for {name} serves {project}, only {other}." for name in ("Claude Code", "Gemini CLI")]
 
 
-def test_a_bridge_without_folders_is_a_note(doctor: Doctor, listener: socket.socket) -> None:
+def test_a_bridge_without_folders_is_reported_as_a_note(doctor: Doctor, listener: socket.socket) -> None:
     lock_file(listener.getsockname()[1], drawbridgePid=None, workspaceFolders=[])
     outside = doctor().one("bridge-outside")
     assert (outside["title"], outside["todo"]) == ("No bridge for Claude Code serves a folder.", "Start Neovim here.")

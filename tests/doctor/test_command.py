@@ -133,7 +133,7 @@ def test_a_check_that_fails_is_reported_without_its_data() -> None:
 
 
 @pytest.mark.thorough
-async def test_hung_peers_cost_ten_seconds_together(doctor: Doctor, agent: Agent, home: Path) -> None:
+async def test_hung_peers_cost_ten_seconds_in_total(doctor: Doctor, agent: Agent, home: Path) -> None:
     """The command runs as a process, with its normal limits. The ``doctor`` fixture only prepares the environment."""
     assert main(["setup", "claude", "--yes"]) == 0
     agent("claude", "sleep 60")
@@ -154,7 +154,7 @@ async def test_hung_peers_cost_ten_seconds_together(doctor: Doctor, agent: Agent
 # Fixes
 
 
-def test_nothing_is_changed_without_a_terminal_and_yes(doctor: Doctor, home: Path) -> None:
+def test_nothing_is_changed_without_a_terminal_or_yes_flag(doctor: Doctor, home: Path) -> None:
     path = dead_lock()
     before = everything(home)
     output = doctor("--fix")

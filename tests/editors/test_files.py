@@ -112,7 +112,7 @@ class TestRefusing:
             listener.bind(str(home / "socket"))
             assert "is a socket" in self.refused(home / "socket")
 
-    def test_a_device_is_refused(self) -> None:
+    def test_a_device_file_is_refused(self) -> None:
         assert "is a device" in self.refused("/dev/zero")
 
     def test_a_binary_file_is_refused(self, tmp_path: Path) -> None:

@@ -345,7 +345,7 @@ class TestWhatCountsAsAnAnswer:
         await rig.accept("second")
         assert rig.decisions == [("first", Rejected()), ("second", Accepted(NEW))]
 
-    async def test_a_script_may_send_its_answers_ahead(self, tmp_path: Path) -> None:
+    async def test_a_script_may_send_its_answers_in_advance(self, tmp_path: Path) -> None:
         async with piped(tmp_path, b"y\nn\r\ny") as at:
             proposals = [proposal(tmp_path / "file.txt", OLD, NEW, id=id) for id in "123"]
             assert await at.decided(*proposals) == [Accepted(NEW), Rejected(), Accepted(NEW)]

@@ -35,7 +35,7 @@ async def unchanged(rig: Workstation) -> list[object]:
 # What is open
 
 
-async def test_the_tabs_are_the_listed_buffers_of_files(rig: Workstation) -> None:
+async def test_only_listed_buffers_of_files_count_as_tabs(rig: Workstation) -> None:
     first = await rig.opened("a.c", "x = 1\ny = 2\n")
     second = await rig.opened("b.txt", "")
     await rig.person.types("ichanged<Esc>")

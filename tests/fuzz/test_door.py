@@ -30,20 +30,20 @@ ATTACKERS = 6
 LONGEST_WAIT = PATIENCE
 USUAL_WAIT, SLOWER = 0.5, 20
 """The limit for the median time of a good peer's visit: ``USUAL_WAIT`` seconds plus ``SLOWER`` times the time of a
-visit before the siege. A visit takes a few milliseconds on an idle machine, but the attackers use the same cores.
+visit before the attacks. A visit takes a few milliseconds on an idle machine, but the attackers use the same cores.
 """
 
 MEMORY_GROWTH = 64 * 1024 * 1024
 
 
 @pytest.mark.parametrize("attacks", [200, pytest.param(600, marks=pytest.mark.thorough)])
-async def test_a_short_siege(tmp_path: Path, attacks: int) -> None:
+async def test_the_bridge_withstands_a_short_attack(tmp_path: Path, attacks: int) -> None:
     await besiege(tmp_path, attacks)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1_800)
-async def test_a_long_siege(tmp_path: Path) -> None:
+async def test_the_bridge_withstands_a_long_attack(tmp_path: Path) -> None:
     await besiege(tmp_path, 30_000)
 
 

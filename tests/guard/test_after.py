@@ -261,7 +261,7 @@ def test_a_refused_merge_is_reported_with_the_reason(guard: Guard, project: Path
     assert "The change could not be merged: a plugin saves it." in added
 
 
-def test_a_change_is_merged_in_both_editors_with_the_file(guard: Guard, project: Path) -> None:
+def test_a_change_is_merged_in_every_editor_with_the_file_open(guard: Guard, project: Path) -> None:
     buffers = [Merging(project, f"one\ntwo\nthree\nfour\nfive{number}\n") for number in (1, 2)]
     for pid, buffer in enumerate(buffers, 1):
         guard.neovim({str(buffer.file): KEPT}, answers=buffer.answers, pid=pid)
@@ -284,7 +284,7 @@ def test_an_edit_that_cannot_be_merged_later_is_denied(guard: Guard, project: Pa
     assert bases() == []
 
 
-def test_a_file_that_is_not_open_as_text_is_denied(guard: Guard, project: Path) -> None:
+def test_an_edit_of_a_file_not_open_as_text_is_denied(guard: Guard, project: Path) -> None:
     """For example, a notebook in VS Code."""
     vscode = guard.vscode({str(project / "a.py"): KEPT}, answers={"buffer_text": {"text": None}})
     assert "The change can't be merged automatically." in guard.denial(edit(str(project / "a.py")), answer="merge")

@@ -178,7 +178,7 @@ def test_only_internal_errors_are_reported_to_the_user(guard: Guard, monkeypatch
 @pytest.mark.parametrize(
     "broken", ["refusal.shown_difference", "protect.notify_editors", "state.log", "protect.protected_in"]
 )
-def test_no_internal_error_lets_a_known_overwrite_through(
+def test_a_known_overwrite_is_denied_despite_internal_errors(
     guard: Guard, monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:
     def fails(*_: object, **__: object) -> None:

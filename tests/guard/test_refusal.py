@@ -132,7 +132,7 @@ def test_slow_editors_do_not_delay_the_denial(guard: Guard, monkeypatch: pytest.
     assert 0 < len(asked) < 5
 
 
-def test_one_line_and_one_more_file_are_singular(guard: Guard) -> None:
+def test_one_line_and_one_file_are_counted_in_the_singular(guard: Guard) -> None:
     names = [f"/ws/{number}.py" for number in range(9)]
     patch = "".join(f"*** Update File: {name}\n" for name in names)
     guard.neovim({name: {**KEPT, "lines": 1} for name in names}, answers=unsaved("x\n"))

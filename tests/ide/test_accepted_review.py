@@ -227,7 +227,7 @@ async def test_a_decision_is_refused_if_the_lines_have_changed(rig: AcceptedRig)
     assert rig.poem.read_text() == now.replace("line 11b\n", "")
 
 
-async def test_a_decision_on_a_file_contains_the_shown_version(rig: AcceptedRig) -> None:
+async def test_a_decision_on_a_file_applies_only_to_the_shown_version(rig: AcceptedRig) -> None:
     await rig.accept(rig.poem, WRITTEN)
     file = await rig.wanted(*CHANGES)
     rig.poem.write_text(WRITTEN.replace("LINE 3\n", "mine\n"))
@@ -278,7 +278,7 @@ async def test_unsaved_changes_are_not_overwritten(rig: AcceptedRig) -> None:
     assert rig.poem.read_text() == WRITTEN
 
 
-async def test_unsaved_work_in_a_proposal_is_not_the_agents(rig: AcceptedRig) -> None:
+async def test_unsaved_lines_in_a_proposal_are_not_undone(rig: AcceptedRig) -> None:
     """The proposal contains the user's unsaved line, which stays when the agent's change is undone."""
     mine = POEM.replace("line 8\n", "mine\n")
     rig.editor.type(str(rig.poem), mine)
@@ -357,7 +357,7 @@ async def test_comments_and_visits_need_a_server(rig: AcceptedRig) -> None:
     assert len(rig.editor.reviews) == 1
 
 
-async def test_a_servers_review_is_shown_instead(rig: AcceptedRig) -> None:
+async def test_a_servers_review_takes_precedence(rig: AcceptedRig) -> None:
     await rig.accept(rig.poem, WRITTEN)
     server = Served()
     server.answers = [answer(FILE)]

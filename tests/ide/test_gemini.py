@@ -172,7 +172,7 @@ async def test_a_second_proposal_replaces_the_first_without_a_decision(rig: Brid
         assert (await stream.message())["params"]["content"] == "EINS\n"
 
 
-async def test_a_proposal_that_waits_for_another_agents_can_be_closed(rig: BridgeRig) -> None:
+async def test_a_proposal_can_be_closed_while_it_waits_for_its_turn(rig: BridgeRig) -> None:
     async with connected(rig) as (one, one_hears), connected(rig) as (two, two_hears):
         first = await propose(rig, one)
         await two.open_diff(rig.path(), "EINS\ntwo\n")
@@ -279,7 +279,7 @@ async def test_a_proposal_over_unsaved_work_is_not_shown(rig: BridgeRig) -> None
         assert rig.editor.buffers[rig.path()].text == "uno\ntwo\n"
 
 
-async def test_an_editor_that_hangs_is_a_rejection_after_the_answer(rig: BridgeRig) -> None:
+async def test_a_proposal_in_a_hung_editor_is_rejected(rig: BridgeRig) -> None:
     async with connected(rig) as (cli, stream):
         rig.editor.hung = True
         await cli.open_diff(rig.path(), "ONE\n")

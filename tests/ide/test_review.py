@@ -258,9 +258,7 @@ async def test_the_later_of_two_quick_proposals_stays(
     await second
 
 
-async def test_the_same_name_of_another_agent_is_another_proposal(
-    editor: Watched, reviews: Reviews, file: Path
-) -> None:
+async def test_proposals_of_two_agents_may_have_the_same_name(editor: Watched, reviews: Reviews, file: Path) -> None:
     tasks = [propose(reviews, file.with_name(owner), owner=owner) for owner in ("one", "two")]
     await shown(editor, 2)
     reviews.withdraw("one", "tab", IN_ITS_DIALOG)
@@ -418,7 +416,7 @@ async def test_a_file_that_is_not_text_is_refused(editor: Watched, reviews: Revi
     assert reviews.withdraw_all("claude") == 0
 
 
-async def test_an_editor_that_hangs_is_an_error_and_can_recover(editor: Watched, reviews: Reviews, file: Path) -> None:
+async def test_a_hung_editor_causes_an_error_and_can_recover(editor: Watched, reviews: Reviews, file: Path) -> None:
     editor.hung = True
     with pytest.raises(EditorHung):
         await propose(reviews, file)
@@ -503,7 +501,7 @@ async def test_the_same_change_on_both_sides_is_not_a_conflict(editor: Watched, 
         ("a\nb\nc\n", "a\nb\nC\n", "A\r\nb\r\nc\r\n", "A\r\nb\r\nC\r\n"),  # the agent changed them
     ],
 )
-async def test_a_merge_keeps_line_ends_bom_and_final_newline(
+async def test_a_merge_keeps_line_endings_bom_and_final_newline(
     editor: Watched, reviews: Reviews, file: Path, disk: str, unsaved: str, proposed: str, merged: str
 ) -> None:
     file.write_bytes(disk.encode())

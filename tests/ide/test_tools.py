@@ -531,7 +531,7 @@ async def test_the_output_of_code_is_cut_at_the_limit(
     assert await run_code(rig, agent, "print('0123456789abc')") == "0123456789\n[4 more bytes]"
 
 
-async def test_code_that_does_not_end_is_ended_with_all_it_started(
+async def test_endless_code_is_ended_with_the_processes_it_started(
     rig: ClaudeRig, agent: Agent, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tool_context, "CODE_SECONDS", 1.0)

@@ -260,7 +260,7 @@ async def test_the_nearest_settings_decide_whether_claude_asks(
 class TestFailures:
     """Calls that the guard let through or denied because it failed. Agents do not show these failures."""
 
-    async def test_failures_are_a_problem_for_a_day(self, folder: Path) -> None:
+    async def test_failures_are_reported_as_a_problem_for_a_day(self, folder: Path) -> None:
         log = state_directory() / "guard.log"
         for number in range(3):
             failure.answer(b"{", None, ValueError(f"fault {number}"), for_guard(HookSettings()), os.environb)

@@ -191,7 +191,7 @@ async def test_any_neovim_is_listed_and_those_elsewhere_are_last(
     assert [entry["path"] for entry in by_variable["sockets"]] == [person.address]
 
 
-async def test_two_sockets_of_one_editor_are_one_editor(folder: Path, sockets: Path) -> None:
+async def test_two_sockets_of_one_editor_are_listed_as_one_editor(folder: Path, sockets: Path) -> None:
     async with headless(programs.nvim(), cwd=folder) as person:
         for number in range(2):
             await person.lua("return vim.fn.serverstart(...)", f"{sockets}/nvim.1.{number}")
@@ -272,7 +272,7 @@ async def test_a_neovim_waiting_at_a_prompt_is_shown_with_the_reason(nvim: Path,
 
 
 @pytest.mark.parametrize("nonsense", [None, 1, [], {"editor": 1, "pid": "x"}, {"files": 3}])
-async def test_an_editor_that_answers_nonsense_is_silent(folder: Path, nonsense: Any) -> None:
+async def test_an_editor_that_answers_nonsense_is_shown_as_silent(folder: Path, nonsense: Any) -> None:
     async with vscode(f"{launcher.socket_prefix(str(folder))}vscode-1.sock", nonsense):
         output = await report(folder)
     assert [(entry["state"], entry["problem"]) for entry in output["sockets"]] == [("silent", "sent an invalid answer")]
@@ -418,7 +418,7 @@ async def test_a_running_server_with_any_data_directory_is_shown(folder: Path, t
     assert (await report(folder))["servers"] == []
 
 
-async def test_a_server_that_does_not_answer_is_silent(folder: Path, tmp_path: Path) -> None:
+async def test_a_server_that_does_not_answer_is_shown_as_silent(folder: Path, tmp_path: Path) -> None:
     async with serving(tmp_path / "data") as server:
         os.kill(server.ready["pid"], signal.SIGSTOP)
         try:

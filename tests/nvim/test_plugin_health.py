@@ -299,7 +299,7 @@ def test_a_proxy_between_agent_and_bridge_is_reported(environment: dict[str, str
 
 
 class TestPermissionMode:
-    def test_auto_mode_shows_no_diffs(self, editor: Neovim) -> None:
+    def test_the_report_explains_that_auto_mode_shows_no_diffs(self, editor: Neovim) -> None:
         report = health(editor)
         assert (
             "permissions.defaultMode is not set: newer versions of Claude Code start in auto mode, which shows no diffs"

@@ -175,7 +175,9 @@ def test_claudes_permission_hook_may_wait_for_a_day(setup: Setup) -> None:
     assert handler["timeout"] == 24 * 60 * 60
 
 
-def test_claude_blocks_edits_if_a_closed_guard_cannot_start(setup: Setup, claude_says: Callable[[str], None]) -> None:
+def test_claude_blocks_edits_if_a_fail_closed_guard_cannot_start(
+    setup: Setup, claude_says: Callable[[str], None]
+) -> None:
     claude_says("2.1.295")
     setup("claude", "--fail", "closed")
     found = {event: handler.get("onFailure") for event, (handler,) in handlers("claude").items()}
@@ -185,7 +187,7 @@ def test_claude_blocks_edits_if_a_closed_guard_cannot_start(setup: Setup, claude
     assert "onFailure" not in settings_file("claude").read_text()
 
 
-def test_codex_denies_calls_if_a_closed_guard_cannot_start(setup: Setup) -> None:
+def test_codex_denies_calls_if_a_fail_closed_guard_cannot_start(setup: Setup) -> None:
     setup("codex", "--fail", "closed")
     found = {event: handler["command"].endswith(" || exit 2") for event, (handler,) in handlers("codex").items()}
     assert found.pop("PreToolUse")

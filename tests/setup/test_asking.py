@@ -129,7 +129,7 @@ def test_control_characters_in_settings_are_escaped(terminal: Callable[..., Term
     assert "\x1b[2J" not in setup.screen
 
 
-def test_no_answer_means_no_and_yes_skips_the_question(terminal: Callable[..., Terminal], home: Path) -> None:
+def test_no_answer_means_no_and_the_yes_flag_skips_the_question(terminal: Callable[..., Terminal], home: Path) -> None:
     setup = terminal("gemini")
     setup.wait_for(r"Do this\?")
     setup.type("\x04")
@@ -200,7 +200,7 @@ def test_without_a_terminal_nothing_is_changed(
         '{"permissions": {"disableAutoMode": "no", "allow": []}}',
     ],
 )
-def test_the_mode_is_set_and_removed_byte_for_byte(text: str, setup: Setup, user: Path) -> None:
+def test_removing_the_mode_restores_the_file_exactly(text: str, setup: Setup, user: Path) -> None:
     user.parent.mkdir()
     user.write_text(text)
     output = setup("claude", "--yes")

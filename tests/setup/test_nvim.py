@@ -161,7 +161,7 @@ def test_the_users_own_call_to_setup_takes_effect(text: str, newest: Path, setup
     assert seen["locks"] == 1
 
 
-def test_no_starter_is_written_if_the_configuration_has_one(newest: Path, setup: Setup, home: Path) -> None:
+def test_no_starter_is_added_if_the_configuration_calls_setup(newest: Path, setup: Setup, home: Path) -> None:
     starter = packages(home) / "drawbridge-setup"
     path = init(home, "-- require('drawbridge').setup{}\n")
     setup("nvim")

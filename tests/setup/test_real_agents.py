@@ -103,7 +103,7 @@ def test_claude_reports_changes_of_files_the_guard_watches(setup: Setup, guard: 
 
 
 @pytest.mark.thorough
-def test_claude_writes_nothing_if_a_closed_guard_cannot_start(
+def test_without_its_fail_closed_guard_claude_writes_nothing(
     setup: Setup, guard: Path, poem: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "bin").mkdir()
@@ -255,7 +255,7 @@ BROKEN = pytest.mark.parametrize(
 
 @BROKEN
 @pytest.mark.thorough
-def test_a_broken_guard_blocks_claude_only_if_it_is_closed(
+def test_a_broken_guard_blocks_claude_only_if_it_fails_closed(
     setup: Setup, poem: Path, breaks: Callable[[], None], fail: str, left: str
 ) -> None:
     claude_rig.prepare_home(poem.parent)
@@ -270,7 +270,7 @@ def test_a_broken_guard_blocks_claude_only_if_it_is_closed(
 
 @BROKEN
 @pytest.mark.thorough
-def test_a_broken_guard_blocks_gemini_only_if_it_is_closed(
+def test_a_broken_guard_blocks_gemini_only_if_it_fails_closed(
     setup: Setup, home: Path, poem: Path, breaks: Callable[[], None], fail: str, left: str
 ) -> None:
     settings_of_gemini(home)
@@ -284,7 +284,7 @@ def test_a_broken_guard_blocks_gemini_only_if_it_is_closed(
 
 @BROKEN
 @pytest.mark.thorough
-def test_a_broken_guard_blocks_codex_only_if_it_is_closed(
+def test_a_broken_guard_blocks_codex_only_if_it_fails_closed(
     setup: Setup, home: Path, poem: Path, breaks: Callable[[], None], fail: str, left: str
 ) -> None:
     programs.codex()
@@ -298,7 +298,7 @@ def test_a_broken_guard_blocks_codex_only_if_it_is_closed(
 @pytest.mark.thorough
 @pytest.mark.parametrize("breaks", [remove, lose_python])
 @pytest.mark.usefixtures("guard")
-def test_codex_writes_nothing_if_a_closed_guard_cannot_start(
+def test_without_its_fail_closed_guard_codex_writes_nothing(
     setup: Setup, home: Path, poem: Path, breaks: Callable[[], None]
 ) -> None:
     programs.codex()

@@ -90,7 +90,7 @@ def test_eleven_failures_end_the_run_immediately(
     assert "running what failed again" not in capfd.readouterr().err
 
 
-def test_all_runs_of_a_proof_share_the_limit(command: list[str], listed: Path, tmp_path: Path) -> None:
+def test_failures_of_earlier_runs_count_toward_the_limit(command: list[str], listed: Path, tmp_path: Path) -> None:
     listed.write_text("earlier\n" * flaky.MOST)
     (tmp_path / "test_once.py").write_text(ONCE)
     assert flaky.run(command, listed, tmp_path) != 0

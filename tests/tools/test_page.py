@@ -129,7 +129,7 @@ def test_a_registry_without_an_audit_is_reported(sources: Path, node: Path, tmp_
     assert "not audited" in page.audit()
 
 
-def test_packages_that_cannot_be_fetched_have_their_own_exit_code(
+def test_unfetchable_packages_have_their_own_exit_code(
     sources: Path, node: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     a_program(tmp_path / "bin", "npm", "exit 1")

@@ -128,9 +128,7 @@ def test_a_python_without_venv_names_the_missing_package(
     assert not (checkout / ".venv").exists()
 
 
-def test_packages_that_cannot_be_fetched_have_their_own_exit_code(
-    ran: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unfetchable_packages_have_their_own_exit_code(ran: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     record = bootstrap.run
 
     def run(command: list[str]) -> None:

@@ -45,7 +45,7 @@ def test_the_title_comes_from_the_server() -> None:
     assert title(before, "Claude", "/p", None, 1).plain == "Claude wants to use Bash"
 
 
-def test_a_link_is_found_by_the_path_in_the_title() -> None:
+def test_the_title_shows_the_target_of_a_link() -> None:
     links = {"/home/ada/blog/notes.md": "/home/ada/.bashrc"}
     request = asked("Write", {"file_path": "/home/ada/blog/notes.md", "content": ""}, link_targets=links)
     shown = title(request, "Claude", "/home/ada/blog", None, 1).plain
@@ -62,7 +62,7 @@ def test_risky_parts_have_a_line_each() -> None:
     assert piece(request, {"field": "elsewhere.command", "start": 0, "end": 4}) == ""
 
 
-def test_always_has_the_servers_text_and_the_file() -> None:
+def test_always_shows_the_servers_text_and_the_settings_file() -> None:
     rule = {"type": "addRules", "behavior": "allow", "rules": [{"toolName": "Bash", "ruleContent": "ls *"}]}
     request = asked("Bash", {"command": "ls"}, suggestions=[rule | {"destination": "localSettings"}])
     assert always_words(request) == "Always allow `ls …` in this project (.claude/settings.local.json)"

@@ -191,7 +191,7 @@ def test_only_lines_and_new_texts_can_be_edited() -> None:
     assert not review_parts.may_edit(Part("h", file(), hunk(), "my text"))
 
 
-def test_the_numbers_of_a_review_are_those_of_the_last_message() -> None:
+def test_the_counts_of_a_review_come_from_the_last_message() -> None:
     reviews = Reviews()
     assert reviews.expect("p")
     assert not reviews.expect("p")

@@ -35,10 +35,10 @@ READING = [
 """The keys that are pressed, and the buttons that are clicked, while a request is read."""
 
 OPENING = [*["space"] * 6, "pagedown", "pagedown", "up", "end", "home", "tab", "enter", "e", "e", "e", ".edit", ".more"]
-"""The same if the user wants to edit the request."""
+"""The keys and buttons while a request is read that the user wants to edit."""
 
 EDITED = [*OPENING, "a", "a", "a", ".accept", ".undo"]
-"""The same after the editor was opened."""
+"""The keys and buttons while a request is read after its editor was opened."""
 
 EDITING = [
     *["TYPE"] * 5,
@@ -51,8 +51,8 @@ EDITING = [
     *["ctrl+s"] * 4,
     *(".accept", ".accept", ".back"),
 ]
-"""The same while the user's version is edited. "TYPE" is a new word; keys with a space between them are pressed one
-after the other."""
+"""The keys and buttons while the user's version is edited. "TYPE" is a new word; keys with a
+space between them are pressed one after the other."""
 
 ANSWERING = [
     *("1", "1", "2", "3", "TYPE", "down", "up", "space", "enter", "tab", "shift+tab", "end", "home", "backspace"),
@@ -60,7 +60,7 @@ ANSWERING = [
     *("pageup", "escape", *["ctrl+s"] * 6, ".accept", ".accept", ".more", ".more", ".more", ".own"),
     *("RadioButton", "Checkbox"),
 ]
-"""The same while the agent's questions are answered."""
+"""The keys and buttons while the agent's questions are answered."""
 
 ALWAYS = {"type": "addRules", "behavior": "allow", "destination": "session", "rules": [{"toolName": "Bash"}]}
 WORD = re.compile("q[0-9]{5}z")

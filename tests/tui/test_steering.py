@@ -77,7 +77,7 @@ async def test_a_scheduled_alarm_is_shown_and_can_be_canceled(server: Server, di
 
 
 @pytest.mark.thorough
-async def test_canceling_a_schedule_mentions_tasks_next_to_its_key(server: Server, directory: Path) -> None:
+async def test_the_cancel_key_shows_that_it_also_cancels_tasks(server: Server, directory: Path) -> None:
     alarm = datetime.now() + timedelta(minutes=30)
     async with attached(server, directory) as person:
         await person.prompts(f"/emit {json.dumps([*wake_up(alarm.timestamp()), TASK])}")

@@ -71,7 +71,7 @@ def test_a_notebook_is_kept_until_it_is_saved(rig: Workstation) -> None:
     assert hook(rig, "PreToolUse", "NotebookEdit", notebook_path=str(path)) == {}
 
 
-def test_after_an_edit_the_file_shows_it_and_a_copy_is_kept(rig: Workstation, home: Path) -> None:
+def test_after_an_edit_the_editor_shows_it_and_a_copy_is_kept(rig: Workstation, home: Path) -> None:
     path = rig.opens(rig.file("a.py"))
     assert edits(rig, "PreToolUse", path) == {}
     path.write_text("one\ntwo\n3\n")

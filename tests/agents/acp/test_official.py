@@ -51,7 +51,7 @@ async def test_pieces_are_sent_only_if_they_are_requested(project: Path) -> None
 
 
 @pytest.mark.thorough
-async def test_a_call_in_the_history_has_the_form_of_all_agents(project: Path) -> None:
+async def test_calls_in_the_history_have_the_same_form_for_all_agents(project: Path) -> None:
     """The diff comes with the report of the call, and the agent never reports how the call ended."""
     poem = project / "poem.txt"
     async with session(official(), project) as warm:
@@ -117,7 +117,7 @@ async def test_a_question_about_a_part_of_a_file_shows_the_whole_file(project: P
 
 
 @pytest.mark.thorough
-async def test_a_new_file_is_proposed_as_one(project: Path) -> None:
+async def test_a_new_file_is_proposed_with_an_empty_old_text(project: Path) -> None:
     async with session(official(), project) as warm:
         warm.process.prompt(f"edit {project}/new.txt|text")
         assert (await warm.asked()).proposal == Proposal(f"{project}/new.txt", "", "text")
@@ -185,7 +185,7 @@ async def test_a_missing_login_is_reported(project: Path) -> None:
 
 
 @pytest.mark.thorough
-async def test_a_mode_has_the_agents_own_name(project: Path) -> None:
+async def test_a_mode_is_sent_under_the_agents_own_name(project: Path) -> None:
     async with session(official(), project, Options(permission_mode="acceptEdits")) as warm:
         assert await answers(warm, "mode_is") == ["auto-edit"]
         for mode, own in (("default", "ask"), ("plan", "plan"), ("bypassPermissions", "yolo")):
@@ -214,7 +214,7 @@ async def test_the_client_does_not_read_files_for_the_agent(project: Path) -> No
 
 
 @pytest.mark.thorough
-async def test_a_turn_costs_the_difference_between_totals(project: Path) -> None:
+async def test_the_cost_of_a_turn_is_the_difference_between_totals(project: Path) -> None:
     async with session(official(), project) as warm:
         costs = [(await warm.turn(f"spend {total}")).cost_usd for total in (0.25, 0.75)]
         assert costs == [0.25, 0.5]

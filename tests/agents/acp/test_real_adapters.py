@@ -68,7 +68,7 @@ async def listed(client: WireClient, project: str) -> list[tuple[str, bool]]:
     return [(one["title"], one.get("current", False)) for one in found["data"]["sessions"]]
 
 
-async def test_claude_begins_in_default_and_shows_the_whole_change(poem: Path) -> None:
+async def test_claude_begins_in_default_mode_and_shows_all_changes(poem: Path) -> None:
     claude_rig.prepare_home(poem.parent)
     settings = Path(os.environ["CLAUDE_CONFIG_DIR"]) / "settings.json"
     settings.write_text(json.dumps({"permissions": {"defaultMode": "acceptEdits"}}))

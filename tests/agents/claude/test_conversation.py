@@ -321,7 +321,7 @@ def test_a_missing_login_is_reported_with_a_remedy() -> None:
         ("unknown", "Something odd.", "EXECUTION_FAILED"),
     ],
 )
-def test_the_reason_of_a_failed_request_to_the_model_has_its_code(error: str, said: str, code: str) -> None:
+def test_a_failed_model_request_has_the_code_of_its_reason(error: str, said: str, code: str) -> None:
     stream = Stream()
     stream.prompt()
     stream.receives(type="assistant", message={}, error=error)
@@ -365,7 +365,7 @@ def test_an_interrupt_after_the_end_of_the_turn_is_ignored() -> None:
     assert stream.ended(is_error=True, result="x").interrupted is False
 
 
-def test_an_interrupt_that_hit_the_agents_own_turn_is_repeated() -> None:
+def test_an_interrupt_that_ended_the_agents_own_turn_is_repeated() -> None:
     stream = Stream()
     stream.receives(type="system", subtype="init", session_id=ID)
     stream.prompt()
@@ -408,7 +408,7 @@ def test_a_prompt_can_be_answered_in_the_agents_own_turn(named: bool) -> None:
     assert [ended.ok for ended in stream.all(TurnEnded)] == [True]
 
 
-def test_a_background_task_or_approval_request_keeps_it_busy() -> None:
+def test_background_tasks_and_questions_keep_the_agent_busy() -> None:
     stream = Stream()
     seen = [stream.busy]
 
@@ -614,7 +614,7 @@ def test_the_last_result_determines_a_turn_with_subagents() -> None:
     assert [(end.ok, end.error) for end in stream.all(TurnEnded)] == [(False, "overloaded.")]
 
 
-def test_an_interrupt_after_the_first_result_counts() -> None:
+def test_an_interrupt_after_the_first_result_is_reported() -> None:
     stream = Stream()
     stream.prompt()
     started(stream)
@@ -669,7 +669,7 @@ def test_a_prompt_joins_a_turn_that_the_agent_began() -> None:
 # The context of a question.
 
 
-def test_a_question_has_the_subagent_the_reason_and_the_path() -> None:
+def test_a_question_names_its_subagent_reason_and_path() -> None:
     stream = Stream()
     stream.prompt()
     stream.receives(type="system", subtype="task_started", task_id="a1", subagent_type="reviewer")

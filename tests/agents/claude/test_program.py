@@ -150,7 +150,7 @@ async def test_an_invalid_option_is_refused_before_anything_runs(tmp_path: Path)
     assert not ran.exists()
 
 
-def test_a_server_has_claude_first_and_the_demo_last() -> None:
+def test_agents_are_listed_with_claude_first_and_demo_last() -> None:
     assert list(registry.agents(registry.AgentPrograms())) == ["claude", "gemini", "codex", "demo"]
 
 

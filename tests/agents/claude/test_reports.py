@@ -66,7 +66,7 @@ def answer(stream: Stream, *blocks: dict[str, Any], parent: str | None = None, t
     stream.receives(type="assistant", message=message, parent_tool_use_id=parent, session_id="s1")
 
 
-def test_a_start_reports_model_and_offers() -> None:
+def test_the_model_and_the_offers_are_reported_at_the_start() -> None:
     stream = begun()
     assert state(stream) == AgentState(model="claude-opus-5-5")
     assert offers(stream) == AgentOffers(
@@ -342,7 +342,7 @@ def test_a_stored_compaction_reports_the_new_size() -> None:
     assert of(stored(), json.dumps(compacted).encode()).context_tokens == 70
 
 
-def test_the_last_state_belongs_to_one_conversation() -> None:
+def test_the_last_state_ignores_other_conversations() -> None:
     block = {"type": "tool_use", "name": "TodoWrite", "id": "t", "input": TODOS}
     init = json.dumps(INIT | {"model": "claude-opus-5-5[1m]"}).encode()
     started = {"type": "system", "subtype": "task_started", "task_id": "t1", "session_id": "s1"}

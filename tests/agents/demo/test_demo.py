@@ -1,4 +1,4 @@
-"""The demo agent, as a new user meets it."""
+"""What a new user sees of the demo agent."""
 
 from __future__ import annotations
 

@@ -175,7 +175,7 @@ async def test_a_lost_conversation(project: Path, model: GeminiStub) -> None:
 
 
 @pytest.mark.thorough  # its recording is played in every run
-async def test_a_conversation_that_goes_on(project: Path, model: GeminiStub) -> None:
+async def test_a_resumed_conversation(project: Path, model: GeminiStub) -> None:
     """A new process resumes the conversation in the minute in which the conversation began. Replayed messages are not
     passed on again.
     """

@@ -149,7 +149,7 @@ test('a file that is not a socket is left alone', async () => {
   fs.rmSync(address);
 });
 
-test("another user's socket is left alone", { skip: process.getuid() !== 0 && 'only root can make one' }, async () => {
+test("another user's socket is left alone", { skip: process.getuid() !== 0 && 'requires root' }, async () => {
   const code = `require('net').createServer().listen(${JSON.stringify(address)}, () => process.kill(process.pid, 'SIGKILL'))`;
   await once(require('node:child_process').spawn(process.execPath, ['-e', code]), 'exit');
   fs.lchownSync(address, 12345, 12345);

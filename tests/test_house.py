@@ -1035,7 +1035,10 @@ TESTED_WITH_OTHERS = {
     "server/app/connection": ("server/app/test_requests.py",),
     "server/app/core": ("server/sessions/test_runs.py", "server/test_composition.py"),
     "server/app/dispatch": ("server/app/test_requests.py", "server/auth/test_new_command.py"),
-    "server/app/history_commands": ("server/sessions/test_searching.py", "server/sessions/test_conversation_changes.py"),
+    "server/app/history_commands": (
+        "server/sessions/test_searching.py",
+        "server/sessions/test_conversation_changes.py",
+    ),
     "server/app/run_commands": ("server/sessions/test_runs.py", "server/sessions/test_prompt_images.py"),
     "server/app/server_commands": (
         "server/app/test_requests.py",

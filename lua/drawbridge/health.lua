@@ -247,7 +247,10 @@ local function check_mode()
     warn(home(broken) .. ' is not valid JSON', { 'Correct it: Claude Code ignores the file until then.' })
   end)
   if not chosen then
-    warn('permissions.defaultMode is not set: newer versions of Claude Code start in auto mode, which shows no diffs', advice)
+    warn(
+      'permissions.defaultMode is not set: newer versions of Claude Code start in auto mode, which shows no diffs',
+      advice
+    )
   elseif chosen == 'default' then
     ok(('Claude Code asks before it makes changes (defaultMode "default" in %s)'):format(home(file)))
   else

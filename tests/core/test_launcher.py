@@ -335,7 +335,7 @@ def test_a_script_named_nvim_that_runs_drawbridge_is_skipped(nvim: Path, folder:
     path = ":".join([*map(str, places), os.environ["PATH"]])
     assert run("--headless", "-c", "cq 6", cwd=folder, DRAWBRIDGE_NVIM_PROGRAM="", PATH=path).returncode == 6
     output = refused(3, cwd=folder, DRAWBRIDGE_NVIM_PROGRAM="", PATH=f"{places[0]}")
-    assert f"({alias} starts Drawbridge)" in output
+    assert f"{alias} starts Drawbridge" in output
 
 
 # The plugin

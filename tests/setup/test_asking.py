@@ -245,7 +245,7 @@ def test_permissions_of_another_type_are_kept_and_reported(setup: Setup, user: P
     put(user, {"permissions": ["Bash"]})
     output = setup("claude", "--ask-mode")
     assert output.code == 2
-    assert f"{user}: permissions is a list, not an object. It was not changed" in output.errors
+    assert f"{user}: permissions is a list, not an object. The file was not changed" in output.errors
     assert json.loads(user.read_text()) == {"permissions": ["Bash"]}
 
 

@@ -173,7 +173,7 @@ async def test_an_unknown_conversation_is_reported(project: Path) -> None:
         warm.process.prompt("say Hello")
         done = await warm.ended()
         assert (done.ok, done.code) == (False, "SESSION_NOT_FOUND")
-        assert "Start a new session" in (done.error or "")
+        assert "start a new session" in (done.error or "")
 
 
 async def test_a_missing_login_is_reported(project: Path) -> None:

@@ -167,9 +167,7 @@ UNTIL_LATER = "until [ -e later ]; do sleep 0.05; done; seq 3"
 cause a second one."""
 
 
-@recorded(
-    "own-turn", "A background command ends, the CLI begins a turn on its own, and a prompt is sent during that turn."
-)
+@recorded("own-turn", "A background command ends, the CLI begins a turn on its own, and a prompt is sent during it.")
 async def test_a_prompt_during_the_agents_own_turn_is_answered_once(
     warm: Session, model: MessagesStub, project: Path
 ) -> None:

@@ -327,4 +327,6 @@ async def test_nothing_unseen_is_accepted(monkeypatch: pytest.MonkeyPatch, round
         except AssertionError as error:
             error.add_note(f"DRAWBRIDGE_TEST_SEED={seed}, round {number}: {story}")
             raise
-    assert min(accepted[how] for how in ("as it is", "edited", "answered")) > rounds / 50, accepted
+    ways = [accepted[how] for how in ("as it is", "edited", "answered")]
+    # A part has too few rounds to expect each way several times.
+    assert sum(ways) > rounds / 10 if rounds < 1_000 else min(ways) > rounds / 50, accepted

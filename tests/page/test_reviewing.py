@@ -705,6 +705,21 @@ async def test_the_title_of_a_hunk_is_visible_first(browser: Browser, server: Se
 
 
 @pytest.mark.thorough
+async def test_a_click_right_after_scrolling_makes_the_hunk_current(
+    browser: Browser, server: Server, project: str
+) -> None:
+    """On a busy machine, a click can arrive before the browser reports what has been scrolled into view."""
+    with browser.person(address_of(server, project), width=1280, height=520) as person:
+        opens(person, project)
+        person.sees(in_hunk("open_bridge", "h4"))
+        person.runs(
+            "(() => { const title = [...document.querySelectorAll('.hunk h4')].at(-1);"
+            " title.scrollIntoView(); title.click() })()"
+        )
+        person.sees(CURRENT, "open_bridge")
+
+
+@pytest.mark.thorough
 async def test_the_scroll_position_in_a_review_is_kept(browser: Browser, server: Server, project: str) -> None:
     """When another device decides on a hunk above, the hunk that is being read stays in place."""
     with browser.person(address_of(server, project), width=1280, height=640) as person:

@@ -268,10 +268,11 @@ export class Current<Card extends Decidable> {
 
   /**
    * Makes the clicked card the current one. On click, not on pointerdown, because the change can move what is clicked.
+   * @param cards the cards among which the clicked one is
    */
-  pointed(event: Event) {
+  pointed(event: Event, cards = this._cards()) {
     const path = event.composedPath(); // what was clicked may have been redrawn by now
-    const card = this._cards().find(({ element }) => path.includes(element));
+    const card = cards.find(({ element }) => path.includes(element));
     if (card && !card.answered && this.choose(card)) this.look();
   }
 

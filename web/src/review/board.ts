@@ -123,7 +123,8 @@ export class Board {
     };
     const later = () => requestAnimationFrame(() => this.look());
     listen(document, 'pointerdown', (event) => current.clicked(event));
-    listen(document, 'click', (event) => current.pointed(event));
+    // All parts that are drawn: one that has just been scrolled into view may not be near yet.
+    listen(document, 'click', (event) => current.pointed(event, [...this._cards.values()]));
     const letGo = () => {
       this._held = undefined;
       this._wanted = undefined; // the first part is still to be brought into view while the review is first drawn

@@ -51,6 +51,8 @@ def test_the_cli_can_reconnect_after_the_bridge_was_killed(rig: Workstation) -> 
     poem = rig.file("poem.txt", POEM)
     neovim = rig.neovim(poem)
     gemini = rig.gemini()
+    gemini.prompt("/ide status")
+    gemini.pane.wait_for("Connected to Neovim")  # the CLI requests the tools only after it has opened its stream
     first = json.loads(wait_for_lock().read_text())
     before = discovered()
 
@@ -67,7 +69,7 @@ def test_the_cli_can_reconnect_after_the_bridge_was_killed(rig: Workstation) -> 
     gemini.prompt("/ide status")
     gemini.pane.wait_for("IDE connection error")
     gemini.prompt("/ide enable")
-    gemini.pane.wait_for("Connected to Neovim")
+    gemini.pane.wait_for(r"IDE connection error[\s\S]*Connected to Neovim")
     propose(rig, gemini, neovim, poem)
     neovim.command("w")
     gemini.pane.wait_for("It is done")

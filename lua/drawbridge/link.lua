@@ -265,8 +265,12 @@ end
 ---@return {ok: boolean, value?: any, code?: string, message?: string}
 function M.handle(method, params)
   local handler = handlers[method]
-  if not handler or (not bridge and method ~= 'attach') then
-    return { ok = false, code = 'INTERNAL', message = ("Neovim can't answer %s now."):format(method) }
+  if not handler then
+    local problem =
+      'The plugin has no method "%s". Restart Neovim, so that the plugin and the bridge have the same version.'
+    return { ok = false, code = 'INTERNAL', message = problem:format(method) }
+  elseif not bridge and method ~= 'attach' then
+    return { ok = false, code = 'INTERNAL', message = 'The bridge that called "' .. method .. '" is not attached.' }
   end
   local ok, value = pcall(handler, params)
   if ok then

@@ -141,7 +141,8 @@ function M.paste(params)
   in_time(params)
   local shown, typed = content(session.buffer)
   if not shown then
-    refuse("The agent can't receive a prompt now: its terminal does not show its prompt box. Try again later.")
+    local why = claude_box(lines_of(session.buffer)) and 'it is working' or 'its terminal does not show its prompt box'
+    refuse(("The agent can't receive a prompt now: %s. Try again later."):format(why))
   elseif typed then
     refuse("Someone has started to type a prompt in the agent's terminal, so yours was not sent. Try again later.")
   end

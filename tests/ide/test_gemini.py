@@ -50,7 +50,7 @@ async def test_a_proposal_is_shown_with_its_change_and_its_agent(rig: BridgeRig)
         assert Path(rig.path()).read_text() == "one\ntwo\n"
 
 
-async def test_an_accepted_text_is_sent_and_the_cli_writes_it(rig: BridgeRig) -> None:
+async def test_an_accepted_text_is_sent_and_not_written_by_the_bridge(rig: BridgeRig) -> None:
     async with connected(rig) as (cli, stream):
         rig.editor.decide(await propose(rig, cli), Accepted("zwei\n"))
         assert await stream.receive("ide/diffAccepted") == {"filePath": rig.path(), "content": "zwei\n"}

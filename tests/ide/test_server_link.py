@@ -196,7 +196,7 @@ async def test_a_server_that_starts_later_gets_the_open_proposals(bridge: Bridge
         assert await decided(task) == Accepted(NEW)
 
 
-async def test_open_proposals_keep_their_ids_at_the_next_server(bridge: Bridge, file: Path) -> None:
+async def test_open_proposals_keep_their_ids_after_a_server_restart(bridge: Bridge, file: Path) -> None:
     another = file.with_name("b.py")
     tasks = [bridge.propose(file, "one"), bridge.propose(another, "two")]
     async with Server().listening() as server:

@@ -485,7 +485,7 @@ async def test_a_shortened_change_must_be_expanded_before_deciding(
     await runs(server, project, {"long.txt": "".join(f"a line {number}\n" for number in range(600))})
     with browser.person(address_of(server, project), width=1280, height=800) as person:
         opens(person, project)
-        person.sees(".review-bar .hint", "expand 1 change first")
+        person.sees(".review-bar .hint", "first expand the collapsed change")
         person.clicks(".review-files button:has-text('long.txt')")
         person.sees(in_hunk("long.txt", ".unopened"))
         assert person.runs("[...document.querySelectorAll('.hunk')].at(0).querySelector('.yes').disabled")

@@ -95,7 +95,7 @@ class Row:
         self.hooks = hooks
         """Whether it calls hooks, so that the guard can be set up for it."""
         self.terminal = terminal
-        """Whether its hooks report its sessions in terminals to the server."""
+        """Whether its hooks report its terminal sessions to the server."""
         self.ask_mode = ask_mode
         """Whether it can start in a mode in which it writes without asking. If so, setup can make it ask."""
         self.bridge = bridge

@@ -31,7 +31,7 @@ def run(which: str, settings: Settings) -> int:
     try:
         directory = state.directory(posix.environ, "guard", "copies")
     except OSError as error:
-        raise NotPrivate(f"The copies can't be read: {error.strerror or error}.") from None
+        raise NotPrivate(f"The copies can't be read: {str(error.strerror or error).lower()}.") from None
     listed = copies.listed(directory)
     if which:
         copy = _chosen(which, listed)

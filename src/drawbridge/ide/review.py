@@ -354,16 +354,15 @@ class Reviews:
         self._answered_for(review)
         if written is None:
             return
-        try:
-            if accepted is not None and _same_lines(written, accepted):
-                review.approval.confirm()
-                await self._editor.written(review.path, written, review.approval.id)
-            else:
-                review.approval.overrule()
-                await self._editor.written(review.path, written, "")
-        finally:
-            if accepted is not None:
-                await self._remember(review, written)
+        is_as_accepted = accepted is not None and _same_lines(written, accepted)
+        if is_as_accepted:
+            review.approval.confirm()
+        else:
+            review.approval.overrule()
+        if accepted is not None:
+            # Before the editor shows the text, because the user may undo what is shown.
+            await self._remember(review, written)
+        await self._editor.written(review.path, written, review.approval.id if is_as_accepted else "")
 
     async def _remember(self, review: _Review, written: str) -> None:
         """Remembers what the agent has written, so that the user can still undo it."""

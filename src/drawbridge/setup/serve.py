@@ -240,8 +240,10 @@ def plan_setup(chosen: Service | None = None) -> Plan:
 def plan_removal(chosen: Service | None = None) -> Plan:
     target = chosen or service()
     before, made = files.read(target.path), record.load(target.path)
-    if before is None or not is_written_by_setup(before):
-        return Plan([], "", f"Nothing to remove: {target.path} does not exist, or was not written by setup.")
+    if before is None:
+        return Plan([], "", f"Nothing to remove: {target.path} does not exist.")
+    if not is_written_by_setup(before):
+        return Plan([], "", f"Nothing to remove: {target.path} was not written by `drawbridge setup`.")
     steps: list[Step] = [Change(target.path, before, None, keep=not is_unchanged(before))]
     if target.available():
         around = [

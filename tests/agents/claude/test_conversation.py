@@ -279,7 +279,7 @@ def test_a_turn_ends_once() -> None:
         (
             {"subtype": "error_during_execution", "errors": [f"No conversation found with session ID: {ID}"]},
             "SESSION_NOT_FOUND",
-            f"The agent does not have this conversation, or no longer has it: No conversation found with session ID: {ID}. "
+            f"The agent can't find this conversation: No conversation found with session ID: {ID}. "
             "Start a new session.",
         ),
         (

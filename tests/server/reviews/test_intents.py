@@ -26,7 +26,9 @@ OLD, NEW, OTHER = "100644 aa", "100644 bb", "100644 cc"
         (OLD, "100755 aa", "100755 aa", False, "after"),
     ],
 )
-def test_the_state_of_a_file_is_determined(before: str, after: str, now: str, is_part: bool, state: State) -> None:
+def test_a_files_content_shows_whether_its_change_was_made(
+    before: str, after: str, now: str, is_part: bool, state: State
+) -> None:
     assert state_of(before, after, now, is_part=is_part) == state
 
 

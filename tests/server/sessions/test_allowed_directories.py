@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import shutil
 import threading
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -229,7 +231,8 @@ async def test_an_unresponsive_disk_does_not_hide_other_sessions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second project's directory is on such a disk."""
-    monkeypatch.setattr(allowed_directories, "EXAMINING_SECONDS", 0.02)
+    monkeypatch.setattr(allowed_directories, "EXAMINING_SECONDS", 0.5)  # long enough for the first project's disk
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(4))
     asked, may_respond = threading.Event(), threading.Event()
     phone = Client()
     async with serving(tmp_path) as server:
@@ -245,7 +248,7 @@ async def test_an_unresponsive_disk_does_not_hide_other_sessions(
 
         monkeypatch.setattr(AllowedDirectories, "problem", examined)
         try:
-            for _ in range(40):  # more often than there are threads
+            for _ in range(6):  # more often than there are threads
                 listed = (await server.does(phone, "project_list"))["data"]["projects"]
                 assert {one["id"]: one.get("problem") for one in listed} == {first: None, second: SILENT}
                 with pytest.raises(ClientError, match="does not respond"):

@@ -49,7 +49,8 @@ function countOf({ tool, question, state }: ToolRow): LineCounts | undefined {
 export type Edited = LineCounts & { files: number };
 
 /**
- * What these calls have edited, or undefined if they have edited nothing. `rows` has to contain subagents' calls, too.
+ * The numbers of files and lines that these calls have edited. Files whose lines can't be counted are left out;
+ * undefined if no file is left. `rows` has to contain subagents' calls, too.
  */
 export function editedBy(rows: readonly ToolRow[]): Edited | undefined {
   const files = new Set<string>();

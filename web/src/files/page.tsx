@@ -123,7 +123,7 @@ function Found({ project, query, shown }: { project: string; query: string; show
           <FileRow key={entry.path} project={project} entry={entry} shown={shown} label={entry.path} />
         ))}
       </ul>
-      {more && <p class="hint">Only the best matches are shown.</p>}
+      {more && <p class="hint">There may be more matches. Type more of the path.</p>}
     </>
   );
 }

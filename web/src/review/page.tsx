@@ -326,7 +326,8 @@ function whyNotAll(review: OpenReview, parts: readonly Part[]): string {
   if (review.more.value || parts.some(({ hunk }) => !hunk))
     return 'You can’t decide on all at once: some changes are not shown here.';
   const closed = parts.filter((part) => review.isClosed(part)).length;
-  if (closed) return `To decide on all at once, expand ${changes(closed)} first.`;
+  const collapsed = closed === 1 ? 'collapsed change' : `${closed} collapsed changes`;
+  if (closed) return `To decide on all at once, first expand the ${collapsed}.`;
   return parts.some((part) => review.hasDraft(part)) ? 'Finish or discard your edit to decide on all at once.' : '';
 }
 

@@ -237,7 +237,7 @@ class AcpConversation:
             case wire.TOO_MANY_REQUESTS:
                 return Failure("AGENT_RATE_LIMITED", f"{self._name} has reached an account limit: {fault.text}")
         unexplained = fault.text == f"{wire.NO_REASON}."
-        return Failure(FAILED, f"{self._name} gave no reason for an error." if unexplained else fault.text)
+        return Failure(FAILED, f"The run failed: {self._name} gave no reason." if unexplained else fault.text)
 
     def _turn_ended(self, failure: Failure | None, *, interrupted: bool = False) -> TurnEnded:
         self._turn_open = self._interrupted = False

@@ -75,7 +75,7 @@ def explained(name: str, reason: str) -> Failure | None:
     """The failure if the agent's text reports that the agent does not have the conversation; otherwise None."""
     if _NO_CONVERSATION in reason:
         return Failure(
-            NO_SESSION, f"{name} does not have this conversation, or no longer has it: {reason} Start a new session."
+            NO_SESSION, f"{name} can't find this conversation: {reason} It may have been deleted. Start a new session."
         )
     return None
 

@@ -349,6 +349,6 @@ def git_errors(field: str | None = None) -> Iterator[None]:
     except (NoCheckpoint, GitFailed, OSError) as error:
         if not isinstance(error, NoCheckpoint):
             logger.error("%s", error)
-        what = "git" if isinstance(error, GitFailed) else "A file operation"
+        what = "git" if isinstance(error, GitFailed) else "The operation"
         text = str(error) if isinstance(error, NoCheckpoint) else f"{what} failed. See the server's log for the reason."
         raise ClientError("CHECKPOINT_NOT_FOUND", text, field=field) from None

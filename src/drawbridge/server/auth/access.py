@@ -89,10 +89,13 @@ FOREIGN_NAME: Final = Refusal(
 )
 
 
+NEW_TOKEN: Final = "If you remove the file, the server will create a new one."
+
+
 def owner_token(path: Path) -> str:
     """The token in the file. If the file is missing, it is created with a new token. Only the owner can read it (0600).
-    Raises ``BadSetting`` if the file can't be read or does not contain a token, and ``NotPrivate`` if it can't be
-    created, or its directory can't be made private."""
+    Raises ``BadSetting`` if the file can't be read or made private, or does not contain a token. Raises ``NotPrivate``
+    if it can't be created, or its directory can't be made private."""
     make_private_directory(str(path.parent))
     try:
         token = path.read_text("ascii").strip()
@@ -102,11 +105,12 @@ def owner_token(path: Path) -> str:
         token = secrets.token_urlsafe(32)
         write_private(str(path), f"{token}\n".encode())
     except OSError as error:
-        raise BadSetting(f"{path} can't be read: {(error.strerror or 'unknown reason').lower()}.") from None
+        why = (error.strerror or "unknown reason").lower()
+        raise BadSetting(f"{path} can't be read or made private: {why}. {NEW_TOKEN}") from None
     except UnicodeDecodeError:
         token = ""
     if not TOKEN.fullmatch(token):
-        raise BadSetting(f"{path} does not contain a token. Remove the file, and the server will create a new one.")
+        raise BadSetting(f"{path} does not contain a token. {NEW_TOKEN}")
     return token
 
 

@@ -96,7 +96,7 @@ NARROWER: Final = "Work in a directory below it, or make the directory a git rep
 
 
 class TooLarge(NoCheckpoint):
-    """The directory exceeds a limit, or contains the user's home directory or the server's data."""
+    """The directory exceeds a limit, or is or contains the user's home directory or the server's data."""
 
     def __init__(self, why: str, advice: str = ADVICE) -> None:
         super().__init__(f"Too large to review: {why} {advice}")
@@ -134,9 +134,9 @@ class PrivateRepository:
     def _create(self) -> None:
         """Creates the repository. Raises ``NoCheckpoint``, ``DrawbridgeError`` or OSError."""
         directory = self._directory.resolve(strict=True)
-        inside = (Path.home().resolve(), self._git_directory.resolve())
-        if any(directory in (folder, *folder.parents) for folder in inside):
-            raise TooLarge("the directory contains your home directory or the server's data.", NARROWER)
+        for name, folder in (("your home directory", Path.home()), ("the server's data", self._git_directory)):
+            if directory in ((real := folder.resolve()), *real.parents):
+                raise TooLarge(f"the directory is or contains {name}.", NARROWER)
         new = self._git_directory.with_name(f"{NAME}.new")
         shutil.rmtree(new, ignore_errors=True)
         make_private_directory(str(new))

@@ -358,7 +358,7 @@ def post(url: str, headers: Mapping[str, str], body: bytes) -> None:
         raise Failed(f"it responded with {error.code}", again=again, status=error.code) from None
     except (OSError, HTTPException, ValueError) as error:
         what = type(getattr(error, "reason", error)).__name__
-        raise Failed(f"it could not be reached ({what})", again=not isinstance(error, ValueError)) from None
+        raise Failed(f"the request failed ({what})", again=not isinstance(error, ValueError)) from None
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):

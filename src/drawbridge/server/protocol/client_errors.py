@@ -115,7 +115,7 @@ CODES: Final[Mapping[str, Kind]] = {
     "NOT_SUPPORTED": Kind("The agent or the server can't do that; the message gives the reason."),
     "CHECKPOINT_NOT_FOUND": Kind(
         "The run has no checkpoint (not ended yet, too long ago, no git, too large), its checkpoint does not contain "
-        "everything that it changed, or git failed; the message gives the reason."
+        "everything that it changed, or git or a file operation failed; the message or the server's log gives the reason."
     ),
     "CHANGED_SINCE": Kind(
         "The same places in the files were changed after the run; `details.paths` and `details.lines` locate them. "

@@ -42,7 +42,9 @@ class KnownOffers:
             return {}
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             logger.warning(
-                "%s can't be read (%s); the agents' next reports replace it", self._file, type(error).__name__
+                "%s can't be read (%s); it will be written again when an agent next reports what it offers",
+                self._file,
+                type(error).__name__,
             )
             return {}
 

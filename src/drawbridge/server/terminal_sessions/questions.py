@@ -38,7 +38,7 @@ ELSEWHERE = "answered elsewhere"
 GONE = "the agent no longer waits for it"
 ENDED = "the agent's program has ended"
 NOT_DELIVERED = "overruled: the answer did not reach the agent, which is still asking in its terminal"
-NO_LONGER_WAITED = "overruled: the agent no longer waited for the answer"
+NO_LONGER_WAITED = "overruled: the agent was no longer waiting for the answer"
 
 HOLD_SECONDS = 45.0
 """Seconds that a question with a hidden dialog waits for an answer from a client. This is long enough to take out a

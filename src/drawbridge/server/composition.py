@@ -157,7 +157,7 @@ class Server:
         tasks.repeat(partial(self.monitor.report, self.clients), EVERY_SECONDS, "measuring the server", at_once=True)
         tasks.repeat(self.core.maintenance.round, MAINTENANCE_SECONDS, "maintenance", at_once=True)
         tasks.repeat(self.histories.searching.round, INDEXING_SECONDS, "indexing the histories", at_once=True)
-        tasks.repeat(self.clients.check, CHECK_SECONDS, "checking which clients may stay")
+        tasks.repeat(self.clients.check, CHECK_SECONDS, "checking which clients may stay connected")
 
     async def close(self, reason: str) -> None:
         """Ends the runs and the agent processes, and sends what is waiting to be sent to clients. Their connections

@@ -182,4 +182,4 @@ def _empty_hours(settings: ServeSettings) -> list[str]:
     hours = _hours(settings.hours)
     if hours is None or any(is_open(hours, hour) for hour in range(24)):
         return []
-    return [f"--hours: {hours[0]}-{hours[1]} does not contain an hour"]
+    return [f"--hours: {hours[0]}-{hours[1]} does not include any hours"]

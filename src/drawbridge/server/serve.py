@@ -85,10 +85,9 @@ async def _serve(
             lacking = missing(plan.agents)
             for name, program in lacking.items():
                 if program != name:  # set by the owner, since a built-in agent that is not installed needs no warning
+                    where = "was not found or is not executable" if os.sep in program else "is not on PATH"
                     logger.warning(
-                        "%s can't run: the program %s is not on PATH. Install it, or correct its setting.",
-                        name,
-                        program,
+                        "%s can't run: its program %s %s. Install it, or correct its setting.", name, program, where
                     )
             link = _sign_in_link(plan, port, server.entrance)
             show(plan, port, certificate, server.version, server.agents, len(core.projects), metrics, lacking, link)
@@ -97,7 +96,7 @@ async def _serve(
                 server.repeat(tasks)
                 if certificate is not None:
                     renew = partial(_renew, plan, names, certificate, tls)
-                    tasks.repeat(renew, RENEWAL_SECONDS, "renewing the certificate")
+                    tasks.repeat(renew, RENEWAL_SECONDS, "checking the certificate")
                 await stop.wait()
             finally:
                 await tasks.close()
@@ -172,10 +171,11 @@ async def _renew(plan: Plan, names: OwnNames, certificate: Certificate, tls: Any
         fingerprint = await asyncio.to_thread(renewed)
         certificate.load_into(tls)  # not in the thread, because the context must not change during a TLS handshake
     except (DrawbridgeError, OSError, ValueError) as error:
-        logger.error("the certificate could not be renewed: %s", error)
+        what = "renewed" if plan.certificate is None else "read again"
+        logger.error("the certificate could not be %s; new connections get the previous one: %s", what, error)
         return
     if certificate.shown != before:
-        logger.warning("new certificate, SHA-256 %s", fingerprint)
+        logger.warning("new connections get a new certificate, SHA-256 %s", fingerprint)
 
 
 @contextlib.contextmanager
@@ -212,13 +212,14 @@ def _listen(host: str, port: int, flag: str = "--port") -> socket.socket:
             address, family=family, backlog=BACKLOG, dualstack_ipv6=host == "::" and socket.has_dualstack_ipv6()
         )
     except OSError as error:
-        why = (os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)).lower()
+        has_number = error.errno and not isinstance(error, socket.gaierror)
+        why = (os.strerror(error.errno or 0) if has_number else error.strerror or str(error)).lower()
         if error.errno == errno.EADDRINUSE:
             remedy = f"Stop the program that is using it, or choose another port with {flag}."
-        elif error.errno == errno.EADDRNOTAVAIL:
-            remedy = "Choose an address of this machine with --host."
-        else:
+        elif error.errno == errno.EACCES:
             remedy = f"Choose another port with {flag}."
+        else:
+            remedy = "Choose an address of this machine with --host."
         raise NoPort(f"Port {port} on {host} is not available: {why}. {remedy}") from None
     listener.setblocking(False)
     return listener

@@ -283,10 +283,15 @@ async def until_quiet(client: Client, seq: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "failure", [HistoryUnreadable("The disk fails."), OSError("no such device"), RuntimeError("a defect")]
+    ("failure", "code"),
+    [
+        (HistoryUnreadable("The disk fails."), "FILE_OPERATION"),
+        (OSError("no such device"), "FILE_OPERATION"),
+        (RuntimeError("a defect"), "INTERNAL_ERROR"),
+    ],
 )
 async def test_an_unreadable_history_is_reported_and_not_skipped(
-    failure: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    failure: Exception, code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unreadable(*_: object, **__: object) -> None:
         raise failure
@@ -300,7 +305,7 @@ async def test_an_unreadable_history_is_reported_and_not_skipped(
             await server.does(page, "project_join", project, after_seq=0)
             await until(lambda: bool(page.received))
         process.says({"type": "assistant"})
-        assert [message["data"]["code"] for message in page.received] == ["FILE_OPERATION"]
+        assert [message["data"]["code"] for message in page.received] == [code]
         await server.does(page, "project_join", project, after_seq=0)
         process.ends()
         await until_quiet(page, records(server, project)[-1]["seq"])

@@ -59,6 +59,8 @@ def change(path: str, old: str = "old\n") -> Proposal:
             "wants to edit the notebook",
             "a.ipynb",
         ),
+        ("NotebookEdit", {}, None, "notebook", "wants to edit a notebook", None),
+        ("Write", {}, None, "overwrite", "wants to write a file", None),
         ("Bash", {"command": "ls"}, None, "command", "wants to run a command", None),
         ("Monitor", {"command": "ls"}, None, "command", "wants to run a command", None),
         ("WebFetch", {"url": "https://x.example"}, None, "fetch", "wants to fetch a web page", None),

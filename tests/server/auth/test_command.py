@@ -59,7 +59,7 @@ def test_a_token_is_created_shown_once_listed_and_revoked(data: Path, tmp_path: 
     ("arguments", "expected"),
     [
         (["new", "x\ny"], "NAME: must be 1 to 60 printable characters"),
-        (["new", "x", "--expires", "soon"], "--expires: must be a number followed by m, h, d or w"),
+        (["new", "x", "--expires", "soon"], "--expires: must be a number from 1 to 99999 followed by m, h, d or w"),
         (["new", "x", "--expires", "0d"], "--expires: must be a number"),
         (["new", "x", "--project", "/nowhere/at/all"], "--project: /nowhere/at/all is not a directory"),
         (["new", "x", "--scope", "root"], "unknown scope: root"),

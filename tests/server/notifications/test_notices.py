@@ -229,9 +229,9 @@ async def test_a_failing_service_is_retried_and_a_refusal_is_not(
         await until(lambda: len(ntfy.posted) == 9)
         assert ntfy.answers == [200], "3 to the first, 3 to the second, 1 to each of the others"
         assert ntfy.fetched == []
-    assert "the webhook was not notified: it responded with 500" in caplog.text
-    assert "the webhook was not notified: it responded with 403" in caplog.text
-    assert "the webhook was not notified: it responded with 302" in caplog.text, (
+    assert "the webhook was not notified: the service responded with HTTP 500" in caplog.text
+    assert "the webhook was not notified: the service responded with HTTP 403" in caplog.text
+    assert "the webhook was not notified: the service responded with HTTP 302" in caplog.text, (
         "notifications are not sent to another address"
     )
     assert SECRET not in caplog.text
@@ -442,7 +442,7 @@ async def test_a_push_service_that_refuses_is_reported_as_a_problem(tmp_path: Pa
         notifier.published(question())
         await until(lambda: bool(notifier.problems()))
         [problem] = notifier.problems()
-        assert "it responded with 403" in problem
+        assert "the service responded with HTTP 403" in problem
         assert "--public-host" in problem
         assert "a-topic" not in problem, "the address is the browser's"
         notifier.published(question())
@@ -455,7 +455,7 @@ async def test_a_push_is_not_redirected(tmp_path: Path, sender: Sender, caplog: 
     with Service(302).up() as service:
         subscribed(notifier, Browser(), service.url)
         notifier.published(question())
-        await until(lambda: "was not notified: it responded with 302" in caplog.text)
+        await until(lambda: "was not notified: the service responded with HTTP 302" in caplog.text)
     assert len(service.posted) == 1
     assert service.fetched == []
 
@@ -847,7 +847,7 @@ async def test_a_test_notification_reports_the_services_response(
         assert await notifier.test(own) is None
         assert browser.reads(service.posted[0][1])["body"] == "Notifications work."
         problem = await notifier.test(own) or ""
-        assert problem.endswith(": it responded with 403.")
+        assert problem.endswith(": the service responded with HTTP 403.")
         assert "a-topic" not in problem, "the address is the browser's"
         assert "has expired" in (await notifier.test(own) or "")
     assert list(notifier.subscriptions) == []

@@ -77,7 +77,7 @@ async def test_an_unknown_image_is_not_found(tmp_path: Path, id: str) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
-        with pytest.raises(Exception, match="no longer contains this image") as refused:
+        with pytest.raises(Exception, match="does not contain this image") as refused:
             await server.built.histories.prompt_image(project, id)
         assert getattr(refused.value, "code", "") == "BLOB_NOT_FOUND"
 

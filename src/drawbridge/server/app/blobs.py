@@ -82,18 +82,22 @@ class Blobs:
             begins = offset == 0 and not blob.complete
             if not begins and (offset != blob.size or blob.complete):
                 where = {"expected": blob.size, "complete": blob.complete}
-                has = f"offset: the blob has {counted(blob.size, 'byte')}"
-                text = f"{has} and is complete." if blob.complete else f"{has} so far. Continue from there."
-                raise ClientError("BLOB_OFFSET", text, "data.offset", details=where)
+                if blob.complete:
+                    text = f"the blob is complete, with {counted(blob.size, 'byte')}. Use another ID for another blob."
+                elif blob.size:
+                    text = f"the blob has {counted(blob.size, 'byte')} so far. Continue from there."
+                else:
+                    text = "the blob has no bytes yet, or has expired. Upload it from the start."
+                raise ClientError("BLOB_OFFSET", f"data.offset: {text}", "data.offset", details=where)
             self._check_room(key, offset + len(data))
             self._blobs[key] = blob
             try:
                 await asyncio.to_thread(self._write, blob.name, data, begins)
             except OSError as error:
                 await self._forget(key)
-                raise ClientError(
-                    "FILE_OPERATION", "The blob could not be written. Upload it again from the start."
-                ) from error
+                why = (error.strerror or "unknown reason").lower()
+                text = f"The blob could not be written: {why}. Upload it again from the start."
+                raise ClientError("FILE_OPERATION", text) from error
             self._blobs[key] = _Blob(blob.name, offset + len(data), last, time.monotonic())
         return BlobStored(blob_id, offset + len(data), last)
 
@@ -131,7 +135,7 @@ class Blobs:
         if device is None:
             return
         if _is_full([blob for (of, _), blob in others.items() if of is not None], size, DEVICES_PART):
-            raise _no_room("The devices have reached this server's limit for their blobs.")
+            raise _no_room("All devices together have reached this server's limit for their blobs.")
         if _is_full([blob for (of, _), blob in others.items() if of == device], size, DEVICE_PART):
             raise _no_room("Your device has reached this server's limit for its blobs.")
 
@@ -168,7 +172,7 @@ def piece(blob_id: str, data: bytes, offset: int, length: int) -> BlobPiece:
 
 def no_blob() -> ClientError:
     return ClientError(
-        "BLOB_NOT_FOUND", "The blob does not exist, is not complete, or has expired. Send it again.", "data.blob_id"
+        "BLOB_NOT_FOUND", "The blob does not exist, is not complete, or has expired. Upload it again.", "data.blob_id"
     )
 
 

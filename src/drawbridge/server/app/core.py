@@ -134,7 +134,9 @@ class Core:
         sessions = {id(session.recovery): session for session in self.all_sessions}.values()
         due = await asyncio.to_thread(lambda: [session for session in sessions if session.recovery.is_due()])
         for session in due:
-            self._tasks.start(self._recover_one(session), f"{session.id}: recovering a decision")
+            self._tasks.start(
+                self._recover_one(session), f"{session.id}: recovering an interrupted decision, revert or commit"
+            )
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(RECOVERY_SECONDS):
                 await self._tasks.wait()
@@ -144,7 +146,11 @@ class Core:
             await self.check_directory(session)
             await session.recovery.run()
         except (ClientError, DrawbridgeError, NoCheckpoint, GitFailed, OSError) as error:
-            logger.warning("%s: a decision was interrupted, and can't be recovered now: %s", session.id, error)
+            logger.warning(
+                "%s: a decision, revert or commit was interrupted when the server last ended, and can't be recovered now: %s",
+                session.id,
+                error,
+            )
 
     async def close(self, reason: str) -> None:
         """Shuts down: stops the runs, ends the agent processes and closes the histories."""
@@ -348,7 +354,7 @@ def git_errors(field: str | None = None) -> Iterator[None]:
         yield
     except (NoCheckpoint, GitFailed, OSError) as error:
         if not isinstance(error, NoCheckpoint):
-            logger.error("%s", error)
+            logger.error("git or a file operation failed: %s", error)
         what = "git" if isinstance(error, GitFailed) else "The operation"
         text = str(error) if isinstance(error, NoCheckpoint) else f"{what} failed. See the server's log for the reason."
         raise ClientError("CHECKPOINT_NOT_FOUND", text, field=field) from None

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from drawbridge.agents.base import Confinement
 from drawbridge.core.privacy import Privacy
-from drawbridge.server.app.blobs import no_blob
 from drawbridge.server.app.core import Core, git_errors
 from drawbridge.server.auth.scopes import Identity
 from drawbridge.server.protocol import commands, replies
@@ -86,7 +85,8 @@ class FileCommands:
         """A part of a file that was read by a client. Raises ``ClientError``."""
         project_id, source = self._sources.of(blob_id) or ("", None)
         if source is None:
-            raise no_blob()
+            text = "No file with this ID was read recently. Read the file again."
+            raise ClientError("BLOB_NOT_FOUND", text, field="data.blob_id")
         await self._core.check_sees(identity, project_id)
         project = await self._files_of(project_id)
         data = await asyncio.to_thread(files.read_again, project, source, offset, length)

@@ -141,8 +141,8 @@ class HistoryCommands:
             if not kept:
                 raise no_session()
             text = (
-                "The session can't be deleted: only the agent has a record of it, and Drawbridge does not delete the "
-                "records of agents."
+                "The session can't be deleted: only the agent has stored it, and Drawbridge does not delete what agents "
+                "store."
             )
             raise ClientError("NOT_SUPPORTED", text, "data.session_id")
         trash = await asyncio.to_thread(self._core.projects.trash_file, session)
@@ -182,7 +182,11 @@ class HistoryCommands:
         """An image that is referred to by a prompt in the history. Raises ``ClientError``."""
         data = await asyncio.to_thread(self._core.projects.get(project_id).attachments.images.read, id)
         if data is None:
-            raise ClientError("BLOB_NOT_FOUND", "The history no longer contains this image.", field="data.blob_id")
+            raise ClientError(
+                "BLOB_NOT_FOUND",
+                "The history does not contain this image. It may have been deleted.",
+                field="data.blob_id",
+            )
         return data
 
 

@@ -13,13 +13,13 @@ from typing import Final
 from drawbridge.agents import catalog, efforts, modes
 from drawbridge.agents.registry import Program
 from drawbridge.core.errors import BadArgument
-from drawbridge.server.app.blobs import Blobs, no_blob, piece
+from drawbridge.server.app.blobs import Blobs, piece
 from drawbridge.server.app.clients import Client, Clients
 from drawbridge.server.app.core import Core
 from drawbridge.server.app.file_commands import FileCommands
 from drawbridge.server.app.history_commands import HistoryCommands
 from drawbridge.server.auth.access import is_local
-from drawbridge.server.auth.devices import CODE_LIFETIME, Devices, new_code, now, pairing_link, qr_modules
+from drawbridge.server.auth.devices import CODE_LIFETIME, NAME_RULE, Devices, new_code, now, pairing_link, qr_modules
 from drawbridge.server.auth.entrance import Entrance
 from drawbridge.server.auth.scopes import Identity, Scope
 from drawbridge.server.auth.ssh_keys import NO_CERTIFICATE, challenge
@@ -115,7 +115,7 @@ class ServerCommands:
 
     async def pair(self, command: commands.Pair, client: Client) -> Answer[replies.Paired]:
         if client.identity is not None:
-            text = "This connection is already signed in. The code was not used; it is for another device."
+            text = "This connection is already signed in, so the code was not used. Use it on another device."
             raise ClientError("UNAUTHORIZED", text, "data.code")
         identity, token = await self._entrance.by_code(command.code, command.name, client.address)
         self._clients.let_in(client, identity)
@@ -130,7 +130,7 @@ class ServerCommands:
         if client.identity is None:
             self._clients.let_in(client, identity)
         elif identity != client.identity:
-            text = "This connection is already signed in with another identity, and stays so."
+            text = "This connection is already signed in with another identity. Open a new connection to change it."
             raise ClientError("UNAUTHORIZED", text, "data.token")
         if name is not None and identity.is_owner:
             client.name = name
@@ -218,7 +218,7 @@ class ServerCommands:
             elif which.isascii() and which.isdigit() and len(which) < 17:
                 data = await self._histories.record(project_id, int(which))
             else:
-                raise no_blob()
+                raise ClientError("BLOB_NOT_FOUND", "There is no blob with this ID.", field="data.blob_id")
             kept = (blob_id, data)
             self._record = kept
             asyncio.get_running_loop().call_later(RECORD_KEPT_SECONDS, self._forget, kept)
@@ -281,7 +281,7 @@ class ServerCommands:
         try:
             code = await asyncio.to_thread(new_code, devices, command.scope, command.name, maker=client.known)
         except BadArgument:
-            text = "data.name: it must be 1 to 60 printable characters."
+            text = f"data.name: it {NAME_RULE}"
             raise ClientError("VALIDATION_FAILED", text, "data.name") from None
         address = pairing_link(page, code, client.certificate)
         made = replies.PairCreated(
@@ -302,7 +302,7 @@ class ServerCommands:
         try:
             local = is_local(page)
         except ValueError:
-            text = "data.origin: it is not a server's address."
+            text = "data.origin: the web UI's address has a host or port that is not valid."
             raise ClientError("VALIDATION_FAILED", text, "data.origin") from None
         return next(iter(await asyncio.to_thread(self._addresses)), page) if local else page
 
@@ -359,7 +359,7 @@ class ServerCommands:
     async def push_test(self, command: commands.PushTest, client: Client) -> Answer[replies.PushTested]:
         subscription = self._subscriptions.own(command.endpoint, client.known)
         if subscription is None or self._push_test is None:
-            text = "This device does not have this subscription. Turn notifications off and on again."
+            text = "The server does not have this browser's push subscription. Turn notifications off and on again."
             raise ClientError("VALIDATION_FAILED", text, "data.endpoint")
         problem = await self._push_test(subscription)
         return Answer(type="push_tested", data=replies.PushTested(problem is None, problem))

@@ -83,7 +83,10 @@ def bracketed(host: str) -> str:
 HOST_NAME: Final = r"[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*"
 TOKEN: Final = re.compile(r"[\x21-\x7e]{32,256}")
 
-FOREIGN_PAGE: Final = Refusal(403, "Requests from web pages on other origins are refused.")
+FOREIGN_PAGE: Final = Refusal(
+    403,
+    "Requests from web pages on other origins are refused. The server's owner can allow an origin with --allow-origin.",
+)
 FOREIGN_NAME: Final = Refusal(
     403, "The server is not configured for this host name. Its owner can add the name with --public-host."
 )
@@ -284,12 +287,14 @@ class Access:
             self.nonce()
         if nonce is None or not same(answer.nonce, nonce):
             raise ClientError(
-                "SIGNATURE_REPLAYED", "The challenge was already answered, or belongs to another connection."
+                "SIGNATURE_REPLAYED",
+                "The challenge was already answered, or is not this connection's latest one. Request a new challenge.",
             )
         if not self._names.dialled(answer.host, self._port, 443 if self._scheme == "https" else 80):
             text = (
                 "The signature is for a host name or port that is not this server's. Connect to the server's own port: "
-                "a tunnel needs the same port at both ends, and any other address must be set with --public-host."
+                "a tunnel needs the same port at both ends. A name that is not the machine's own must be set with "
+                "--public-host."
             )
             raise ClientError("SIGNATURE_FOREIGN", text, "data.host")
         if answer.certificate is not None and answer.certificate.lower() != (certificate or NO_CERTIFICATE):
@@ -300,7 +305,7 @@ class Access:
             raise ClientError("SIGNATURE_FOREIGN", text, "data.certificate")
         entry = self._signer(answer, challenge(answer.host, certificate, nonce))
         if entry is None:
-            text = "This challenge was not signed with a key that the owner has authorized."
+            text = "The signature is not valid for this challenge, or its key is not authorized by the owner."
             if self._signer(answer, earlier_challenge(answer.host, nonce)) is not None:
                 text = (
                     "The signature has an earlier format (drawbridge-login-v1), which does not name the server's "

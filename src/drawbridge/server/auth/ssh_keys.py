@@ -7,7 +7,6 @@ format's namespace prevents a signature for Drawbridge from being used for anyth
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import logging
 import os
@@ -124,11 +123,11 @@ def entries(text: str, where: str) -> Iterator[Entry]:
         if not fields or fields[0].startswith("#"):
             continue
         try:
-            if fields[0] not in KINDS or len(fields) < 2:
+            if fields[0] not in KINDS:
                 raise BadSignature("it has options, or a type of key that is not supported")
-            blob = base64.b64decode(fields[1], validate=True)
+            blob = _decoded(fields[1] if len(fields) > 1 else "")
             _public(blob)
-        except (BadSignature, binascii.Error) as error:
+        except BadSignature as error:
             logger.warning("%s, line %d is ignored: %s", where, number, error)
             continue
         fingerprint = f"SHA256:{base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip('=')}"
@@ -174,6 +173,13 @@ def _check(key: PublicKey, kind: bytes, raw: bytes, signed: bytes) -> None:
         raise BadSignature("its type does not match the key's")
 
 
+def _decoded(key: str) -> bytes:
+    try:
+        return base64.b64decode(key, validate=True)
+    except ValueError:  # also for characters that are not ASCII
+        raise BadSignature("the key is not valid base64") from None
+
+
 def _public(blob: bytes) -> PublicKey:
     kind = _Fields(blob).text()
     try:
@@ -194,7 +200,7 @@ def _unarmoured(signature: str) -> bytes:
         raise BadSignature("not an SSH signature")
     try:
         return base64.b64decode("".join(lines[1:-1]), validate=True)
-    except binascii.Error:
+    except ValueError:  # also for characters that are not ASCII
         raise BadSignature("not an SSH signature") from None
 
 

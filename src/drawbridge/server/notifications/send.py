@@ -150,6 +150,7 @@ class Notifier:
         self._leads_to = leads_to
         self._webhook = webhook
         self._contact = contact(public, host)
+        self._public = tuple(public)
         self._sender = sender or Sender()
         self._push_sender = push_sender or Sender()
         self._patience = patience
@@ -286,12 +287,10 @@ class Notifier:
         """The push services that do not work and that a browser still uses, as human-readable sentences."""
         used = {one.service for one in self.subscriptions}
         refused = {service: why for service, why in dict(self._refused).items() if service in used}
-        remedy = (
-            "The server's log has the details. A push service may refuse a server without a public name: --public-host."
-        )
+        remedy = " Some push services refuse a server without a public name. Set one with --public-host."
+        advice = "" if self._contact in self._public else remedy
         return [
-            f"Notifications through {service} do not arrive: {why}. {remedy}"
-            for service, why in sorted(refused.items())
+            f"Notifications through {service} do not arrive: {why}.{advice}" for service, why in sorted(refused.items())
         ]
 
     def end(self) -> None:
@@ -355,7 +354,7 @@ def post(url: str, headers: Mapping[str, str], body: bytes) -> None:
     except urllib.error.HTTPError as error:
         error.close()
         again = error.code == 429 or error.code >= 500
-        raise Failed(f"it responded with {error.code}", again=again, status=error.code) from None
+        raise Failed(f"the service responded with HTTP {error.code}", again=again, status=error.code) from None
     except (OSError, HTTPException, ValueError) as error:
         what = type(getattr(error, "reason", error)).__name__
         raise Failed(f"the request failed ({what})", again=not isinstance(error, ValueError)) from None

@@ -31,7 +31,8 @@ CODES: Final[Mapping[str, Kind]] = {
     "MESSAGE_SIZE_LIMIT": Kind("A blob is larger than the limit."),
     # identity and permissions
     "UNAUTHORIZED": Kind(
-        "The token is missing or wrong. The connection is closed with 4401, unless the client had already signed in."
+        "The token is missing or wrong, the first message is not one that signs in, or a client that has signed in tries "
+        "to change its identity. The connection is closed with 4401, unless the client had already signed in."
     ),
     "TOKEN_REVOKED": Kind(
         "The device's token was revoked, or the SSH key is no longer authorized. If the client was already connected, "
@@ -159,7 +160,9 @@ CODES: Final[Mapping[str, Kind]] = {
     "APPROVAL_RESOLVED": Kind(
         "The approval request was already resolved or withdrawn; `details` shows by whom and how."
     ),
-    "BLOB_NOT_FOUND": Kind("There is no blob with this ID, or it has expired."),
+    "BLOB_NOT_FOUND": Kind(
+        "There is no blob with this ID, it has expired or is not complete, or its file has changed since it was read."
+    ),
     "BLOB_OFFSET": Kind(
         "The piece does not continue where the last one ended; `details.expected` has the expected offset."
     ),

@@ -111,6 +111,14 @@ def test_a_surface_that_decides_is_not_notified(service: Service) -> None:
     assert (service.asking.notifications, service.other.notifications) == (["closed"], [])
 
 
+def test_a_decision_on_a_withdrawn_request_is_refused_with_the_reason(service: Service) -> None:
+    service.approvals.withdraw(service.requested(), "answered elsewhere")
+    with pytest.raises(ClientError, match=r"was withdrawn \(answered elsewhere\)\.$") as refused:
+        service.approvals.decide("appr_1", ALLOW, PHONE)
+    assert refused.value.code == "APPROVAL_RESOLVED"
+    assert refused.value.details == {"reason": "answered elsewhere"}
+
+
 def test_a_second_decision_changes_nothing(service: Service) -> None:
     service.requested()
     service.approvals.decide("appr_1", ALLOW, PHONE)

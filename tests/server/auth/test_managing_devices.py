@@ -45,6 +45,12 @@ async def test_devices_are_listed_with_scope_and_last_use(server: Server, owner:
     assert "hash" not in str(found)
 
 
+async def test_a_damaged_file_of_devices_is_reported(server: Server, owner: WireClient) -> None:
+    (server.data / "devices.json").write_text("{")
+    for type, data in (("device_list", {}), ("pair_create", {"scope": "view"}), ("device_revoke", {"device_id": "x"})):
+        assert code_of(await owner.ask(type, data)) == "FILE_OPERATION"
+
+
 async def test_a_revoked_device_is_disconnected(server: Server, owner: WireClient) -> None:
     async with server.client(server.token("phone")) as phone:
         id = str((await listed(owner))["phone"]["id"])

@@ -377,12 +377,13 @@ def test_unsupported_lines_are_skipped_and_logged(caplog: pytest.LogCaptureFixtu
             "sk-ssh-ed25519@openssh.com AAAA touch\n",
             "ssh-ed25519 rubbish\n",
             "ssh-ed25519\n",
+            "ssh-ed25519 \u00e9\n",
             plain.replace(" AAAA", " AAAAB"),
             f"  {plain}",
         ]
     )
     assert [entry.name for entry in entries(text, "keys")] == ["ada@laptop"]
-    assert [number for number in range(1, 10) if f"keys, line {number} is ignored" in caplog.text] == list(range(1, 9))
+    assert [number for number in range(1, 11) if f"keys, line {number} is ignored" in caplog.text] == list(range(1, 10))
 
 
 def test_an_unprintable_comment_is_not_used_as_a_name() -> None:
@@ -454,6 +455,8 @@ def test_a_signature_of_other_bytes_is_invalid() -> None:
     with pytest.raises(BadSignature, match="does not match the signed text"):
         verified(signature(ADA, b"message"), b"massage")
     whole = base64.b64decode("".join(signature(ADA, b"m").splitlines()[1:-1]))
+    with pytest.raises(BadSignature, match="not an SSH signature"):
+        verified(signature(ADA, b"m").replace("\n", "\n\u00e9", 1), b"m")
     with pytest.raises(BadSignature, match="trailing data"):
         verified(armoured(whole + b"\0"), b"m")
 

@@ -133,13 +133,13 @@ def test_a_key_of_another_certificate_is_detected(made: Certificate, tmp_path: P
 def test_only_a_matching_certificate_and_key_are_accepted(made: Certificate, tmp_path: Path) -> None:
     Certificate(made.certificate, made.key).context()
     other = own_certificate(tmp_path / "other", NAMES)
-    for certificate, key in [
-        (made.certificate, other.key),
-        (tmp_path / "missing", made.key),
-        (made.certificate, tmp_path / "missing"),
-        (made.key, made.certificate),
+    for certificate, key, why in [
+        (made.certificate, other.key, "the key does not belong to the certificate"),
+        (tmp_path / "missing", made.key, "no such file or directory"),
+        (made.certificate, tmp_path / "missing", "no such file or directory"),
+        (made.key, made.certificate, ".+"),  # the reason depends on the version of OpenSSL
     ]:
-        with pytest.raises(BadSetting, match=r"can't be used: .+\.$"):
+        with pytest.raises(BadSetting, match=rf"can't be used: {why}\.$"):
             Certificate(certificate, key).context()
 
 

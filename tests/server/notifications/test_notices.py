@@ -638,7 +638,7 @@ def test_a_devices_oldest_subscription_is_replaced(tmp_path: Path) -> None:
 def test_a_damaged_file_is_replaced_and_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "push.json").write_text("{")
     assert list(Subscriptions(tmp_path)) == []
-    assert "an empty list is used" in caplog.text
+    assert "browsers have to subscribe to notifications again" in caplog.text
 
 
 def test_the_text_of_an_approval_is_its_summary() -> None:

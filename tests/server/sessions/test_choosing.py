@@ -337,6 +337,15 @@ async def test_another_session_can_be_resumed_or_forked(tmp_path: Path) -> None:
         assert page.seqs == list(range(1, len(records(server, project)) + 1))
 
 
+async def test_a_new_project_has_no_conversation_to_fork(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        with pytest.raises(ClientError, match="does not have a conversation to fork") as refused:
+            await server.does(phone, "session_fork", project)
+        assert refused.value.code == "SESSION_NOT_FOUND"
+
+
 async def test_an_agent_that_cannot_fork_is_not_asked_to(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:

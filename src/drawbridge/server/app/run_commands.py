@@ -168,7 +168,10 @@ class RunCommands:
 
     async def session_fork(self, command: commands.SessionFork, client: Subscriber) -> Answer[Nothing]:
         session = self._core.projects.get(command.project_id)
-        return await self._continue(session.id, command.session_id or session.recorded.session_id, fork=True)
+        session_id = command.session_id or session.recorded.session_id
+        if not session_id:
+            raise ClientError("SESSION_NOT_FOUND", "The project does not have a conversation to fork yet.")
+        return await self._continue(session.id, session_id, fork=True)
 
     async def _continue(self, project_id: str, session_id: str, *, fork: bool) -> Answer[Nothing]:
         session = await self._core.usable_managed(project_id)

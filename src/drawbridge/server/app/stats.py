@@ -140,7 +140,9 @@ class _Numbers(Collector):
         for name, text in GAUGES.items():
             yield GaugeMetricFamily(f"drawbridge_{name}", text, value=getattr(health, name))
         free = health.disk_free_mb * MEGABYTE
-        yield GaugeMetricFamily("drawbridge_disk_free_bytes", "Free space on the disk with the data.", value=free)
+        yield GaugeMetricFamily(
+            "drawbridge_disk_free_bytes", "Free space on the disk that contains the data.", value=free
+        )
         yield GaugeMetricFamily(
             "drawbridge_problems", "Problems that degrade the server's health.", value=len(health.problems)
         )

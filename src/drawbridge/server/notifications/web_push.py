@@ -180,9 +180,8 @@ class Subscriptions:
         except FileNotFoundError:
             return _File(subscriptions=[])
         except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
-            logger.error(
-                "%s can't be read (%s): an empty list is used, and browsers have to subscribe again", self._path, error
-            )
+            why = error.strerror if isinstance(error, OSError) else error
+            logger.error("%s can't be read (%s), so browsers have to subscribe to notifications again", self._path, why)
             return _File(subscriptions=[])
 
     def _write(self, file: _File) -> None:

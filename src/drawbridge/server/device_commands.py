@@ -67,8 +67,8 @@ def revoke(data: Path, which: str) -> int:
     device = Devices(data).revoke(which)
     AuditLog(data).write("token_revoked", device=device.name, device_id=device.id)
     _say(
-        f"The token of {device.name} ({device.id}) was revoked. If the device is connected, it will be disconnected within "
-        "5 seconds."
+        f"The token of {device.name} ({device.id}) was revoked. If the device is connected, it will be disconnected "
+        "within 5 seconds."
     )
     return 0
 

@@ -35,8 +35,8 @@ def check(data: Path) -> None:
     if found is not None and found.format > FORMAT:
         raise DataTooNew(
             f"{data} was written by a newer Drawbridge ({found.drawbridge}); this one, {version('drawbridge')}, would lose "
-            "data that it does not understand. Nothing was changed. Install that version or a later one, or choose another "
-            "directory with --data-dir."
+            "data that it does not understand. Nothing was changed. Install that version or a later one, or choose "
+            "another directory with --data-dir."
         )
 
 

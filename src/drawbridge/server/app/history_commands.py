@@ -141,8 +141,8 @@ class HistoryCommands:
             if not kept:
                 raise no_session()
             text = (
-                "The session can't be deleted: only the agent has stored it, and Drawbridge does not delete what agents "
-                "store."
+                "The session can't be deleted: only the agent has stored it, and Drawbridge does not delete what "
+                "agents store."
             )
             raise ClientError("NOT_SUPPORTED", text, "data.session_id")
         trash = await asyncio.to_thread(self._core.projects.trash_file, session)

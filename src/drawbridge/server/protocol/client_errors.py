@@ -31,8 +31,8 @@ CODES: Final[Mapping[str, Kind]] = {
     "MESSAGE_SIZE_LIMIT": Kind("A blob is larger than the limit."),
     # identity and permissions
     "UNAUTHORIZED": Kind(
-        "The token is missing or wrong, the first message is not one that signs in, or a client that has signed in tries "
-        "to change its identity. The connection is closed with 4401, unless the client had already signed in."
+        "The token is missing or wrong, the first message is not one that signs in, or a client that has signed in "
+        "tries to change its identity. The connection is closed with 4401, unless the client had already signed in."
     ),
     "TOKEN_REVOKED": Kind(
         "The device's token was revoked, or the SSH key is no longer authorized. If the client was already connected, "

@@ -82,6 +82,7 @@ HUNK = {"id": "h", "kind": "lines", "old_start": 5, "new_start": 5, "removed": "
 FILE = {"path": "a", "change": "changed", "old_mode": "100644", "new_mode": "100644", "hunks": []}
 FILES: list[dict[str, Any]] = [
     *({}, {"old_path": "b"}, {"new_mode": "100755"}, {"old_mode": "100755"}, {"new_mode": "120000"}, {"binary": True}),
+    *({"new_mode": mode, "binary": True} for mode in ("100755", "120000")),
     {"change": "added", "old_mode": None},
     {"change": "added", "old_mode": None, "new_mode": "100755", "binary": True},
     {"change": "deleted", "new_mode": None},

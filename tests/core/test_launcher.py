@@ -258,7 +258,9 @@ def test_a_socket_in_use_is_never_removed(sockets: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         listener.listen()
-        with pytest.raises(Refused, match=r"Neovim was not started: another program is listening on .*live.sock."):
+        with pytest.raises(
+            Refused, match=r"Neovim was not started: another program seems to be listening on .*live.sock."
+        ):
             launcher.make_way(str(path))
         with socket.socket(socket.AF_UNIX) as client:
             client.connect(str(path))
@@ -321,7 +323,7 @@ def test_a_neovim_that_is_too_old_is_not_started(folder: Path, tmp_path: Path, v
 
 def test_a_configured_program_must_be_neovim(folder: Path, tmp_path: Path) -> None:
     other = script(tmp_path / "other", "echo VIM - Vi IMproved 9.0")
-    assert f"{other} is not Neovim" in refused(2, cwd=folder, DRAWBRIDGE_NVIM_PROGRAM=str(other))
+    assert f"{other} does not print Neovim's version" in refused(2, cwd=folder, DRAWBRIDGE_NVIM_PROGRAM=str(other))
     assert "can't be run: no such file" in refused(2, cwd=folder, DRAWBRIDGE_NVIM_PROGRAM=str(tmp_path / "none"))
     assert "can't be run: permission denied" in refused(2, cwd=folder, DRAWBRIDGE_NVIM_PROGRAM=str(tmp_path))
 

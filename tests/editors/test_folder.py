@@ -135,7 +135,7 @@ class TestWhatTheUserReads:
         [
             ("a\n", "a\r\n", "Proposed with CRLF line endings."),
             ("a\n", "\ufeffa\n", "A byte-order mark is added."),
-            ("a\n", "a", "The last line loses its newline."),
+            ("a\n", "a", "The newline is removed from the end of the file."),
         ],
     )
     async def test_a_change_that_lines_cannot_show_is_reported(

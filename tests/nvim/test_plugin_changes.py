@@ -290,7 +290,7 @@ async def test_a_hunk_whose_lines_have_changed_is_not_undone(newest: ReviewRig) 
     (rig.directory / "poem.txt").write_text(now)
     rig.at(3)
     rig.editor.command("DrawbridgeUndo")
-    logs(rig.editor, "This change is no longer in the review: its lines have changed.")
+    logs(rig.editor, "This change is no longer in the review: someone has decided on it, or the file has changed.")
     rig.shows_lines(*now.splitlines())
     rig.shows_signs("~by hand", "-line 8", "+line 11b")
     assert (rig.directory / "poem.txt").read_text() == now
@@ -703,8 +703,8 @@ async def test_every_kind_of_file_is_shown_and_undone(rig: ReviewRig) -> None:
     rig.asks()
     rig.shows_list(
         "end.txt:2: +1 −1  b",
-        "image.bin:1: This is a new file. Its content is not shown: it is not text, or it is too large to compare.",
-        "link:1: This is a new symbolic link. Its content is not shown: it is not text, or it is too large to compare.",
+        "image.bin:1: This is a new file. Its content is not shown: it is not UTF-8 text, or it is too large to compare.",
+        "link:1: This is a new symbolic link. Its content is not shown.",
         "new.txt:1: +1 −0  This is a new file.",
         "old.txt:1: +0 −1  This file was deleted.",
         "song.txt:1: The file was renamed from poem.txt.",

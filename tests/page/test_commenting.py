@@ -641,7 +641,7 @@ async def test_a_commit_that_a_hook_refuses_keeps_the_message(
         opens_commit(person, project)
         person.fills("dialog textarea", "Capitals")
         person.clicks("dialog button:has-text('Commit 2 files')")
-        person.sees("dialog .notice", "git or one of its hooks refused the commit.")
+        person.sees("dialog .notice", "The commit failed: git or one of its hooks refused it, or it took too long.")
         person.sees("dialog .remark-lines", "No capitals <b>please</b>")
         assert person("value", css="dialog textarea") == "Capitals"
         assert git(repository, "rev-parse", "HEAD") == before

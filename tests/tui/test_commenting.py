@@ -349,7 +349,7 @@ async def test_answers_are_shown_and_comments_resolved_and_reopened(server: Serv
         await opens(person)
         await person.presses("j")
         await person.sees("In answer to: Why capitals?", "Sent · Outdated · line 5", "Answered by: Line 5")
-        await person.sees("These lines have changed since the comment was written:")
+        await person.sees("These lines have changed or moved since the comment was written:")
         await person.presses("g", "C")
         await person.sees("r resolve", "Enter go to the change")
         await person.presses("r")
@@ -625,7 +625,7 @@ async def test_a_commit_that_a_hook_refuses_keeps_the_message(server: Server, re
         await person.sees("Write a message first.")
         message(person).text = "Capitals"
         await person.presses("ctrl+s")
-        await is_noted(person, "git or one of its hooks refused the commit.")
+        await is_noted(person, "The commit failed: git or one of its hooks refused it, or it took too long.")
         await person.sees("Output of git", "No capitals [red]please[/red]")
         assert git(repository, "rev-parse", "HEAD") == before
         await person.presses("escape")

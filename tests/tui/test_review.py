@@ -126,15 +126,28 @@ WHOLE = hunk(kind="file", removed="")
         ({"change": "added", "old_mode": None}, WHOLE, "This is a new file."),
         ({"change": "added", "old_mode": None}, {**WHOLE, "added": ""}, "This is a new file. It is empty."),
         ({"change": "deleted", "new_mode": None}, WHOLE, "This file was deleted."),
+        ({"change": "deleted", "new_mode": None}, {**WHOLE, "added": ""}, "This file was deleted. It was empty."),
         (
             {"change": "added", "new_mode": "100755", "binary": True},
             WHOLE,
-            "This is a new executable file. Its content is not shown: it is not text, or it is too large to compare.",
+            "This is a new executable file. Its content is not shown: it is not UTF-8 text, or it is too large to compare.",
         ),
         (
             {"binary": True},
             WHOLE,
-            "The content of this file was changed. Its content is not shown: it is not text, or it is too large to compare.",
+            "The content of this file was changed. "
+            "Its content is not shown: it is not UTF-8 text, or it is too large to compare.",
+        ),
+        (
+            {"binary": True, "new_mode": "100755"},
+            WHOLE,
+            "The content of this file was changed, and it is now an executable file. "
+            "Its content is not shown: it is not UTF-8 text, or it is too large to compare.",
+        ),
+        (
+            {"binary": True, "new_mode": "120000"},
+            WHOLE,
+            "The file was a regular file and is now a symbolic link. Its content is not shown.",
         ),
     ],
 )
@@ -153,6 +166,17 @@ def test_who_was_first_is_reported() -> None:
         "This conflicts with the current state of a.py, b.py. Nothing was changed."
     )
     assert words("PROCESS_ACTIVE") == "The server's words."
+
+
+def test_an_interrupted_decision_of_which_nothing_is_known_is_described() -> None:
+    decided = {"decision": "undo", "files": 1, "hunks": 2, "result": "unknown"}
+    assert review_words.interrupted_words(decided) == (
+        "wanted to undo 2 changes in 1 file, but the server was restarted in the meantime, and it is not known what was "
+        "changed. Check the files."
+    )
+    assert review_words.interrupted_words(decided | {"changed": ["a.py"]}).endswith(
+        "in the meantime, and a.py changed. Check the review."
+    )
 
 
 def test_deciding_on_all_reports_how_many_were_not_shown() -> None:

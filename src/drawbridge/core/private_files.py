@@ -38,7 +38,9 @@ def make_private_directory(path: str) -> None:
         _make_missing(path)
         found = os.stat(path)
         if found.st_uid != os.getuid():
-            raise NotPrivate(f"{path} belongs to another user. Remove it, or choose another directory.")
+            raise NotPrivate(
+                f"{path} belongs to another user. Run Drawbridge as that user, or choose another directory."
+            )
         if stat.S_IMODE(found.st_mode) & 0o077:
             os.chmod(path, PRIVATE_DIRECTORY)
     except OSError as error:

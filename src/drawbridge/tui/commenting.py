@@ -206,8 +206,7 @@ class Commenting:
         try:
             accepted = await self._client.submit_comments(self._project, version, steer=steer)
         except RequestError as error:
-            is_other = error.code == "COMMENT_GONE" and not error.details.get("run_id")
-            return review_words.CHANGED if is_other else str(error)
+            return str(error)
         finally:
             self._load()
         waiting = bool(accepted.get("waiting"))

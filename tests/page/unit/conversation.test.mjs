@@ -74,7 +74,7 @@ test('the outcome of an interrupted decision is shown', () => {
       'wanted to undo 2 changes in 1 file, but the server was restarted. Nothing was changed.',
       'wanted to undo 2 changes in 1 file, but the server was restarted in the meantime, and a.py, b.py changed. Check the review.',
       'wanted to undo the changes to 2 files, but the server was restarted. Nothing was changed.',
-      'wanted to commit 2 files, but the server was restarted in the meantime, and the branch changed. Check its commits.',
+      'wanted to commit 2 files, but the server was restarted in the meantime, and it is not known whether the commit was made. Check the branch.',
     ],
   );
 });

@@ -431,7 +431,9 @@ async def test_an_outdated_draft_is_sent_with_its_lines(tmp_path: Path) -> None:
         await one.write(3, "LINE 3\n")
         one.replace("LINE 3\n", "LINE THREE\n")
         await sent(one)
-        assert "`poem.txt`, line 3 (these lines have changed since)\n```\nLINE 3\n```" in prompts_of_agent(one)[1]
+        assert (
+            "`poem.txt`, line 3 (these lines have changed or moved since)\n```\nLINE 3\n```" in prompts_of_agent(one)[1]
+        )
         await one.end()
 
 

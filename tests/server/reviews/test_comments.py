@@ -115,7 +115,7 @@ def test_a_prompt_contains_path_line_code_and_comment() -> None:
         "### 1. `a.py`, line 2\n```\nx = 1\n```\n\n"
         "Why?\n\n"
         "Replace these lines with:\n```suggestion\nx = 2\n```\n\n"
-        "### 2. `a.py`, lines 2-3 before your changes (these lines have changed since)\n```\na\nb\n```\n\n"
+        "### 2. `a.py`, lines 2-3 before your changes (these lines have changed or moved since)\n```\na\nb\n```\n\n"
         "Keep these."
     )
 

@@ -539,8 +539,8 @@ async def test_an_export_of_records_equals_the_history(tmp_path: Path, monkeypat
         ),
         (
             ReviewInterrupted(files=1, hunks=0, by="Ada", decision="commit", result="unknown"),
-            "Ada wanted to commit 1 file, but the server was restarted in the meantime, and the branch changed. Check its "
-            "commits.",
+            "Ada wanted to commit 1 file, but the server was restarted in the meantime, and it is not known whether the "
+            "commit was made. Check the branch.",
         ),
         (
             ReviewInterrupted(files=1, hunks=2, by="Ada", decision="edit", result="unknown", changed=("a.py",)),

@@ -119,7 +119,7 @@ async def test_escape_withdraws_the_requests_of_the_run(rig: Workstation, server
         question = await phone.question("Bash")
         codex.pane.wait_for("Running hook")
         codex.pane.press("Escape")
-        assert await phone.withdrawn(question) == "the agent no longer waits for it"
+        assert await phone.withdrawn(question) == "the agent is no longer waiting for it"
         await finished(phone, "interrupted")
         late = await phone.answer(question, "allow")
         assert late["data"]["code"] == "APPROVAL_RESOLVED"

@@ -16,6 +16,7 @@ import pytest
 from drawbridge.agents.claude import start_mode
 from drawbridge.agents.claude.terminal import agent as claude
 from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.sessions.allowed_directories import GONE
 from drawbridge.server.sessions.ceilings import Ceilings
 from drawbridge.server.terminal_sessions import prompt_text, report_queue
 from drawbridge.server.terminal_sessions import prompts as desk_prompts
@@ -246,7 +247,8 @@ async def test_an_agent_in_an_unknown_terminal_gets_no_prompt(rig: SocketRig) ->
 async def test_an_ended_agent_gets_no_prompt(rig: SocketRig) -> None:
     async with at_work(rig) as (session, editor):
         await session.reports("SessionEnd")
-        assert (await rig.refusal("execute", session.project, prompt="Do it")).code == "NOT_SUPPORTED"
+        error = await rig.refusal("execute", session.project, prompt="Do it")
+        assert (error.code, "session has ended" in error.text) == ("NOT_SUPPORTED", True)
         assert await editor.line.receives_nothing()
 
 
@@ -254,7 +256,7 @@ async def test_an_agent_with_an_open_question_gets_no_prompt(rig: SocketRig) -> 
     async with at_work(rig) as (session, editor), session.asks(command="ls") as (hook, question):
         error = await rig.refusal("execute", session.project, prompt="Do it")
         assert (error.code, error.retryable) == ("PROCESS_ACTIVE", True)
-        assert "decision" in error.text
+        assert "waiting for an answer" in error.text
         assert await editor.line.receives_nothing()
         await rig.answers(question)
         assert await hook.receive() == {"decision": {"behavior": "allow"}}
@@ -366,6 +368,14 @@ async def test_an_agent_that_never_asks_gets_no_prompt(rig: SocketRig) -> None:
     async with at_work(rig) as (session, editor):
         await session.reports("SessionStart", permission_mode="bypassPermissions")
         assert (await rig.refusal("execute", session.project, prompt="Do it")).code == "PERMISSION_DENIED"
+        assert await editor.line.receives_nothing()
+
+
+async def test_an_agent_in_a_deleted_directory_gets_no_prompt(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with at_work(rig) as (session, editor):
+        monkeypatch.setattr(rig.server.core.grants.directories, "last_problem", lambda _: GONE)
+        error = await rig.refusal("execute", session.project, prompt="Do it")
+        assert (error.code, error.text) == ("INVALID_PATH", GONE)
         assert await editor.line.receives_nothing()
 
 

@@ -120,7 +120,7 @@ async def test_the_end_of_the_program_is_not_an_answer(rig: SocketRig, event: st
     async with session.asks(**COMMAND) as (hook, question):
         await session.reports(event, **more)
         assert await hook.receive() is None
-        assert rig.withdrawn(question) == ["the agent's program has ended"]
+        assert rig.withdrawn(question) == ["the agent's program has ended or left the conversation"]
 
 
 @pytest.mark.parametrize(

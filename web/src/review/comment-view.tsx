@@ -182,7 +182,7 @@ function Inside({ comment, review, board, part, hasPlace, close }: CardOf) {
       </p>
       {hasPlace && (
         <>
-          {outdated && <p class="hint">These lines have changed since the comment was written:</p>}
+          {outdated && <p class="hint">These lines have changed or moved since the comment was written:</p>}
           <Lined label="Lines of the comment" text={quote} />
         </>
       )}

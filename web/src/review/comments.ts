@@ -140,7 +140,7 @@ export class Comments {
       case 'ended':
         return 'The session ended before the agent received the comments. They are drafts again.';
       case 'refused':
-        return 'The agent now has more permissions than clients may use. The comments were not sent and are drafts again.';
+        return 'The comments were not sent and are drafts again: the agent may have more permissions than clients may use, or its directory can’t be used.';
       default:
         return '';
     }
@@ -345,7 +345,7 @@ export class Comments {
       return data.position > 0 ? `${sent} The agent will get them when it finishes its current work.` : sent;
     } catch (error) {
       const { code, message, details } = error as RequestError;
-      this.note.value = code === 'COMMENT_GONE' && !details?.run_id ? CHANGED : message;
+      this.note.value = message;
       this.unsent.value = details?.prompt ?? '';
       if (code === 'COMMENT_GONE') await this._load();
       return '';

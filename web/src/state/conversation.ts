@@ -533,8 +533,10 @@ function interruptedWords(data: ReviewInterrupted): string {
   const what: { [decision: string]: string } = { revert: `undo the changes to ${files}`, commit: `commit ${files}` };
   const words = `wanted to ${what[data.decision] ?? `${data.decision} ${aboutWords(data)}`}, but the server was restarted`;
   if (data.result === 'not_done') return `${words}. Nothing was changed.`;
-  if (data.decision === 'commit') return `${words} in the meantime, and the branch changed. Check its commits.`;
-  return `${words} in the meantime, and ${data.changed?.join(', ') || 'the files'} changed. Check the review.`;
+  if (data.decision === 'commit')
+    return `${words} in the meantime, and it is not known whether the commit was made. Check the branch.`;
+  if (!data.changed?.length) return `${words} in the meantime, and it is not known what was changed. Check the files.`;
+  return `${words} in the meantime, and ${data.changed.join(', ')} changed. Check the review.`;
 }
 
 const REVIEWED: { [decision: string]: string } = { keep: 'kept', undo: 'undid', edit: 'edited' };

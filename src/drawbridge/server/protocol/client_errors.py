@@ -134,13 +134,17 @@ CODES: Final[Mapping[str, Kind]] = {
         "A file that was to be changed has unsaved changes in an editor; `details.paths` names such files. Nothing was "
         "changed."
     ),
-    "NOTHING_TO_COMMIT": Kind("There is nothing to commit: everything that was kept is already in the last commit."),
+    "NOTHING_TO_COMMIT": Kind(
+        "There is nothing to commit: no changes were kept, or they are already in the last commit."
+    ),
     "BRANCH_EXISTS": Kind("A branch with this name already exists."),
     "COMMIT_BLOCKED": Kind(
         "The kept changes can't be committed in the repository's current state; `details.reason` is a one-word code for "
         "the reason, and `details.paths` lists the files, if any."
     ),
-    "COMMIT_FAILED": Kind("git or one of its hooks refused the commit; `details.output` has what they printed."),
+    "COMMIT_FAILED": Kind(
+        "git or one of its hooks refused the commit, or it took too long; `details.output` has what they printed."
+    ),
     "PUSH_BLOCKED": Kind(
         "The branch can't be pushed, or no pull request can be created; `details.reason` is a one-word code for the reason."
     ),

@@ -190,7 +190,8 @@ async def commit(
         done = await head_of(git)
         if done.commit == head.commit:
             if code == NO_BRANCH:
-                raise BadBranch(f"The branch could not be created: {output.strip()[-500:].rstrip('.')}.", exists=False)
+                reason = output.strip()[-500:].rstrip(".") or "git gave no reason"
+                raise BadBranch(f"The branch could not be created: {reason}.", exists=False)
             raise Refused(code, output)
     name = done.ref.removeprefix("refs/heads/")
     return Committed(done.commit, name, paths_now, output, frozenset(kept))

@@ -74,15 +74,15 @@ class ConversationFile:
         if not path or agent is None:
             return
         try:
-            path = agent.checked(path, self._recorded.session_id, self._processes.latest.config)
+            place = agent.checked(path, self._recorded.session_id, self._processes.latest.config)
         except NotItsFile:
             logger.warning(
-                "%s: its conversation can't be read: this is not the path of its agent's transcript", self._id
+                "%s: its conversation can't be read: %s is not the path of its agent's transcript", self._id, path
             )
             return
         after = self._last_entry()
         self._has_begun = bool(after)
-        self._file = TranscriptFile(agent, path, after)
+        self._file = TranscriptFile(agent, place, after)
 
     def _last_entry(self) -> str:
         """The uuid of the last entry in the history; empty if the history contains none."""

@@ -220,7 +220,7 @@ class ReviewedDirectory:
             return
         if not self._is_working:
             self._is_working = True
-            self._tasks.start(self._follow(), f"{self.path}: checkpoints", lambda _: self._stopped())
+            self._tasks.start(self._follow(), f"{self.path}: taking checkpoints", lambda _: self._stopped())
 
     def _stopped(self) -> None:
         """Releases everything that waits for a checkpoint, even after an unexpected error."""

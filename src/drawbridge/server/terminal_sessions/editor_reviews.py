@@ -75,15 +75,17 @@ class EditorReviews:
 
     def handle(self, editor: Editor, line: wire.ReviewLine) -> None:
         failed = wire.ReviewAnswer(id=line.id, code="INTERNAL", text=FAILED)
-        self._tasks.start(self._answer(editor, line), "a review for an editor", lambda _: editor.send(failed))
+        self._tasks.start(self._answer(editor, line), "a review request from an editor", lambda _: editor.send(failed))
 
     def list_reviews(self, editor: Editor, line: wire.ReviewListRequest) -> None:
         none = wire.ReviewList(line.id, ())
-        self._tasks.start(self._list(editor, line), "the reviews for an editor", lambda _: editor.send(none))
+        self._tasks.start(self._list(editor, line), "listing reviews for an editor", lambda _: editor.send(none))
 
     def remember(self, editor: Editor, line: wire.ReviewSeen) -> None:
         nothing = wire.ReviewRemembered(line.id)
-        self._tasks.start(self._remember(editor, line), "what was seen in an editor", lambda _: editor.send(nothing))
+        self._tasks.start(
+            self._remember(editor, line), "storing what was seen in an editor", lambda _: editor.send(nothing)
+        )
 
     async def _remember(self, editor: Editor, line: wire.ReviewSeen) -> None:
         """Stores what the user has seen of a review, together with what the user has seen of it in terminals. If the
@@ -128,7 +130,7 @@ class EditorReviews:
                 found = after or await self._review_of(session, person)
         except (ClientError, DrawbridgeError) as error:
             if isinstance(error, DrawbridgeError):
-                logger.warning("a review for an editor: %s", error)
+                logger.warning("a review request from an editor: %s", error)
             refused = not_written(error) if isinstance(error, DrawbridgeError) else error
             details = Raw(msgspec.json.encode(refused.details))
             editor.send(wire.ReviewAnswer(id=line.id, code=refused.code, text=refused.text, details=details, done=done))

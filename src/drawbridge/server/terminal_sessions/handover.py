@@ -32,10 +32,13 @@ LONGEST: Final = 9_000
 the guard adds its own context."""
 
 TOO_LONG: Final = (
-    f"Comments with more than {LONGEST:,} characters can't be passed to an agent in a terminal. Remove some."
+    f"At most {LONGEST:,} characters of comments, including the lines that they quote, can wait for the agent. "
+    "Remove some comments."
 )
 
 WAITS: Final = "Other comments are waiting for an agent in this directory. Withdraw them to send them all together."
+
+ON_THEIR_WAY: Final = "Other comments are on their way to an agent in this directory. Try again in a moment."
 
 HANDS_OVER: Final = ("Stop", "UserPromptSubmit")
 
@@ -90,7 +93,7 @@ class Handover:
             raise ClientError("PERMISSION_DENIED", ABOVE)
         known = self._comments.left
         if known is not None and known.is_open:
-            raise ClientError("PROCESS_ACTIVE", WAITS)
+            raise ClientError("PROCESS_ACTIVE", WAITS if known.state == "waiting" else ON_THEIR_WAY)
         left = LeftComments(self._session.id, prompt.strip(), sender.name, review, request_id)
         self._comments.put(left, "waiting", sender.name)
         return self._accepted()
@@ -101,7 +104,7 @@ class Handover:
         try:
             self._comments.load()
         except OSError as error:
-            logger.error("%s: the comments that wait for its agent can't be read: %s", self._session.id, error)
+            logger.error("%s: the comments that are waiting for its agent can't be read: %s", self._session.id, error)
 
     def prepare(self, event: HookEvent) -> bool:
         """Returns whether comments wait that this event's hook may hand over. If none wait, removes the mark that a killed
@@ -153,7 +156,7 @@ class Handover:
             try:
                 self._comments.put(msgspec.structs.replace(given, state="waiting", run="", turn=""))
             except DrawbridgeError as error:
-                logger.error("%s: %s", self._session.id, error)
+                logger.error("%s: its comments are still marked as handed over: %s", self._session.id, error)
         return received
 
     def confirmed(self, entry: Context) -> LeftComments | None:

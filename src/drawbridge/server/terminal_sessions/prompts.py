@@ -40,8 +40,8 @@ BEGIN_SECONDS: Final = 10.0
 """Seconds that the agent may take to start on a typed prompt, including the time that its hooks take."""
 
 UNSURE: Final = (
-    "The prompt was typed, or was about to be, but the agent has not started on it. Check its terminal. To send the prompt "
-    "again, use a new request."
+    "The prompt may have been typed, but the agent has not reported that it started on it. Check its terminal before you "
+    "send the prompt again as a new request."
 )
 
 MAYBE_TYPED: Final = ("EXECUTION_FAILED", "SHUTTING_DOWN")
@@ -61,10 +61,10 @@ ONLY_THERE: Final = (
 )
 """Like ``ELSEWHERE``, for an agent that can't fork a conversation."""
 
-HAS_ENDED: Final = "The comments can't be sent: the agent's program has ended."
+HAS_ENDED: Final = "The comments can't be sent: the session has ended."
 
 ABOVE: Final = (
-    "This agent was started with more permissions than the owner of this server lets clients use. "
+    "This agent has more permissions than the owner of this server lets clients use. "
     "Fork the session: the copy runs within the limits."
 )
 
@@ -104,7 +104,8 @@ class Terminals:
         ``ClientError``."""
         found = self._find(pid)
         if found is None:
-            raise ClientError("NOT_SUPPORTED", ELSEWHERE)
+            text = "The prompt was not typed: the agent's terminal is no longer open in a connected editor."
+            raise ClientError("NOT_SUPPORTED", text)
         editor, terminal = found
         id, outcome = uuid.uuid4().hex, asyncio.get_running_loop().create_future()
         self._typing[id] = (editor, outcome)
@@ -273,12 +274,15 @@ class Prompts:
 
     def _check(self) -> None:
         session = self._session
+        if session.ended:
+            remedy = " Fork it to continue it in a project on this server." if session.forks else ""
+            raise ClientError("NOT_SUPPORTED", f"The prompt can't be sent: the session has ended.{remedy}")
         if not self.possible:
             raise ClientError("NOT_SUPPORTED", ELSEWHERE if session.forks else ONLY_THERE)
         if session.phase == "waiting":
             text = (
-                "The agent is waiting for a decision, and a prompt would press Enter in its dialog. Decide on the "
-                "request first."
+                "The agent is waiting for an answer, and typing a prompt would press Enter in its dialog. Answer it "
+                "first."
             )
             raise ClientError("PROCESS_ACTIVE", text)
         if session.phase == "working" and not session.resting:
@@ -350,17 +354,22 @@ class Prompts:
 def check_not_steered(command: commands.Execute | commands.ReviewSubmit) -> None:
     """Raises ``ClientError`` if the command asks for its prompt to be sent into the active run."""
     if command.steer:
-        text = "A message can't be added to the current run in a terminal. Try again when the run has finished."
+        text = "In a terminal session, nothing can be added to the current run. Send it when the run has finished."
         raise ClientError("NOT_SUPPORTED", text, field="data.steer")
 
 
 def _check(command: commands.Execute) -> None:
     """Raises ``ClientError`` if the command contains anything that can't be typed."""
     check_not_steered(command)
-    if command.attachments or command.agent is not None or _chosen(command.options):
-        text = "A terminal session accepts only text. Remove the files, the agent and the options."
-        field = "data.attachments" if command.attachments else "data.agent" if command.agent else "data.options"
-        raise ClientError("NOT_SUPPORTED", text, field=field)
+    untypeable = {
+        "attachments": bool(command.attachments),
+        "agent": command.agent is not None,
+        "options": _chosen(command.options),
+    }
+    given = [name for name, is_given in untypeable.items() if is_given]
+    if given:
+        text = f"A terminal session accepts only text. Remove the {' and the '.join(given)}."
+        raise ClientError("NOT_SUPPORTED", text, field=f"data.{given[0]}")
 
 
 def _with_ancestors(pid: int) -> Iterator[int]:

@@ -295,10 +295,12 @@ class TerminalSession(Session):
         mode = mode or self.permission_mode
         if mode is None and not self._grants.ceilings.skip_permissions:
             raise ClientError("PERMISSION_DENIED", UNKNOWN_MODE if self.agent.reports_mode else NO_MODE)
+        problem = self._grants.directories.last_problem(self.path)
+        if problem is not None:
+            raise ClientError("INVALID_PATH", problem)
         asked = Options(permission_mode=mode or BYPASS)
-        is_usable = self._grants.directories.last_problem(self.path) is None
         granted = self._grants.granted(str(self.path), asked)
-        return is_usable and self._grants.within(asked, self.data.agent) == granted
+        return self._grants.within(asked, self.data.agent) == granted
 
     def submitted(self, review: events.Submission, turn: str, by: str) -> None:
         self.reviewed.submitted(review, turn, by)
@@ -548,7 +550,7 @@ class TerminalSession(Session):
             write_private(str(self.directory / "desk.json"), msgspec.json.encode(facts))
             self._stored, self._was_unattended = turns, is_unattended
         except DrawbridgeError as error:
-            logger.error("%s: %s", self.id, error)
+            logger.error("%s: its state was not saved: %s", self.id, error)
         self.store.save()
 
     def _save_if_changed(self) -> None:

@@ -187,7 +187,7 @@ class TerminalSessions:
         try:
             facts = msgspec.json.decode((directory / "desk.json").read_bytes(), type=Facts)
         except FileNotFoundError:
-            raise metadata.Damaged("a file is missing") from None
+            raise metadata.Damaged("desk.json is missing") from None
         history = History.open(directory / "logs", fsync=self._fsync)
         try:
             session = self._new(directory, data, history, facts)
@@ -291,7 +291,7 @@ class TerminalSessions:
         """Forgets the session immediately. Its agent may report again at any moment, and then gets a new session.
         Returns a coroutine that removes the session's files.
         """
-        reason = "it was removed from the list"
+        reason = "the session was removed from the list"
         self._sessions.remove(session)
         self._reports[session].process_all()  # a hook with a question that has not been processed yet is answered, too
         session.withdraw_all(reason)

@@ -143,7 +143,8 @@ class SharedComments:
             except FileNotFoundError:
                 self._file = _File()
             except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-                logger.error("the comments in %s are damaged (%s); they were removed", self._path, error)
+                text = "the comments in %s can't be read (%s); they are ignored, and the next change replaces them"
+                logger.error(text, self._path, error)
                 self._file = _File()
         return self._file
 
@@ -168,7 +169,7 @@ class SharedComments:
         try:
             file = self._copy()
         except OSError as error:
-            logger.error("comments that were sent with %s are still drafts: %s", run_id, error)
+            logger.error("comments that were sent with the run %s are still drafts: %s", run_id, error)
             return
         drafts = self._unsent(review)
         if not drafts:
@@ -179,7 +180,7 @@ class SharedComments:
         try:
             self._store(file)
         except DrawbridgeError as error:
-            logger.error("comments that were sent with %s will be drafts after a restart: %s", run_id, error)
+            logger.error("comments that were sent with the run %s will be drafts after a restart: %s", run_id, error)
             self._file = file
         self._announce(drafts, by)
 

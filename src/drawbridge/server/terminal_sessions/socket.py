@@ -92,7 +92,7 @@ class PrivateSocket:
             elif line is not None:
                 await self._bridges.serve(peer, line, reader)
         except (ValueError, OSError) as error:
-            logger.warning("the private socket: %s: %s", type(error).__name__, str(error)[:200])
+            logger.warning("a connection to the private socket failed: %s: %s", type(error).__name__, str(error)[:200])
         finally:
             writer.close()
 

@@ -58,8 +58,10 @@ def handshake(head: Head, subprotocol: str | None, *, compress: bool = False) ->
         return Handshake(
             426, (("Sec-WebSocket-Version", "13"),), "Only version 13 of the WebSocket protocol is supported."
         )
-    if head.method != "GET" or not _is_nonce(key):
-        return Handshake(400, (), "This is not a valid WebSocket handshake.")
+    if head.method != "GET":
+        return Handshake(400, (), "A WebSocket handshake must be a GET request.")
+    if not _is_nonce(key):
+        return Handshake(400, (), "The Sec-WebSocket-Key header is missing, repeated or not valid.")
     digest = hashlib.sha1(key.encode() + _GUID, usedforsecurity=False).digest()
     headers = [
         ("Upgrade", "websocket"),

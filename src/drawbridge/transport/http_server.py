@@ -137,7 +137,7 @@ class HttpServer:
                 return True
             replaceable = _replaceable(waiting)
             if is_full:
-                self._report("closed one without an active request" if replaceable else "refused a new one")
+                self._report("closed one that was waiting for its client" if replaceable else "refused a new one")
             if not replaceable:
                 return not is_full
             self._cut_one_of(replaceable)

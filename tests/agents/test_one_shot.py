@@ -202,7 +202,8 @@ async def test_a_command_is_interrupted_or_killed(project: Path) -> None:
                 await warm.process.kill()
             else:
                 warm.process.interrupt()
-            assert (await warm.ended()).interrupted
+            done = await warm.ended()
+            assert (done.interrupted, done.error) == (True, "The run was interrupted.")
 
 
 async def test_a_command_accepts_text_attachments_but_no_options(project: Path) -> None:

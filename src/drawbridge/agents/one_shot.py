@@ -24,7 +24,7 @@ from drawbridge.agents.base import (
 )
 from drawbridge.agents.output import JUNK_LIMIT, Tail, parsed, readable, session_id_of, valid
 from drawbridge.agents.process import Process
-from drawbridge.agents.results import EXITED, FAILED, Failure, exit_words
+from drawbridge.agents.results import EXITED, FAILED, INTERRUPTED, Failure, exit_words
 from drawbridge.text.counts import size
 
 STDIN = 0
@@ -122,6 +122,9 @@ class Turn:
         outputs = self.rest()
         if self.turn_open:
             failure = Failure(FAILED, fault) if fault else self.failed(code, stderr.strip() or readable(self.junk.text))
+            interrupted = failure is not None and self._interrupted and fault is None
+            if interrupted:  # the signal that interrupted it is not the user's concern
+                failure = Failure(FAILED, INTERRUPTED)
             self.turn_open = False
             outputs.append(
                 TurnEnded(
@@ -129,7 +132,7 @@ class Turn:
                     session_id=self.session_id,
                     error=failure.text if failure else None,
                     code=failure.code if failure else None,
-                    interrupted=failure is not None and self._interrupted and fault is None,
+                    interrupted=interrupted,
                 )
             )
         return [*outputs, Exited(code, stderr)]

@@ -181,7 +181,7 @@ class Process(asyncio.SubprocessProtocol):
 
     def process_exited(self) -> None:
         self._exited.set()
-        self._tasks.start(self._finish(), f"{self._name}: closing the pipes of an agent that has exited")
+        self._tasks.start(self._finish(), f"{self._name}: cleaning up after its exit")
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closed.set()
@@ -271,7 +271,7 @@ class Process(asyncio.SubprocessProtocol):
         """Ends the process because of ``fault``, from which it can't recover."""
         if self._fault is None and not self._exited.is_set():
             self._fault = f"{fault}, and was stopped."
-            self._tasks.start(self._kill_by_signals(signal.SIGTERM), f"{self._name}: ending an agent that has failed")
+            self._tasks.start(self._kill_by_signals(signal.SIGTERM), f"{self._name}: stopping the faulty agent")
 
     def _expect_exit(self) -> None:
         """Ends the process if it is still running ``Times.pipes`` seconds after its input or output was closed, unless

@@ -139,7 +139,7 @@ class WebSocketConnection:
                 break
         # If the same bytes contained a message, the limit is not checked, because that message may lift it.
         if not events and self.unfinished_limit is not None and self._unfinished > self.unfinished_limit:
-            self._refuse(1009, "the message is too large")
+            self._refuse(1009, "the message is too large for a client that is not signed in")
         self._flush()
         ended = not data or frames.close_rcvd is not None or frames.parser_exc is not None or self._not_text
         if ended:

@@ -305,7 +305,7 @@ class _Connection(asyncio.Protocol):
             return
         unsent = transport.get_write_buffer_size()
         if self._pinged and not 0 < unsent < self._unsent:
-            logger.info("closing the connection of a peer that no longer answers")
+            logger.info("closing the connection of a client that has stopped responding")
             self.abort()
             return
         self._pinged, self._unsent = True, unsent

@@ -247,7 +247,7 @@ async def test_a_withdrawn_question_is_removed(agent: Session, waits: list[bool]
     await agent.turn("ask-and-withdraw")
     assert waits == [True, False]
     assert agent.received.all(QuestionCancelled) == [
-        QuestionCancelled(agent.received.all(Question)[0].question_id, "decided elsewhere")
+        QuestionCancelled(agent.received.all(Question)[0].question_id, "decided elsewhere or no longer needed")
     ]
 
 

@@ -107,7 +107,7 @@ def test_s2_22_the_context_and_the_cost_are_shown(browser: Browser, address: str
 def test_s1_7_a_queued_prompt_is_shown_once_in_the_right_order(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         person.prompts("/slow 600")
-        person.sees(".live .markdown", "I keep talking")
+        person.sees(".live .markdown", "I keep writing")
         person.prompts("/quick")
         person.sees(".queued", "/quick")
         assert bubbles(person) == ["/slow 600"]

@@ -153,7 +153,7 @@ def test_a_rejection_sends_its_reason_and_changes_nothing(browser: Browser, addr
         person.presses("r")
         person("type", text="not in this file")
         person.presses("Enter")
-        person.sees(".said", "You wrote: “not in this file”")
+        person.sees(".said", "I was told: “not in this file”")
         person.sees(".settled-line", "not in this file")
     assert (directory / "notes.md").read_bytes() == before
 

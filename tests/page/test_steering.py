@@ -23,7 +23,7 @@ STATIC = Path(__file__).resolve().parent.parent.parent / "web" / "static"
 def test_stopping_a_run_starts_the_next_queued_one(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         person.prompts("/slow 600")
-        person.sees(".live .markdown", "I keep talking")
+        person.sees(".live .markdown", "I keep writing")
         person.prompts("/quick")
         person.sees(".queued", "Queued")
         person.sees(".run .state", "1 queued")

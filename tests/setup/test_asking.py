@@ -262,7 +262,7 @@ def test_disabled_hooks_of_claude_are_reported(
     output = setup("claude", "--ask-mode")
     assert (
         output.errors
-        == f"Note: {path} sets disableAllHooks: no hooks run, and nothing is protected, until you remove it.\n"
+        == f"Note: {path} sets disableAllHooks: no hooks run, and nothing is protected, until that setting is removed.\n"
     )
 
 

@@ -55,7 +55,7 @@ async def test_a_rejection_sends_its_reason_and_changes_nothing(server: Server, 
         await person.presses("r")
         await person.types("not in this file")
         await person.presses("enter")
-        await person.reads("You wrote: “not in this file”", "✗ Rejected by you: “not in this file”", "✗ rejected")
+        await person.reads("I was told: “not in this file”", "✗ Rejected by you: “not in this file”", "✗ rejected")
         assert "failed" not in person.history
     assert (directory / "notes.md").read_bytes() == before
 

@@ -116,7 +116,7 @@ async def test_the_agents_state_is_shown_in_the_status_line(server: Server, dire
     async with queued(server, directory, "/quick") as (person, _, project):
         state = {"context_tokens": 50_000, "context_window": 200_000, "retry": retry}
         update = {"type": "update", "project_id": project, "data": {"update_type": "agent_state", "data": state}}
-        await person.sees("I keep talking")  # the agent's first reports have arrived by then
+        await person.sees("I keep writing")  # the agent's first reports have arrived by then
         person.app.client._received(update)
         await person.sees("Retrying 3 of 10: 401 authentication", "25% context")
 

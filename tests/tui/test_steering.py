@@ -39,7 +39,7 @@ async def test_projects_that_need_the_user_come_first_in_the_list(server: Server
 async def test_partial_text_is_shown_and_the_run_can_be_stopped(server: Server, directory: Path) -> None:
     async with attached(server, directory) as person:
         await person.prompts("/slow 600")
-        await person.reads("I keep talking until")
+        await person.reads("I keep writing until")
         assert "Finished" not in person.history
         await person.sees("Working")
         await person.presses("escape", "s")
@@ -155,11 +155,11 @@ async def test_tool_calls_are_folded_until_the_user_opens_them(server: Server, d
         await person.is_asked("Something")
         await person.presses("a")
         await person.reads("▸ Edit notes.md  ✓ done", "Finished")
-        assert "has been updated" not in person.history
+        assert "was written" not in person.history
         await person.presses("escape", "k", "k", "k", "k", "enter")
-        await person.reads("▾ Edit notes.md  ✓ done", "+ > You said: Something", "has been updated")
+        await person.reads("▾ Edit notes.md  ✓ done", "+ > You said: Something", "was written")
         await person.presses("enter")
-        await person.waits_for(lambda: "has been updated" not in person.history, "folded again")
+        await person.waits_for(lambda: "was written" not in person.history, "folded again")
 
 
 @pytest.mark.thorough

@@ -194,7 +194,7 @@ def login(name: str) -> tuple[str, str]:
     """The command with which a user logs in to the agent on the server's machine, and what to do next. If that is not
     known, returns the agent's name and a reference to its documentation."""
     row = AGENTS.get(name)
-    return (row and row.login) or (name, "Log in there, as its documentation describes.")
+    return (row and row.login) or (name, "Log in there, or as its documentation describes.")
 
 
 def title(name: str) -> str:

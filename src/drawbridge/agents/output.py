@@ -149,3 +149,8 @@ class Tail:
 
 def readable(text: str) -> str:
     return _CONTROLS.sub("", _ESCAPES.sub("", text)).strip()
+
+
+def sentence(words: str) -> str:
+    """``words`` with a period at the end, unless they end with another mark that ends a sentence."""
+    return words if words.endswith((".", "!", "?", "…")) else words + "."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import re
@@ -14,7 +15,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from drawbridge.agents import catalog
+from drawbridge.agents import catalog, process
 from drawbridge.agents.acp import tools as acp_tools
 from drawbridge.agents.acp.driver import Acp
 from drawbridge.agents.base import Agent
@@ -153,7 +154,7 @@ def problems(named: AgentPrograms) -> list[str]:
         if name not in with_a_program:
             found.append(f"--agent-path: the program of {name} can't be set, only those of {', '.join(with_a_program)}")
         elif shutil.which(path) is None:
-            found.append(f"--agent-path: {path} was not found, or is not executable")
+            found.append(f"--agent-path: {path} {process.problem_with(path)}")
     taken = set(catalog.AGENTS)
     for flag, given in (("--acp-agent", named.acp), ("--command-agent", named.commands)):
         for name, command in map(_parts, given):
@@ -168,7 +169,11 @@ def _command_problems(flag: str, command: str) -> list[str]:
     try:
         words = shlex.split(command)
     except ValueError:
-        return [f"{flag}: {command} has an unclosed quotation mark or ends with a backslash"]
+        # A command that ends with a backslash can be split once another character follows.
+        with contextlib.suppress(ValueError):
+            shlex.split(f"{command}\\")
+            return [f"{flag}: {command} ends with a backslash"]
+        return [f"{flag}: {command} has an unclosed quotation mark"]
     return [] if words else [f"{flag}: the command is empty"]
 
 

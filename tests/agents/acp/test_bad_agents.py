@@ -51,9 +51,7 @@ async def test_invalid_permission_requests_are_refused(project: Path) -> None:
 async def test_an_unanswered_question_is_withdrawn_when_the_turn_ends(project: Path) -> None:
     async with session(bad("question_then_end"), project) as warm:
         assert (await warm.turn("Go")).ok
-        assert [gone.reason for gone in warm.received.all(QuestionCancelled)] == [
-            "the agent continued without an answer"
-        ]
+        assert [gone.reason for gone in warm.received.all(QuestionCancelled)] == ["the run ended without an answer"]
 
 
 async def test_a_20_mb_line_is_reported_in_full(project: Path) -> None:

@@ -269,25 +269,34 @@ def test_a_turn_ends_once() -> None:
         (
             {"subtype": "error_max_turns", "errors": ["Reached maximum number of turns (1)"]},
             "EXECUTION_FAILED",
-            "The agent reached its turn limit: Reached maximum number of turns (1). Send a prompt to continue.",
+            "The agent stopped: Reached maximum number of turns (1). Send a prompt to continue.",
         ),
         (
             {"subtype": "error_max_budget_usd", "errors": ["Reached maximum budget ($0.1)"]},
             "EXECUTION_FAILED",
-            "The agent reached its budget: Reached maximum budget ($0.1). Raise max_budget_usd to continue.",
+            "The agent stopped: Reached maximum budget ($0.1). Raise max_budget_usd to continue.",
         ),
         (
             {"subtype": "error_during_execution", "errors": [f"No conversation found with session ID: {ID}"]},
             "SESSION_NOT_FOUND",
             f"The agent can't find this conversation: No conversation found with session ID: {ID}. "
-            "Start a new session.",
+            "It may have been deleted. Start a new session.",
         ),
         (
             {"subtype": "error_during_execution", "errors": ["[ede_diagnostic] result_type=user"]},
             "EXECUTION_FAILED",
-            "The agent gave no reason (error_during_execution).",
+            "The run failed: The agent gave no reason (error_during_execution).",
         ),
-        ({"errors": "odd", "result": 5, "subtype": ["odd"]}, "EXECUTION_FAILED", "The agent gave no reason (['odd'])."),
+        (
+            {"errors": "odd", "result": 5, "subtype": ["odd"]},
+            "EXECUTION_FAILED",
+            "The run failed: The agent gave no reason (['odd']).",
+        ),
+        (
+            {"subtype": "error_max_turns"},
+            "EXECUTION_FAILED",
+            "The agent stopped: It reached its turn limit. Send a prompt to continue.",
+        ),
         ({"result": "\x1b[31mred\x00 " + "x" * 5000}, "EXECUTION_FAILED", "red " + "x" * 1996 + "."),
     ],
 )
@@ -306,7 +315,7 @@ def test_a_missing_login_is_reported_with_a_remedy() -> None:
     assert ended.code == "AGENT_NOT_LOGGED_IN"
     assert ended.error == (
         "The agent has no valid login on the server's machine: Not logged in · Please run /login. "
-        "Log in there, in a terminal, or set its API key for the server."
+        "Log in there, in a terminal, or start the server with a valid API key for it."
     )
     assert stream.ended(is_error=True, result="Overloaded").code == "EXECUTION_FAILED"
 
@@ -349,7 +358,7 @@ def test_an_interrupted_turn_is_marked() -> None:
     assert (asked["type"], asked["request"]) == ("control_request", {"subtype": "interrupt"})
     stream.result(is_error=True, subtype="error_during_execution", terminal_reason="aborted_tools")
     (ended,) = stream.all(TurnEnded)
-    assert (ended.ok, ended.interrupted, ended.error) == (False, True, "It was interrupted.")
+    assert (ended.ok, ended.interrupted, ended.error) == (False, True, "The run was interrupted.")
 
 
 def test_an_interrupt_after_the_end_of_the_turn_is_ignored() -> None:

@@ -55,8 +55,8 @@ async def test_if_it_is_missing_the_error_contains_a_remedy(monkeypatch: pytest.
     found = await problem(Claude(environment=environment()))
     assert found.code == "AGENT_NOT_FOUND"
     assert str(found) == (
-        "The program `claude` was not found on PATH on the server's machine. Install Claude Code there, or start the server "
-        "with --agent-path claude=PATH."
+        "The `claude` program was not found on PATH or in the usual places on the server's machine. Install Claude Code "
+        "there, or start the server with --agent-path claude=PATH."
     )
     for path in (tmp_path / "gone", tmp_path):
         found = await problem(Claude(str(path)))
@@ -103,7 +103,7 @@ async def test_a_program_that_prints_no_version_is_not_run(
     found = await problem(Claude(str(fake)))
 
     assert found.code == "EXECUTION_FAILED"
-    assert str(found).startswith("`claude --version` did not print a version: '")
+    assert str(found).startswith("`claude --version` did not print a version")
     assert "\x1b" not in str(found)
     assert time.monotonic() - began < PATIENCE / 2, "it waited for a program that hangs"
     await eventually(lambda: not runs(str(fake)), "the end of what it has started")

@@ -257,9 +257,7 @@ async def test_a_turn_limit_ends_the_prompt(claude: Claude, project: Path, model
     model.will_say(read(project / "poem.txt"))
     async with session(claude, project, Options(max_turns=1)) as warm:
         done = await warm.turn("Read it")
-    assert done.error == (
-        "Claude Code reached its turn limit: Reached maximum number of turns (1). Send a prompt to continue."
-    )
+    assert done.error == ("Claude Code stopped: Reached maximum number of turns (1). Send a prompt to continue.")
 
 
 @recorded("budget", "A budget ends the prompt.")
@@ -268,7 +266,7 @@ async def test_a_budget_ends_the_prompt(claude: Claude, project: Path, model: Me
     async with session(claude, project, Options(max_budget_usd=0.0001)) as warm:
         done = await warm.turn("Read it")
     assert done.error is not None
-    assert done.error.startswith("Claude Code reached its budget: Reached maximum budget ($0.0001)")
+    assert done.error.startswith("Claude Code stopped: Reached maximum budget ($0.0001)")
 
 
 @pytest.mark.thorough
@@ -289,7 +287,7 @@ async def test_a_resumed_conversation_starts_with_a_full_budget(
         model.will_say(*[read(project / "poem.txt")] * 5)
         over = await third.turn("Read it")
     assert over.error is not None
-    assert over.error.startswith("Claude Code reached its budget")
+    assert over.error.startswith("Claude Code stopped: Reached maximum budget")
     assert over.cost_usd == pytest.approx(one)
 
 

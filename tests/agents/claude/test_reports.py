@@ -16,6 +16,7 @@ from drawbridge.agents.base import (
     AgentState,
     McpServer,
     ModelOffer,
+    NotAtWork,
     Offer,
     OffersReported,
     Retry,
@@ -244,6 +245,15 @@ def test_an_agent_that_cannot_be_steered_is_sent_nothing() -> None:
     with pytest.raises(AgentRefused):
         stream.conversation.steer("and tests", (), lambda: recorded.append(True))
     assert (stream.written(), recorded) == ([], [])
+
+
+def test_a_message_is_not_added_before_the_agent_has_reported_what_it_accepts() -> None:
+    stream = Stream()
+    stream.prompt()
+    stream.written()
+    with pytest.raises(NotAtWork, match="still starting"):
+        stream.conversation.steer("and tests", (), lambda: None)
+    assert stream.written() == []
 
 
 def test_an_effort_is_reported_once_it_is_set() -> None:

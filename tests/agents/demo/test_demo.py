@@ -81,7 +81,7 @@ async def test_a_denied_change_leaves_the_file_unchanged(demo: Session, project:
     ended = await decide(demo, question, Decision(allow=False, message="It shines already."))
     assert ended.ok
     assert (project / "README.md").read_text() == README
-    assert demo.received.words.endswith("All right, `README.md` stays as it is. You wrote: “It shines already.”")
+    assert demo.received.words.endswith("All right, I did not write to `README.md`. I was told: “It shines already.”")
 
 
 @pytest.mark.parametrize(
@@ -89,8 +89,8 @@ async def test_a_denied_change_leaves_the_file_unchanged(demo: Session, project:
     [
         ({"file_path": "/etc/motd"}, "I only write in the directory that I was started in."),
         ({"file_path": "../README.md"}, "I only write in the directory that I was started in."),
-        ({"old_string": "not there"}, "the file has changed in the meantime."),
-        ({"file_path": "gone.md"}, "FileNotFoundError"),
+        ({"old_string": "not there"}, "the file does not contain the text to replace exactly once."),
+        ({"file_path": "gone.md"}, "No such file or directory: gone.md."),
     ],
 )
 async def test_it_explains_a_change_it_does_not_make(demo: Session, project: Path, changes: Any, words: str) -> None:

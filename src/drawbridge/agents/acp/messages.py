@@ -86,8 +86,7 @@ class Fault(Struct):
         fields = self.data if isinstance(self.data, dict) else {}
         details = next((fields[name] for name in ("details", "message") if isinstance(fields.get(name), str)), "")
         words = output.readable(details or (self.message if isinstance(self.message, str) else ""))[:LONGEST_TEXT]
-        words = words or NO_REASON
-        return words if words.endswith((".", "!", "?", "…")) else words + "."
+        return output.sentence(words or NO_REASON)
 
 
 Kind = TypeVar("Kind")

@@ -34,6 +34,8 @@ ignore that option.
 """
 
 
+NOT_SENT: Final = "The prompt was not sent."
+
 LONGEST_NAME: Final = 200
 """The maximum length of a mode's or a model's name, in characters. Longer names are ignored."""
 
@@ -174,18 +176,15 @@ class Opening:
         if self._launch.resume:
             yield Request(FENCE, {})
         options = self._launch.options
-        mode = modes.BYPASS if options.dangerously_skip_permissions else options.permission_mode or self._usual_mode()
-        for what, option, wanted in (("mode", "permission_mode", mode), ("model", "model", options.model)):
+        for what, prefix, wanted in (self._mode_to_set(), ("model", "options.model: ", options.model)):
             if wanted:
                 try:
                     answer = yield self.choice(what, wanted)
                 except AgentRefused as error:
-                    raise AgentUnusable(
-                        "VALIDATION_FAILED", f"options.{option}: {error} The agent was not started."
-                    ) from None
+                    raise AgentUnusable("VALIDATION_FAILED", f"{prefix}{error} {NOT_SENT}") from None
                 if answer.failed:
                     reason = wire.fault(answer.error).text
-                    text = f"options.{option}: {self._name} refused it: {reason} The agent was not started."
+                    text = f"{prefix}{self._name} rejected the {wanted} {what}: {reason} {NOT_SENT}"
                     raise AgentUnusable("VALIDATION_FAILED", text)
                 if what == "mode":
                     self.opened.in_mode(modes.chosen(wanted, self._offered()))
@@ -195,6 +194,17 @@ class Opening:
     def _offered(self) -> tuple[str, ...]:
         choices = self.opened.choices("mode")
         return choices.values if choices else ()
+
+    def _mode_to_set(self) -> tuple[str, str, str | None]:
+        """Returns "mode", the beginning of an error about the mode, and the mode to set (None to keep the current one).
+        The beginning names the option that chose the mode; it is empty if none did. Raises the same errors as
+        ``_usual_mode``."""
+        options = self._launch.options
+        if options.dangerously_skip_permissions:
+            return "mode", "options.dangerously_skip_permissions: ", modes.BYPASS
+        if options.permission_mode:
+            return "mode", "options.permission_mode: ", options.permission_mode
+        return "mode", "", self._usual_mode()
 
     def _usual_mode(self) -> str | None:
         """The mode to set if none was chosen: "default", whatever the agent's settings are. None to keep the current
@@ -215,7 +225,7 @@ class Opening:
         other = next((name for name in choices.values if modes.word(name) != modes.BYPASS), None)
         if other is None:
             text = f"{self._name} has only modes that never ask, such as {current[:100]}, and none was chosen."
-            raise AgentUnusable("PERMISSION_DENIED", f"{text} The agent was not started.")
+            raise AgentUnusable("PERMISSION_DENIED", f"{text} {NOT_SENT}")
         return other
 
     def current_mode(self) -> ModeChanged | None:
@@ -243,10 +253,12 @@ class Opening:
     def _introduced(self, answer: Incoming) -> Abilities:
         initialized = wire.read_as(Initialized, answer.result)
         if initialized is None:
-            raise AgentUnusable(FAILED, f"{self._name} could not be initialized: {wire.fault(answer.error).text}")
+            raise AgentUnusable(FAILED, f"{self._name} could not be initialized: {_fault(answer).text}")
         if initialized.protocolVersion != wire.VERSION:
             version = initialized.protocolVersion
-            spoken = f"{self._name} supports version {str(version)[:20]} of the Agent Client Protocol"
+            spoken = f"{self._name} supports version {version} of the Agent Client Protocol"
+            if not isinstance(version, int):
+                spoken = f"{self._name} did not report its version of the Agent Client Protocol"
             text = f"{spoken}; version {wire.VERSION} is required."
             if isinstance(version, int) and version > wire.VERSION:
                 raise AgentUnusable(FAILED, f"{text} Update Drawbridge.")
@@ -266,7 +278,8 @@ class Opening:
             params["additionalDirectories"] = [*launch.options.add_dirs, launch.files]
         if launch.fork_from is not None:
             if not abilities.forks:
-                raise AgentUnusable("NOT_SUPPORTED", f"{self._name} can't fork a conversation. Resume it instead.")
+                remedy = "Resume it instead." if abilities.resumes or abilities.loads else "Start a new session."
+                raise AgentUnusable("NOT_SUPPORTED", f"{self._name} can't fork a conversation. {remedy}")
             return Request("session/fork", {"sessionId": launch.fork_from, **params})
         if not launch.resume:
             return Request("session/new", params)
@@ -279,11 +292,11 @@ class Opening:
     def _opened_with(self, answer: Incoming) -> None:
         opened = wire.read_as(Opened, answer.result)
         if opened is None:
-            raise self._not_opened(wire.fault(answer.error))
+            raise self._not_opened(_fault(answer))
         known = self._launch.session_id if self._launch.resume else ""
         self.session_id = opened.sessionId if isinstance(opened.sessionId, str) and opened.sessionId else known
         if not self.session_id:
-            raise AgentUnusable(FAILED, f"{self._name} started a conversation without an ID.")
+            raise AgentUnusable(FAILED, f"{self._name} could not start a conversation: it reported no ID.")
         self.opened = opened
 
     def _not_opened(self, fault: wire.Fault) -> AgentUnusable:
@@ -299,6 +312,11 @@ class Opening:
 def check(options: Options, name: str) -> None:
     """Raises ``AgentUnusable`` (VALIDATION_FAILED) if an option is set that is not in ``SUPPORTED``."""
     check_options(options, SUPPORTED, name)
+
+
+def _fault(answer: Incoming) -> wire.Fault:
+    """The reason why ``answer`` can't be used: its error, or that its result is not valid."""
+    return wire.fault(answer.error) if answer.failed else wire.Fault(message="its answer is not valid")
 
 
 def introduction(version: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from drawbridge.agents.base import Tokens
-from drawbridge.agents.output import readable
+from drawbridge.agents.output import readable, sentence
 from drawbridge.agents.results import (
     FAILED,
     NO_SESSION,
@@ -54,28 +54,34 @@ def failure(
     is_error = result.get("is_error")
     if is_error is False or (not isinstance(is_error, bool) and result.get("subtype") == "success"):
         return None
-    reason = _reason(name, result)
-    match result.get("subtype"):
+    given, subtype = _reason(result), result.get("subtype")
+    match subtype:
         case "error_max_turns":
-            return Failure(FAILED, f"{name} reached its turn limit: {reason} Send a prompt to continue.")
+            limit = given or "It reached its turn limit."
+            return Failure(FAILED, f"{name} stopped: {limit} Send a prompt to continue.")
         case "error_max_budget_usd":
-            return Failure(FAILED, f"{name} reached its budget: {reason} Raise max_budget_usd to continue.")
+            limit = given or "It reached its budget."
+            return Failure(FAILED, f"{name} stopped: {limit} Raise max_budget_usd to continue.")
+    reason = given or f"{name} gave no reason ({readable(str(subtype))[:100]})."
     if api_error == "authentication_failed":
         return not_logged_in(name, reason)
     if api_error == "rate_limit":
-        return Failure(RATE_LIMITED, f"{name} reached an account limit: {reason}", limited)
+        return Failure(RATE_LIMITED, f"{name} has reached an account limit: {reason}", limited)
+    shown = reason if given else f"The run failed: {reason}"
     if api_error in _UNAVAILABLE:
-        return Failure(UNAVAILABLE, reason)
+        return Failure(UNAVAILABLE, shown)
     if reason.startswith(PROMPT_TOO_LONG):
-        return Failure(TOO_LONG, reason)
-    return explained(name, reason) or Failure(FAILED, reason)
+        text = f"The conversation no longer fits in the context window: {reason}"
+        return Failure(TOO_LONG, f"{text} Compact it with /compact, or start a new session.")
+    return explained(name, reason) or Failure(FAILED, shown)
 
 
 def explained(name: str, reason: str) -> Failure | None:
     """The failure if the agent's text reports that the agent does not have the conversation; otherwise None."""
     if _NO_CONVERSATION in reason:
         return Failure(
-            NO_SESSION, f"{name} can't find this conversation: {reason} It may have been deleted. Start a new session."
+            NO_SESSION,
+            f"{name} can't find this conversation: {sentence(reason)} It may have been deleted. Start a new session.",
         )
     return None
 
@@ -105,19 +111,15 @@ def was_aborted(result: Mapping[str, Any]) -> bool:
     return isinstance(reason, str) and reason.startswith("aborted")
 
 
-def _reason(name: str, result: Mapping[str, Any]) -> str:
-    """The agent's text about the failure, as one or more human-readable sentences."""
+def _reason(result: Mapping[str, Any]) -> str:
+    """The agent's text about the failure, as one or more human-readable sentences; empty if it gave none."""
     errors = result.get("errors")
     words = [word for word in errors if isinstance(word, str)] if isinstance(errors, list) else []
     words = [word for word in words if not word.startswith(_DIAGNOSTIC)]
     if not words and isinstance(result.get("result"), str):
         words = [result["result"]]
     reason = readable("; ".join(words))[:LONGEST_ERROR]
-    return _sentence(reason or f"{name} gave no reason ({readable(str(result.get('subtype')))[:100]})")
-
-
-def _sentence(words: str) -> str:
-    return words if words.endswith((".", "!", "?", "…")) else words + "."
+    return sentence(reason) if reason else ""
 
 
 def add_costs(costs: Costs, result: Mapping[str, Any]) -> None:

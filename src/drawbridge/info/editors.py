@@ -125,8 +125,8 @@ def sweep(sockets: Iterable[Socket]) -> list[str]:
 
 
 def is_left_behind(entry: Socket) -> bool:
-    """Whether the socket is stale and the process with the id in its name has ended. Other stale sockets stay, because a
-    running Neovim may be about to listen."""
+    """Whether the socket is stale and the process with the id in its name has ended. Other stale sockets stay, because
+    a running Neovim may be about to listen."""
     name = os.path.basename(entry.path)
     own = NEOVIMS_OWN.fullmatch(name)
     pid = int(own[1]) if own else find.pid_in(name)

@@ -37,8 +37,8 @@ def problems(named: str | None) -> list[str]:
     often, last = ("once", "At") if len(found) == 1 else (f"{len(found)} times", "Most recently, at")
     then = "it let the call through" if how == "open" else "it denied the call if that was possible"
     return [
-        f"The guard failed {often} in the last day. {last} {when[11:16]}, for {agent}, {then}: {what.removesuffix('.')}. "
-        f"{path} has the details."
+        f"The guard failed {often} in the last day. {last} {when[11:16]}, for {agent}, {then}: "
+        f"{what.removesuffix('.')}. {path} has the details."
     ]
 
 

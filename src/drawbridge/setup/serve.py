@@ -264,8 +264,8 @@ def plan_removal(chosen: Service | None = None) -> Plan:
     done = "Done: the service was removed. Projects, histories and settings were kept."
     if not target.available():
         done = (
-            f"Done: {target.path} was removed. {target.manager} can't be reached from this shell, so the server was not "
-            "stopped if it is running."
+            f"Done: {target.path} was removed. {target.manager} can't be reached from this shell, so the server was "
+            "not stopped if it is running."
         )
     return Plan(steps, done, "", finish=finish)
 

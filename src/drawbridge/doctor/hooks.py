@@ -23,7 +23,9 @@ SLOW_MILLISECONDS: Final = 1000
 """The number of milliseconds above which a hook is slow. Usually it takes less than 100 ms. An agent waits for it
 before each edit."""
 
-UNPROTECTED: Final = "Your unsaved changes are not protected, and its terminal sessions do not appear in the server."
+UNPROTECTED: Final = (
+    "Your unsaved changes are not protected, and the agent's terminal sessions do not appear in the server."
+)
 
 
 def checks(directory: str) -> list[Check]:
@@ -74,7 +76,8 @@ def _of_guard(agent: AgentHooks, guard: Guard, directory: str) -> Iterator[Findi
         yield finding("hook-gone", title, UNPROTECTED, f"{again}{fix}.")
     elif guard.state == "broken":
         title = f"{agent.title}'s hooks do not work: {guard.problem}."
-        yield finding("hook-broken", title, UNPROTECTED, f"{again}. The hooks are in {guard.file}.")
+        place = f" The hooks are in {guard.file}." if written_by_setup else ""
+        yield finding("hook-broken", title, UNPROTECTED, f"{again}.{place}")
     elif guard.state == "works" and guard.problem:
         title = f"{agent.title}'s hooks are incomplete: {guard.problem}."
         yield finding("hook-outdated", title, "Some features are missing.", f"{again}.")

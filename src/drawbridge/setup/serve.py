@@ -207,7 +207,7 @@ def plan_setup(chosen: Service | None = None) -> Plan:
     if is_passing(sys.executable):
         raise NoProgram(
             f"This drawbridge runs with {sys.executable}, which is in a temporary or cache directory. Install "
-            "Drawbridge permanently, for example with pipx, and run this command of that installation."
+            "Drawbridge permanently, for example with pipx, and run this again with that installation."
         )
     before, after = files.read(target.path), _marked(target.content())
     if before is not None and not is_written_by_setup(before):

@@ -22,7 +22,7 @@ ASK_MODE = AskMode(
     lasting=("permissions", "disableAutoMode"),
     disabled="disable",
     also_lasting=("disableAutoMode",),
-    unasked="Claude Code is not set to ask before it writes, so you may not see a change first.",
+    unasked="Claude Code starts in auto mode and writes without asking, so you never see a change first.",
     not_kept='At its next start, Claude Code asks whether to make auto mode the default, with "Yes" preselected. If you press '
     "Enter, it stops asking before it writes. --ask-mode prevents that: it also sets permissions.disableAutoMode to "
     '"disable".',

@@ -307,7 +307,7 @@ def test_setup_offers_the_new_agent_and_installs_its_hooks(home: Path) -> None:
     assert "Protect your unsaved changes from Pelican Code." in drawbridge_("setup", "pelican", "--help")
     planned = json.loads(drawbridge_("setup", "pelican", "--json", "--dry-run"))
     assert str(home / ".pelican" / "hooks.json") in [step["path"] for step in planned["files"]]
-    assert "Done: Pelican Code now calls the guard." in drawbridge_("setup", "pelican", "--yes")
+    assert "Done: the guard is set up for Pelican Code." in drawbridge_("setup", "pelican", "--yes")
     assert set(hook_commands(home / ".pelican" / "hooks.json")) == {"about_to_act", "did_act"}
     assert "pelican" in run(
         "-c",

@@ -8,13 +8,13 @@
     thorough  the tests with real programs that take several seconds each; CI runs them, too
     slow      the long tests, and more examples for the tests with generated input
     flaky     run a selection of tests many times beside busy processes: flaky SELECTION --rounds N --load L
-    check     lint, format, types
+    check     lint the code, and check its format and types
     format    format the code
     bench     run the benchmarks
     vsix      pack the VS Code extension into dist/
     lock      rewrite the lock files from pyproject.toml
     page      build the web UI (serve, demo and test do this, too)
-    programs  fetch the real programs that the tests use, once for each machine
+    programs  fetch the real programs that the tests use, once for each user
     quiet     wait up to five minutes until no other program keeps the processors busy
     clean     remove what the verbs above have created in this checkout
 
@@ -87,7 +87,7 @@ def test(arguments: list[str]) -> None:
 def nvim(arguments: list[str]) -> None:
     program = shutil.which("nvim")
     if program is None:
-        raise SetupError("Neovim was not found on PATH. Install one (the Debian package neovim), and run this again.")
+        raise SetupError("Neovim was not found on PATH. Install it (the Debian package neovim), and run this again.")
     os.environ["DRAWBRIDGE_TEST_NVIMS"] = program
     try_page()
     pytest_in_parallel(["--only-nvim", *arguments])
@@ -150,7 +150,8 @@ def vsix(_arguments: list[str]) -> None:
     version = json.loads((folder / "package.json").read_text(encoding="utf-8"))["version"]
     target = ROOT / "dist" / f"drawbridge-{version}.vsix"
     pack(folder, target)
-    bootstrap.log(f"packed {target.relative_to(ROOT)}; `code --install-extension` takes it")
+    shown = target.relative_to(ROOT)
+    bootstrap.log(f"packed {shown}; to install it: code --install-extension {shown}")
 
 
 def lock(arguments: list[str]) -> None:

@@ -52,7 +52,7 @@ async def test_invalid_arguments_are_answered_with_the_usage(arguments: list[str
 
 async def test_an_editor_or_a_folder_is_required_but_not_both(tmp_path: Path) -> None:
     assert "either --nvim ADDRESS or --folder DIR" in await refused()
-    assert "either --nvim ADDRESS or --folder DIR" in await refused("--nvim", "/nowhere.sock", "--folder", tmp_path)
+    assert "can't be combined" in await refused("--nvim", "/nowhere.sock", "--folder", tmp_path)
     assert "--decide requires --folder" in await refused("--nvim", "/nowhere.sock", "--decide", "accept")
 
 
@@ -173,7 +173,7 @@ def test_a_hook_run_by_hand_is_explained() -> None:
         os.close(ours)
         os.close(theirs)
     assert result.returncode == 2
-    assert "An agent runs this hook, with JSON on stdin." in result.stderr
+    assert "stdin is a terminal, but an agent runs this hook with JSON." in result.stderr
 
 
 async def test_a_hook_without_input_is_not_a_failure() -> None:

@@ -60,7 +60,7 @@ async def test_a_running_bridge_works_for_both_agents(doctor: Doctor, project: P
     async with bridge("--folder", project) as running:
         output = doctor()
         assert running.token not in output.output
-    assert "accepts Claude Code and Gemini CLI." in output.one("bridge-works")["title"]
+    assert "accepts connections from Claude Code and Gemini CLI." in output.one("bridge-works")["title"]
     assert [id for id in output.wrong if id.startswith("bridge")] == []
 
 
@@ -74,7 +74,7 @@ def test_the_file_of_a_dead_bridge_is_reported(doctor: Doctor) -> None:
     gone = gone_pid()
     path = lock_file(closed_port(), pid=gone, drawbridgePid=gone)
     output = doctor()
-    assert output.one("bridge-dead")["title"] == f"{path} was left behind by process {gone}, which has ended."
+    assert output.one("bridge-dead")["title"] == f"{path} names process {gone}, which has ended."
     assert output.one("bridge-dead")["todo"].endswith("doctor --fix` removes it.")
     assert output.code == 3
 
@@ -175,13 +175,13 @@ async def test_a_port_of_another_program_is_reported(doctor: Doctor, project: Pa
     async with bridge("--folder", project, "--agent", "gemini") as running:
         lock_file(running.port, drawbridgePid=running.process.pid, authToken=running.token)
         output = doctor()
-    assert "is not a bridge for Claude Code" in output.one("bridge-invalid")["title"]
+    assert "does not give Claude Code a valid answer" in output.one("bridge-invalid")["title"]
 
 
 def test_a_file_that_is_not_valid_is_reported(doctor: Doctor) -> None:
     path = lock_file(closed_port())
     path.write_text("{")
-    assert doctor().one("bridge-unreadable")["title"] == f"{path} is not valid."
+    assert doctor().one("bridge-unreadable")["title"] == f"{path} can't be read as JSON."
 
 
 async def test_a_directory_in_no_workspace_is_reported_as_a_note(doctor: Doctor, project: Path, home: Path) -> None:

@@ -104,7 +104,7 @@ def test_hooks_with_missing_events_are_reported(doctor: Doctor, set_up: Callable
     content = json.loads(settings_file("claude").read_text())
     del content["hooks"]["Stop"]
     settings_file("claude").write_text(json.dumps(content))
-    assert "it is not called for Stop" in doctor().one("hook-outdated")["title"]
+    assert "the guard is not called for Stop" in doctor().one("hook-outdated")["title"]
 
 
 def test_a_setting_that_disables_hooks_is_reported(doctor: Doctor, set_up: Callable[..., Path]) -> None:

@@ -203,7 +203,7 @@ class Merging:
         if self.typed:
             self.text, self.typed, self.version = self.typed, "", self.version + 1
         if self.refuses or params["version"] != self.version:
-            return {"merged": False, "reason": self.refuses or "the text has changed since"}
+            return {"merged": False, "reason": self.refuses or "the unsaved text has changed in the meantime"}
         lines = self.text.splitlines()
         for change in reversed(params["edits"]):
             lines[change["start"] : change["end"]] = change["lines"]
@@ -242,7 +242,7 @@ def test_a_merge_conflict_leaves_the_unsaved_text_untouched(guard: Guard, projec
     neovim = guard.neovim({str(buffer.file): KEPT}, answers=buffer.answers)
     added = context(call_and_write(guard, buffer.file, "one\ntheirs\nthree\nfour\nfive\n"))
     assert buffer.text == "one\nmine\nthree\nfour\nfive\n"
-    assert "were not touched. The change could not be merged: both changed line 2." in added
+    assert "were not touched. The change could not be merged: the user and the agent both changed line 2." in added
     assert neovim.notices == ["Claude Code's change to a.py can't be merged; your text was not touched"]
 
 
@@ -255,10 +255,12 @@ def test_text_typed_during_a_merge_is_kept(guard: Guard, project: Path) -> None:
 
 
 def test_a_refused_merge_is_reported_with_the_reason(guard: Guard, project: Path) -> None:
-    buffer = Merging(project, "one\ntwo\nthree\nfour\nfive5\n", refuses="a plugin saves it")
+    buffer = Merging(
+        project, "one\ntwo\nthree\nfour\nfive5\n", refuses="a plugin reads or writes the file instead of Neovim"
+    )
     guard.neovim({str(buffer.file): KEPT}, answers=buffer.answers)
     added = context(call_and_write(guard, buffer.file, "ONE\ntwo\nthree\nfour\nfive\n"))
-    assert "The change could not be merged: a plugin saves it." in added
+    assert "The change could not be merged: a plugin reads or writes the file instead of Neovim." in added
 
 
 def test_a_change_is_merged_in_every_editor_with_the_file_open(guard: Guard, project: Path) -> None:
@@ -304,7 +306,7 @@ def test_without_the_previous_text_nothing_is_merged(guard: Guard, project: Path
     buffer = Merging(project, "mine\n")
     guard.neovim({str(buffer.file): KEPT}, answers=buffer.answers)
     added = context(guard.run(edited(str(buffer.file)), answer="merge"))
-    assert "The change could not be merged: its previous text is not known." in added
+    assert "The change could not be merged: the file's text before the edit is not known." in added
     assert buffer.text == "mine\n"
 
 

@@ -79,8 +79,8 @@ HUNG = {
 }
 WRONG = {
     "at a prompt": (editors.at_a_prompt, "is waiting at a prompt"),
-    "hanging up": (editors.hanging_up, "hung up"),
-    "hanging up halfway": (editors.hanging_up_halfway, "hung up"),
+    "hanging up": (editors.hanging_up, "closed the connection"),
+    "hanging up halfway": (editors.hanging_up_halfway, "closed the connection"),
     "another protocol": (
         editors.saying(b"HTTP/1.1 400 Bad Request\r\n\r\n"),
         "sent an invalid answer (not a msgpack-RPC message)",
@@ -144,7 +144,7 @@ VSCODE_WRONG = {
     "bytes": (editors.saying(b'"\xff"\n'), "sent an invalid answer"),
     "NaN": (editors.saying(b'{"id": 1, "result": NaN}\n'), "sent an invalid answer"),
     "no files": (editors.saying(b'{"id": 1, "result": {}}\n'), "sent an invalid answer"),
-    "hanging up halfway": (editors.hanging_up_halfway, "hung up"),
+    "hanging up halfway": (editors.hanging_up_halfway, "closed the connection"),
 }
 
 

@@ -49,7 +49,7 @@ BAD: dict[str, tuple[bytes | dict[str, Any], str]] = {
         changed(tool_name="apply_patch", tool_input={"command": "x"}),
         'unknown tool "apply_patch"',
     ),
-    "too much": (LARGE, "more than 8388608 bytes"),
+    "too much": (LARGE, "the input is larger than 8 MB"),
     "nested": (b'{"a":' * 50_000, "not JSON: nested too deeply"),
     "no UTF-8": (b'{"hook_event_name": "\xff"}', "not JSON: 'utf-8' codec"),
     "UTF-16": ('{"a": 1}'.encode("utf-16"), "not JSON: 'utf-8' codec"),

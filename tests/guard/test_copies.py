@@ -184,7 +184,7 @@ def test_a_copy_is_kept_if_its_file_cannot_be_written(kept: Path, tmp_path: Path
     copy = copied(kept, tmp_path / "file" / "a.py", "then\n")
     code, output, errors = restore("1", socket_dir=str(tmp_path))
     assert (code, output) == (2, "")
-    assert f"{tmp_path}/file/a.py can't be written: " in errors
+    assert f"{tmp_path}/file/a.py could not be restored: " in errors
     assert f"The copy is still at {copy}." in errors
     assert copy.read_text() == "then\n"
 

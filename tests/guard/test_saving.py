@@ -119,9 +119,9 @@ def test_the_buffer_is_saved_for_the_user(guard: Guard) -> None:
     ("answer", "why"),
     [
         ({"saved": False, "reason": "the file on disk is newer"}, "the file on disk is newer"),
-        (None, "no answer"),
-        ({}, "no answer"),
-        ("x", "no answer"),
+        (None, "it did not answer in time"),
+        ({}, "it gave no reason"),
+        ("x", "it gave no reason"),
     ],
 )
 def test_an_edit_is_denied_if_the_file_cannot_be_saved(guard: Guard, answer: Any, why: str) -> None:
@@ -145,7 +145,7 @@ def test_several_slow_saves_share_one_deadline(guard: Guard, monkeypatch: pytest
     monkeypatch.setattr(saving, "SAVE_DEADLINE", 1.6 * 1000 * editors.LONG)
     for pid in (1, 2):
         guard.neovim({A: KEPT}, pid=pid, manner=editors.at_work)
-    assert "Neovim 0.12.4 could not save a.py: no answer." in guard.denial(edit(), answer="save")
+    assert "Neovim 0.12.4 could not save a.py: it did not answer in time." in guard.denial(edit(), answer="save")
 
 
 @pytest.mark.parametrize(

@@ -207,8 +207,8 @@ async def test_a_guard_from_a_different_version_is_reported(folder: Path) -> Non
     await set_up("claude")
     change(Path.home() / ".claude/settings.json", lambda settings: settings["hooks"].pop("FileChanged"))
     output = await report(folder, code=3)
-    assert output["guard"][0]["problem"] == "it is not called for FileChanged"
-    assert "a different version" in section(await screen(folder, code=3), "Guard")[0]
+    assert output["guard"][0]["problem"] == "the guard is not called for FileChanged"
+    assert "incomplete hooks" in section(await screen(folder, code=3), "Guard")[0]
 
 
 async def test_commands_from_a_projects_settings_are_never_run(folder: Path) -> None:
@@ -255,6 +255,7 @@ async def test_the_nearest_settings_decide_whether_claude_asks(
     shown = section(await screen(folder), "Approval")
     assert ("asks before it edits" in shown[0]) is expected[1]
     assert ("--ask-mode" in "".join(shown)) is not expected[1]
+    assert ("--scope project --ask-mode" in "".join(shown)) is (expected[0] == "acceptEdits")
 
 
 class TestFailures:
@@ -265,7 +266,7 @@ class TestFailures:
         for number in range(3):
             failure.answer(b"{", None, ValueError(f"fault {number}"), for_guard(HookSettings()), os.environb)
         [problem] = (await report(folder, code=3))["problems"]
-        assert problem.startswith("The guard failed 3 times in the last day. Most recently (")
+        assert problem.startswith("The guard failed 3 times in the last day. Most recently, at ")
         assert problem.endswith(f"for claude, it let the call through: ValueError: fault 2. {log} has the details.")
         log.write_text(log.read_text().replace(time.strftime("%Y-"), "2001-"))
         assert (await report(folder))["problems"] == []

@@ -237,7 +237,9 @@ async def test_an_editor_that_does_not_answer_is_shown_as_silent(folder: Path) -
         shown = section(await screen(folder, DRAWBRIDGE_HOOK_DEADLINE="50"), "Editors")
     assert [(entry["state"], entry["problem"]) for entry in output["sockets"]] == [("silent", "did not answer in time")]
     assert output["editors"] == []
-    assert [" ".join(line.split()) for line in shown] == [f"✗ silent {path} did not answer in time: not guarded now"]
+    assert [" ".join(line.split()) for line in shown] == [
+        f"✗ silent {path} did not answer in time: unsaved changes unknown"
+    ]
 
 
 async def test_the_wait_for_a_silent_editor_happens_once(folder: Path) -> None:

@@ -269,6 +269,7 @@ async def test_all_problems_are_reported_together_and_nothing_starts(data: Path,
         (["--host", "no-such-host.invalid"], "--host: no address was found for no-such-host.invalid"),
         (["--host", "203.0.113.1"], "Choose an address of this machine with --host."),
         (["--agent-path", "claude"], "--agent-path must have the form AGENT=PATH"),
+        (["--acp-agent", "Goose=goose acp"], "NAME=COMMAND (NAME: a lowercase letter"),
         (["--mode", "bypassPermissions"], "--mode must be one of default, manual, plan, acceptEdits, auto, dontAsk"),
         pytest.param(
             ["--cert", "/nowhere/c.pem", "--key", "/nowhere/k.pem"],

@@ -128,6 +128,8 @@ def test_a_misspelled_table_is_a_problem_for_all_but_the_guard(file: Path) -> No
     )
     environ = {"DRAWBRIDGE_CONFIG": str(file)}
     assert load("hook", HookSettings, {"agent": "claude"}, environ).agent == "claude"
+    file.write_text("port = 1\n")
+    assert f"{file}: port is not in a table; the tables are [ide]" in problems(file)
 
 
 def test_each_module_of_settings_has_a_table() -> None:

@@ -72,7 +72,7 @@ def test_setup_creates_what_it_needs_and_removes_it_again(agent: str, scope: str
     assert path.stat().st_mode & 0o777 == 0o600
     output = setup(agent, "--scope", scope, "--remove")
     assert output.code == 0
-    assert f"  Delete {path}: it contains only the guard's hooks" in output.output
+    assert f"  Delete {path}: it contains only what setup added" in output.output
     left = everything_below(home)
     assert {name: left[name] for name in left if name not in (".local", ".local/share")} == before
 
@@ -104,7 +104,7 @@ def test_a_second_setup_changes_nothing(agent: str, setup: Setup) -> None:
     times = {name: path.lstat().st_mtime_ns for name, path in before.items()}
     output = setup(agent)
     assert output.code == 0
-    assert output.output == f"Already set up: {settings_file(agent)} makes {AGENTS[agent].title} call the guard.\n"
+    assert output.output == f"Already set up: {settings_file(agent)} contains the guard's hooks.\n"
     assert {name: (Path.home() / name).lstat().st_mtime_ns for name in everything_below(Path.home())} == times
     setup(agent, "--remove")
     assert setup(agent, "--remove").output.startswith("Nothing to remove: ")
@@ -265,7 +265,7 @@ def test_remove_leaves_no_empty_object_even_without_its_record(setup: Setup) -> 
 BAD = {
     "a trailing comma": ('{\n  "a": 1,\n}', "line 3, column 1: a name in double quotes was expected"),
     "truncated": ('{"a": [1', "line 1, column 9: a comma or ] was expected"),
-    "not an object": ("[]", "line 1, column 1: an object was expected"),
+    "not an object": ("[]", "a JSON object was expected"),
     "not UTF-8": ('{\n "a": "\udcff"}', "line 2, column 8: a byte that is not UTF-8"),
     "hooks that are a list": ('{"hooks": []}', "hooks is a list, not an object"),
 }
@@ -373,7 +373,7 @@ def test_the_json_output_describes_the_changes(setup: Setup) -> None:
 def test_two_scopes_can_be_set_up_and_are_reported(setup: Setup) -> None:
     setup("claude", "--policy", "any")
     output = setup("claude", "--scope", "project", "--policy", "visible")
-    assert f"{settings_file('claude')} calls the guard too" in output.errors
+    assert f"{settings_file('claude')} also contains the guard's hooks" in output.errors
     guards = {file.name: file.read_text() for file in stub("claude").parent.glob("*.py")}
     assert len(guards) == 2
     assert "'any'" in guards.pop("claude.py")

@@ -112,7 +112,7 @@ def test_on_a_terminal_the_user_sees_the_change_and_is_asked(terminal: Callable[
     setup = terminal("gemini")
     setup.wait_for(r"Do this\?")
     setup.type("y\r")
-    setup.wait_for("Gemini CLI now calls the guard")
+    setup.wait_for("the guard is set up for Gemini CLI")
     assert setup.end() == 0
     assert "BeforeTool" in path.read_text()
 
@@ -136,7 +136,7 @@ def test_no_answer_means_no_and_the_yes_flag_skips_the_question(terminal: Callab
     assert setup.end() == 0
     assert not (home / ".gemini").exists()
     setup = terminal("gemini", "--yes")
-    setup.wait_for("Gemini CLI now calls the guard")
+    setup.wait_for("the guard is set up for Gemini CLI")
     assert setup.end() == 0
     assert "Do this?" not in setup.screen
 
@@ -285,8 +285,8 @@ def test_disabled_hooks_of_other_agents_are_reported(setup: Setup, home: Path) -
 @pytest.mark.parametrize("agent", ["gemini", "codex"])
 def test_a_note_warns_about_a_file_that_others_share(agent: str, setup: Setup) -> None:
     output = setup(agent, "--scope", "project")
-    assert f"{AGENTS[agent].settings_file(Path.cwd())} names the Python on this machine" in output.errors
-    assert "names the Python" not in setup(agent).errors
+    assert f"{AGENTS[agent].settings_file(Path.cwd())} contains the path of a Python on this machine" in output.errors
+    assert "the path of a Python" not in setup(agent).errors
 
 
 @pytest.mark.usefixtures("guard")

@@ -80,7 +80,7 @@ def test_a_failed_npm_is_reported_with_the_command_to_run(sources: Path, node: P
 def test_a_failed_build_is_tried_again(sources: Path, node: Path, tmp_path: Path) -> None:
     working = (tmp_path / "bin" / "node").read_text()
     a_program(tmp_path / "bin", "node", '[ "$1" = --version ] && echo v22.0.0 && exit; exit 1')
-    with pytest.raises(page.PageError, match="building the web UI exited with code 1"):
+    with pytest.raises(page.PageError, match=r"build\.mjs exited with code 1"):
         page.build()
     (tmp_path / "bin" / "node").write_text(working)
     assert page.build()

@@ -121,7 +121,7 @@ def test_a_python_without_venv_names_the_missing_package(
     monkeypatch.setattr(bootstrap, "_has", lambda module: False)
     monkeypatch.setattr(shutil, "which", lambda name: "/usr/bin/apt-get" if name == "apt-get" else None)
     with pytest.raises(
-        bootstrap.SetupError, match=r"python3-venv is missing. Install it: .*apt-get install python3-venv"
+        bootstrap.SetupError, match=r"python3-venv is missing. Install it \(.*apt-get install python3-venv\)"
     ):
         bootstrap.ensure("runtime")
     assert ran == []

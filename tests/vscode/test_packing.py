@@ -86,7 +86,7 @@ def without(key: str) -> Callable[[Path], object]:
 @pytest.mark.parametrize(
     ("spoil", "why"),
     [
-        (Path.unlink, "No such file"),
+        (Path.unlink, "no such file"),
         (lambda path: path.write_text("{"), "Expecting"),
         (lambda path: path.write_text("[]"), "lacks name"),
         (without("publisher"), "lacks publisher"),

@@ -42,7 +42,7 @@ def run(chosen: argparse.Namespace) -> int:
 
         return restore.run(chosen.restore, for_guard(settings.load("hook", HookSettings, vars(chosen))))
     if not chosen.print_command and sys.stdin is not None and sys.stdin.isatty():
-        raise BadSetting("An agent runs this hook, with JSON on stdin. `drawbridge setup AGENT` installs it.")
+        raise BadSetting("stdin is a terminal, but an agent runs this hook with JSON. Use `drawbridge setup AGENT`.")
     if chosen.print_command:
         from drawbridge.setup.installed import print_command
 

@@ -110,13 +110,14 @@ def _of_bridge(bridge: Bridge) -> tuple[Reached | None, list[Finding]]:
     files, several = " and ".join(bridge.files.values()), len(bridge.files) > 1
     if bridge.state == "unreadable":
         why = "Agents ignore such a file, so they do not find the bridge that wrote it."
-        return None, [finding("bridge-unreadable", f"{files} {'are' if several else 'is'} not valid.", why, REPLACE)]
+        todo = "Restart the editor or the program that wrote it."
+        return None, [finding("bridge-unreadable", f"{files} can't be read as JSON.", why, todo)]
     if not bridge.ours:
         if bridge.state == "live":
             return Reached(bridge, list(bridge.files)), []
         why = "Nothing is wrong with Drawbridge: agents skip such a file."
         todo = "Drawbridge leaves other programs' files alone. The program may remove the file when it next starts."
-        title = f"{files} {'belong' if several else 'belongs'} to a process that has ended."
+        title = f"{files} {'belong' if several else 'belongs'} to another program's bridge that is no longer running."
         return None, [finding("bridge-foreign-dead", title, why, todo)]
     name = _name(bridge)
     ended = [pid for pid in (bridge.drawbridge_pid, bridge.pid) if pid and not process_alive(pid)]
@@ -125,7 +126,7 @@ def _of_bridge(bridge: Bridge) -> tuple[Reached | None, list[Finding]]:
         removed = bridge.drawbridge_pid in ended and not port_open(bridge.port)
         command = f"{own_command()} doctor --fix" if removed else shlex.join(["rm", *bridge.files.values()])
         todo = f"`{command}` removes {'them' if several else 'it'}."
-        title = f"{files} {'were' if several else 'was'} left behind by process {ended[0]}, which has ended."
+        title = f"{files} {'name' if several else 'names'} process {ended[0]}, which has ended."
         return None, [finding("bridge-dead", title, why, todo)]
     agents, findings = [], []
     for agent, path in bridge.files.items():
@@ -136,7 +137,7 @@ def _of_bridge(bridge: Bridge) -> tuple[Reached | None, list[Finding]]:
             findings.append(_failed(outcome, name, catalog.title(agent), path))
     if agents:
         titles = " and ".join(map(catalog.title, agents))
-        findings.insert(0, finding("bridge-works", f"{name} accepts {titles}."))
+        findings.insert(0, finding("bridge-works", f"{name} accepts connections from {titles}."))
     return (Reached(bridge, agents) if agents else None), findings
 
 
@@ -157,7 +158,7 @@ def _failed(outcome: Outcome, name: str, agent: str, path: str) -> Finding:
         "refused": f"{name} refuses connections, although its process is running.",
         "silent": f"{name} does not answer {agent} within {SECONDS:g} seconds.",
         "token": f"{name} refuses the token in {path}.",
-        "invalid": f"The program that answers on the port of {name} is not a bridge for {agent}.",
+        "invalid": f"{name} does not give {agent} a valid answer. Another program may be using its port.",
     }
     why = f"{agent} finds the bridge, but can't connect, so it does not open diffs."
     return finding(f"bridge-{outcome}", titles[outcome], why, REPLACE)
@@ -177,7 +178,9 @@ def _choice(reached: list[Reached], directory: str) -> Iterator[Finding]:
             yield finding("bridge-outside", f"No bridge for {title} serves {where}.", why, todo)
         elif len(here) > 1:
             editors = ", ".join(f"{bridge.ide} (pid {bridge.pid or bridge.drawbridge_pid})" for bridge in here)
-            why = f"A {title} in another terminal can't know which one you mean, and may connect to neither."
+            why = (
+                f"If you start {title} in another terminal, it can't know which one you mean, and may connect to none."
+            )
             todo = "Choose one with `/ide` in the agent, or close the others."
             yield finding("bridge-ambiguous", f"Several bridges for {title} serve {directory}: {editors}.", why, todo)
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 from drawbridge import settings
@@ -22,7 +23,9 @@ SLOW_MILLISECONDS: Final = 1000
 """The number of milliseconds above which a hook is slow. Usually it takes less than 100 ms. An agent waits for it
 before each edit."""
 
-UNPROTECTED: Final = "Your unsaved changes are not protected, and questions in a terminal do not reach the server."
+UNPROTECTED: Final = (
+    "Your unsaved changes are not protected, and the agent's terminal sessions do not appear in the server."
+)
 
 
 def checks(directory: str) -> list[Check]:
@@ -48,14 +51,18 @@ def _check(agent: AgentHooks, directory: str) -> Iterator[Finding]:
     for switch in switches:
         name = "hooks-off" if is_set_up else "hooks-forbidden"
         title = f"{switch.name} in {switch.path} turns off hooks in {agent.title}."
-        yield finding(name, title, UNPROTECTED if is_set_up else "Drawbridge's hooks would not run.", switch.note)
+        why = UNPROTECTED if is_set_up else "Drawbridge's hooks would not run."
+        yield finding(name, title, why, switch.note)
     for guard in found:
-        yield from _of_guard(agent, guard)
+        yield from _of_guard(agent, guard, directory)
 
 
-def _of_guard(agent: AgentHooks, guard: Guard) -> Iterator[Finding]:
-    scope = " --scope project" if guard.scope == "project" else ""
-    again = f"Run `{own_command()} setup {agent.name}{scope}`"
+def _of_guard(agent: AgentHooks, guard: Guard, directory: str) -> Iterator[Finding]:
+    project = Path(directory) if guard.scope == "project" else None
+    again = f"Run `{own_command()} setup {agent.name}{' --scope project' if project else ''}`"
+    written_by_setup = Path(guard.file) == agent.settings_file(project)
+    if guard.state == "broken" and not written_by_setup:
+        again = f"Remove the guard's hooks from {guard.file}, then run{again.removeprefix('Run')}"
     if guard.state == "absent":
         if registry.programs(registry.AgentPrograms())[agent.name].path is not None:
             yield finding("hook-absent", f"{agent.title} does not call the guard.", UNPROTECTED, f"{again}.")
@@ -65,12 +72,14 @@ def _of_guard(agent: AgentHooks, guard: Guard) -> Iterator[Finding]:
         yield finding("hook-settings-unreadable", title, why, "Fix the problem in that file, or its permissions.")
     elif guard.state == "broken" and guards.missing(guard.command):
         title = f"{agent.title}'s hooks do not run: {guard.problem}."
-        yield finding("hook-gone", title, UNPROTECTED, f"{again} or `{own_command()} doctor --fix`.")
+        fix = f" or `{own_command()} doctor --fix`" if written_by_setup else ""
+        yield finding("hook-gone", title, UNPROTECTED, f"{again}{fix}.")
     elif guard.state == "broken":
         title = f"{agent.title}'s hooks do not work: {guard.problem}."
-        yield finding("hook-broken", title, UNPROTECTED, f"{again}. The hooks are in {guard.file}.")
+        place = f" The hooks are in {guard.file}." if written_by_setup else ""
+        yield finding("hook-broken", title, UNPROTECTED, f"{again}.{place}")
     elif guard.state == "works" and guard.problem:
-        title = f"{agent.title}'s hooks are from another version: {guard.problem}."
+        title = f"{agent.title}'s hooks are incomplete: {guard.problem}."
         yield finding("hook-outdated", title, "Some features are missing.", f"{again}.")
     elif guard.state == "works" and guard.milliseconds > SLOW_MILLISECONDS:
         title = f"{agent.title}'s hooks answer slowly: a sample call took {guard.milliseconds / 1000:.1f} s."

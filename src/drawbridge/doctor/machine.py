@@ -73,7 +73,7 @@ def disk_of(place: Path, low: int = LOW_DISK) -> list[Finding]:
         return [finding("machine-works", f"{free / (1024 * MB):.1f} GB is free for {place}.")]
     why = "A server stops accepting prompts when its disk is full, and nothing more is stored."
     title = f"Only {free // MB} MB is free for {place}."
-    return [finding("disk-full", title, why, f"Free space on the disk of {there}.")]
+    return [finding("disk-full", title, why, f"Free up space on the disk that contains {there}.")]
 
 
 def known_settings() -> list[Finding]:
@@ -99,7 +99,7 @@ def other_drawbridge() -> list[Finding]:
         shown = ended.output.decode(errors="replace").strip()
         if shown == mine:
             return []
-        other = f"it is {shown or 'a program without a version'}"
+        other = f"it is {shown}" if shown else "it did not print a version"
     except OSError as error:
         other = f"it can't be run ({(error.strerror or 'unknown reason').lower()})"
     why = "Editors and terminals start that one, and different versions may not work together."

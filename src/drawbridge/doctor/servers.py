@@ -182,7 +182,7 @@ def _reach(server: Running, page: str) -> Finding:
         todo = f"Restart it with `{own_command()} serve --public-host {shlex.quote(host or '')}`."
         return finding("server-host", title, "Devices that use this address see an error.", todo)
     if status not in (http.client.OK, http.client.SERVICE_UNAVAILABLE):
-        return _unreachable(server, page, OSError(None, f"it answered with HTTP {status}"))
+        return _unreachable(server, page, OSError(None, f"HTTP status {status}"), "does not answer as expected")
     return finding("server-works", f"The server answers at {page}.")
 
 
@@ -229,12 +229,12 @@ def _certificate(page: str, error: ssl.SSLCertVerificationError) -> Finding:
     return finding("server-certificate-untrusted", title, why, todo)
 
 
-def _unreachable(server: Running, page: str, error: Exception) -> Finding:
+def _unreachable(server: Running, page: str, error: Exception, problem: str = "does not answer") -> Finding:
     late = isinstance(error, TimeoutError)
     reason = f"no answer within {SECONDS:g} seconds" if late else _reason(error)
     if page == _page(server):
-        title = f"The server (process {server.pid}) does not answer at {page}: {reason}."
-        todo = f"Check its log. To end it: `kill {server.pid}`. Then `{own_command()} serve`."
+        title = f"The server (process {server.pid}) {problem} at {page}: {reason}."
+        todo = f"Check its log. To restart it, run `kill {server.pid}`, then `{own_command()} serve`."
         return finding(
             "server-silent", title, "Nothing can reach it, not even the terminal client on this machine.", todo
         )
@@ -245,7 +245,7 @@ def _unreachable(server: Running, page: str, error: Exception) -> Finding:
         if _is_address(host)
         else "Check that the name resolves to this machine, and that the firewall allows the port."
     )
-    return finding("server-unreachable", f"The server does not answer at {page}: {reason}.", why, todo)
+    return finding("server-unreachable", f"The server {problem} at {page}: {reason}.", why, todo)
 
 
 def _is_address(host: str) -> bool:

@@ -7,7 +7,7 @@ import os
 import time
 
 from drawbridge.agents.catalog import title
-from drawbridge.guard import ask, calls, rule, state
+from drawbridge.guard import ask, calls, find, rule, state
 from drawbridge.guard.unsaved import UnsavedFile, base_names, entries, notify, once, privacy
 
 TYPE_CHECKING = False
@@ -86,7 +86,8 @@ def _about_unsaved(
             continue
         why = merging.finish(call, one, environ) if merges else ""
         if why is None:
-            notify([one.socket], f"{agent}'s change to {name} was merged into yours: u undoes it")
+            undo = "u undoes it" if one.found.kind == find.NEOVIM else "Undo reverts it"
+            notify([one.socket], f"{agent}'s change to {name} was merged into yours: {undo}")
             yield (
                 f"{one.name} had unsaved changes in {one.editor}. This change was merged into them there; the user has "
                 "not saved yet."

@@ -173,7 +173,7 @@ def _exchange(found: "_Connection", event: int, poller: "poll", question: "_Requ
             data = found.socket.recv(PORTION)
             found.received += len(data)
             if not data:
-                found.answer.problem = "hung up"
+                found.answer.problem = "closed the connection"
                 return True
             if found.received > LARGEST_ANSWER:
                 raise ValueError("too much")
@@ -191,7 +191,7 @@ def _exchange(found: "_Connection", event: int, poller: "poll", question: "_Requ
     except BlockingIOError:
         return False
     except OSError:
-        found.answer.problem = "hung up"
+        found.answer.problem = "closed the connection"
         return True
     except ValueError as error:
         found.answer.problem = f"sent an invalid answer ({error})"

@@ -64,7 +64,7 @@ def finish(call: Call, one: UnsavedFile, environ: Mapping[bytes, bytes]) -> str 
         base = None
     written = disk_text(one.name)
     if not base:
-        return "its previous text is not known"
+        return "the file's text before the edit is not known"
     if written is None:
         return "the file is too large or can't be read"
     for _ in range(TRIES):
@@ -75,7 +75,8 @@ def finish(call: Call, one: UnsavedFile, environ: Mapping[bytes, bytes]) -> str 
         merged = hunks.merge(text.split(base)[0], ours, text.split(written)[0])
         if isinstance(merged, hunks.Overlap):
             several = merged.end > merged.start + 1
-            return f"both changed line{'s' if several else ''} {merged.start + 1}{f'-{merged.end}' if several else ''}"
+            lines = f"lines {merged.start + 1}-{merged.end}" if several else f"line {merged.start + 1}"
+            return f"the user and the agent both changed {lines}"
         edits = [
             {"start": hunk.old_start, "end": hunk.old_end, "lines": merged[hunk.new_start : hunk.new_end]}
             for hunk in hunks.diff(ours, merged)

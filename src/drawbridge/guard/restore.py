@@ -77,7 +77,7 @@ def _restore(copy: copies.Copy, directory: str, settings: Settings) -> bool:
         _copy(copy.file, copy.path)
     except OSError as error:
         why = (error.strerror or "unknown reason").lower()
-        raise UnusableFile(f"{copy.path} can't be written: {why}. The copy is still at {copy.file}.") from None
+        raise UnusableFile(f"{copy.path} could not be restored: {why}. The copy is still at {copy.file}.") from None
     ask.ask(sockets, "refresh_buffer", {"file_path": copy.path}, 2_000)
     return was_there
 

@@ -37,7 +37,9 @@ def _save(protected: list[UnsavedFile]) -> tuple[str, str]:
         answers = ask.ask([one.socket], "save_buffer", {"file_path": one.name}, left)
         result = answers[0].result if answers else None
         if not isinstance(result, dict) or result.get("saved") is not True:
-            why = (result.get("reason") if isinstance(result, dict) else None) or "no answer"
+            why = (result.get("reason") if isinstance(result, dict) else None) or "it gave no reason"
+            if result is None:
+                why = "it did not answer in time"
             return "", f"{one.editor} could not save {base_names([one.name])}: {why}."
     return _news(protected, "saved"), ""
 

@@ -34,11 +34,11 @@ def problems(named: str | None) -> list[str]:
     if not found:
         return []
     when, agent, how, what = found[-1]
-    often = "once" if len(found) == 1 else f"{len(found)} times"
-    then = "let the call through" if how == "open" else "denied it"
+    often, last = ("once", "At") if len(found) == 1 else (f"{len(found)} times", "Most recently, at")
+    then = "it let the call through" if how == "open" else "it denied the call if that was possible"
     return [
-        f"The guard failed {often} in the last day. Most recently ({when[11:16]}), for {agent}, it {then}: {what}. "
-        f"{path} has the details."
+        f"The guard failed {often} in the last day. {last} {when[11:16]}, for {agent}, {then}: "
+        f"{what.removesuffix('.')}. {path} has the details."
     ]
 
 

@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from drawbridge.agents.hook_settings import AgentHooks, Scope, Switch, value_at
 from drawbridge.core.errors import DrawbridgeError
+from drawbridge.core.own_command import own_command
 from drawbridge.core.subprocesses import run_blocking
 from drawbridge.setup import hooks, installed
 from drawbridge.setup.agents import AGENTS
@@ -92,6 +93,18 @@ def permissions(directory: str) -> Permissions:
     return Permissions("", "", asks=False)
 
 
+def how_to_make_it_ask(found: Permissions, directory: str) -> str:
+    """What to do so that the agent asks before it writes, given the mode that is set."""
+    for name, mode in ASK_MODE.items():
+        scope = AGENTS[name].settings_files(Path(directory)).get(Path(found.file)) if found.file else "user"
+        if scope == "managed":
+            key = ".".join(map(str, mode.mode))
+            return f"Your administrator has set the mode. Only they can change `{key}` in {found.file}."
+        command = f"{own_command()} setup {name}{' --scope project' if scope == 'project' else ''} --ask-mode"
+        return f"To decide on changes first, run `{command}`."
+    return ""
+
+
 class _File(NamedTuple):
     """A settings file of an agent. ``content``: what ``_read`` returns for it."""
 
@@ -130,7 +143,7 @@ def _guard(agent: AgentHooks, file: _File, off: str, directory: str, *, call: bo
         if problem:
             return guard("broken", words, problem)
     lacking = [event for event in agent.events if event not in events]
-    return guard("works", words, f"it is not called for {', '.join(lacking)}" if lacking else "", milliseconds)
+    return guard("works", words, f"the guard is not called for {', '.join(lacking)}" if lacking else "", milliseconds)
 
 
 def _read(path: Path, agent: AgentHooks) -> Any:

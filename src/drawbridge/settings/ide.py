@@ -30,7 +30,11 @@ class IdeSettings(NamedTuple):
     ] = ()
     port: Annotated[
         int | None,
-        Spec("the port to listen on, or the next free one if it is taken", metavar="N", range=(1, 65_535)),
+        Spec(
+            "the port to listen on, or the next free one if it is taken (default: a random free port)",
+            metavar="N",
+            range=(1, 65_535),
+        ),
     ] = None
     agent: Annotated[tuple[str, ...], Spec("an agent to serve (default: all)", choices=AGENTS)] = AGENTS
     host: Annotated[

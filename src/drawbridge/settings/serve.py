@@ -13,6 +13,7 @@ CLIENT_MODES: Final = ("default", "manual", "plan", "acceptEdits", "auto", "dont
 """All permission modes except bypassPermissions."""
 
 AGENT_NAME: Final = r"[a-z][a-z0-9_-]{0,31}"
+AGENT_FORM: Final = "NAME=COMMAND (NAME: a lowercase letter, then up to 31 lowercase letters, digits, - or _)"
 MEGABYTES: Final = (1, 100_000_000)
 
 DOLLARS: Final = (0.01, 100_000)
@@ -39,6 +40,7 @@ class ServeSettings(NamedTuple):
             metavar="https://NAME",
             separator=",",
             pattern=r"https?://[^/\s]+/?",
+            form="https://NAME or http://NAME, without a path",
         ),
     ] = ()
     trusted_proxy: Annotated[
@@ -133,6 +135,7 @@ class ServeSettings(NamedTuple):
             "another agent that supports the Agent Client Protocol, and its command, such as goose=goose acp",
             metavar="NAME=COMMAND",
             pattern=f"{AGENT_NAME}=.+",
+            form=AGENT_FORM,
         ),
     ] = ()
     command_agent: Annotated[
@@ -141,6 +144,7 @@ class ServeSettings(NamedTuple):
             "another agent: a command that reads a prompt from stdin, prints its answer and never asks",
             metavar="NAME=COMMAND",
             pattern=f"{AGENT_NAME}=.+",
+            form=AGENT_FORM,
         ),
     ] = ()
     warm: Annotated[
@@ -199,15 +203,16 @@ class ServeSettings(NamedTuple):
         float | None,
         Spec("maximum cost of all runs in a day, from local midnight, in US dollars", metavar="USD", range=DOLLARS),
     ] = None
-    restricted: Annotated[bool, Spec("run every agent without shell, code tools and the repository's own settings")] = (
-        False
-    )
+    restricted: Annotated[
+        bool, Spec("run every agent without a shell, code tools and the repository's own settings")
+    ] = False
     hours: Annotated[
         str | None,
         Spec(
             "the hours in which runs may start, such as 8-22 (local time)",
             metavar="FROM-TO",
             pattern=r"([01]?\d|2[0-4])-([01]?\d|2[0-4])",
+            form="FROM-TO, in hours from 0 to 24",
         ),
     ] = None
 
@@ -265,6 +270,7 @@ class ServeSettings(NamedTuple):
             "a URL, such as an ntfy topic, that receives a POST when an agent waits for you or a run ends",
             metavar="URL",
             pattern=r"https?://[^\s/]+\S*",
+            form="https://… or http://…",
             heading="notifications and logs",
         ),
     ] = None

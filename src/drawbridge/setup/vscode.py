@@ -88,7 +88,9 @@ def _find(program: str | None) -> str:
     for name in [os.path.expanduser(program)] if program else PROGRAMS:
         if found := shutil.which(name):
             return found
-    missing = f"{program} can't be run" if program else f"None of {', '.join(PROGRAMS)} is on PATH"
+    missing = (
+        f"{program} does not exist or is not executable" if program else f"None of {', '.join(PROGRAMS)} is on PATH"
+    )
     raise NoProgram(f"{missing}. Install VS Code's command, or give its path with --program PATH.")
 
 
@@ -102,15 +104,10 @@ def _run(program: str, *arguments: str) -> str:
         )
     except OSError as error:
         why = (error.strerror or "unknown reason").lower()
-        raise ProgramFailed(
-            f"`{shlex.join(command)}` failed: it can't be run ({why}). No other changes were made."
-        ) from None
+        raise ProgramFailed(f"`{shlex.join(command)}` failed: it can't be run ({why}).") from None
     except subprocess.TimeoutExpired:
-        text = f"`{shlex.join(command)}` failed: it took longer than {COMMAND_SECONDS} seconds."
-        raise ProgramFailed(f"{text} No other changes were made.") from None
+        raise ProgramFailed(f"`{shlex.join(command)}` failed: it took longer than {COMMAND_SECONDS} seconds.") from None
     if ended.returncode:
-        last = ((ended.stderr or ended.stdout).strip().splitlines() or ["no output"])[-1]
-        raise ProgramFailed(
-            f"`{shlex.join(command)}` failed with exit code {ended.returncode}: {last}. No other changes were made."
-        )
+        last = ((ended.stderr or ended.stdout).strip().splitlines() or ["no output"])[-1].removesuffix(".")
+        raise ProgramFailed(f"`{shlex.join(command)}` failed with exit code {ended.returncode}: {last}.")
     return ended.stdout

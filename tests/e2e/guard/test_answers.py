@@ -107,6 +107,6 @@ def test_merge_does_not_touch_lines_that_both_changed(rig: GuardedWorkstation) -
 
     assert SUCCESS in received
     assert neovim.buffer(poem) == MINE
-    assert "The change could not be merged: both changed line 4" in received
+    assert "The change could not be merged: the user and the agent both changed line 4" in received
     assert "\n three\n-theirs\n+mine" in received
     is_notified_in_one_line(neovim, r"Claude Code.s change to poem\.txt can.t be merged; your text was not touched")

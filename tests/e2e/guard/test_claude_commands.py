@@ -41,7 +41,7 @@ def test_claude_asks_before_a_command_that_names_unsaved_work(
 
     unsaved = r"poem\.txt\s+has\s+unsaved\s+changes\s+in\s+Neovim"
     claude.pane.wait_for(TOOL_DIALOG, unsaved, r"This\s+command\s+names\s+it")
-    is_notified_in_one_line(neovim, r"Claude Code asks to change poem\.txt, which has unsaved changes")
+    is_notified_in_one_line(neovim, r"Claude Code asks to run a command on poem\.txt \(unsaved\)")
     claude.answer_dialog(TOOL_DIALOG, answer)
     claude.pane.wait_for("So be it|Interrupted|did you want")
     assert poem.read_text() == POEM + expected

@@ -312,7 +312,7 @@ async def test_a_merge_into_an_outdated_version_is_refused(at: Workstation) -> N
     version = (await at.asks("buffer_text", file_path=path))["version"]
     await at.keys("x")
 
-    await refused(at, path, "the text has changed since", version=version)
+    await refused(at, path, "the unsaved text has changed in the meantime", version=version)
 
 
 async def test_a_file_that_is_not_open_cannot_be_merged(at: Workstation) -> None:
@@ -347,7 +347,7 @@ async def test_a_text_that_a_plugin_saves_is_left_alone(at: Workstation) -> None
     await at.ex("autocmd BufWriteCmd *.secret let g:written = 1")
     await at.keys("x")
 
-    await refused(at, path, "a plugin saves it")
+    await refused(at, path, "a plugin reads or writes the file instead of Neovim")
     assert await at.person.lua("return vim.g.written") is None
 
 

@@ -47,7 +47,7 @@ local function obstacle(buf)
   if options.readonly then
     return 'it is read-only there'
   elseif is_taken_over(buf) then
-    return 'a plugin saves it'
+    return 'a plugin reads or writes the file instead of Neovim'
   elseif not loop.fs_stat(name:match('^(.*/)')) then
     return 'its directory does not exist'
   elseif loop.fs_stat(name) and not loop.fs_access(name, 'W') then
@@ -72,6 +72,6 @@ end
 -- With "!" Neovim does not ask; everything that it would ask about or refuse was checked before.
 reason = attempt(buf, 'silent lockmarks write!')
 if reason or vim.bo[buf].modified then
-  return refuse(reason or 'Neovim did not save it')
+  return refuse(reason or 'it still has unsaved changes after the save')
 end
 return answer({ saved = true })

@@ -180,7 +180,8 @@ async def test_a_prompt_is_typed_into_a_terminal_of_the_editor(bridge: Bridge, s
     assert bridge.editor.terminals == {812: ["Do it"]}
     server.sends(wire.Prompt("p2", 813, "Do it"))
     untyped = await server.receives(wire.PromptFailed)
-    assert (untyped.id, untyped.reason) == ("p2", "The terminal has been closed.")
+    assert untyped.id == "p2"
+    assert untyped.reason == "The agent's terminal has been closed, so your prompt was not sent."
     bridge.editor.hung = True
     server.sends(wire.Prompt("p3", 812, "Do it"))
     assert (await server.receives(wire.PromptFailed, 2)).id == "p3"

@@ -263,7 +263,7 @@ async def test_a_file_that_could_not_be_written_is_unchanged(rig: AcceptedRig) -
     resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 5_000, limits[1]))  # like a full disk
     try:
         rig.undo(shown.files[0])
-        await rig.is_notified(f"{rig.poem} can't be written: File too large.")
+        await rig.is_notified(f"{rig.poem} can't be written: file too large.")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert rig.poem.read_text() == before

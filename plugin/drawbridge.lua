@@ -43,7 +43,7 @@ vim.api.nvim_create_user_command('DrawbridgeSend', function(given)
   else
     require('drawbridge').send(given.line1, given.line2)
   end
-end, { range = true, desc = 'Mention this file, or the lines of the range, in the prompt of Claude Code' })
+end, { range = true, desc = "Mention this file, or the lines of the range, in Claude Code's prompt" })
 
 vim.api.nvim_create_user_command(
   'DrawbridgeComment',

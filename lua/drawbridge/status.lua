@@ -195,9 +195,10 @@ local function next_step(now)
       return ':DrawbridgeAccept or :DrawbridgeReject'
     end
   end
-  local is_only_gemini = #now.agents > 0 and #vim.tbl_filter(function(name)
-    return name ~= 'Gemini CLI'
-  end, now.agents) == 0
+  local is_only_gemini = #now.agents > 0
+    and #vim.tbl_filter(function(name)
+      return name ~= 'Gemini CLI'
+    end, now.agents) == 0
   if now.pending > 0 then
     return ':DrawbridgeReview opens the proposal that has waited longest'
   elseif now.state == 'connected' and is_only_gemini then

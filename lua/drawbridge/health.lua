@@ -251,9 +251,12 @@ local function check_proxies()
 end
 
 local function check_mode()
+  local users = home((vim.env.CLAUDE_CONFIG_DIR or vim.fn.expand('~/.claude')) .. '/settings.json')
   local advice = {
-    ':DrawbridgeClaude starts it with --permission-mode default.',
-    'Elsewhere: put {"permissions": {"defaultMode": "default"}} into .claude/settings.json in the project or your home directory.',
+    ':DrawbridgeClaude starts Claude Code with --permission-mode default.',
+    'Elsewhere: put {"permissions": {"defaultMode": "default"}} into .claude/settings.json in the project, or into '
+      .. users
+      .. '.',
   }
   local settings = require('drawbridge.claude_settings')
   local chosen, file = settings.default_mode(function(broken)

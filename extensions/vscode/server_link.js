@@ -30,6 +30,7 @@ const ANSWER = 60_000;
 const RESTART = 20_000;
 
 const NO_SERVER = 'No agent server is running. Start one with: drawbridge serve';
+const EARLIER = 'The agent server did not respond, or is too old for reviews in editors. Update and restart it.';
 const NO_ANSWER = 'The agent server did not answer in time. The list shows what is left to decide.';
 const LOST = 'The connection to the agent server was lost. When it is back, the list will show what is left to decide.';
 
@@ -116,6 +117,11 @@ class ServerLink {
     return this._isWelcome;
   }
 
+  /** Why no server that supports reviews is connected. */
+  get problem() {
+    return this._socket ? EARLIER : NO_SERVER;
+  }
+
   /** Whether the connected server stores what the user has seen. */
   get remembers() {
     return this._isWelcome && this._remembers;
@@ -191,7 +197,7 @@ class ServerLink {
    * @throws {Refused}
    */
   async request(message, id = randomUUID()) {
-    if (!this._isWelcome) throw new Refused(NO_SERVER);
+    if (!this._isWelcome) throw new Refused(this.problem);
     const answer = await new Promise((resolve) => {
       const late = setTimeout(() => resolve({ code: 'LATE', text: NO_ANSWER }), ANSWER);
       this._waiting.set(id, (found) => {
@@ -246,7 +252,7 @@ class ServerLink {
     const lines = new Lines(LONGEST_LINE);
     const welcome = setTimeout(() => {
       this._arrive();
-      this._around.log('the agent server is too old for reviews in VS Code: update and restart it');
+      this._around.log(EARLIER);
     }, WELCOME);
     this.introduce();
     try {

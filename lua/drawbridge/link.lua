@@ -164,10 +164,9 @@ local handlers = {}
 
 function handlers.attach(params)
   if bridge and bridge.channel ~= params.channel and is_open(bridge.channel) then
-    error({
-      code = 'REFUSED',
-      message = 'Another bridge is already connected to this Neovim. Stop it with :DrawbridgeStop.',
-    })
+    local is_own = vim.api.nvim_get_chan_info(bridge.channel).stream == 'job'
+    local advice = is_own and 'Stop it with :DrawbridgeStop.' or 'Neovim did not start it: stop it where it runs.'
+    error({ code = 'REFUSED', message = 'Another bridge is already connected to this Neovim. ' .. advice })
   end
   M.detach()
   require('drawbridge.view_room').prepare()

@@ -121,7 +121,7 @@ end
 local function session_of(pid)
   local session = require('drawbridge.terminal').session_of(pid)
   if not session then
-    refuse('The terminal has been closed.')
+    refuse("The agent's terminal has been closed, so your prompt was not sent.")
   end
   return session
 end
@@ -144,7 +144,7 @@ function M.paste(params)
     local why = claude_box(lines_of(session.buffer)) and 'it is working' or 'its terminal does not show its prompt box'
     refuse(("The agent can't receive a prompt now: %s. Try again later."):format(why))
   elseif typed then
-    refuse("Someone has started to type a prompt in the agent's terminal, so yours was not sent. Try again later.")
+    refuse("The prompt box in the agent's terminal is not empty, so your prompt was not sent. Try again later.")
   end
   local text = harmless(params.text)
   pasted[params.pid] = squeezed(text)

@@ -73,7 +73,7 @@ class TestReading:
         assert read_text(str(file), limit=1000) == "x" * 1000
         check_text_file(str(file), limit=1000)
         for read in (read_text, check_text_file):
-            with pytest.raises(UnusableFile, match=r"large.txt is 1,000 bytes; the limit is 999\."):
+            with pytest.raises(UnusableFile, match=r"large.txt is too large: it has more than 999 bytes\."):
                 read(str(file), limit=999)
 
     def test_a_file_over_the_default_limit_is_refused(self, tmp_path: Path) -> None:

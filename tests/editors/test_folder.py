@@ -395,7 +395,7 @@ class TestWhatCountsAsAnAnswer:
         await rig.editor.show(proposal(rig.folder / "file.txt", OLD, NEW))
         await rig.until_asked()
         await rig.editor.close()
-        await rig.terminal.shows("The bridge is stopping. The proposal is undecided.")
+        await rig.terminal.shows("The bridge is stopping. The proposal was not decided.")
         assert rig.events == []
 
 
@@ -546,7 +546,7 @@ class TestEditing:
         [
             ("echo changed > $1; exit 3", "exited with code 3"),
             ("rm $1", "The edited file was removed"),
-            (r"printf 'a\000b' > $1", "is binary"),
+            (r"printf 'a\000b' > $1", "is binary (it contains NUL bytes). The proposal is unchanged."),
             (r"printf 'caf\351' > $1", "is not UTF-8"),
         ],
     )
@@ -567,7 +567,7 @@ class TestEditing:
         async with piped(tmp_path, b"e\ny\n") as at:
             assert await at.decided(proposal(tmp_path / "file.txt", OLD, NEW)) == [Accepted(NEW)]
             assert "can't be started" in at.log.getvalue()
-            assert "set $VISUAL or $EDITOR" in at.log.getvalue()
+            assert "Set $VISUAL or $EDITOR" in at.log.getvalue()
 
     async def test_notices_and_withdrawals_wait_until_the_editor_exits(
         self, rig: FolderRig, monkeypatch: pytest.MonkeyPatch

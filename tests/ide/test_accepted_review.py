@@ -263,7 +263,7 @@ async def test_a_file_that_could_not_be_written_is_unchanged(rig: AcceptedRig) -
     resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 5_000, limits[1]))  # like a full disk
     try:
         rig.undo(shown.files[0])
-        await rig.is_notified(f"{rig.poem} can't be written: File too large.")
+        await rig.is_notified(f"{rig.poem} can't be written: file too large.")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert rig.poem.read_text() == before
@@ -380,6 +380,8 @@ async def test_a_server_without_a_session_in_the_folder_is_ignored(rig: Accepted
     server.answers = [wire.ReviewAnswer(id="", code="PROJECT_NOT_FOUND", text="No agent has worked here.")]
     async with server.listening():
         await rig.wanted(*CHANGES)
+        rig.editor.report(ReviewCommented("poem.txt", 3, 3, "LINE 3\n", "Why?"))
+        await rig.is_notified("Comments need a session of the agent server in this directory.")
         server.answers = [wire.ReviewAnswer(id="", code="CHECKPOINT_FAILED", text="git failed.")]
         rig.want()
         await rig.is_notified("git failed.")

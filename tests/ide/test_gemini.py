@@ -274,7 +274,7 @@ async def test_a_proposal_over_unsaved_work_is_not_shown(rig: BridgeRig) -> None
     async with connected(rig) as (cli, _):
         await cli.open_diff(rig.path(), "ONE\ntwo\n")
         await until(lambda: rig.editor.notices)
-        assert "that you have not saved" in rig.editor.notices[0][0]
+        assert "conflicts with your unsaved changes" in rig.editor.notices[0][0]
         assert rig.editor.shown == {}
         assert rig.editor.buffers[rig.path()].text == "uno\ntwo\n"
 

@@ -287,7 +287,7 @@ async def test_proposals_of_two_agents_for_one_file_are_shown_in_turn(
     assert not third.done()
     editor.decide(proposal.id, Rejected())
     assert await second == Rejected()
-    with pytest.raises(Refused, match="The same lines"):
+    with pytest.raises(Refused, match="a change that was made to the file in the meantime"):
         await third
 
 
@@ -474,7 +474,7 @@ async def test_unsaved_work_on_the_same_line_is_never_overwritten(
 ) -> None:
     editor.open(str(file))
     editor.type(str(file), TEXT.replace("two", "zwei, unsaved"))
-    with pytest.raises(Refused, match=r"unsaved work in the editor \(line 2 of the saved file\)"):
+    with pytest.raises(Refused, match=r"unsaved changes in the editor \(line 2 of the saved file\)"):
         await propose(reviews, file)
     assert editor.shown == {}
     assert editor.buffers[str(file)].text == TEXT.replace("two", "zwei, unsaved")

@@ -303,7 +303,7 @@ async def test_open_diff_on_a_line_with_unsaved_work_fails(rig: ClaudeRig, agent
     rig.editor.open(str(path))
     rig.editor.type(str(path), "import sys\n\nprint('ü')\n")
     message = failure(await agent.call("openDiff", **diff(path, "import re\n\nprint('ü')\n")))
-    assert "unsaved work" in message
+    assert "conflicts with unsaved changes" in message
     assert rig.editor.shown == {}
 
 
@@ -528,7 +528,7 @@ async def test_the_output_of_code_is_cut_at_the_limit(
 ) -> None:
     """The answer ends with the number of bytes that were left out."""
     monkeypatch.setattr(tool_context, "CODE_OUTPUT_LIMIT", 10)
-    assert await run_code(rig, agent, "print('0123456789abc')") == "0123456789\n[4 more bytes]"
+    assert await run_code(rig, agent, "print('0123456789abc')") == "0123456789\n[4 more bytes left out]"
 
 
 async def test_endless_code_is_ended_with_the_processes_it_started(

@@ -165,16 +165,16 @@ class TestStatus:
     @pytest.mark.parametrize(
         ("found", "shown"),
         [
-            ({"guard": []}, "not installed: drawbridge setup claude"),
+            ({"guard": []}, "not installed: drawbridge setup claude (or gemini, codex)"),
             (
                 {"editors": []},
-                "on for Claude Code, on for Gemini CLI, but can't find this Neovim (:checkhealth drawbridge",
+                "on for Claude Code, on for Gemini CLI; it can't find this Neovim (:checkhealth drawbridge",
             ),
             (
                 {"problems": ["Something."]},
                 "on for Claude Code, on for Gemini CLI (:checkhealth drawbridge has the details)",
             ),
-            ({"guard": "nonsense"}, "can't be determined: `drawbridge info` exited with code 0"),
+            ({"guard": "nonsense"}, "can't be determined: `drawbridge info` did not print a readable report"),
         ],
     )
     def test_problems_of_the_guard_are_reported(self, editor: Neovim, found: dict[str, Any], shown: str) -> None:
@@ -232,7 +232,7 @@ class TestAliases:
         editor.command("GeminiRestart")
         editor.shows_message(":DrawbridgeRestart: the bridge listens on port")
         editor.command("GeminiStop")
-        editor.shows_message(":DrawbridgeStop: the bridge has stopped")
+        editor.shows_message(":DrawbridgeStop: the bridge is stopping")
 
     def test_aliases_can_be_turned_off(self, editor: Neovim) -> None:
         editor.setup(bridge_options(more="auto_start = false"))

@@ -27,7 +27,7 @@ MEMORY = Path("state", "drawbridge", "reviews.json")
 """The file with what the user has seen, in the rig's directory."""
 
 NOTICES = ".notifications-toasts .notification-list-item-message"
-MOVED = "the list has just changed. Select the change again"
+MOVED = "the list has just changed, or no change was selected. Select the change again"
 CHANGED = POEM.replace("line 3\n", "LINE 3\n").replace("line 17\n", "LINE 17\nand more\n")
 ALL = ("old.txt", "poem.txt", "Line 3", "Lines 17–18")
 SIDES = """
@@ -320,13 +320,15 @@ def test_somebody_elses_interrupted_decision_is_shown(changes: Changes, tmp_path
 def test_the_list_reconnects_to_a_restarted_server(changes: Changes) -> None:
     body = f"{LIST} .pane-body"
     changes.server.end()
-    wait_until(lambda: "The agent server is not running." in text_of(changes, body), "that the server is gone")
+    wait_until(
+        lambda: "The connection to the agent server was lost." in text_of(changes, body), "that the server is gone"
+    )
     changes.picture("no-server")
     changes.does("Undo Change", "Line 3")
     changes.warns("No agent server is running. Start one with: drawbridge serve")
     assert changes.poem.read_text() == CHANGED
     changes.server.start()
-    wait_until(lambda: "The agent server is not running." not in text_of(changes, body), "the next server")
+    wait_until(lambda: "The connection to the agent server was lost." not in text_of(changes, body), "the next server")
     changes.shows(*ALL)
     changes.does("Undo Change", "Line 3")
     changes.shows("old.txt", "poem.txt", "Lines 17–18")

@@ -60,6 +60,6 @@ def test_the_status_shows_the_last_call_and_the_protection(rig: Workstation) -> 
         return "".join(rig.window.sees(lines)).replace("\u00a0", " ")
 
     wait_until(lambda: "calls, the last one (get_visual_selection) at" in page(), "the status")
-    assert "unsaved work in this window is protected" in page()
+    assert "the guard can protect unsaved work in this window" in page()
     if PICTURES:
         rig.window.browser.send(page=rig.window.name, shot=str(Path(PICTURES) / "status.png"))

@@ -73,8 +73,8 @@ REVISION: Final = 5
 """The version of the messages between the two halves. ``link.lua`` has the same number."""
 
 NOT_SHOWN: Final = (
-    "The agent's terminal did not show the prompt as it was sent: someone may have typed there. "
-    "The prompt was removed and not sent. Try again later."
+    "The agent's terminal did not show the prompt as it was pasted, so it was not sent. Someone may have typed there. "
+    "Try again later."
 )
 
 CLOSE_SECONDS: Final = 1.0
@@ -147,7 +147,7 @@ class Neovim:
                 async with asyncio.timeout(CLOSE_SECONDS):
                     await self._ask("detach")
             except (DrawbridgeError, TimeoutError) as error:
-                logger.info("Neovim did not confirm that the bridge ended: %s", error or "no answer")
+                logger.info("Neovim did not confirm that the bridge ended: %s", str(error) or "no answer")
         self._session.close()
         await self._reviews.close()
 

@@ -63,6 +63,7 @@ ACCEPTED: Final = "{numbers} to review, from proposals accepted here."
 
 VISITS_NEED_A_SERVER: Final = "What is new since your last visit is known only with the agent server."
 COMMENTS_NEED_A_SERVER: Final = "Comments need the agent server. Start it with: drawbridge serve"
+COMMENTS_NEED_A_SESSION: Final = "Comments need a session of the agent server in this directory."
 
 logger = logging.getLogger("drawbridge.changes")
 
@@ -132,7 +133,7 @@ class Changes:
         """Reads the review again. Several calls in a row cause only one request, after the one that is in progress."""
         if (self._project or self._without_server) and not self._is_stale:
             self._is_stale = True
-            self._start(self._follow, "following a review")
+            self._start(self._follow, "updating a review")
 
     def _start(self, work: Callable[[], Awaitable[None]], what: str) -> None:
         async def in_turn() -> None:
@@ -145,7 +146,7 @@ class Changes:
                     logger.info("%s: %s", what, error)
                     await self._editor.notify(str(error), "warn")
 
-        problem = "The review could not be shown. The log of the bridge has the reason."
+        problem = f"Drawbridge failed while {what}. The log of the bridge has the reason."
         self._tasks.start(in_turn(), what, lambda _: self._failed(problem))
 
     def _failed(self, problem: str) -> None:
@@ -270,9 +271,14 @@ class Changes:
         )
         await self._change(decision, done, lambda review: f"{done} {_left(review)}")
 
+    @property
+    def _why_no_comments(self) -> str:
+        """The reason why the review of accepted proposals can't have comments."""
+        return COMMENTS_NEED_A_SESSION if self._link.is_connected else COMMENTS_NEED_A_SERVER
+
     async def _commented(self, event: ReviewCommented | ReviewCommentRemoved) -> None:
         if self._without_server is not None:
-            await self._editor.notify(COMMENTS_NEED_A_SERVER, "warn")
+            await self._editor.notify(self._why_no_comments, "warn")
             return
         line = wire.ReviewComment(id=uuid.uuid4().hex, project=self._project)
         if isinstance(event, ReviewCommented):
@@ -286,7 +292,7 @@ class Changes:
 
     async def _submitted(self, event: ReviewSubmitted) -> None:
         if self._without_server is not None:
-            await self._editor.notify(COMMENTS_NEED_A_SERVER, "warn")
+            await self._editor.notify(self._why_no_comments, "warn")
             return
         sent = sum(comment.is_draft for comment in self._shown.comments) if self._shown else 0
         line = wire.ReviewSubmission(id=uuid.uuid4().hex, project=self._project, drafts=event.drafts, text=event.text)

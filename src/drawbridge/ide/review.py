@@ -39,7 +39,10 @@ SETTLED_SECONDS: Final = 0.2
 """Seconds without a change after which text that differs from the accepted text is considered to be what the agent
 wrote."""
 
-UNSHOWABLE: Final = "{agent}'s change to {file} can't be shown. Answer in its terminal."
+UNSHOWABLE: Final = "{agent}'s change to {file} can't be shown. Answer {where}."
+
+IN_ITS_TERMINAL: Final = "in its terminal"
+"""Where the user answers an agent whose proposal can't be shown."""
 
 TARGET_LIMIT: Final = 300
 """The maximum number of characters of a link's target in a note, which is drawn above the change or on top of it."""
@@ -106,21 +109,29 @@ class Reviews:
         return asked
 
     async def review(
-        self, owner: Hashable, agent: str, path: str, new_text: str, title: str, *, key: str | None = None
+        self,
+        owner: Hashable,
+        agent: str,
+        path: str,
+        new_text: str,
+        title: str,
+        *,
+        key: str | None = None,
+        where: str = IN_ITS_TERMINAL,
     ) -> Decision:
         """Proposes ``new_text`` for ``path`` and returns the decision. If the call is canceled, the view is closed
         without an answer.
 
-        ``key``: identifies the proposal instead of its title. Raises ``UnusableFile`` or ``Refused`` before anything is
-        shown, and the editor's errors if it can't be shown.
+        ``key``: identifies the proposal instead of its title. ``where``: where the user can answer otherwise. Raises
+        ``UnusableFile`` or ``Refused`` before anything is shown, and the editor's errors if it can't be shown.
         """
         self._asked.add(path)
         try:
             return await self._review((owner, key or title), agent, path, new_text, title)
         except (Refused, UnusableFile) as error:
-            # The user now answers in the agent's own dialog, which does not show the reason.
+            # The user now answers elsewhere, for example in the agent's own dialog, which does not show the reason.
             reason = getattr(error, "notice", "") or UNSHOWABLE
-            notice = f"No diff: {reason.format(agent=agent, file=os.path.basename(path))}"
+            notice = f"No diff: {reason.format(agent=agent, file=os.path.basename(path), where=where)}"
             self._tasks.start(self._editor.notify(notice, "warn"), "a notice in the editor")
             raise
 
@@ -283,7 +294,7 @@ class Reviews:
         if sum(owner == key[0] for owner, _ in self._open) >= OPEN_LIMIT:
             raise Refused(
                 f"{OPEN_LIMIT} proposals from this agent are already open. Decide on some of them first.",
-                "{agent} has too many proposals open. Answer this one in its terminal.",
+                "{agent} has too many proposals open. Answer this one {where}.",
             )
         decision = asyncio.get_running_loop().create_future()
         review = _Review(Approval(str(next(self._numbers))), path, decision)

@@ -164,5 +164,5 @@ def test_a_write_without_asking_is_shown(rig: Workstation) -> None:
     neovim.pane.wait_for(r"Claude Code wrote poem\.txt without asking")
     neovim.wait_for_buffer(poem, ["one", "TWO", "three"])
     neovim.command("DrawbridgeStatus")
-    neovim.pane.wait_for(r"asks +no: Claude Code writes without asking")
+    neovim.pane.wait_for(r"asks +no: Claude Code wrote a file without asking")
     assert "(not asking)" in neovim.lua("return require('drawbridge').statusline()")

@@ -72,7 +72,7 @@ def test_a_proposal_for_unsaved_lines_is_left_to_the_cli(rig: Workstation) -> No
     claude.prompt("Shout the second line.")
 
     claude.pane.wait_for(EDIT_DIALOG)
-    neovim.pane.wait_for("No diff: Claude Code wants to change lines of poem.txt")
+    neovim.pane.wait_for("No diff: Claude Code's change to poem.txt")
     assert neovim.layout == before
     assert neovim.buffer(poem) == ["one", "zwei", "three"]
     claude.answer_dialog(EDIT_DIALOG, NO)

@@ -158,7 +158,7 @@ def test_a_change_to_unsaved_lines_is_decided_in_the_cli(rig: Workstation) -> No
     gemini.prompt("Shout the second line.")
 
     gemini.pane.wait_for(EDIT_DIALOG)
-    neovim.pane.wait_for(r"No diff: Gemini CLI wants to change lines of poem\.txt")
+    neovim.pane.wait_for(r"No diff: Gemini CLI's change to poem\.txt")
     assert poem.read_text() == POEM
     gemini.pane.press("1")
 

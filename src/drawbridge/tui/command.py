@@ -47,7 +47,8 @@ def review(given: str, settings: AttachSettings) -> int:
     finder = _finder(settings, elsewhere=False)
     directory = os.path.realpath(given)
     if is_here(finder.find().url) and not os.path.isdir(directory):
-        raise BadSetting(f"{given} is not a directory. Name one whose changes you want to review.")
+        what = "is not a directory" if os.path.exists(directory) else "can't be found"
+        raise BadSetting(f"{given} {what}. Name a directory whose changes you want to review.")
     try:
         asyncio.run(decide(finder, directory, of_terminal()))
     except NoReview as reason:

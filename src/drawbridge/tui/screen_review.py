@@ -67,7 +67,7 @@ class ReviewScreen(Screen[None]):
         Binding("question_mark", "help", "help"),
         Binding("escape", "back", "back"),
         Binding("c", "comment", "comment"),
-        Binding("n", "switch", "only new"),
+        Binding("n", "switch", "only new or all"),
         Binding("S", "send_comments", "send"),
         Binding("M", "commit", "commit"),
         Binding("P", "push", "push"),

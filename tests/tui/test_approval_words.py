@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -130,6 +131,13 @@ def test_a_command_can_be_edited_by_a_device_that_may_run() -> None:
     unchangeable = asked("Bash", {"command": "ls"}, changeable=False)
     assert field(unchangeable) is None
     assert why_not_edited(unchangeable) != ""
+
+
+def test_a_limit_that_resets_on_another_day_is_shown_with_the_date() -> None:
+    until = datetime(2030, 5, 4, 12, tzinfo=UTC)
+    project = {"state": "IDLE", "continues_at": until.isoformat()}
+    assert wording.waits_until(project).startswith("Resumes at 4 May ")
+    assert wording.lifted(until.isoformat(), until - timedelta(days=2)).startswith("Limit resets at 4 May ")
 
 
 def test_a_retry_and_a_compaction_are_reported() -> None:

@@ -77,7 +77,7 @@ def unwrapped(person: Person) -> str:
 async def begins(person: Person, *keys: str) -> None:
     """Begins a comment on the current change. ``keys`` choose its lines."""
     await person.presses("c")
-    await is_told(person, "Enter writes it.")
+    await is_told(person, "Enter starts writing.")
     await person.presses(*keys, "enter")
     await is_open(person, CommentDialog)
     await person.waits_for(lambda: field(person).has_focus, "the field")
@@ -155,7 +155,7 @@ async def test_comments_are_added_to_the_current_run(server: Server, repository:
         await person.presses("S")
         await person.sees("Send 1 comment?", "y Send · Esc Cancel")
         run = (await owner.ask("execute", {"prompt": f"/emit {json.dumps(WORKING)}"}, project))["data"]["run_id"]
-        await person.sees("It is working: you can queue the", "prompt, or add it to the current run.")
+        await person.sees("The agent is working: you can", "queue the prompt, or add it to the current run.")
         await person.sees("y Queue · a Add to the current run · Esc Cancel")
         await person.presses("a")
         await is_told(person, "Added 1 comment to the current run.")
@@ -215,11 +215,11 @@ async def test_a_comment_is_about_the_chosen_lines_with_a_suggestion(server: Ser
         await person.presses("j")
         await person.sees("▌   4   line 4")
         await person.presses("c")
-        await is_told(person, "Comment on line 5: Enter writes it.")
+        await is_told(person, "Comment on line 5: Enter starts writing.")
         await person.sees("▌▸  5 + LINE 5", "▌   5 − line 5")
         await person.presses("a", "u", "X")  # while lines are being chosen, these keys have no effect
         await person.presses("j", "K", "J", "J")
-        await is_told(person, "Comment on lines 5–6: Enter writes it.")
+        await is_told(person, "Comment on lines 5–6: Enter starts writing.")
         await person.sees("▌▸  6   line 6")
         await person.presses("escape")
         await person.loses("▸")

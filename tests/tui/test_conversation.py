@@ -249,7 +249,7 @@ def test_every_recorded_conversation_of_the_real_agent_is_shown(transcript: Path
     ("content", "words"),
     [
         ("plain", "plain"),
-        ([{"type": "text", "text": "a"}, {"type": "image"}, "odd"], "a\n[image]\n[something]"),
+        ([{"type": "text", "text": "a"}, {"type": "image"}, "odd"], "a\n[image]\n[unknown content]"),
         (None, ""),
         ({"odd": 1}, ""),
     ],

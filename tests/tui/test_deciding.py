@@ -121,7 +121,7 @@ async def test_another_client_with_the_same_name_is_distinguished(server: Server
         await second.is_asked("Something")
         await second.presses("e", *"Mine ")
         await first.presses("a")
-        await second.sees("Another client (Ada) accepted this first.", "Another client (Ada) accepted it.")
+        await second.sees("Another client (Ada) accepted this first.", "Another client (Ada) accepted the request.")
         await first.reads("Finished")
         assert "Another client" not in first.screen
 

@@ -19,7 +19,7 @@ from websockets.asyncio.server import ServerConnection, serve
 
 from drawbridge.core.errors import BadSetting, NoServer
 from drawbridge.tui.client import Client
-from drawbridge.tui.command import begin
+from drawbridge.tui.command import ambiguous_words, begin
 from drawbridge.tui.server_address import Finder, fingerprint_of
 from tests import programs
 from tests.ide.processes import run
@@ -117,6 +117,16 @@ async def test_a_project_is_selected_by_name_path_or_id(secured: Server, tmp_pat
         await connects(Finder(), "nowhere")
 
 
+def test_projects_with_the_same_path_are_told_apart_by_id() -> None:
+    """All terminal sessions in a directory have the same path."""
+    words = ambiguous_words("blog", [("proj_1", "/a/blog"), ("proj_2", "/b/blog")])
+    assert words == "blog is ambiguous: the server has /a/blog, /b/blog. Choose one by its path."
+    words = ambiguous_words(".", [("proj_1", "/a/blog"), ("desk_2", "/a/blog")])
+    assert words == ". is ambiguous: the server has proj_1 (/a/blog), desk_2 (/a/blog). Choose one by its ID."
+    words = ambiguous_words(".", [(f"desk_{number}", "/a/blog") for number in range(12)])
+    assert words.endswith("desk_9 (/a/blog) and 2 more. Choose one by its ID.")
+
+
 async def test_the_address_of_the_web_ui_can_be_used_to_connect(secured: Server) -> None:
     """The certificate can be verified by its fingerprint or with a CA file."""
     page = secured.url.replace("wss:", "https:").removesuffix("ws")
@@ -150,7 +160,7 @@ async def test_a_server_that_cannot_be_verified_gets_no_token(secured: Server, t
     async with serving(tmp_path / "other") as other:
         ca = str(other.data / "tls" / "cert.pem")
     async with impostor(secured) as (url, received):
-        with pytest.raises(NoServer, match="could not be verified: its fingerprint is") as refusal:
+        with pytest.raises(NoServer, match="could not be verified: its certificate has the fingerprint") as refusal:
             await connects(Finder(url, token, fingerprint="AB:" * 31 + "CD"))
         assert fingerprint in str(refusal.value)
         assert "The token was not sent" in str(refusal.value)
@@ -175,17 +185,19 @@ async def test_a_rejected_or_missing_token_is_reported(secured: Server, tmp_path
     with pytest.raises(BadSetting, match=r"The server at wss://.* did not accept the token: .* --token-file"):
         await connects(Finder(secured.url, str(tmp_path / "wrong")))
     (secured.data / "token").unlink()
-    with pytest.raises(BadSetting, match="There is no token in"):
+    with pytest.raises(
+        BadSetting, match=r"requires a token, but .* does not contain one or does not exist\. Use --token-file"
+    ):
         await connects(Finder())
 
 
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        ({"url": "ftp://x"}, "is not a server's address"),
-        ({"url": "wss://host:99999"}, "is not a server's address"),
+        ({"url": "ftp://x"}, "is not a valid server address"),
+        ({"url": "wss://host:99999"}, "is not a valid server address"),
         ({"url": "ws://example.net:1", "token_file": "x"}, "would send the token over the network unencrypted"),
-        ({"url": "wss://example.net:1"}, "its token is needed"),
+        ({"url": "wss://example.net:1"}, "so a token is required"),
         ({"fingerprint": "ab:cd"}, "--fingerprint must be the SHA-256"),
         ({"fingerprint": "AB" * 32, "ca": "x"}, "can't be combined"),
         ({"token_file": "/nowhere/token"}, "The token file /nowhere/token does not exist"),
@@ -217,6 +229,21 @@ async def test_an_address_without_a_drawbridge_server_is_reported() -> None:
         port = web.sockets[0].getsockname()[1]
         with pytest.raises(NoServer, match="is not a Drawbridge server"):
             await connects(Finder(f"ws://127.0.0.1:{port}"))
+
+
+async def test_a_server_without_tls_is_reported() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(65_536)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as web:
+        port = web.sockets[0].getsockname()[1]
+        with pytest.raises(
+            NoServer, match=r"The TLS connection to wss://.* failed: (?!operation).*, use ws:// in --url"
+        ):
+            await connects(Finder(f"wss://127.0.0.1:{port}"))
 
 
 @pytest.mark.parametrize("words", ["not JSON", '{"type": 5}', "[]", '{"type": "error"}'])
@@ -253,7 +280,8 @@ async def test_without_a_terminal_the_command_reports_an_error() -> None:
     code, output, errors = await run("attach", "blog")
     assert (code, output) == (2, "")
     assert errors == (
-        "drawbridge attach: requires a terminal for its input and output. Run it without pipes; over SSH use `ssh -t`.\n"
+        "drawbridge attach: requires a terminal for its input and output. Run it without pipes and redirections. Over "
+        "SSH, use `ssh -t`.\n"
     )
 
 

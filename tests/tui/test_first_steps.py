@@ -20,7 +20,7 @@ async def test_an_empty_list_shows_its_keys(lasting: Server, directory: Path) ->
     async with attached(lasting, None) as person:
         await person.sees("No projects yet", "Press n to add one", "n new project", "? help", "q quit")
         await person.presses("question_mark")
-        await person.sees("Keys (outside text fields)")
+        await person.sees("Keys (letters work outside text fields)")
         await person.presses("escape", "q")
         await person.waits_for(lambda: not person.app.is_running, "the end")
 

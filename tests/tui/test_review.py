@@ -195,6 +195,7 @@ def test_changes_that_are_not_shown_prevent_deciding_on_all() -> None:
     assert "not shown here" in review_parts.why_not_all([part], 1, ())
     assert "not shown here" in review_parts.why_not_all([Part("f", file(too_large=True))], 0, ())
     assert "your edit" in review_parts.why_not_all([part], 0, {"h"})
+    assert review_parts.why_not_all([part], 0, {"h"}, "the whole file").endswith("to decide on the whole file.")
 
 
 def test_the_next_change_becomes_current_when_one_is_removed() -> None:

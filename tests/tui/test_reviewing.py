@@ -249,12 +249,12 @@ async def test_only_a_fully_shown_change_can_be_decided(server: Server, reposito
     async with reviewing(server, repository, {"long.txt": long}, size=(80, 24)) as (person, _):
         await person.sees("verse 5")
         await person.presses("a", "u", "e")
-        await is_told(person, "There is more below: Space shows it.")
+        await is_told(person, "You have not seen all of this change: scroll through it")
         assert not person.app.screen.query_one(PlainTextArea).display
         await person.presses("G", "pagedown", "pagedown", "pagedown")
         await person.sees("verse 70")
         await person.presses("a")
-        await is_told(person, "There is more below: Space shows it.")
+        await is_told(person, "You have not seen all of this change: scroll through it")
         while not view(person).is_seen(str(view(person).current)):
             place = view(person).scroll_offset.y
             await person.presses("space")
@@ -394,7 +394,7 @@ async def test_an_edit_is_kept_when_another_user_decides(server: Server, reposit
         await person.types("My ")
         ids = await hunks(server, project)
         await decides(server, project, hunks=ids["poem.txt"][:1], decision="undo")
-        await is_told(person, "What you wrote is kept here until you discard it (d).")
+        await is_told(person, "What you wrote is kept here until you discard it (Esc, then d).")
         await person.sees("3 files · 3 changes")
         assert field.text == "My LINE 5"
         await person.presses("x", "ctrl+s")

@@ -22,7 +22,7 @@ from websockets.exceptions import (
 )
 
 from drawbridge.core.errors import BadSetting, DrawbridgeError, NoServer
-from drawbridge.tui.server_address import ServerAddress, fingerprint_of
+from drawbridge.tui.server_address import ServerAddress, fingerprint_of, is_here
 
 PAUSES: Final = (0.5, 1.0, 2.0, 5.0, 10.0)
 """Seconds before the first, second, … retry. All later retries use the last value."""
@@ -32,6 +32,10 @@ ENDING_SECONDS: Final = 1.0
 LARGEST: Final = 16 * 1024 * 1024
 """The maximum size of a message from the server, in bytes. The server's limit is 1 MB, except for a long list of
 projects."""
+
+OTHER_PROTOCOL: Final = "it does not use the Drawbridge protocol"
+NO_REASON: Final = "it closed the connection"
+NOT_HTTP: Final = "it sent no valid HTTP response"
 
 REFUSALS: Final = ("UNAUTHORIZED", "TOKEN_REVOKED", "TOKEN_EXPIRED")
 
@@ -60,6 +64,10 @@ class _PendingRequest(NamedTuple):
 
 class _Refused(Exception):
     """Raised if the server refused the token, with the server's message as the text."""
+
+
+class _OtherCertificate(ssl.SSLCertVerificationError):
+    """Raised if the server's certificate does not have the expected fingerprint."""
 
 
 class _NotNow(ConnectionError):
@@ -94,12 +102,13 @@ class Connection:
         try:
             self._socket = await self._connect(address)
         except _Refused as refusal:
-            held = (
-                " Use --token-file to name the file with the right token."
-                if address.token
-                else f" There is no token in {address.token_file}."
-            )
-            raise BadSetting(f"The server at {address.url} did not accept the token: {refusal}{held}") from None
+            use = "Use --token-file to name the file with the right token."
+            if not address.token:
+                raise BadSetting(
+                    f"The server at {address.url} requires a token, but {address.token_file} does not contain one or does "
+                    f"not exist. {use}"
+                ) from None
+            raise BadSetting(f"The server at {address.url} did not accept the token: {refusal} {use}") from None
         except (OSError, WebSocketException, TimeoutError) as error:
             raise NoServer(_no_server(address, error)) from None
 
@@ -112,8 +121,10 @@ class Connection:
             async with asyncio.timeout(OPENING_SECONDS):
                 while (answer := json.loads(await self._socket.recv())).get("request_id") != type:
                     pass
-        except (ConnectionClosed, TimeoutError):
-            raise NoServer("The server did not answer. Try again.") from None
+        except TimeoutError:
+            raise NoServer(f"The server did not answer within {OPENING_SECONDS:g} seconds. Try again.") from None
+        except ConnectionClosed:
+            raise NoServer("The server closed the connection before it answered. Try again.") from None
         found: Message = answer
         return found
 
@@ -131,8 +142,8 @@ class Connection:
                     socket = self._socket or await self._connect(self._find())
                 except _Refused as refusal:
                     self.problem = str(refusal)
-                    self._fail(lambda asked: True)
-                    return self._become("refused")
+                    self._become("refused")
+                    return self._fail(lambda asked: True)
                 except (OSError, WebSocketException, TimeoutError, DrawbridgeError) as error:
                     self.problem = _why(error)
                 else:
@@ -168,7 +179,7 @@ class Connection:
         message = {"type": type, "project_id": project, "data": data or {}, "request_id": id}
         text = json.dumps({name: value for name, value in message.items() if value is not None})
         if self.state != "open" and not (lasting and self.state != "refused"):
-            raise _offline()
+            raise self._offline()
         asked = _PendingRequest(text, lasting, asyncio.get_running_loop().create_future())
         self._asked[id] = asked
         try:
@@ -198,7 +209,7 @@ class Connection:
                 while not _is_accepted(json.loads(await socket.recv())):
                     pass
         except (ValueError, LookupError, TypeError):
-            raise InvalidMessage("it does not use the Drawbridge protocol") from None
+            raise InvalidMessage(OTHER_PROTOCOL) from None
 
     async def _listen(self, socket: ClientConnection) -> None:
         """Handles messages until the connection ends."""
@@ -247,7 +258,15 @@ class Connection:
     def _fail(self, which: Callable[[_PendingRequest], bool]) -> None:
         for asked in [*self._asked.values()]:
             if which(asked) and not asked.answer.done():
-                asked.answer.set_exception(_offline())
+                asked.answer.set_exception(self._offline())
+
+    def _offline(self) -> RequestError:
+        """The error for a request that can't be sent, or that was sent and may not be answered."""
+        if self.state == "refused":
+            text = f"You’re disconnected: {self.problem} To use another token, quit and start the client again."
+        else:
+            text = "You’re disconnected. Try again once you’re back online."
+        return RequestError("OFFLINE", text)
 
     def _become(self, state: State) -> None:
         if self.state != state:
@@ -275,26 +294,41 @@ def _check_certificate(socket: ClientConnection, address: ServerAddress) -> None
         return
     shown = socket.transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
     if fingerprint_of(shown) != address.fingerprint:
-        raise ssl.SSLCertVerificationError(f"its fingerprint is {fingerprint_of(shown)}")
+        found = fingerprint_of(shown)
+        raise _OtherCertificate(f"its certificate has the fingerprint {found}, not {address.fingerprint}")
 
 
 def _no_server(address: ServerAddress, error: Exception) -> str:
+    """Describes why the first connection failed, and what to do."""
+    url, why = address.url, _why(error)
+    program = f"The program that answers at {url}"
     if isinstance(error, ssl.SSLCertVerificationError):
-        return (
-            f"The server at {address.url} could not be verified: {_why(error)}. The token was not sent. "
-            "Pass the server's certificate (--ca), or its fingerprint, which `drawbridge serve` prints (--fingerprint)."
+        advice = (
+            "If `drawbridge serve` shows that fingerprint, pass it with --fingerprint."
+            if isinstance(error, _OtherCertificate)
+            else "Pass the fingerprint that `drawbridge serve` shows (--fingerprint), or the server's certificate (--ca)."
         )
+        return f"The server at {url} could not be verified: {why}. The token was not sent. {advice}"
+    if isinstance(error, ssl.SSLError):
+        advice = "If the server runs with --no-tls, use ws:// in --url." if is_here(url) else "Check the address."
+        return f"The TLS connection to {url} failed: {why}. {advice}"
     if isinstance(error, _NotNow):
-        return f"The server at {address.url} refused the connection: {_why(error)}."
+        return f"The server at {url} refused the connection: {why}."
+    if isinstance(error, ConnectionClosed):
+        if why == NO_REASON:
+            return f"{program} is not a Drawbridge server, or is shutting down: {why}."
+        return f"{program} closed the connection: {why}. Try again."
     if isinstance(error, InvalidStatus):
-        answer = f"The program that answers at {address.url} is not a Drawbridge server, or refused the connection"
-        return f"{answer}: {_why(error)}."
-    if isinstance(error, InvalidHandshake | InvalidURI | ssl.SSLError | ConnectionClosed):
-        return f"The program that answers at {address.url} is not a Drawbridge server: {_why(error)}."
-    return (
-        f"No server answers at {address.url}: {_why(error)}. Start a server with `drawbridge serve`, or "
-        "give its address with --url."
+        return f"{program} is not a Drawbridge server, or refused the connection: {why}."
+    if isinstance(error, InvalidHandshake | InvalidURI):
+        uses_tls = ", or uses TLS (wss://)" if address.tls is None and why == NOT_HTTP else ""
+        return f"{program} is not a Drawbridge server{uses_tls}: {why}."
+    advice = (
+        "Start a server with `drawbridge serve`, or give its address with --url."
+        if is_here(url)
+        else "Check the address, and that the server is running."
     )
+    return f"No server answers at {url}: {why}. {advice}"
 
 
 def _why(error: Exception) -> str:
@@ -303,17 +337,21 @@ def _why(error: Exception) -> str:
         return error.verify_message if hasattr(error, "verify_message") else str(error.args[0])
     if isinstance(error, _NotNow):
         return str(error).removesuffix(".")
+    if isinstance(error, ConnectionClosed):
+        return (error.rcvd.reason.removesuffix(".") if error.rcvd is not None else "") or NO_REASON
+    if isinstance(error, InvalidStatus):
+        return f"it responded with HTTP {error.response.status_code}"
+    if isinstance(error, InvalidMessage):
+        return OTHER_PROTOCOL if str(error) == OTHER_PROTOCOL else NOT_HTTP
     if isinstance(error, TimeoutError):
-        return "it did not answer in time"
+        return f"no answer within {OPENING_SECONDS:g} seconds"
     if isinstance(error, ConnectionRefusedError):
         return "nothing listens there"
+    if isinstance(error, ssl.SSLError):  # its number is not one of the operating system's
+        return (error.reason or str(error)).replace("_", " ").lower()
     if isinstance(error, OSError):
         if error.errno is None:  # asyncio tried several addresses, and lists all of them in its text
             return "none of its addresses can be reached"
         # asyncio's own text for an address that can't be reached contains the address.
         return (os.strerror(error.errno) if error.errno > 0 else error.strerror or str(error)).lower()
     return str(error)
-
-
-def _offline() -> RequestError:
-    return RequestError("OFFLINE", "You’re disconnected. Try again once you’re back online.")

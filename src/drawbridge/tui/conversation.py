@@ -21,6 +21,9 @@ MOST_ITEMS: Final = 600
 NEVER: Final = 2**63
 """A number greater than any ``seq``, because the run of a prompt that was removed from the queue never begins."""
 
+UNKNOWN: Final = "unknown content"
+"""What stands for a part of a tool's result that names no type."""
+
 Kind: TypeAlias = Literal["prompt", "text", "aside", "tool", "question", "finished", "notice"]
 Json: TypeAlias = Mapping[str, Any]
 
@@ -441,7 +444,7 @@ def result_text(content: Any) -> str:
 
 
 def _part_text(part: Any) -> str:
-    kind = part.get("type", "something") if isinstance(part, dict) else "something"
+    kind = part.get("type", UNKNOWN) if isinstance(part, dict) else UNKNOWN
     return str(part.get("text", "")) if kind == "text" else f"[{kind}]"
 
 

@@ -183,7 +183,8 @@ class PushDialog(ModalScreen[None]):
         act = "push" if done is None else ""
         if pushing.wants_request:
             act = f"{act}{' and ' if act else ''}create {review_words.request_name(pushing.program)}"
-        keys = f"Ctrl-S {act or 'push'} · Tab next field · Space choose · Esc close"
+        fields = "Tab next field · Space choose · " if pushing.program else ""
+        keys = f"Ctrl-S {act or 'push'} · {fields}Esc close"
         self.query_one(".hint", Static).update(Content("Esc close" if self._is_over else keys))
         self.query_one(".identity").display = not words and self.size.height >= LOW
         if words:

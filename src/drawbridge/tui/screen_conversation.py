@@ -146,7 +146,7 @@ class ConversationScreen(Screen[None]):
         if conversation is None or project is None or not self._is_there:
             return
         run = conversation.run
-        words, color = _status(conversation, project)
+        words, color = _status(conversation, project, may_stop=self._client.may("agent_interrupt"))
         parts = [
             "in a terminal" if project.get("desk") and "terminal" not in words else "",
             _since(run),
@@ -407,8 +407,9 @@ def _mode(project: Project) -> str:
     return str((project.get("desk") or project).get("permission_mode") or "default")
 
 
-def _status(conversation: Conversation, project: Project) -> tuple[str, str]:
-    """The project's current state in words, and its color."""
+def _status(conversation: Conversation, project: Project, *, may_stop: bool) -> tuple[str, str]:
+    """The project's current state in words, and its color. ``may_stop``: whether the device may cancel what would start
+    later."""
     if conversation.open:
         return "Needs you", "$wait"
     if desk := project.get("desk"):
@@ -426,7 +427,8 @@ def _status(conversation: Conversation, project: Project) -> tuple[str, str]:
         return wording.one_line(problem), "$no"
     if waits := wording.waits_until(project):
         ends_tasks = wording.is_scheduled(project) and conversation.agent.get("tasks")
-        return f"{waits} (s: cancel schedule and tasks)" if ends_tasks else f"{waits} (s: cancel)", "$soft"
+        key = f" (s: cancel{' schedule and tasks' if ends_tasks else ''})" if may_stop else ""
+        return f"{waits}{key}", "$soft"
     if project["state"] == "ERROR":
         return "Last run failed", "$no"
     return "Ready", "$soft"

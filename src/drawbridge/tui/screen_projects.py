@@ -22,11 +22,11 @@ from drawbridge.tui.dialogs import HelpDialog, NewProject, ProjectDialog
 from drawbridge.tui.requests import complain
 from drawbridge.tui.store import Project
 
-NOTHING = "No projects yet. A project is a folder on the server where an agent works."
+NOTHING = "No projects yet. A project is a directory on the server where an agent works."
 ADD = "\n\nPress n to add one."
 HOW_TO_ADD = (
-    "On the server's machine, run “drawbridge attach .” in the directory of a project, or create a token with "
-    "“drawbridge token new NAME --scope admin”."
+    "On the server's machine, run “drawbridge attach .” in its directory, or create a token with “drawbridge token new "
+    "NAME --scope admin”, save it in a file, and name the file with --token-file."
 )
 ASK = f"\n\nThis device can't add one. {HOW_TO_ADD}"
 

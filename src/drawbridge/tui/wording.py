@@ -172,7 +172,7 @@ def waits_until(project: Mapping[str, Any]) -> str:
     if project.get("state") == "EXECUTING":
         return ""
     if resumes := project.get("continues_at"):
-        return f"Resumes at {clock(resumes)}"
+        return f"Resumes at {clock_or_day(resumes)}"
     return f"{SCHEDULED} {clock_or_day(project['scheduled_until'])}" if is_scheduled(project) else ""
 
 
@@ -188,7 +188,7 @@ def lifted(until: str, now: datetime) -> str:
     found = when(until)
     if found is None:
         return ""
-    return f"Limit resets at {clock(until)}." if found > now else "The limit has reset."
+    return f"Limit resets at {clock_or_day(until)}." if found > now else "The limit has reset."
 
 
 def agent_words(agent: Mapping[str, Any]) -> str:

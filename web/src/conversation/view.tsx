@@ -446,7 +446,7 @@ export class ConversationView {
           card.settle(
             answer
               ? { ...answer, by: answer.by && this.client.called(answer) }
-              : { reason: 'the server was restarted' },
+              : { reason: 'the request is no longer open' },
           );
         else {
           card.remove();

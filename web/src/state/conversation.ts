@@ -561,7 +561,7 @@ function resultText(content: any) {
   if (!Array.isArray(content)) return '';
   return content
     .filter((part) => !imageOf(part))
-    .map((part) => (part?.type === 'text' ? part.text : `[${part?.type ?? 'something'}]`))
+    .map((part) => (part?.type === 'text' ? part.text : `[${part?.type ?? 'unknown content'}]`))
     .join('\n');
 }
 

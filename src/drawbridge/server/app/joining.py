@@ -82,7 +82,9 @@ class Joining:
                     client.send(replayed(session.id, record.line))
                 except NOT_OURS:
                     logger.warning(
-                        "%s: record %d of its history was not written by Drawbridge; it was skipped", session.id, seq
+                        "%s: record %d of its history is damaged, or was not written by Drawbridge; it was skipped",
+                        session.id,
+                        seq,
                     )
             if not page.records:  # the records up to ``last_seq`` are damaged, and more may have been written since
                 seq = last_seq

@@ -108,15 +108,20 @@ class Disk:
     def refusal(self, id: str, more: int = 0) -> ClientError | None:
         """The error if ``more`` bytes from an agent would exceed the owner's limits, or a limit is already reached;
         otherwise None. Does not read the disk."""
-        for what, used, limit, flag in (
-            ("The history of this project uses", self._size(id), self._sizes.project, "--max-history"),
-            ("This server's data uses", self._total + self._rest, self._sizes.data, "--max-data"),
+        for what, used, limit, flag, remedy in (
+            ("The history", self._size(id), self._sizes.project, "--max-history", "raises the limit or deletes old history (--keep-mb)"),
+            (
+                "The server's data",
+                self._total + self._rest,
+                self._sizes.data,
+                "--max-data",
+                "raises the limit, deletes old history (--keep-mb), or deletes projects",
+            ),
         ):
             if used + more > limit or used >= limit:
                 text = (
-                    f"{what} {used // MB:,} MB of the {limit // MB:,} MB allowed ({flag}). Existing data is kept. "
-                    "New runs are refused until the owner raises the limit, deletes old history (--keep-mb), or deletes "
-                    "projects."
+                    f"{what} uses {used // MB:,} MB of the {limit // MB:,} MB allowed ({flag}). Existing data is kept. "
+                    f"New runs and comments are refused until the owner {remedy}."
                 )
                 return ClientError("DISK_LIMIT", text)
         return None

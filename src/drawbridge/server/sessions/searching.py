@@ -124,7 +124,7 @@ class Searching:
         try:
             return await asyncio.to_thread(session.index.waited)
         except (OSError, sqlite3.Error) as error:
-            logger.error("%s: its index can't be read: %s", session.id, error)
+            logger.error("%s: its search index can't be read: %s", session.id, error)
             return {}
 
     async def entries(self, sessions: Sequence[Session], limit: int) -> SessionsFound:
@@ -188,7 +188,8 @@ class Searching:
             text = "This server can't search for words: its SQLite has no full-text index (FTS5)."
             raise ClientError("NOT_SUPPORTED", text, "data.query") from None
         except TooSlow:
-            text = "The search took too long and was stopped. Use longer words, or search one project."
+            advice = "Use longer words." if command.project_id else "Use longer words, or search one project."
+            text = f"The search took too long and was stopped. {advice}"
             raise ClientError("RESOURCE_LIMIT", text, "data.query") from None
         except (OSError, sqlite3.Error) as error:
             if session.index.behind:
@@ -295,6 +296,6 @@ def no_session() -> ClientError:
 
 
 def _unusable(session: Session, error: Exception) -> ClientError:
-    logger.error("%s: its index can't be read: %s", session.id, error)
-    text = "The search index of a session can't be read. Try again in a moment."
+    logger.error("%s: its search index can't be read: %s", session.id, error)
+    text = "The search index of a session can't be read. The server's log has the reason."
     return ClientError("FILE_OPERATION", text, retryable=True)

@@ -174,8 +174,8 @@ def check_allowed(ceilings: Ceilings, call: ToolCall, remember: bool, usable: Ca
     Otherwise raises ``ClientError`` (PERMISSION_DENIED), and the approval request stays open."""
     if call.kind == "plan" and not mode_fits(ceilings, "default"):
         text = (
-            "The plan can't be accepted: the agent would leave plan mode for the default mode, which the owner does not "
-            "allow. The request is still open."
+            "The plan can't be accepted: the agent would leave plan mode for the default mode, which the owner does "
+            "not allow. The request is still open."
         )
         raise ClientError("PERMISSION_DENIED", text, field="data.decision")
     for above in _above(ceilings, call.grants, usable) if remember else ():

@@ -148,7 +148,9 @@ class ChosenOptions:
     async def _reset(self, mode: str) -> None:
         """Resets a mode that the owner does not allow, which came from the agent's own settings or its own decision."""
         usual = usual_mode(self._grants.ceilings)
-        logger.warning("%s: the agent is in mode %s, which is not allowed; resetting it to %s", self._data.id, mode, usual)
+        logger.warning(
+            "%s: the agent is in mode %s, which is not allowed; resetting it to %s", self._data.id, mode, usual
+        )
         self._resets += 1
         try:
             if self._resets > MOST_RESETS:

@@ -295,7 +295,9 @@ def _text(path: str, data: bytes, kept: Callable[[], str]) -> FileContent:
 def read_again(project: Project, source: Source, offset: int, length: int) -> bytes:
     """A part of a file that was read before. Raises ``ClientError`` (BLOB_NOT_FOUND) if the file has changed since, or
     can't be read."""
-    changed = ClientError("BLOB_NOT_FOUND", "The file has changed since it was read, or can't be read now. Read it again.", "data.blob_id")
+    changed = ClientError(
+        "BLOB_NOT_FOUND", "The file has changed since it was read, or can't be read now. Read it again.", "data.blob_id"
+    )
     try:
         file, status = project.file(source.parts)
     except ClientError:

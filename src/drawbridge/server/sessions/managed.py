@@ -480,7 +480,8 @@ class ManagedSession(Session):
         if self._changing.locked():
             raise ClientError(
                 "PROCESS_ACTIVE",
-                "Changes are being reviewed, committed or undone, or a session is being deleted. Try again in a moment.",
+                "Changes are being reviewed, committed or undone, or a session is being deleted. "
+                "Try again in a moment.",
                 retryable=True,
             )
 

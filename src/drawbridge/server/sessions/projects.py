@@ -179,8 +179,14 @@ class Projects:
                 f"The project in {name} can't be read at present; the server will try again."
                 for name in sorted(self._unreadable)
             ),
-            *(f"The project in {name} can't be used and was quarantined. The server's log has the reason." for name in self.quarantined),
-            *(f"The project in {name} can't be used, and could not be quarantined. The server's log has the reason." for name in self._not_moved),
+            *(
+                f"The project in {name} can't be used and was quarantined. The server's log has the reason."
+                for name in self.quarantined
+            ),
+            *(
+                f"The project in {name} can't be used, and could not be quarantined. The server's log has the reason."
+                for name in self._not_moved
+            ),
         ]
 
     def _open(self, directory: Path, others: Iterable[ManagedSession]) -> ManagedSession:
@@ -261,8 +267,8 @@ class Projects:
             logger.error("%s could not be moved to the trash: %s", session.id, error)
             raise ClientError(
                 "FILE_OPERATION",
-                "The project was closed, but its data could not be moved to the trash, so it will reappear after a server "
-                "restart. The server's log has the reason.",
+                "The project was closed, but its data could not be moved to the trash, so it will reappear after a "
+                "server restart. The server's log has the reason.",
             ) from None
 
     def _to_trash(self, id: str) -> None:
@@ -291,7 +297,9 @@ class Projects:
             os.replace(directory, self._data / "quarantine" / f"{name}-{time.time_ns()}")
         except OSError as error:
             reason = (error.strerror or "unknown reason").lower()
-            logger.error("the project in %s can't be used (%s), and can't be moved to quarantine: %s", name, why, reason)
+            logger.error(
+                "the project in %s can't be used (%s), and can't be moved to quarantine: %s", name, why, reason
+            )
             self._not_moved.append(name)
         else:
             logger.error("the project in %s can't be used (%s); it was moved to quarantine", name, why)

@@ -92,7 +92,10 @@ class Prompts:
         try:
             self._controller.steer(order.prompt, order.attachments, record)
         except base.NotAtWork:
-            text = "The agent has not begun this run yet, or has just ended it. Try again in a moment, or queue the message."
+            text = (
+                "The agent has not begun this run yet, or has just ended it. Try again in a moment, or queue the "
+                "message."
+            )
             raise ClientError("PROCESS_NOT_FOUND", text, retryable=True) from None
         except base.AgentRefused as error:
             reason = str(error).removesuffix(".")

@@ -49,7 +49,7 @@ from drawbridge.server.reviews.recovery import Recovery
 from drawbridge.server.reviews.reviews import RequestedDecision
 from drawbridge.server.sessions import metadata
 from drawbridge.server.sessions.ceilings import day_of
-from drawbridge.server.sessions.disk import Disk
+from drawbridge.server.sessions.disk import TERMINAL_PREFIX, Disk
 from drawbridge.server.sessions.metadata import instant
 from drawbridge.server.sessions.recorded_state import DAYS_KEPT, Day, RecordedState, count_run
 from drawbridge.server.sessions.surfaces import Surfaces
@@ -74,9 +74,6 @@ COUNTED_AT_ONCE: Final = 1_000
 """The number of records of an older history that are read at a time to count its runs."""
 
 FINISHED: Final = records.KINDS[RunFinished].subtype.encode()
-
-TERMINAL_PREFIX: Final = "desk_"
-"""The prefix of the ids of terminal sessions."""
 
 
 class Session(ABC):

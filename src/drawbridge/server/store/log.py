@@ -537,9 +537,7 @@ class History:
                 try:
                     catalogue.drop_first()
                 except OSError as error:
-                    raise HistoryNotWritten(
-                        f"An old file of the history can't be deleted: {_why(error)}."
-                    ) from None
+                    raise HistoryNotWritten(f"An old file of the history can't be deleted: {_why(error)}.") from None
                 dropped += 1
             if dropped:
                 self._save_index()

@@ -156,7 +156,7 @@ async def test_the_list_does_not_count_files_in_a_missing_directory(browser: Bro
         opens(person, project)
         session.directory.rename(session.directory.with_name("elsewhere"))
         person("reload")
-        person.sees(".review > .notice", "The directory of this project does not exist.")
+        person.sees(".review > .notice", "The session's directory does not exist.")
         person.sees(".project .state", "Idle in terminal")
         person.clicks(".project-head .back")
         person.sees(".project-head .state", "Idle in terminal")

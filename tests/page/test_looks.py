@@ -87,7 +87,7 @@ def test_an_answered_call_is_one_line_next_to_its_icon(browser: Browser, address
         person.prompts(f"/calls {json.dumps([call])}")
         person.sees(".approval")
         person.clicks(".stop")
-        person.sees(".tool.settled-line", "Withdrawn: interrupted")
+        person.sees(".tool.settled-line", "Withdrawn: the run was interrupted")
         gaps = person.runs(GAPS)
         assert len(gaps) == 3
         assert all(0 < gap < 20 for gap in gaps), gaps

@@ -360,7 +360,7 @@ def test_a_message_that_the_turn_refuses_returns_to_the_box(browser: Browser, ad
         person.sees(".steer")
         person.fills("#prompt", "and be quick")
         person.clicks(".steer")
-        person.sees(".toast", "The agent is not working.")
+        person.sees(".toast", "The agent has not begun this run yet")
         assert person("value", css="#prompt") == "and be quick"
 
 

@@ -759,7 +759,7 @@ async def test_a_review_of_a_missing_directory_shows_the_reason(
         person.fills(".hunk textarea", "my line")
         repository.rename(away)
         person.clicks(in_hunk("Line 5", ".yes"))
-        person.sees(".review > .notice", "The directory of this project does not exist.")
+        person.sees(".review > .notice", "The session's directory does not exist.")
         person.loses(".review-body .hunk")
         person.loses(".review-bar")
         assert not person("visible", css=".empty"), "it is not known what there is to review"

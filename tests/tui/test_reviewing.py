@@ -511,9 +511,9 @@ async def test_the_reason_for_a_missing_review_is_shown(server: Server, reposito
         repository.rename(repository.with_name(f"{repository.name} elsewhere"))
         await person.presses("escape", "v")
         await person.waits_for(lambda: isinstance(person.app.screen, ReviewScreen), "the review")
-        await is_told(person, "The directory of this project does not exist.")
+        await is_told(person, "The session's directory does not exist.")
         await person.presses("escape")
-        await person.sees("● The directory of this project does not exist.")
+        await person.sees("● The session's directory does not exist.")
         repository.with_name(f"{repository.name} elsewhere").rename(repository)
 
 
@@ -530,7 +530,7 @@ async def test_the_review_of_a_missing_directory_closes_with_a_reason(server: Se
         away = repository.rename(repository.with_name("elsewhere"))
         await person.presses("a")
         await person.waits_for(lambda: current(person) == "poem.txt: ", "only the draft")
-        await is_told(person, "The directory of this project does not exist.")
+        await is_told(person, "The session's directory does not exist.")
         await person.loses("3 files", "new.py")
         away.rename(repository)
         await person.presses("escape")

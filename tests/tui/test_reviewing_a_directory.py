@@ -156,7 +156,9 @@ async def test_the_reason_why_no_review_is_shown_is_printed(home: Path, blog: Pa
     (home / "elsewhere").mkdir()
 
     def reads(pane: Pane) -> None:
-        pane.wait_for(r"The review can't be shown: This project is outside the directories that the owner allows")
+        pane.wait_for(
+            r"The review can't be shown: The session's directory is outside the directories that the owner allows"
+        )
         pane.wait_for(r"exit code 1\b")
 
     async with serving(home / "data", "--no-tls", "--allow", home / "elsewhere"):

@@ -70,3 +70,7 @@ async def test_a_configuration_that_includes_a_pipe_is_reported(
     for seconds in ("0.2", "0.1"):  # the second attempt gets less time
         with pytest.raises(GitFailed, match=f"git took more than {seconds} s for: config --list"):
             await Checkpoints(project, "proj_1").snapshotter.create(RUN, "before")
+
+
+def test_an_error_names_the_command_and_not_the_settings_before_it() -> None:
+    assert git_program._named(["-c", "gc.auto=0", "-c", "core.eol=lf", "add", "--all"]) == "add --all"

@@ -211,11 +211,14 @@ async def test_a_directory_that_takes_too_long_to_list_is_refused(plain: Path, m
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("which", ["home", "above", "data"])
-async def test_a_home_directory_is_not_copied(which: str, own_home: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("which", "named"),
+    [("home", "the home directory"), ("above", "the home directory"), ("data", "the server's data")],
+)
+async def test_a_home_directory_is_not_copied(which: str, named: str, own_home: Path, tmp_path: Path) -> None:
     (tmp_path / "data" / "one").mkdir(parents=True)
     directory = {"home": own_home, "above": tmp_path, "data": tmp_path / "data"}[which]
-    with pytest.raises(private.TooLarge, match=r"home directory.*Work in a directory below it"):
+    with pytest.raises(NoCheckpoint, match=rf"is or contains {named}.*Work in one of its subdirectories"):
         await Checkpoints(directory, "proj_1", folder=tmp_path / "data" / "one").snapshotter.create(RUN, "before")
     assert not (tmp_path / "data" / "one" / private.NAME).exists()
 

@@ -54,7 +54,7 @@ async def test_a_file_that_git_would_wait_for_is_reported(name: str, kind: str, 
     else:
         with file.open("wb") as made:
             made.truncate(200_000_000)
-    with pytest.raises(NoCheckpoint, match=f"{name.removeprefix('.git/')} is not a small regular file"):
+    with pytest.raises(NoCheckpoint, match=f"{name.removeprefix('.git/')} is too large, or is not a regular file"):
         await Checkpoints(project, "proj_1").snapshotter.create(RUN, "before")
 
 
@@ -70,11 +70,11 @@ async def test_a_pipe_in_a_directory_delays_only_one_operation(
     os.mkfifo(file)
     with monkeypatch.context() as patched:
         patched.setattr(git_program, "SECONDS", 0.5)
-        with pytest.raises(NoCheckpoint, match=f"a/b/{name} is not a small regular file"):
+        with pytest.raises(NoCheckpoint, match=f"a/b/{name} is too large, or is not a regular file"):
             await checkpoints.snapshotter.create(RUN, "after")
     with monkeypatch.context() as patched:
         patched.setattr(GitProgram, "run", None)  # the next operation does not start git
-        with pytest.raises(NoCheckpoint, match=f"a/b/{name} is not a small regular file"):
+        with pytest.raises(NoCheckpoint, match=f"a/b/{name} is too large, or is not a regular file"):
             await checkpoints.changes.of(RUN)
     file.unlink()
     assert await checkpoints.snapshotter.create(RUN, "after")
@@ -103,11 +103,11 @@ async def test_a_pipe_in_the_git_directory_delays_only_one_operation(
         os.mkfifo(file)
     with monkeypatch.context() as patched:
         patched.setattr(git_program, "SECONDS", 0.5)
-        with pytest.raises(NoCheckpoint, match=f"git's file {name} is not a small regular file"):
+        with pytest.raises(NoCheckpoint, match=f"git's file {name} is too large, or is not a regular file"):
             await checkpoints.snapshotter.create("run_2", "before")
     with monkeypatch.context() as patched:
         patched.setattr(GitProgram, "run", None)  # the next operation does not start git
-        with pytest.raises(NoCheckpoint, match=f"git's file {name} is not a small regular file"):
+        with pytest.raises(NoCheckpoint, match=f"git's file {name} is too large, or is not a regular file"):
             await checkpoints.snapshotter.create("run_2", "before")
 
 

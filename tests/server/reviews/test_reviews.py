@@ -322,7 +322,7 @@ async def test_a_missing_directory_has_no_review_until_it_exists(tmp_path: Path)
         there = page.updates("review_changed")
         away = one.directory.rename(tmp_path / "away")
         for _ in range(2):
-            with pytest.raises(ClientError, match=r"^The directory of this project does not exist\.$") as refused:
+            with pytest.raises(ClientError, match=r"^The session's directory does not exist\.$") as refused:
                 await one.get()
             assert refused.value.code == "INVALID_PATH"
         assert one.server.core.projects.get(one.project).info().review == ReviewNumbers(
@@ -625,8 +625,8 @@ async def test_a_directory_without_a_repository_is_reviewed(tmp_path: Path) -> N
         review = await one.get()
         assert (len(hunks(review)), review["repository"]) == (4, "private")
         assert review["notice"] == (
-            "This directory is not in a git repository, so the server stores the versions of its files; the review "
-            "leaves out dependencies, build output, caches and files over 10 MB."
+            "This review does not use a git repository of yours: the server stores the versions of the files itself, "
+            "without dependencies, build output, caches, nested repositories and files over 10 MB."
         )
         changes = await one.server.does(one.phone, "run_changes", one.project, run_id=run)
         assert len(changes["data"]["files"]) == 3

@@ -91,7 +91,7 @@ async def test_a_process_that_exits_before_the_prompt_is_replaced(
         process.exit(1)
         assert len(session.approvals) == 0
         [withdrawn] = phone.updates("permission_withdrawn")
-        assert withdrawn["reason"] == "the agent was restarted before the request was answered"
+        assert withdrawn["reason"] == "the agent's process ended before the request was answered"
         held.go_on.set()
         await until(lambda: server.agent.latest.prompts == ["more"], "the prompt")
         assert server.agent.latest is not process

@@ -181,7 +181,7 @@ async def test_a_file_that_cannot_be_written_does_not_stop_a_run(
         await has_run(server, project)
         assert [one["models"] for one in phone.updates("agent_offers")] == [MODELS]
         assert phone.updates("run_finished")[-1]["outcome"] == "completed"
-    assert "what claude offers is not known after a restart" in caplog.text
+    assert "what claude offers will not be known after a restart" in caplog.text
 
 
 async def test_a_new_session_shows_its_model_and_effort(tmp_path: Path) -> None:

@@ -215,7 +215,7 @@ async def test_a_run_does_not_resume_in_a_conversation_being_deleted(
 
         async def slowly() -> None:
             passed[0] = 3600.0
-            await until(lambda: "the run can't resume yet" in caplog.text, "the time at which it would continue")
+            await until(lambda: "the run can't be resumed yet" in caplog.text, "the time at which it would continue")
             process.exit(0)
 
         monkeypatch.setattr(process, "stop", slowly)

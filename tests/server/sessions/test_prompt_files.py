@@ -348,7 +348,7 @@ async def test_a_new_file_removes_the_oldest_above_the_limit(tmp_path: Path, mon
         await until(lambda: stored(server, project) == sorted([second, third]))
         before = records(server, project)
         with pytest.raises(
-            ClientError, match=r"in addition to the .* of queued and running prompts; a session keeps"
+            ClientError, match=r"in addition to the .* of queued and running prompts: a project can store"
         ) as full:
             await server.does(phone, "execute", project, prompt="Too much", attachments=await zipped(server))
         assert full.value.code == "RESOURCE_LIMIT"

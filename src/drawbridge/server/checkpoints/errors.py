@@ -40,7 +40,7 @@ class Changed(Exception):
 
 def unavailable(reason: str) -> NoCheckpoint:
     """The error for a repository in which git can't work. ``reason``: a clause without a period."""
-    return NoCheckpoint(f"Checkpoints are not available here: {reason}.")
+    return NoCheckpoint(f"git can't be used in this repository: {reason}.")
 
 
 def enumerated(files: Sequence[str]) -> str:

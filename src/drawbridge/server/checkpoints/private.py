@@ -81,25 +81,25 @@ run. They are also removed if the repository is full (``MOST_STORED``), or if th
 ``COLLECT_SECONDS`` ago."""
 
 ADVICE: Final = (
-    "Add files that need no review to a .gitignore file, or make the directory a git repository (git init): git then "
-    "decides which files are included."
+    "Add files that need no review to a .gitignore file, or make the directory a git repository (git init), to which "
+    "these limits do not apply."
 )
 
 NOTICE: Final = (
-    "This directory is not in a git repository, so the server stores the versions of its files; the review leaves out "
-    f"dependencies, build output, caches and files over {LARGEST_FILE // MB} MB."
+    "This review does not use a git repository of yours: the server stores the versions of the files itself, without "
+    f"dependencies, build output, caches, nested repositories and files over {LARGEST_FILE // MB} MB."
 )
 """The notice about a review in a private repository, in one sentence."""
 
-NARROWER: Final = "Work in a directory below it, or make the directory a git repository (git init)."
+NARROWER: Final = "Work in one of its subdirectories, or make it a git repository (git init)."
 """The advice if the directory is refused regardless of its contents, so that a ``.gitignore`` file would not help."""
 
 
 class TooLarge(NoCheckpoint):
-    """The directory exceeds a limit, or is or contains the user's home directory or the server's data."""
+    """The directory exceeds a limit."""
 
-    def __init__(self, why: str, advice: str = ADVICE) -> None:
-        super().__init__(f"Too large to review: {why} {advice}")
+    def __init__(self, why: str) -> None:
+        super().__init__(f"Too large to review: {why} {ADVICE}")
 
 
 class PrivateRepository:
@@ -134,9 +134,10 @@ class PrivateRepository:
     def _create(self) -> None:
         """Creates the repository. Raises ``NoCheckpoint``, ``DrawbridgeError`` or OSError."""
         directory = self._directory.resolve(strict=True)
-        for name, folder in (("your home directory", Path.home()), ("the server's data", self._git_directory)):
+        home = "the home directory of the server's user"
+        for name, folder in ((home, Path.home()), ("the server's data", self._git_directory)):
             if directory in ((real := folder.resolve()), *real.parents):
-                raise TooLarge(f"the directory is or contains {name}.", NARROWER)
+                raise NoCheckpoint(f"This directory can't be reviewed, because it is or contains {name}. {NARROWER}")
         new = self._git_directory.with_name(f"{NAME}.new")
         shutil.rmtree(new, ignore_errors=True)
         make_private_directory(str(new))
@@ -216,8 +217,8 @@ class PrivateRepository:
             if size > MOST_BYTES:
                 raise TooLarge(f"the files in the directory exceed {MOST_BYTES // MB} MB.")
         if len(left_out) > MOST_LARGE:
-            text = f"more than {MOST_LARGE:,} files are over {LARGEST_FILE // MB} MB, or are nested repositories."
-            raise TooLarge(text)
+            large = f"files over {LARGEST_FILE // MB} MB and nested repositories"
+            raise TooLarge(f"the directory has more than {MOST_LARGE:,} {large}.")
         return left_out
 
     async def forget_ignored(self, git: Git) -> None:

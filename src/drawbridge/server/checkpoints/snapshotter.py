@@ -96,7 +96,7 @@ class Snapshotter:
             await asyncio.wait([storing])
             raise
         if not collected.done():
-            raise GitFailed("the checkpoint was canceled because the project was closed")
+            raise GitFailed("the session was closed")
         return collected.result()
 
     async def stored(self) -> None:
@@ -116,7 +116,7 @@ class Snapshotter:
             if not collected.done():
                 collected.set_exception(error)
             elif isinstance(error, GitFailed | NoCheckpoint | OSError):
-                logger.warning("the checkpoint before %s failed: %s", run_id, error)
+                logger.warning("the checkpoint before run %s was not taken: %s", run_id, error)
             else:
                 raise
         else:

@@ -41,8 +41,12 @@ def resolve(given: str, roots: Iterable[Path], taken: Iterable[Path]) -> Path:
     def refusal(code: str, why: str) -> ClientError:
         return ClientError(code, why, field="data.path")
 
-    if not given or len(given) > LONGEST or _is_strange(given):
-        raise refusal("INVALID_PATH", "The path is empty, too long, or contains control characters.")
+    if not given:
+        raise refusal("INVALID_PATH", "The path is empty.")
+    if len(given) > LONGEST:
+        raise refusal("INVALID_PATH", f"The path is longer than {LONGEST:,} characters.")
+    if _is_strange(given):
+        raise refusal("INVALID_PATH", "The path contains control characters, or is not valid UTF-8.")
     path = Path(given)
     if not path.is_absolute():
         raise refusal("INVALID_PATH", "The path must be absolute.")
@@ -63,8 +67,10 @@ def resolve(given: str, roots: Iterable[Path], taken: Iterable[Path]) -> Path:
     for other in taken:
         if _same(real, other):
             raise refusal("PROJECT_EXISTS", "This directory is already a project.")
-        if _inside(real, other) or _inside(other, real):
-            raise refusal("PROJECT_NESTING", "This directory is inside another project, or contains one.")
+        if _inside(real, other):
+            raise refusal("PROJECT_NESTING", "This directory is inside another project.")
+        if _inside(other, real):
+            raise refusal("PROJECT_NESTING", "This directory contains another project.")
     return real
 
 
@@ -101,9 +107,10 @@ def usable(given: str, roots: Iterable[Path]) -> bool:
 
 
 ADDITIONAL_NOT_HERE = "An additional directory was not found, or this server does not allow it."
-OUTSIDE = "This project is outside the directories that the owner allows (--allow)."
-GONE = "The directory of this project does not exist."
-SILENT = "The disk that contains the directory of this project does not respond."
+OUTSIDE = "The session's directory is outside the directories that the owner allows (--allow)."
+IN_DATA = "The session's directory is in the server's data directory, where agents may not run."
+GONE = "The session's directory does not exist."
+SILENT = "The disk that contains the session's directory does not respond."
 
 
 class _Seen(NamedTuple):
@@ -142,8 +149,10 @@ class AllowedDirectories:
         real = Path(os.path.realpath(path))
         if not os.path.isdir(real):
             problem: str | None = GONE
+        elif self.is_own(real):
+            problem = IN_DATA
         else:
-            problem = None if allowed(real, self.roots) and not self.is_own(real) else OUTSIDE
+            problem = None if allowed(real, self.roots) else OUTSIDE
         if len(self._seen) >= MOST_REMEMBERED:
             self._seen.clear()
         self._seen[path] = _Seen(real, problem)
@@ -217,8 +226,8 @@ class AllowedDirectories:
         real = resolve(expanded(parent), self.roots, ())
         if not _is_file_name(name):
             text = (
-                "The name must have 1 to 255 bytes and only printable characters, without a slash, and must not begin with "
-                "a dot or a space."
+                "The name must have 1 to 255 bytes and only printable characters, without a slash. It must not begin "
+                "with a dot, or begin or end with a space."
             )
             raise ClientError("INVALID_PATH", text, field="data.name")
         new = real / name

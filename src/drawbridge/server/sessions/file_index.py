@@ -254,7 +254,8 @@ class FileIndexes:
             try:
                 return await self._by_git(project, known) or (await asyncio.to_thread(_walked, project), None)
             except (GitFailed, NoCheckpoint, OSError, ValueError, TimeoutError) as error:
-                logger.warning("git can't list the files of a project, so they are listed without it: %s", error)
+                reason = str(error) or f"git took more than {GIT_SECONDS:g} s"
+                logger.warning("git can't list the files of a project, so they are listed without it: %s", reason)
                 return await asyncio.to_thread(_walked, project), None
 
     async def _by_git(self, project: Project, known: Settings | None) -> tuple[FileIndex, Settings] | None:

@@ -48,6 +48,9 @@ MOST_SCANNED: Final = 20_000
 
 GIT: Final = ".git"
 
+NOT_SHOWN: Final = "The file can't be shown"
+NOT_COMPARED: Final = "The file can't be compared with the last commit"
+
 PREFIX: Final = "file:"
 """The prefix of blob ids that stand for a project's files. No client can upload a blob with such an id."""
 
@@ -98,8 +101,10 @@ class Project(Struct, frozen=True):
 
     def parts(self, given: str) -> tuple[str, ...]:
         """The parts of the path that a client sent, with symbolic links resolved. Raises ``ClientError``."""
-        if "\0" in given or ".." in given.split("/"):
-            raise _outside()
+        if "\0" in given:
+            raise _invalid("The path must not contain a null character.")
+        if ".." in given.split("/"):
+            raise _invalid('The path must not contain "..".')
         if given.startswith("/"):
             root = f"{self.root}/".replace("//", "/")
             if not f"{given}/".startswith(root):
@@ -243,7 +248,7 @@ def text(project: Project, parts: Sequence[str]) -> str:
     """The whole text of a file. Raises ``ClientError``, even for an image, which ``read`` accepts."""
     content, _ = _content(project, parts)
     if isinstance(content, str):
-        raise unsupported("it is an image")
+        raise unsupported("it is an image", NOT_COMPARED)
     return decoded(content)
 
 
@@ -290,7 +295,9 @@ def _text(path: str, data: bytes, kept: Callable[[], str]) -> FileContent:
 def read_again(project: Project, source: Source, offset: int, length: int) -> bytes:
     """A part of a file that was read before. Raises ``ClientError`` (BLOB_NOT_FOUND) if the file has changed since, or
     can't be read."""
-    changed = ClientError("BLOB_NOT_FOUND", "The file has changed since it was read. Read it again.", "data.blob_id")
+    changed = ClientError(
+        "BLOB_NOT_FOUND", "The file has changed since it was read, or can't be read now. Read it again.", "data.blob_id"
+    )
     try:
         file, status = project.file(source.parts)
     except ClientError:
@@ -370,7 +377,11 @@ def _refusal(error: OSError | ValueError) -> ClientError:
 
 
 def _outside() -> ClientError:
-    return ClientError("INVALID_PATH", "The path leads out of the project.", field="data.path")
+    return _invalid("The path leads out of the project.")
+
+
+def _invalid(text: str) -> ClientError:
+    return ClientError("INVALID_PATH", text, field="data.path")
 
 
 def _private() -> ClientError:
@@ -385,14 +396,14 @@ def missing() -> ClientError:
     return ClientError("FILE_NOT_FOUND", "The project has no such file or directory.", field="data.path")
 
 
-def unsupported(why: str) -> ClientError:
-    return ClientError("FILE_UNSUPPORTED", f"The file can't be shown: {why}.", field="data.path")
+def unsupported(why: str, problem: str = NOT_SHOWN) -> ClientError:
+    return ClientError("FILE_UNSUPPORTED", f"{problem}: {why}.", field="data.path")
 
 
-def too_large(size: int, limit: int) -> ClientError:
+def too_large(size: int, limit: int, problem: str = f"{NOT_SHOWN}: it") -> ClientError:
     return ClientError(
         "FILE_TOO_LARGE",
-        f"The file can't be shown: it is {size:,} bytes; the limit is {limit:,}.",
+        f"{problem} is {size:,} bytes; the limit is {limit:,}.",
         field="data.path",
         details={"size": size, "limit": limit},
     )

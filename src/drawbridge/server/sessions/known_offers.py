@@ -61,4 +61,4 @@ class KnownOffers:
         try:
             write_private(str(self._file), msgspec.json.encode(self._known) + b"\n")
         except NotPrivate as error:
-            logger.warning("what %s offers is not known after a restart: %s", agent, error)
+            logger.warning("what %s offers will not be known after a restart: %s", agent, error)

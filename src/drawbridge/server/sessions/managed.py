@@ -480,7 +480,8 @@ class ManagedSession(Session):
         if self._changing.locked():
             raise ClientError(
                 "PROCESS_ACTIVE",
-                "Changes are being undone or reviewed, or a session is being deleted. Try again in a moment.",
+                "Changes are being reviewed, committed or undone, or a session is being deleted. "
+                "Try again in a moment.",
                 retryable=True,
             )
 
@@ -569,7 +570,9 @@ class ManagedSession(Session):
         error = run.ending.error if run.ending is not None and finished.code else None
         why_not = self.continuing.plan(run, finished, error.get("retry_at") if error else None)
         if why_not:
-            finished = msgspec.structs.replace(finished, error=f"{finished.error} {why_not}")
+            failure = (finished.error or "").rstrip()
+            end = "" if failure.endswith((".", "!", "?")) else "."
+            finished = msgspec.structs.replace(finished, error=f"{failure}{end} {why_not}")
         self.store.record(finished)
         self.continuing.check_schedule()
         self.store.save()
@@ -610,7 +613,7 @@ class ManagedSession(Session):
     def _about_itself(self, report: base.StateReported | base.OffersReported) -> None:
         """Publishes what the agent reports about itself. Drops a report that is too large for a client's snapshot."""
         if len(msgspec.json.encode(report)) > LONGEST_REPORT:
-            logger.warning("%s: the agent's %s is too large and is not shown", self.id, type(report).__name__)
+            logger.warning("%s: ignored %s from the agent, because it is too large", self.id, type(report).__name__)
             return
         if isinstance(report, base.StateReported):
             self._report_state(report.state)

@@ -101,7 +101,7 @@ def load(directory: Path) -> Metadata:
     """The metadata in the file or, if that can't be used, in its copy. If neither can be used, raises ``Unreadable`` if
     one of them can't be read now, and otherwise ``Damaged``. Raises ``Newer`` if it was written by a newer Drawbridge.
     """
-    problem, denied = "the file does not exist", ""
+    problem, denied = f"{NAME} does not exist", ""
     for name in (NAME, COPY):
         try:
             found = msgspec.json.decode((directory / name).read_bytes(), type=Metadata)
@@ -116,7 +116,7 @@ def load(directory: Path) -> Metadata:
         if found.version > VERSION:
             raise Newer("it was written by a newer Drawbridge")
         if found.id != directory.name or not ID.fullmatch(found.id):
-            problem = f"{name}: it is about another project"
+            problem = f"{name}: its ID is not the name of its directory"
         elif not found.path.startswith(os.sep) and not Path(found.path).is_absolute():
             problem = f"{name}: the project's path is not absolute"
         else:

@@ -92,10 +92,14 @@ class Prompts:
         try:
             self._controller.steer(order.prompt, order.attachments, record)
         except base.NotAtWork:
-            text = "The agent is not working. Try again in a moment, or queue the message."
+            text = (
+                "The agent has not begun this run yet, or has just ended it. Try again in a moment, or queue the "
+                "message."
+            )
             raise ClientError("PROCESS_NOT_FOUND", text, retryable=True) from None
         except base.AgentRefused as error:
-            text = f"The message could not be added to the current run: {error}. Queue it instead."
+            reason = str(error).removesuffix(".")
+            text = f"The message could not be added to the current run: {reason}. Queue it instead."
             raise ClientError("NOT_SUPPORTED", text, field="data.steer") from None
         except BadArgument as error:
             raise ClientError("VALIDATION_FAILED", str(error), field="data.attachments") from None

@@ -435,7 +435,7 @@ class Catalogue:
                         remove_quietly(entry.path)  # the server died while it wrote its index or link
                     continue
                 if not entry.is_file(follow_symlinks=False):
-                    logger.warning("%s: %s is not a file and was left alone", self.directory, entry.name)
+                    logger.warning("%s: %s is not a regular file and was ignored", self.directory, entry.name)
                 elif size := entry.stat(follow_symlinks=False).st_size:
                     found[entry.name] = size
                 else:
@@ -459,6 +459,6 @@ class Catalogue:
         if (name, offset) not in self.damage and len(self.damage) < _DAMAGE_KEPT:
             self.damage[name, offset] = Damage(name, offset, length)
             logger.warning(
-                "%s: skipped %s at offset %d that do not belong to this history; the file was not changed",
+                "%s: skipped %s at offset %d (damaged, or not part of this history); the file was not changed",
                 self.path(name), counted(length, "byte"), offset,
             )  # fmt: skip

@@ -28,11 +28,11 @@ from drawbridge.server.protocol.client_errors import ClientError, no_project
 from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.protocol.replies import Accepted
 from drawbridge.server.sessions import metadata
-from drawbridge.server.sessions.disk import Disk
+from drawbridge.server.sessions.disk import TERMINAL_PREFIX, Disk
 from drawbridge.server.sessions.grants import Grants
 from drawbridge.server.sessions.limits import Limits
 from drawbridge.server.sessions.metadata import now
-from drawbridge.server.sessions.session import TERMINAL_PREFIX, Sessions
+from drawbridge.server.sessions.session import Sessions
 from drawbridge.server.sessions.surfaces import Surfaces
 from drawbridge.server.store.log import History
 from drawbridge.server.store.syncing import FsyncPolicy

@@ -110,8 +110,9 @@ function words(file, hunk) {
   if (hunk.kind === 'name') return `The file was renamed from ${harmless(file.old_path ?? '')}.`;
   if (hunk.kind !== 'file') return '';
   const unseen = 'Its content is not shown: it is not text, or it is too large to compare.';
+  const empty = file.change === 'deleted' ? 'It was empty.' : 'It is empty.';
   const isEmpty = !hunk.removed && !hunk.added;
-  return [wholeFile(file), file.binary ? unseen : isEmpty ? 'It is empty.' : ''].filter(Boolean).join(' ');
+  return [wholeFile(file), file.binary ? unseen : isEmpty ? empty : ''].filter(Boolean).join(' ');
 }
 
 /** @param {ReviewedFile} file */
@@ -136,7 +137,7 @@ function mode(name) {
  * @param {string} [decision]
  */
 function goneWords(by, decision) {
-  if (!by) return 'This change is no longer in the review: its lines have changed.';
+  if (!by) return 'This change is no longer in the review: somebody decided on it, or the file has changed since.';
   return decision ? `${by} already ${DECIDED[decision] ?? 'decided on'} this change.` : `${by} decided on this change.`;
 }
 

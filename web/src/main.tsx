@@ -24,7 +24,7 @@ import { nextWaiting } from './ui/next.ts';
 import { Confirm, overlay, Overlays } from './ui/overlays.tsx';
 import { Shell } from './ui/shell.tsx';
 import { listen } from './ui/shortcuts.ts';
-import { failed, said } from './ui/toasts.tsx';
+import { failed, notLoaded, said } from './ui/toasts.tsx';
 import { type Place, placeIn } from './ui/place.ts';
 import { type World, WorldContext } from './ui/world.ts';
 
@@ -82,9 +82,6 @@ const world: World = {
   showPalette: () => void import('./ui/views.ts').then(({ showPalette }) => showPalette(world), notLoaded),
   stop: () => view.value?.stop(),
 };
-
-/** Reports that a part of the web UI could not be loaded. */
-const notLoaded = () => said('This part of Drawbridge can’t be loaded. Try again once you’re back online.', 'problem');
 
 function go(address: string) {
   if (location.hash === address) {
@@ -372,7 +369,9 @@ client.addEventListener('change', (event) => {
     const mayReturn = trying !== undefined && kept.token() !== '';
     refused.value = mayReturn ? undefined : why && why.code !== 'UNAUTHORIZED' ? why.message : '';
     if (mayReturn) {
-      said('The token in the link isn’t valid. This device stays signed in.', 'problem');
+      const invalid = isTyped ? 'The token isn’t valid.' : 'The token in the link isn’t valid.';
+      const reason = why && why.code !== 'UNAUTHORIZED' ? why.message : invalid;
+      said(`${reason} This device stays signed in.`, 'problem');
       client.start(kept.token());
       view.value = undefined;
     } else if (!invited.value && trying === undefined) kept.keepToken('');

@@ -110,7 +110,8 @@ def words(file: File, hunk: Hunk | None) -> str:
     if hunk["kind"] != "file":
         return ""
     content = "Its content is not shown: it is not text, or it is too large to compare." if file.get("binary") else ""
-    return f"{_whole_file(file)} {content or ('' if hunk['removed'] or hunk['added'] else 'It is empty.')}".rstrip()
+    empty = "It was empty." if file["change"] == "deleted" else "It is empty."
+    return f"{_whole_file(file)} {content or ('' if hunk['removed'] or hunk['added'] else empty)}".rstrip()
 
 
 def _whole_file(file: File) -> str:
@@ -130,9 +131,9 @@ def _mode(mode: str | None) -> str:
 
 def gone_words(by: str | None = None, decision: str | None = None) -> str:
     """Describes what happened to a hunk that is no longer in the review. ``by``: the name of the user who decided on
-    it; None or empty if its lines have changed. ``decision``: None if it is not known."""
+    it; None or empty if that is not known, or if the file has changed. ``decision``: None if it is not known."""
     if not by:
-        return "This change is no longer in the review: its lines have changed."
+        return "This change is no longer in the review: somebody decided on it, or the file has changed since."
     return (
         f"{by} already {DECIDED.get(decision, 'decided on')} this change."
         if decision
@@ -236,7 +237,7 @@ NOT_AS_SHOWN: Final = (
     "need it."
 )
 NOT_A_DRAFT: Final = "This comment was already sent or removed. You can add what you wrote as a new comment."
-UNFINISHED: Final = "First add or discard the comment that you are writing."
+UNFINISHED: Final = "First save or discard the comment that you are writing."
 MAY_NOT_SEND: Final = "This device can’t send comments. Use a device that can start runs."
 NO_COMMENTS: Final = "No comments."
 QUEUE: Final = "Queue"
@@ -265,8 +266,8 @@ NOTHING_LEFT: Final = "There is nothing left to commit."
 NOTHING_TO_PUSH: Final = "Nothing can be pushed now."
 PUSH_HINT: Final = "Git on the server’s machine pushes, with the credentials and hooks that are configured there."
 PUSH_LOST: Final = (
-    "The connection was lost before the server responded. When you’re back online, this will show whether the commits "
-    "were pushed."
+    "The connection was lost before the server responded. When you’re back online, this dialog will show whether the "
+    "commits were pushed."
 )
 
 

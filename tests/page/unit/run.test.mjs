@@ -62,6 +62,12 @@ test('S2-23: each error offers a suitable remedy', () => {
   assert.deepEqual(help('AGENT_NOT_LOGGED_IN').help, ['login', 'retry']);
   assert.deepEqual(help('MODEL_UNAVAILABLE').help, ['retry']);
   assert.deepEqual(help('CONTEXT_TOO_LONG').help, ['compact', 'new']);
+  const tooLong = problemOf({ outcome: 'failed', code: 'CONTEXT_TOO_LONG' }, 'Gemini', new Date(), false);
+  assert.deepEqual(tooLong, {
+    title: 'The conversation no longer fits in the context window',
+    hint: 'Start a new session.',
+    help: ['new'],
+  });
   assert.deepEqual(help('AGENT_NOT_FOUND').help, ['install', 'retry']);
   assert.match(help('AGENT_EXITED').title, /process ended unexpectedly/);
   assert.match(help('AGENT_RATE_LIMITED', { retry_at: '2026-01-01T14:00:00Z' }).hint, /^It resets at /);

@@ -192,7 +192,8 @@ export function wordsOf(file: ReviewFile, hunk?: ReviewHunk): string {
         : old === fresh
           ? 'The content of this file was changed.'
           : `The file was ${modeOf(old)} and is now ${modeOf(fresh)}.`;
-  return [what, unshown || (lines || file.binary ? '' : 'It is empty.')].filter(Boolean).join(' ');
+  const empty = file.change === 'deleted' ? 'It was empty.' : 'It is empty.';
+  return [what, unshown || (lines || file.binary ? '' : empty)].filter(Boolean).join(' ');
 }
 
 /** Whether the user can replace a hunk's new lines. */
@@ -225,7 +226,7 @@ const DECIDED: Record<string, string> = { keep: 'kept', undo: 'undid', edit: 'ed
 
 /** What happened to a hunk that is gone, from the details of `HUNK_GONE` or the name of whoever changed the review. */
 export function goneWords({ by, decision }: { by?: string | null; decision?: string | null } = {}): string {
-  if (!by) return 'This change is no longer in the review: its lines have changed.';
+  if (!by) return 'This change is no longer in the review: somebody decided on it, or the file has changed since.';
   return decision ? `${by} already ${DECIDED[decision] ?? 'decided on'} this change.` : `${by} decided on this change.`;
 }
 

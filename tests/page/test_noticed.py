@@ -225,7 +225,7 @@ async def test_a_notification_accepts_or_rejects_once(
                 person("allow", what=["notifications"], url=f"http://127.0.0.1:{server.port}/")
                 person.runs("navigator.serviceWorker.ready.then(() => true)")
                 person("worker", code=f"{REMEMBER_NOTICES}; {NOBODY_LOOKS}")
-                for token, problem in (("first", ""), ("second", "has already answered"), ("wrong", "has expired")):
+                for token, problem in (("first", ""), ("second", "has already answered"), ("wrong", "no longer work")):
                     person("push", data=json.dumps({**push, "token": token}))
                     presses(person, token, decision)
                     if not problem:

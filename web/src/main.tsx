@@ -367,14 +367,16 @@ client.addEventListener('change', (event) => {
       return;
     }
     const mayReturn = trying !== undefined && kept.token() !== '';
-    refused.value = mayReturn ? undefined : why && why.code !== 'UNAUTHORIZED' ? why.message : '';
+    const isStored = !invited.value && trying === undefined;
+    const invalid = isStored ? 'The server doesn’t accept the token that this browser has stored.' : '';
+    refused.value = mayReturn ? undefined : why && why.code !== 'UNAUTHORIZED' ? why.message : invalid;
     if (mayReturn) {
-      const invalid = isTyped ? 'The token isn’t valid.' : 'The token in the link isn’t valid.';
-      const reason = why && why.code !== 'UNAUTHORIZED' ? why.message : invalid;
+      const wrong = isTyped ? 'The token isn’t valid.' : 'The token in the link isn’t valid.';
+      const reason = why && why.code !== 'UNAUTHORIZED' ? why.message : wrong;
       said(`${reason} This device stays signed in.`, 'problem');
       client.start(kept.token());
       view.value = undefined;
-    } else if (!invited.value && trying === undefined) kept.keepToken('');
+    } else if (isStored) kept.keepToken('');
     tries(undefined);
     isTyped = false;
     route();

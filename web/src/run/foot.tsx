@@ -138,7 +138,8 @@ export class Foot {
     const running = Boolean(conversation?.run);
     if (project)
       this.composer.show({
-        placeholder: running
+        // The server refuses a prompt for the terminal while the agent is working there.
+        placeholder: running && !project.desk
           ? 'Queue a message…'
           : `Message ${agentName(this.chosen.agent ?? project.agent, this.client.hello).replace(/^The /, 'the ')}…`,
         accepts: {

@@ -149,7 +149,7 @@ function decide(
     socket.onmessage = ({ data }) => {
       const { type, request_id: to, data: told } = JSON.parse(data);
       if (type === 'error')
-        end(told.code === 'UNAUTHORIZED' ? 'The notification’s buttons no longer work. Open Drawbridge to answer.' : told.message);
+        end(told.code === 'UNAUTHORIZED' ? 'The buttons no longer work. Open Drawbridge to answer.' : told.message);
       else if (to === 'auth') {
         isSent = true;
         send({

@@ -9,7 +9,7 @@ import * as kept from '../state/kept.ts';
 import { Button, Icon, Text } from '../ui/elements.tsx';
 import { isComposing, isTouch } from '../ui/typing.ts';
 import { type Choice, commandsFor, completed, type Token, tokenAt } from './complete.ts';
-import { type Accepts, type Attached, attach, MOST, unreadable } from './files.ts';
+import { type Accepts, type Attached, attach, MOST, notAFile } from './files.ts';
 import { counted } from '../ui/dom.ts';
 
 /** The maximum height of the text field, as a fraction of the window's height. */

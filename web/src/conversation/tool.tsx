@@ -43,14 +43,14 @@ const STATES: Record<ToolState, string> = {
 const DONE = 'Done';
 
 /** A question waits for an answer, and any other call for approval. */
-const stateWords = (state: ToolState, isQuestion: boolean) =>
+const wordsOf = (state: ToolState, isQuestion: boolean) =>
   state === 'waiting' && isQuestion ? 'Waiting for an answer' : STATES[state];
 
 function State({ state, isQuestion = false }: { state: ToolState; isQuestion?: boolean }) {
   return (
     <span class={`tool-icon ${state}`}>
       <Icon name={ICONS[state]} />
-      <span class="offscreen">{stateWords(state, isQuestion) || DONE}</span>
+      <span class="offscreen">{wordsOf(state, isQuestion) || DONE}</span>
     </span>
   );
 }
@@ -105,8 +105,7 @@ export function ToolView({
         </span>
       ) : (
         // The verb and the icon show that it is running.
-        STATES[state] &&
-        state !== 'running' && <span class={`tool-state ${state}`}>{stateWords(state, isQuestion)}</span>
+        STATES[state] && state !== 'running' && <span class={`tool-state ${state}`}>{wordsOf(state, isQuestion)}</span>
       )}
       <When time={tool.timestamp} />
     </>

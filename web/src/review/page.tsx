@@ -247,8 +247,8 @@ function More({ review }: { review: OpenReview }) {
   const count = review.more.value;
   return count ? (
     <p class="notice">
-      {counted(count, 'more file')} {count === 1 ? 'does' : 'do'} not fit here. Once you have decided on these
-      changes, the next ones are shown.
+      {counted(count, 'more file')} {count === 1 ? 'does' : 'do'} not fit here. Once you have decided on these changes,
+      the next ones are shown.
     </p>
   ) : null;
 }

@@ -135,11 +135,11 @@ export class Foot {
     const may = this.may;
     const canSend = may('execute');
     this.composer.element.hidden = !canSend;
-    const running = Boolean(conversation?.run);
+    // For a terminal session, the server refuses prompts while the agent is working.
+    const queues = Boolean(conversation?.run) && !project?.desk;
     if (project)
       this.composer.show({
-        // The server refuses a prompt for the terminal while the agent is working there.
-        placeholder: running && !project.desk
+        placeholder: queues
           ? 'Queue a message…'
           : `Message ${agentName(this.chosen.agent ?? project.agent, this.client.hello).replace(/^The /, 'the ')}…`,
         accepts: {
@@ -150,7 +150,7 @@ export class Foot {
             // Until the server's hello has arrived, images are accepted. An agent that can't see them gets their path.
             (client.hello?.pictures?.includes(this.chosen.agent ?? project.agent) ?? true),
         },
-        queues: running && !project.desk,
+        queues,
         steers: client.steers(this.id),
         chips: !project.desk && conversation && (
           <Chips

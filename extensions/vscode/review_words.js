@@ -137,7 +137,7 @@ function mode(name) {
  * @param {string} [decision]
  */
 function goneWords(by, decision) {
-  if (!by) return 'This change is no longer in the review: somebody decided on it, or the file has changed since.';
+  if (!by) return 'This change is no longer in the review: it was decided on or changed.';
   return decision ? `${by} already ${DECIDED[decision] ?? 'decided on'} this change.` : `${by} decided on this change.`;
 }
 

@@ -133,7 +133,7 @@ def gone_words(by: str | None = None, decision: str | None = None) -> str:
     """Describes what happened to a hunk that is no longer in the review. ``by``: the name of the user who decided on
     it; None or empty if that is not known, or if the file has changed. ``decision``: None if it is not known."""
     if not by:
-        return "This change is no longer in the review: somebody decided on it, or the file has changed since."
+        return "This change is no longer in the review: it was decided on or changed."
     return (
         f"{by} already {DECIDED.get(decision, 'decided on')} this change."
         if decision

@@ -50,9 +50,9 @@ test('retries and the context are described in a few words', () => {
   const retry = { attempt: 3, attempts: 10, reason: 'authentication_failed', status: 401 };
   assert.equal(retryWords(retry), 'Retrying 3 of 10: 401 authentication');
   assert.equal(retryWords({ attempt: 1, attempts: 2, reason: 'overloaded_error' }), 'Retrying 1 of 2: overloaded');
-  assert.equal(contextWords(76_000, 200_000), '38 % of 200k context');
+  assert.equal(contextWords(76_000, 200_000), '38% of 200k context');
   assert.equal(contextWords(1500, undefined), '2k tokens');
-  assert.equal(contextWords(5, 1_000_000), '0 % of 1M context');
+  assert.equal(contextWords(5, 1_000_000), '0% of 1M context');
   assert.equal(contextWords(undefined, 200_000), undefined);
 });
 

@@ -114,7 +114,9 @@ export function FileView({ project, path, line, changes = false, isInGit }: File
 function ChangedFile({ changes }: { changes: FileChanges }) {
   const difference = useMemo(() => differenceOf(changes), [changes]);
   const isWhole = useSignal(false);
-  const note = NOTES[changes.status ?? ''];
+  // Only the mode of a changed file may differ.
+  const same = difference || changes.truncated ? undefined : 'No lines differ from the last commit.';
+  const note = NOTES[changes.status ?? ''] ?? same;
   return (
     <div class="compared">
       <div class="compared-head">

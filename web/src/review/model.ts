@@ -226,7 +226,7 @@ const DECIDED: Record<string, string> = { keep: 'kept', undo: 'undid', edit: 'ed
 
 /** What happened to a hunk that is gone, from the details of `HUNK_GONE` or the name of whoever changed the review. */
 export function goneWords({ by, decision }: { by?: string | null; decision?: string | null } = {}): string {
-  if (!by) return 'This change is no longer in the review: somebody decided on it, or the file has changed since.';
+  if (!by) return 'This change is no longer in the review: it was decided on or changed.';
   return decision ? `${by} already ${DECIDED[decision] ?? 'decided on'} this change.` : `${by} decided on this change.`;
 }
 

@@ -69,7 +69,7 @@ type Look = {
 const LOOK: Look = {
   isEmpty: true,
   isInTerminal: false,
-  maySend: false,
+  maySend: true,
   isCareless: false,
   isCut: false,
   isLive: false,

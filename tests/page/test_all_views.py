@@ -205,7 +205,7 @@ def test_axe_finds_nothing_in_cards_and_sessions(browser: Browser, address: str,
         person("choose", css=".composer input[type=file]", files=[str(directory / "empty.txt")])
         person.clicks("dialog button:has-text('New session')")
         person.sees(".toast:not(.problem)", "New session.")
-        person.sees(".toast.problem", "empty.txt wasn’t attached: it is empty.")
+        person.sees(".toast.problem", "Can’t attach empty.txt: it is empty.")
         check("notes")
         person.clicks(".side .session")
         person.sees("button:has-text('Continue this session')")

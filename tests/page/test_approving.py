@@ -132,7 +132,7 @@ def test_keys_ignore_approvals_that_are_out_of_view(browser: Browser, address: s
             person.presses(key)
         stays(person, 1)
         assert not person("visible", css=f"{CARD} .editor-host, {CARD} textarea")
-        person.sees(".jump", "1 approval")
+        person.sees(".jump", "1 request")
         person.clicks(".jump")
         person.readies_keys()
         person.presses("a")

@@ -277,7 +277,7 @@ async def test_comments_are_not_sent_while_another_is_being_written(
         begins(person, "Line 30", "30")
         person.fills(f"{FIELD} textarea", "Two, not added.")
         person.clicks(".review-bar button:has-text('Send 1 comment')")
-        person.sees(".review-bar .notice", "First add or discard the comment that you are writing.")
+        person.sees(".review-bar .notice", "First save or discard the comment that you are writing.")
         assert await prompts_of(server, project) == []
         person.clicks(f"{FIELD} button:has-text('Discard')")
         person.loses(".review-bar .notice")

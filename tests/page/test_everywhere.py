@@ -125,7 +125,7 @@ async def test_a_divider_shows_that_earlier_messages_were_deleted(
         with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:
             person.sees(".said", "Message 35:")
             person.runs("document.querySelector('.scroller').scrollTop = 0")
-            person.sees(".divider", "Earlier messages have been deleted")
+            person.sees(".divider", "Earlier history has been deleted")
             assert min(numbers := person.runs(SEQS)) > 1
             assert numbers == list(range(numbers[0], 36)), "what is left is all there"
 
@@ -171,7 +171,7 @@ def test_axe_finds_no_violations(browser: Browser, server: Server, address: str,
         person.presses("Escape")
         person.runs("document.activeElement.blur()")
         person.presses("?")
-        person.sees("dialog", "Accept the highlighted change")
+        person.sees("dialog", "Accept the current change to a file")
         assert person("axe", file=axe) == []
 
 

@@ -120,6 +120,8 @@ def test_the_no_match_hint_disappears_once_a_folder_matches(
         person.presses("Enter")
         person.sees("#folders [role=option]", "toll house")
         person.loses(hint, "No matching folders.")
+        person.fills("#path", f"{directory.parent}/toll house/")
+        person.sees(hint, "No subfolders to choose from. You can start the session in this folder.")
 
 
 async def test_home_and_recent_folders_are_offered(browser: Browser, tmp_path: Path, directory: Path) -> None:
@@ -401,7 +403,7 @@ async def test_the_palette_opens_sessions_and_runs_commands(
         person.presses("Control+k")
         person.sees(".palette input:focus")
         person("type", text="zzzz")
-        person.sees(".palette .hint", "Nothing matches.")
+        person.sees(".palette .hint", "No matching sessions or commands.")
         person.presses("Escape")
         person.loses("dialog")
 

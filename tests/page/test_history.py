@@ -422,7 +422,7 @@ def test_the_jump_button_counts_approvals_below(browser: Browser, address: str) 
         person.prompts("Something")
         person.sees(".approval")
         person.runs("document.querySelector('.scroller').scrollTop = 0")
-        person.sees(".jump", "1 approval")
+        person.sees(".jump", "1 request")
         person.clicks(".jump")
         person.sees(".approval.current .yes")
 
@@ -435,13 +435,13 @@ def test_nothing_covers_an_approval_that_is_partly_in_view(browser: Browser, add
         person.prompts("Something")
         person.sees(".approval.current .yes")
         person.runs(f"{SCROLLER}.scrollTop -= {SCROLLER}.getBoundingClientRect().bottom - {CARD}.top + 50")
-        person.sees(".jump", "1 approval")
+        person.sees(".jump", "1 request")
         person.runs(f"{SCROLLER}.scrollTop += 150")
         person.loses(".jump")
         left = person.runs(f"{SCROLLER}.getBoundingClientRect().bottom - {CARD}.top")
         assert 0 < left < person.runs(f"{CARD}.height"), "a part of it is below the view"
         person.runs(f"{SCROLLER}.scrollTop -= 150")
-        person.sees(".jump", "1 approval")
+        person.sees(".jump", "1 request")
 
 
 def test_the_title_of_an_approval_is_visible_first(browser: Browser, address: str) -> None:

@@ -290,7 +290,7 @@ def test_a_device_is_revoked_with_the_keyboard(browser: Browser, own_server: Ser
         presses_until(person, "Tab", named("Revoke"))
         person.presses("Enter")
         confirms(person, "Revoke")
-        person.sees(".settings", "No device has been paired")
+        person.sees(".settings", "No devices are paired")
         person.until(named("Pair a device"))
 
 
@@ -326,7 +326,7 @@ async def test_sessions_are_managed_with_the_keyboard(
         person.sees(".project-head .title", "Toll of the week")
         person.until(at(MENU))
 
-        presses_until(person, "Shift+Tab", named('More about “/say "The second'))
+        presses_until(person, "Shift+Tab", named('Actions for “/say "The second'))
         person.presses("Enter")
         person.until(at("[role=menuitem]"))
         presses_until(person, "ArrowDown", named("Remove session"))

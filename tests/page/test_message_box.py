@@ -178,8 +178,8 @@ def test_any_file_is_sent_with_a_message(browser: Browser, address: str, tmp_pat
     with browser.person(address) as person:
         person.sees(".chip.mode")
         person("choose", css=".composer input[type=file]", files=[str(tmp_path / name) for name in files])
-        person.sees(".toast", "empty.txt wasn’t attached: it is empty.")
-        person.sees(".toast", "film.mp4 is too large (40.0 MB). Attach at most 33.5 MB.")
+        person.sees(".toast", "Can’t attach empty.txt: it is empty.")
+        person.sees(".toast", "Can’t attach film.mp4: it is too large (40.0 MB). The limit is 33.5 MB.")
         assert person.reads(".pictures .file") == ["report.zip", "big.log"]
         person.prompts("/quick")
         person.sees(".finished", "Finished")
@@ -236,7 +236,7 @@ def test_files_are_dropped_and_pasted(browser: Browser, address: str) -> None:
         person.runs(f"{DROPS_A_FOLDER}()")
         person.sees(
             ".toast",
-            "Can’t attach src: it can’t be read as a file. Attach the files of a folder, or a .zip file of it.",
+            "Can’t attach src: it is a folder. Attach its files, or a .zip file of it.",
         )
         names = ["bridge.py", "plan.pdf", "Makefile", "song.mp3", "torn.png"]
         assert person.reads(".pictures .file") == names
@@ -338,7 +338,7 @@ async def test_s3_32_agents_that_are_not_installed_cannot_be_chosen(
     with browser.person(f"{page_of(own_server)}#token={own_server.token}&project={project}") as person:
         person.clicks(".chip.agent > button")
         person.sees(".chip-menu [data-value=codex]:disabled", "Codex")
-        person.sees(".chip-menu .hint", "Another agent starts a new session")
+        person.sees(".chip-menu .hint", "your next message starts a new session")
 
 
 def test_s3_41_a_message_is_sent_into_the_running_turn(browser: Browser, address: str) -> None:

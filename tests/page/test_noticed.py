@@ -225,7 +225,7 @@ async def test_a_notification_accepts_or_rejects_once(
                 person("allow", what=["notifications"], url=f"http://127.0.0.1:{server.port}/")
                 person.runs("navigator.serviceWorker.ready.then(() => true)")
                 person("worker", code=f"{REMEMBER_NOTICES}; {NOBODY_LOOKS}")
-                for token, problem in (("first", ""), ("second", "has already answered"), ("wrong", "has expired")):
+                for token, problem in (("first", ""), ("second", "has already answered"), ("wrong", "no longer work")):
                     person("push", data=json.dumps({**push, "token": token}))
                     presses(person, token, decision)
                     if not problem:
@@ -253,15 +253,19 @@ BREAKS = """(() => {
 
 
 @pytest.mark.parametrize(
-    ("last", "reason"),
+    ("last", "title", "reason"),
     [
-        ("auth", "The server can’t be reached. Open Drawbridge to answer."),
-        ("permission_response", "The connection was lost. Open Drawbridge to see whether your answer arrived."),
+        ("auth", "Your answer was not recorded", "The server can’t be reached. Open Drawbridge to answer."),
+        (
+            "permission_response",
+            "Your answer may not have been recorded",
+            "The connection was lost. Open Drawbridge to see whether your answer arrived.",
+        ),
     ],
     ids=["before it", "after it"],
 )
 def test_a_notification_reports_that_an_answer_may_be_lost(
-    browser: Browser, server: Server, last: str, reason: str
+    browser: Browser, server: Server, last: str, title: str, reason: str
 ) -> None:
     """The connection is lost before the answer is sent, or afterwards, before the result arrives."""
     push = {"title": "blog needs you", "body": "npm test", "project": "p", "approval_id": "a", "whole": True}
@@ -273,7 +277,7 @@ def test_a_notification_reports_that_an_answer_may_be_lost(
         presses(person, server.token, "allow")
         until_worker(person, "self.shown.length > 1")
         notice = person("worker", code="self.shown")[-1]
-        assert notice == ["Your answer may not have been recorded", reason, "a", "/#/p/p"]
+        assert notice == [title, reason, "a", "/#/p/p"]
         assert person("worker", code="self.buttons") == []
 
 

@@ -119,7 +119,7 @@ async def test_claude_asks_in_the_web_ui_and_follows_the_decision(
         person.fills(".approval textarea", "no files please")
         person.presses("Enter")
         person.sees(".approval legend", "Which one?")
-        person.sees(".tool > summary:has-text('Asking Which one?')", "Waiting for approval")
+        person.sees(".tool > summary:has-text('Asking Which one?')", "Waiting for an answer")
         assert not (directory / "made").exists()
         person.clicks("label:has-text('Right')")
         person.clicks("button:has-text('Submit')")

@@ -31,7 +31,7 @@ async def test_s2_16_a_conversation_is_found_by_its_words(browser: Browser, serv
         person.fills("#filter", "drawbridges")
         person.clicks(".search-all")
         person.sees(".results mark", "drawbridges")
-        person.sees(".results .tag", "Prompt")
+        person.sees(".results .tag", "Message")
         person.fills("#search", "<b>and</b> moats")
         person.sees(".results p", "<b>and</b> moats")
         assert person("axe", file=str(programs.axe())) == []

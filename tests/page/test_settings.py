@@ -50,7 +50,7 @@ async def test_s3_34_a_phone_is_paired_from_the_web_ui(browser: Browser, own_ser
             person.clicks(".devices button:has-text('Revoke')")
             person.sees("dialog", "Revoke “Ada's phone”?")
             person.clicks("dialog button:has-text('Revoke')")
-            person.sees(".settings", "No device has been paired")
+            person.sees(".settings", "No devices are paired")
             phone.sees(".connect", "")
         assert all(device.revoked for device in Devices(own_server.data))
 
@@ -104,7 +104,9 @@ async def test_a_test_notification_has_the_chosen_buttons(browser: Browser, serv
         assert subscription(server)["actions"] is True
         person.runs(ANSWERS.replace("ANSWER", "{ accepted: true }"))
         person.clicks("button:has-text('Send a test notification')")
-        person.sees(".settings [role=status]", "Sent. It should appear in a few seconds.")
+        person.sees(
+            ".settings [role=status]", "Sent. While Drawbridge is visible, the notification closes immediately."
+        )
         assert person.runs("self.asked") == {"endpoint": ENDPOINT}
         person.runs(ANSWERS.replace("ANSWER", "{ accepted: false, problem: 'The subscription has expired.' }"))
         person.clicks("button:has-text('Send a test notification')")

@@ -279,7 +279,7 @@ async def test_a_comment_is_kept_until_it_is_added_or_discarded(server: Server, 
         await person.presses("escape")
         await is_told(person, "Your comment is kept here until you add it: c continues, d discards it.")
         await person.presses("g", "S")
-        await is_told(person, "First add or discard the comment that you are writing.")
+        await is_told(person, "First save or discard the comment that you are writing.")
         assert current(person) == "poem.txt: LINE 30", "it leads to it"
         # The comment follows its lines when they move, and is kept when the review is closed.
         first = (await hunks(server, project))["poem.txt"][0]

@@ -178,7 +178,7 @@ async def test_a_view_only_device_is_offered_no_answers(server: Server, director
             assert "Accept" not in person.screen
             assert not person.prompt.display
             assert "Needs you" in person.screen
-            assert "View only. Approve from another device." in person.screen
+            assert "View only. Answer on another device." in person.screen
             assert "View only." in person.screen.splitlines()[-2]
 
 

@@ -24,7 +24,7 @@ import { nextWaiting } from './ui/next.ts';
 import { Confirm, overlay, Overlays } from './ui/overlays.tsx';
 import { Shell } from './ui/shell.tsx';
 import { listen } from './ui/shortcuts.ts';
-import { failed, said } from './ui/toasts.tsx';
+import { failed, notLoaded, said } from './ui/toasts.tsx';
 import { type Place, placeIn } from './ui/place.ts';
 import { type World, WorldContext } from './ui/world.ts';
 
@@ -82,9 +82,6 @@ const world: World = {
   showPalette: () => void import('./ui/views.ts').then(({ showPalette }) => showPalette(world), notLoaded),
   stop: () => view.value?.stop(),
 };
-
-/** Reports that a part of the web UI could not be loaded. */
-const notLoaded = () => said('This part of Drawbridge can’t be loaded. Try again once you’re back online.', 'problem');
 
 function go(address: string) {
   if (location.hash === address) {
@@ -370,12 +367,16 @@ client.addEventListener('change', (event) => {
       return;
     }
     const mayReturn = trying !== undefined && kept.token() !== '';
-    refused.value = mayReturn ? undefined : why && why.code !== 'UNAUTHORIZED' ? why.message : '';
+    const isStored = !invited.value && trying === undefined;
+    const invalid = isStored ? 'The server doesn’t accept the token that this browser has stored.' : '';
+    refused.value = mayReturn ? undefined : why && why.code !== 'UNAUTHORIZED' ? why.message : invalid;
     if (mayReturn) {
-      said('The token in the link isn’t valid. This device stays signed in.', 'problem');
+      const wrong = isTyped ? 'The token isn’t valid.' : 'The token in the link isn’t valid.';
+      const reason = why && why.code !== 'UNAUTHORIZED' ? why.message : wrong;
+      said(`${reason} This device stays signed in.`, 'problem');
       client.start(kept.token());
       view.value = undefined;
-    } else if (!invited.value && trying === undefined) kept.keepToken('');
+    } else if (isStored) kept.keepToken('');
     tries(undefined);
     isTyped = false;
     route();

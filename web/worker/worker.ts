@@ -117,7 +117,7 @@ self.addEventListener('notificationclick', (event) => {
   const done =
     answer && (action === 'allow' || action === 'deny')
       ? decide(answer, action).catch((error: Error) =>
-          show('Your answer may not have been recorded', error.message, answer.approval, { address }),
+          show(error.message === UNKNOWN ? UNSURE : REFUSED, error.message, answer.approval, { address }),
         )
       : open(new URL(address, location.origin).href);
   event.waitUntil(done);
@@ -149,7 +149,7 @@ function decide(
     socket.onmessage = ({ data }) => {
       const { type, request_id: to, data: told } = JSON.parse(data);
       if (type === 'error')
-        end(told.code === 'UNAUTHORIZED' ? 'This notification has expired. Open Drawbridge to answer.' : told.message);
+        end(told.code === 'UNAUTHORIZED' ? 'The buttons no longer work. Open Drawbridge to answer.' : told.message);
       else if (to === 'auth') {
         isSent = true;
         send({
@@ -164,6 +164,8 @@ function decide(
 }
 
 const UNREACHABLE = 'The server can’t be reached. Open Drawbridge to answer.';
+const REFUSED = 'Your answer was not recorded';
+const UNSURE = 'Your answer may not have been recorded';
 const UNKNOWN = 'The connection was lost. Open Drawbridge to see whether your answer arrived.';
 
 async function open(address: string): Promise<void> {

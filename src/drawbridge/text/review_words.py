@@ -251,7 +251,7 @@ NOT_AS_SHOWN: Final = (
     "need it."
 )
 NOT_A_DRAFT: Final = "This comment was already sent or removed. You can add what you wrote as a new comment."
-UNFINISHED: Final = "First add or discard the comment that you are writing."
+UNFINISHED: Final = "First save or discard the comment that you are writing."
 MAY_NOT_SEND: Final = "This device can’t send comments. Use a device that can start runs."
 NO_COMMENTS: Final = "No comments."
 QUEUE: Final = "Queue"
@@ -283,8 +283,8 @@ NOTHING_LEFT: Final = "There is nothing left to commit."
 NOTHING_TO_PUSH: Final = "Nothing can be pushed now."
 PUSH_HINT: Final = "Git on the server’s machine pushes, with the credentials and hooks that are configured there."
 PUSH_LOST: Final = (
-    "The connection was lost before the server responded. When you’re back online, this will show whether the commits "
-    "were pushed."
+    "The connection was lost before the server responded. When you’re back online, this dialog will show whether the "
+    "commits were pushed."
 )
 
 

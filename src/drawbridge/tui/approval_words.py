@@ -144,7 +144,7 @@ def notice(request: answers.Request, state: ApprovalState, found: Difference | N
         first = wording.first_words(state.settled)
         return f"{first} What you entered wasn’t used. It’s kept here until you close this."
     if not state.may_answer:
-        return "View only. Approve from another device."
+        return "View only. Answer on another device."
     if state.hasty and (why_not := why_not_accepted(request, state)):
         return why_not
     if request.get("truncated"):

@@ -18,7 +18,7 @@ from drawbridge.tui.client import Client
 from drawbridge.tui.requests import do
 
 KINDS: Final = {
-    "prompt": "Prompt",
+    "prompt": "Message",
     "answer": "Answer",
     "tool": "Tool call",
     "result": "Output",

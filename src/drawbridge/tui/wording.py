@@ -239,7 +239,8 @@ def settled_words(answer: Mapping[str, Any], request: Mapping[str, Any], *, is_m
         return one_line(_capital(reason) if reason.startswith(IN_TERMINAL) else f"Withdrawn: {reason}")
     by, message = "you" if is_mine else answer.get("by"), answer.get("message")
     if answer.get("decision") != "allow":
-        return one_line(f"{'Plan rejected' if is_plan else 'Rejected'} by {by}{f': “{message}”' if message else ''}")
+        rejected = {"plan": "Plan rejected", "question": "Skipped"}.get(str(request.get("kind")), "Rejected")
+        return one_line(f"{rejected} by {by}{f': “{message}”' if message else ''}")
     if (given := _answers(answer, request)) is not None:
         return one_line(f"Answered by {by}: {given}")
     if answer.get("edited"):

@@ -50,9 +50,9 @@ test('retries and the context are described in a few words', () => {
   const retry = { attempt: 3, attempts: 10, reason: 'authentication_failed', status: 401 };
   assert.equal(retryWords(retry), 'Retrying 3 of 10: 401 authentication');
   assert.equal(retryWords({ attempt: 1, attempts: 2, reason: 'overloaded_error' }), 'Retrying 1 of 2: overloaded');
-  assert.equal(contextWords(76_000, 200_000), '38 % of 200k context');
+  assert.equal(contextWords(76_000, 200_000), '38% of 200k context');
   assert.equal(contextWords(1500, undefined), '2k tokens');
-  assert.equal(contextWords(5, 1_000_000), '0 % of 1M context');
+  assert.equal(contextWords(5, 1_000_000), '0% of 1M context');
   assert.equal(contextWords(undefined, 200_000), undefined);
 });
 
@@ -62,6 +62,12 @@ test('S2-23: each error offers a suitable remedy', () => {
   assert.deepEqual(help('AGENT_NOT_LOGGED_IN').help, ['login', 'retry']);
   assert.deepEqual(help('MODEL_UNAVAILABLE').help, ['retry']);
   assert.deepEqual(help('CONTEXT_TOO_LONG').help, ['compact', 'new']);
+  const tooLong = problemOf({ outcome: 'failed', code: 'CONTEXT_TOO_LONG' }, 'Gemini', new Date(), false);
+  assert.deepEqual(tooLong, {
+    title: 'The conversation no longer fits in the context window',
+    hint: 'Start a new session.',
+    help: ['new'],
+  });
   assert.deepEqual(help('AGENT_NOT_FOUND').help, ['install', 'retry']);
   assert.match(help('AGENT_EXITED').title, /process ended unexpectedly/);
   assert.match(help('AGENT_RATE_LIMITED', { retry_at: '2026-01-01T14:00:00Z' }).hint, /^It resets at /);

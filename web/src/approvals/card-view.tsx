@@ -1,7 +1,7 @@
 // What the card of an approval request shows: who asks, what for, the editor, and the ways to answer.
 
 import { Component, type ComponentChildren } from 'preact';
-import { useMemo } from 'preact/hooks';
+import { useLayoutEffect, useMemo } from 'preact/hooks';
 
 import { Counts } from '../diff/counts.tsx';
 import { Tools } from '../diff/diff.tsx';
@@ -19,7 +19,7 @@ import { pathOf } from './notebook.ts';
 import { QuestionForm } from './question.tsx';
 
 /** Replaces a request that fails to render. Such a request can't be accepted, because nobody has seen it. */
-class Boundary extends Component<{ children: ComponentChildren }, { failed: boolean }> {
+class Boundary extends Component<{ card: ApprovalCard; children: ComponentChildren }, { failed: boolean }> {
   state = { failed: false };
 
   static getDerivedStateFromError() {
@@ -31,16 +31,22 @@ class Boundary extends Component<{ children: ComponentChildren }, { failed: bool
   }
 
   render() {
-    return this.state.failed ? <Undrawable /> : this.props.children;
+    return this.state.failed ? <Undrawable card={this.props.card} /> : this.props.children;
   }
 }
 
 /** Shown in place of a request that fails to render. Its hidden `must` button keeps Accept disabled. */
-function Undrawable() {
+function Undrawable({ card }: Pick<CardProps, 'card'>) {
   useMust();
+  useLayoutEffect(() => {
+    card.isUndrawable.value = true;
+  }, [card]);
+  const canReject = card.canAnswer && !card.questions;
   return (
     <div class="asked">
-      <p class="problem">This request can’t be shown here. Reject it, or answer it on another device.</p>
+      <p class="problem">
+        {`This request can’t be shown here. ${canReject ? 'Reject it, or answer' : 'Answer'} it on another device.`}
+      </p>
       <button type="button" class="must" hidden disabled />
     </div>
   );
@@ -53,7 +59,7 @@ export function CardView({ card, version }: CardProps) {
   const { questions } = card;
   return (
     <Unopened.Provider value={card.musts}>
-      <Boundary>
+      <Boundary card={card}>
         <Content card={card} version={version} />
       </Boundary>
       {!questions && <Notice card={card} version={version} />}
@@ -238,9 +244,9 @@ function Notice({ card }: CardProps) {
   const comments = card.comments.count.value;
   if (mode !== 'read' || !(isEdited || message || comments)) return null;
   const words = isEdited
-    ? 'Your edit is kept as a draft. Accept applies the proposal without it.'
+    ? 'Your edit is kept as a draft. If you accept now, the agent’s version is used.'
     : comments
-      ? `${comments} comment${comments === 1 ? ' is' : 's are'} kept as a draft. Accept doesn’t send ${comments === 1 ? 'it' : 'them'}.`
+      ? `${comments} comment${comments === 1 ? ' is' : 's are'} kept as a draft. Accepting doesn’t send ${comments === 1 ? 'it' : 'them'}.`
       : 'Your reason is kept as a draft.';
   return (
     <p class="notice draft">

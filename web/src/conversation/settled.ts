@@ -38,8 +38,10 @@ export function settledWords(answer: any, request?: any, isMine: boolean = false
   const by = isMine ? 'you' : answer.by;
   const message = answer.message ? `: “${answer.message}”` : '';
   const plan = request && planIn(request) !== undefined;
-  if (answer.decision !== 'allow')
-    return { shape: 'cross', words: `${plan ? 'Plan rejected' : 'Rejected'} by ${by}${message}`, kind: 'no' };
+  if (answer.decision !== 'allow') {
+    const rejected = plan ? 'Plan rejected' : request?.tool_name === 'AskUserQuestion' ? 'Skipped' : 'Rejected';
+    return { shape: 'cross', words: `${rejected} by ${by}${message}`, kind: 'no' };
+  }
   const answers = answersOf(answer, request);
   if (answers) {
     const words = `Answered by ${by}: ${answers.map(([, value]) => value).join('; ')}`;

@@ -88,6 +88,10 @@ const WANTED: Partial<Record<ToolKind, string>> = {
   fetch: 'Fetch',
   web: 'Search the web for',
   agent: 'Run agent',
+  todo: 'Update the to-do list',
+  output: 'Read output of',
+  stop: 'Stop',
+  skill: 'Use skill',
   other: 'Use',
 };
 
@@ -95,7 +99,7 @@ export type ToolState = 'running' | 'waiting' | 'done' | 'failed' | 'rejected' |
 
 export function verb(call: Call, state: ToolState) {
   const kind = kindOf(call);
-  if (state === 'waiting' || state === 'rejected') return WANTED[kind] ?? VERBS[kind][0];
+  if (state === 'waiting' || state === 'rejected') return WANTED[kind] ?? VERBS[kind][state === 'waiting' ? 0 : 1];
   return VERBS[kind][state === 'running' ? 0 : 1];
 }
 

@@ -42,11 +42,15 @@ const STATES: Record<ToolState, string> = {
 /** The text for screen readers where only the icon shows the state. */
 const DONE = 'Done';
 
-function State({ state }: { state: ToolState }) {
+/** A question waits for an answer, and any other call for approval. */
+const wordsOf = (state: ToolState, isQuestion: boolean) =>
+  state === 'waiting' && isQuestion ? 'Waiting for an answer' : STATES[state];
+
+function State({ state, isQuestion = false }: { state: ToolState; isQuestion?: boolean }) {
   return (
     <span class={`tool-icon ${state}`}>
       <Icon name={ICONS[state]} />
-      <span class="offscreen">{STATES[state] || DONE}</span>
+      <span class="offscreen">{wordsOf(state, isQuestion) || DONE}</span>
     </span>
   );
 }
@@ -62,6 +66,7 @@ export function ToolView({
 }) {
   const { tool, question, state, children } = row;
   const isRejected = state === 'rejected';
+  const isQuestion = kindOf(tool as any) === 'question';
   const answered = question?.answer && settledOf(question, world);
   const { words, code } = subject(tool as any, world.root);
   const counts = countsOf(row);
@@ -70,7 +75,7 @@ export function ToolView({
   const answers = answersTo(row);
   const line = (
     <>
-      <State state={state} />
+      <State state={state} isQuestion={isQuestion} />
       <span class="tool-words">
         <strong>
           <Text line>{verb(tool as any, state)}</Text>
@@ -100,7 +105,7 @@ export function ToolView({
         </span>
       ) : (
         // The verb and the icon show that it is running.
-        STATES[state] && state !== 'running' && <span class={`tool-state ${state}`}>{STATES[state]}</span>
+        STATES[state] && state !== 'running' && <span class={`tool-state ${state}`}>{wordsOf(state, isQuestion)}</span>
       )}
       <When time={tool.timestamp} />
     </>

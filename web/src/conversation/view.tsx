@@ -44,6 +44,8 @@ type PageWorld = {
 type Look = {
   isEmpty: boolean;
   isInTerminal: boolean;
+  /** Whether this device can send messages here. */
+  maySend: boolean;
   /** Whether the agent changes files without asking. */
   isCareless: boolean;
   /** Whether the loaded records begin where earlier ones have been deleted. */
@@ -67,6 +69,7 @@ type Look = {
 const LOOK: Look = {
   isEmpty: true,
   isInTerminal: false,
+  maySend: true,
   isCareless: false,
   isCut: false,
   isLive: false,
@@ -124,7 +127,7 @@ export class ConversationView {
     this.session = session;
     this.world = world;
     this.element.className = 'conversation';
-    this.element.setAttribute('aria-label', 'Project');
+    this.element.setAttribute('aria-label', 'Session');
     this.tools.className = 'tools';
     this._draw();
     const { scroller, items, spoken, open, foot } = this._places;
@@ -259,6 +262,7 @@ export class ConversationView {
       () => this._drawMode(),
       () =>
         this._show({
+          maySend: this.foot.may('execute'),
           isCareless: !asksFirst(this._project, this.client.hello?.mode_offers),
           isCut: conversation.beginsLate(this._project),
           isEmpty:
@@ -306,7 +310,7 @@ export class ConversationView {
   _moved() {
     const conversation = this.client.conversation;
     const waiting = [...this._cards.values()].filter((card) => !card.answered).length;
-    const words = waiting ? counted(waiting, 'approval') : 'Jump to latest';
+    const words = waiting ? counted(waiting, 'request') : 'Jump to latest';
     // The button must never cover an approval request's buttons.
     const isThere = !conversation || (this.list.follows && conversation.atEnd) || this.current.isOnScreen;
     this._show({ jump: isThere ? '' : words });
@@ -440,7 +444,7 @@ export class ConversationView {
         isMine ||= mine;
         if (!mine && answer?.by)
           this.world.said(
-            `${this.client.called(answer)} ${answer.decision === 'allow' ? 'accepted' : 'rejected'} this.`,
+            `${this.client.called(answer)} ${answer.decision === 'allow' ? 'accepted' : 'rejected'} this request.`,
           );
         if (card.isDirty && !mine)
           card.settle(
@@ -552,7 +556,7 @@ export class ConversationView {
   }
 }
 
-/** Enter unfolds or folds the focused message. */
+/** Enter unfolds or folds the focused item. */
 function unfold(event: KeyboardEvent) {
   const target = event.target as HTMLElement;
   if (event.key !== 'Enter' || event.ctrlKey || event.metaKey || !target.classList.contains('item')) return;
@@ -574,13 +578,15 @@ function Frame({ view, look }: { view: ConversationView; look: Look }) {
             <p class="hint">
               {look.isInTerminal
                 ? 'What happens in the terminal is shown here.'
-                : look.isCareless
-                  ? 'Tell the agent what to do. It changes files without asking.'
-                  : 'Tell the agent what to do. It asks before changing files.'}
+                : !look.maySend
+                  ? 'Messages to the agent, and what it does, are shown here.'
+                  : look.isCareless
+                    ? 'Tell the agent what to do. It changes files without asking.'
+                    : 'Tell the agent what to do. It asks before changing files.'}
             </p>
           </div>
           <p class="divider" hidden={!look.isCut}>
-            Earlier messages have been deleted
+            Earlier history has been deleted
           </p>
           <div ref={items} class="items" />
           <article class="item said live" aria-hidden="true" hidden={!look.isLive}>

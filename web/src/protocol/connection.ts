@@ -237,7 +237,8 @@ export class Connection {
     for (const [id, asked] of this._asked) {
       if (!which(asked)) continue;
       this._asked.delete(id);
-      asked.reject(offline());
+      // Of the requests that are not sent again, all that are open were sent.
+      asked.reject(asked.lasting ? offline() : unanswered());
     }
   }
 
@@ -249,3 +250,10 @@ export class Connection {
 }
 
 const offline = () => new RequestError('OFFLINE', 'You’re disconnected. Try again once you’re back online.');
+
+/** The error for a request that was sent. The server may have executed it. */
+const unanswered = () =>
+  new RequestError(
+    'OFFLINE',
+    'The connection was lost before the server responded. Once you’re back online, try again if it wasn’t done.',
+  );

@@ -129,14 +129,14 @@ export class Comments {
   /** The state of the comments that wait for an agent, in words, or '' if none wait. */
   get waitingWords(): string {
     const { project_id, state } = this.handover.value ?? {};
-    const agent = project_id === this._project ? 'The agent' : 'The agent of another session in this directory';
+    const agent = project_id === this._project ? 'The agent' : 'The agent of another session in this folder';
     switch (state) {
       case 'waiting':
         return `Waiting. ${agent} will get the comments when it next stops, or with the next prompt in its terminal.`;
       case 'given':
         return `${agent} is receiving the comments.`;
       case 'unsure':
-        return 'The agent may have received the comments. Check its terminal before you send them again.';
+        return `${agent} may have received the comments. Check its terminal before you send them again.`;
       case 'ended':
         return 'The session ended before the agent received the comments. They are drafts again.';
       case 'refused':

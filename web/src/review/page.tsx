@@ -27,6 +27,10 @@ import { PushButton } from './push-view.tsx';
 const ROW = 1.3; // rem
 
 const VIEW_ONLY = 'View only. Decide from another device.';
+const COMMENTS_ONLY = 'You can comment here. Decide from another device.';
+
+/** What a device that may not decide can do here. */
+const onlyWords = ({ comments }: OpenReview) => (comments.mayWrite ? COMMENTS_ONLY : VIEW_ONLY);
 
 type Decision = 'keep' | 'undo';
 
@@ -178,7 +182,7 @@ function Opened({ project }: { project: string }) {
       {isEmpty && <Empty {...shared} />}
       {parts.length > 0 && (!isPaged || showsList) && <Bar {...shared} parts={parts} />}
       {parts.length > 0 && isPaged && !showsList && (rights.whyNot || !mayDecide) && (
-        <p class="hint about-all">{mayDecide ? rights.whyNot : VIEW_ONLY}</p>
+        <p class="hint about-all">{mayDecide ? rights.whyNot : onlyWords(review)}</p>
       )}
       <p class="news" role="status">
         <Text>{review.news.value}</Text>
@@ -243,8 +247,8 @@ function More({ review }: { review: OpenReview }) {
   const count = review.more.value;
   return count ? (
     <p class="notice">
-      {counted(count, 'more file')} {count === 1 ? 'does' : 'do'} not fit here. Decide on these changes first; the
-      others come after them.
+      {counted(count, 'more file')} {count === 1 ? 'does' : 'do'} not fit here. Once you have decided on these changes,
+      the next ones are shown.
     </p>
   ) : null;
 }
@@ -280,7 +284,7 @@ function Bar({ review, board, rights, parts }: Shared & { parts: readonly Part[]
         />
       )}
       <Beside review={review} board={board} />
-      {!rights.mayDecide && <p class="hint">{VIEW_ONLY}</p>}
+      {!rights.mayDecide && <p class="hint">{onlyWords(review)}</p>}
       {rights.mayDecide && (
         <div class="acts">
           <Button

@@ -135,10 +135,11 @@ export class Foot {
     const may = this.may;
     const canSend = may('execute');
     this.composer.element.hidden = !canSend;
-    const running = Boolean(conversation?.run);
+    // For a terminal session, the server refuses prompts while the agent is working.
+    const queues = Boolean(conversation?.run) && !project?.desk;
     if (project)
       this.composer.show({
-        placeholder: running
+        placeholder: queues
           ? 'Queue a message…'
           : `Message ${agentName(this.chosen.agent ?? project.agent, this.client.hello).replace(/^The /, 'the ')}…`,
         accepts: {
@@ -149,6 +150,7 @@ export class Foot {
             // Until the server's hello has arrived, images are accepted. An agent that can't see them gets their path.
             (client.hello?.pictures?.includes(this.chosen.agent ?? project.agent) ?? true),
         },
+        queues,
         steers: client.steers(this.id),
         chips: !project.desk && conversation && (
           <Chips
@@ -253,20 +255,21 @@ export class Foot {
     if (!conversation || conversation.run || !conversation.atEnd || conversation.waiting.length) return null;
     const last = conversation.items.findLast(({ kind }) => ['finished', 'prompt', 'notice'].includes(kind));
     if (last?.kind !== 'finished' || last.run_id === this.closed) return null;
-    const problem = problemOf(last as any, agentName(project.agent, client.hello));
+    const canSend = this.may('execute');
+    const canCompact =
+      conversation.offers.commands?.some((one) => one.name === 'compact') || project.agent === 'claude';
+    const problem = problemOf(last as any, agentName(project.agent, client.hello), new Date(), canCompact);
     if (!problem) return null;
     const prompt = conversation.items.findLast(
       (item) => item.kind === 'prompt' && item.run === last.run_id && !item.steer,
     );
     const send = (text: string) => void this.send(text, [], false);
-    const canSend = this.may('execute');
     const retry = () => {
       if (prompt?.attachments?.length || prompt?.truncated) {
         this.composer.put(prompt.text);
         this.composer.area.focus();
       } else send(prompt?.text ?? 'Continue');
     };
-    const isClaude = conversation.offers.commands?.some((one) => one.name === 'compact') || project.agent === 'claude';
     const acts: Partial<Record<Help, () => void>> = {
       retry: canSend ? retry : undefined,
       new: this.may('agent_new_session')
@@ -276,7 +279,7 @@ export class Foot {
               this.composer.area.focus();
             }, this.world.failed)
         : undefined,
-      compact: canSend && isClaude ? () => send('/compact') : undefined,
+      compact: canSend && canCompact ? () => send('/compact') : undefined,
     };
     return (
       <ErrorCard

@@ -60,7 +60,7 @@ export function ErrorCard({ problem, agent, client, acts, close }: ErrorProps) {
   };
   const offered = problem.help.filter((one) => buttons[one].act && one !== shown);
   return (
-    <section class="box-notice error-card" aria-label="The run failed">
+    <section class="box-notice error-card" aria-label={problem.title}>
       <Icon name="warning" />
       <div class="words">
         <strong>{problem.title}.</strong> {problem.hint}

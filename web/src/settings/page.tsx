@@ -112,6 +112,10 @@ function Switch({
   );
 }
 
+const IN_PUSH =
+  'Notifications are sent encrypted through your browser’s push service. They contain only the project’s name, the kind of request (“Run a command”) or how the run ended, and how much there is to review';
+const UNLESS = ', except for commands if you turn on “Accept or reject in the notification”';
+
 function Notifications() {
   const { client } = useWorld();
   const [pushes, setPushes] = useState(kept.wants('push'));
@@ -128,7 +132,7 @@ function Notifications() {
       {push.canPush(client) && (
         <Switch
           label="Even when Drawbridge is closed"
-          hint="Notifications are sent encrypted through your browser’s push service. They contain only the project’s name, the kind of request (“Run a command”) or how the run ended, and how much there is to review."
+          hint={push.canAct() ? `${IN_PUSH}${UNLESS}.` : `${IN_PUSH}.`}
           on={kept.wants('push')}
           change={closed}
         />
@@ -164,7 +168,7 @@ function TestNotification() {
         Send a test notification
       </button>
       <p class="hint" role="status">
-        {sent ? 'Sent. It should appear in a few seconds.' : ''}
+        {sent ? 'Sent. While Drawbridge is visible, the notification closes immediately.' : ''}
       </p>
       {problem && (
         <p class="problem" role="alert">
@@ -220,7 +224,7 @@ function Appearance() {
       <Switch label="Wrap long lines" on={isWrapped.value} change={setWrapped} />
       <Switch
         label="Single-key shortcuts"
-        hint="For example, “a” accepts a change that is fully in view. Commands and plans always need Ctrl+Enter or a click."
+        hint="For example, “a” accepts a change to a file once all of it has been in view. To accept anything else, press Ctrl+Enter (⌘+Enter on a Mac) or the button."
         on={kept.setting('keys') !== 'off'}
         change={(on) => kept.keepSetting('keys', on ? '' : 'off')}
       />

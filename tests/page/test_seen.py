@@ -140,6 +140,7 @@ WATCH = r"""(() => {
     const scroller = document.querySelector('.scroller')?.getBoundingClientRect();
     const { offsetTop, offsetLeft, width, height } = visualViewport;
     for (const card of scroller ? document.querySelectorAll('.approval') : []) {
+      if (received[card.dataset.approval]) textsIn(card, received[card.dataset.approval]);
       for (const [editor, box, word, rects] of editedWords(card)) {
         const isIn = ({ left, right, top, bottom }) => {
           const [x, y] = [(left + right) / 2, (top + bottom) / 2]; // a line that is half in view can be read
@@ -167,6 +168,7 @@ WATCH = r"""(() => {
   const requests = {}; // for each request: the words in it
   const received = {}; // each request
   const rules = {}; // for each request: the words in the rules that "Always" would save
+  const edited = {}; // for each request: the text that was in its editor for a file when it was last looked at
   // What an answer covers: the questions, and the options that were chosen.
   const answered = ({ questions, answers }) =>
     questions.map(({ question, header, options }) => [
@@ -179,7 +181,9 @@ WATCH = r"""(() => {
     const host = card.querySelector('.editor-host')?.shadowRoot;
     const content = host?.querySelector('.cm-merge-b .cm-content') ?? host?.querySelector('.cm-content');
     const ofFile = ['content', 'new_source', 'new_string'].find((name) => name in input);
-    if (content) return { [ofFile]: content.cmTile.root.view.state.doc.toString() };
+    if (content) return (edited[card.dataset.approval] = { [ofFile]: content.cmTile.root.view.state.doc.toString() });
+    // While an answer is being sent, the editor is replaced by a read-only one with the same text.
+    if (card.querySelector('.editor-host')) return edited[card.dataset.approval] ?? {};
     const areas = [...card.querySelectorAll('.growing textarea')];
     return Object.fromEntries(
       areas.map(({ ariaLabel, value }) => [ariaLabel.startsWith('Edit the ') ? ofFile : ariaLabel.slice(5), value]),

@@ -144,7 +144,7 @@ async def test_signing_may_take_longer_than_sending_a_token(server: Server, monk
         began = time.monotonic()
         await client.ask("ssh_challenge")
         assert await client.close_code() == 4401
-        assert client.connection.close_reason.startswith("the challenge was not signed within ")
+        assert (client.connection.close_reason or "").startswith("the challenge was not signed within ")
         assert time.monotonic() - began > 0.75
 
 

@@ -69,7 +69,7 @@ def test_problems_and_remedies_are_shown_first(doctor: Doctor) -> None:
     path = dead_lock()
     output = doctor("--fix")
     first, *rest = output.output.splitlines()
-    assert first.startswith(f"! {path} was left behind")
+    assert first.startswith(f"! {path} names process")
     assert rest[1].startswith("  → `")
     assert "1 warning, 2 notes. 3 checks passed." in output.output
     assert "\x1b" not in output.output

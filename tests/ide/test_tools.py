@@ -231,7 +231,7 @@ async def test_a_file_that_cannot_be_opened_is_reported(rig: ClaudeRig, agent: A
         ("missing.txt", "does not exist"),
         (".", "is a directory"),
         ("binary", "is binary"),
-        ("large", "16,777,217 bytes"),
+        ("large", "more than 16,777,216 bytes"),
         ("pipe", "is a pipe"),
         ("/dev/zero", "is a device"),
         ("main.py/x", "is a file, not a directory"),

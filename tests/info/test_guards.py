@@ -266,8 +266,8 @@ class TestFailures:
         for number in range(3):
             failure.answer(b"{", None, ValueError(f"fault {number}"), for_guard(HookSettings()), os.environb)
         [problem] = (await report(folder, code=3))["problems"]
-        assert problem.startswith("The guard failed 3 times in the last day. Most recently, at ")
-        assert problem.endswith(f"for claude, it let the call through: ValueError: fault 2. {log} has the details.")
+        assert problem.startswith("The guard failed 3 times in the last day, most recently at ")
+        assert problem.endswith(f"for claude: ValueError: fault 2. It let the call through. {log} has the details.")
         log.write_text(log.read_text().replace(time.strftime("%Y-"), "2001-"))
         assert (await report(folder))["problems"] == []
 
@@ -284,8 +284,8 @@ class TestFailures:
             b"\xff\n" + time.strftime("%Y-%m-%d %H:%M:%S").encode() + b" gemini: failed (closed): no\n"
         )
         [problem] = (await report(folder, code=3))["problems"]
-        assert "The guard failed once in the last day." in problem
-        assert "for gemini, it denied it: no." in problem
+        assert "The guard failed once in the last day, at " in problem
+        assert "for gemini: no. It denied the call if the call could still be denied." in problem
 
 
 def state_directory() -> Path:

@@ -326,7 +326,7 @@ async def test_an_editor_outside_the_guards_directories_is_a_problem(
         output = await report(folder, code=3, DRAWBRIDGE_HOOK_SOCKET_DIR=str(tmp_path))
         shown = await screen(folder, code=3, DRAWBRIDGE_HOOK_SOCKET_DIR=str(tmp_path))
     assert f"The guard does not look in {sockets}" in output["problems"][0]
-    assert f'socket_dir = ["{sockets}"]' in " ".join(shown.split())
+    assert f'Add "{sockets}" to socket_dir' in " ".join(shown.split())
 
 
 async def test_the_expected_socket_names_are_reported(folder: Path, tmp_path: Path) -> None:

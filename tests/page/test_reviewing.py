@@ -125,12 +125,12 @@ async def test_the_notice_about_missing_git_can_be_dismissed(browser: Browser, s
     await runs(server, project, {"notes.md": "# Notes\n\nThe bridge is down.\n"})
     with browser.person(address_of(server, project), width=390, height=844) as person:
         opens(person, project)
-        person.sees(".about-all", "This directory is not in a git repository")
+        person.sees(".about-all", "in a repository of its own")
         person.clicks(".about-all button:has-text('Dismiss')")
-        person.loses(".about-all", "not in a git repository")
+        person.loses(".about-all", "in a repository of its own")
         person("reload")
         person.sees(HUNK)
-        assert not person("visible", css=".about-all:has-text('not in a git repository')")
+        assert not person("visible", css=".about-all:has-text('in a repository of its own')")
 
 
 @pytest.mark.thorough

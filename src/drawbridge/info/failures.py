@@ -34,11 +34,11 @@ def problems(named: str | None) -> list[str]:
     if not found:
         return []
     when, agent, how, what = found[-1]
-    often, last = ("once", "At") if len(found) == 1 else (f"{len(found)} times", "Most recently, at")
-    then = "it let the call through" if how == "open" else "it denied the call if that was possible"
+    often = "once in the last day," if len(found) == 1 else f"{len(found)} times in the last day, most recently"
+    then = "It let the call through." if how == "open" else "It denied the call if the call could still be denied."
     return [
-        f"The guard failed {often} in the last day. {last} {when[11:16]}, for {agent}, {then}: "
-        f"{what.removesuffix('.')}. {path} has the details."
+        f"The guard failed {often} at {when[11:16]} for {agent}: {what.removesuffix('.')}. {then} "
+        f"{path} has the details."
     ]
 
 

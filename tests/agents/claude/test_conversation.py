@@ -337,7 +337,8 @@ def test_a_failed_model_request_has_the_code_of_its_reason(error: str, said: str
     stream.result(is_error=True, result=said)
 
     (ended,) = stream.all(TurnEnded)
-    assert (ended.ok, ended.code, ended.error) == (False, code, said)
+    assert (ended.ok, ended.code) == (False, code)
+    assert said in (ended.error or "")
 
 
 def test_is_error_takes_precedence_over_the_subtype() -> None:

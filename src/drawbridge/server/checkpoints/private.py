@@ -86,8 +86,8 @@ ADVICE: Final = (
 )
 
 NOTICE: Final = (
-    "This review does not use a git repository of yours: the server stores the versions of the files itself, without "
-    f"dependencies, build output, caches, nested repositories and files over {LARGEST_FILE // MB} MB."
+    "The server stores the versions of the files in this review in a repository of its own, without dependencies, build "
+    f"output, caches, nested repositories and files over {LARGEST_FILE // MB} MB."
 )
 """The notice about a review in a private repository, in one sentence."""
 

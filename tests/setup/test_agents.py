@@ -201,7 +201,7 @@ def test_an_older_claude_gets_no_unknown_setting(setup: Setup, claude_says: Call
     output = setup("claude", "--fail", "closed")
     assert "onFailure" not in settings_file("claude").read_text()
     assert "Claude Code 2.1.295 or newer can also block an edit" in output.errors
-    assert "You have 2.1.294." in output.errors
+    assert "Your version is 2.1.294." in output.errors
 
 
 def around(path: Path) -> dict[str, Any]:

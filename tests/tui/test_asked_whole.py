@@ -154,7 +154,7 @@ async def test_an_empty_file_and_a_change_without_lines_are_described() -> None:
     app = Alone({"tool_name": "Write", "input": {"file_path": "/x/a.py", "content": "a\n"}, "proposal": proposal})
     async with alone(app):
         assert "No lines change." in app.text
-        assert "The last line gets its newline." in app.text
+        assert "A newline is added at the end of the file." in app.text
 
 
 async def test_a_click_does_not_accept_a_request_not_fully_seen() -> None:

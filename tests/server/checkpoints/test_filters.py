@@ -111,5 +111,5 @@ def test_an_unchanged_file_with_a_new_filter_counts_as_unread() -> None:
 def test_a_run_that_changes_unread_files_names_some_of_them() -> None:
     filters.check_read(frozenset({"a"}), ["b"])
     paths = [f"{number}.bin" for number in range(8)]
-    with pytest.raises(NoCheckpoint, match=r"stores 0\.bin, 1\.bin, 2\.bin, 3\.bin, 4\.bin and others, and"):
+    with pytest.raises(NoCheckpoint, match=r"applies to 0\.bin, 1\.bin, 2\.bin, 3\.bin, 4\.bin and others, and"):
         filters.check_read(frozenset(paths), paths)

@@ -224,7 +224,7 @@ async def test_a_damaged_intent_is_removed(tmp_path: Path, caplog: pytest.LogCap
         assert not intent_of(one).exists()
         assert len(hunks(await one.get())) == 2
         assert of_review(one) == []
-        assert "a decision was interrupted, and may be incomplete" in caplog.text
+        assert "a decision, revert or commit was interrupted, and may be incomplete" in caplog.text
 
 
 async def test_a_missing_directory_is_recovered_once_it_exists_again(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ from drawbridge.server.terminal_sessions.continuation import age_of_run, continu
 from drawbridge.server.terminal_sessions.conversation_file import Portion
 from drawbridge.server.terminal_sessions.dialog import EndedCall, json_object
 from drawbridge.server.terminal_sessions.directories import ReviewedDirectory
-from drawbridge.server.terminal_sessions.facts import Facts
+from drawbridge.server.terminal_sessions.facts import FACTS_FILE, Facts
 from drawbridge.server.terminal_sessions.handover import HANDS_OVER, Handover
 from drawbridge.server.terminal_sessions.processes import Processes
 from drawbridge.server.terminal_sessions.prompts import (
@@ -547,7 +547,7 @@ class TerminalSession(Session):
                 is_unattended=is_unattended,
                 **msgspec.structs.asdict(turns),
             )
-            write_private(str(self.directory / "desk.json"), msgspec.json.encode(facts))
+            write_private(str(self.directory / FACTS_FILE), msgspec.json.encode(facts))
             self._stored, self._was_unattended = turns, is_unattended
         except DrawbridgeError as error:
             logger.error("%s: its state was not saved: %s", self.id, error)

@@ -37,7 +37,7 @@ from drawbridge.server.sessions.surfaces import Surfaces
 from drawbridge.server.store.log import History
 from drawbridge.server.store.syncing import FsyncPolicy
 from drawbridge.server.terminal_sessions.directories import Directories
-from drawbridge.server.terminal_sessions.facts import Facts
+from drawbridge.server.terminal_sessions.facts import FACTS_FILE, Facts
 from drawbridge.server.terminal_sessions.processes import Process
 from drawbridge.server.terminal_sessions.prompts import Terminals
 from drawbridge.server.terminal_sessions.report_queue import ReportQueue
@@ -185,9 +185,9 @@ class TerminalSessions:
     def _open(self, directory: Path) -> TerminalSession:
         data = metadata.load(directory)
         try:
-            facts = msgspec.json.decode((directory / "desk.json").read_bytes(), type=Facts)
+            facts = msgspec.json.decode((directory / FACTS_FILE).read_bytes(), type=Facts)
         except FileNotFoundError:
-            raise metadata.Damaged("desk.json is missing") from None
+            raise metadata.Damaged(f"{FACTS_FILE} is missing") from None
         history = History.open(directory / "logs", fsync=self._fsync)
         try:
             session = self._new(directory, data, history, facts)

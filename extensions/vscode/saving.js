@@ -59,7 +59,7 @@ async function isWritable(path) {
 async function merge(vscode, file, { version, edits }, bases) {
   const document = file?.text;
   if (!document) return notMerged('the file is not open as text here');
-  if (document.version !== version) return notMerged('the file has changed in the meantime');
+  if (document.version !== version) return notMerged('the unsaved text has changed in the meantime');
   const wanted = checked(edits, countLines(document));
   if (!document.isDirty) return notMerged('the file no longer has unsaved changes');
   const { encoding } = document;
@@ -67,7 +67,7 @@ async function merge(vscode, file, { version, edits }, bases) {
   if (wanted.some(({ lines }) => lines.some(isUndecodable))) return notMerged('the text to insert is not UTF-8');
   const stamp = await stampOf(file.path);
   const isDone = wanted.length === 0 || (await apply(vscode, document, wanted, version));
-  if (!isDone) return notMerged('the file has changed in the meantime');
+  if (!isDone) return notMerged('the unsaved text has changed in the meantime');
   await bases.rebase(file.path, document, stamp);
   return { merged: true };
 }

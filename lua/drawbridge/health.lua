@@ -202,7 +202,8 @@ local function check_guard()
   end
   if not found.finds_us then
     warn("The guard can't find this Neovim instance: agents may overwrite your unsaved changes", {
-      "Start it with `drawbridge nvim`, or add its socket's directory to socket_dir under [hook] in the settings.",
+      "Start it with `drawbridge nvim`. Or list all directories with editors' sockets, including /tmp, in socket_dir "
+        .. 'under [hook] in the settings, and run `drawbridge setup` again for each agent.',
     })
   end
 end
@@ -305,7 +306,7 @@ local function check_gemini_setting()
   if not ide then
     info(
       ("%s can't be read here as JSON, perhaps because it contains comments. "):format(file)
-        .. 'Gemini CLI looks for an editor if it contains "ide": {"enabled": true}'
+        .. 'Gemini CLI looks for an editor if the file contains "ide": {"enabled": true}'
     )
   elseif ide.enabled == true then
     ok(('Gemini CLI looks for an editor (ide.enabled in %s)'):format(file))

@@ -167,7 +167,7 @@ local function installed(agent, program)
   if vim.fn.executable(program) == 1 then
     return true
   elseif program == agent then
-    message.answer(('%s not found: %s'):format(agent, cli.agents[agent].install), 'error')
+    message.answer(('%s not found; run %s'):format(agent, cli.agents[agent].install), 'error')
   else
     message.answer(("drawbridge: %s can't be run (%s)"):format(program, cli.agents[agent].option), 'error')
   end

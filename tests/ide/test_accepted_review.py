@@ -381,7 +381,7 @@ async def test_a_server_without_a_session_in_the_folder_is_ignored(rig: Accepted
     async with server.listening():
         await rig.wanted(*CHANGES)
         rig.editor.report(ReviewCommented("poem.txt", 3, 3, "LINE 3\n", "Why?"))
-        await rig.is_notified("Comments need a session of the agent server in this directory.")
+        await rig.is_notified("Comments need a server session in this directory.")
         server.answers = [wire.ReviewAnswer(id="", code="CHECKPOINT_FAILED", text="git failed.")]
         rig.want()
         await rig.is_notified("git failed.")

@@ -327,7 +327,7 @@ async def test_a_proposal_that_cannot_be_shown_is_declined(bridge: Bridge, serve
     server.sends(offer(file, text="a\0b"))
     assert await server.receives(wire.OfferDeclined) == wire.OfferDeclined("appr_1")
     await until(lambda: bridge.editor.notices, "the notice")
-    assert bridge.editor.notices[0][0].endswith("can't be shown. Answer in the web UI or its terminal.")
+    assert bridge.editor.notices[0][0].endswith("can't be shown. Answer in the web UI or the agent's terminal.")
 
 
 async def test_a_servers_proposals_close_when_it_disconnects(bridge: Bridge, server: Server, file: Path) -> None:

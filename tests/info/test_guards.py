@@ -285,7 +285,7 @@ class TestFailures:
         )
         [problem] = (await report(folder, code=3))["problems"]
         assert "The guard failed once in the last day, at " in problem
-        assert "for gemini: no. It denied the call if the call could still be denied." in problem
+        assert "for gemini: no. It denied the call, if that was still possible." in problem
 
 
 def state_directory() -> Path:

@@ -263,7 +263,7 @@ class TestGemini:
         start(editor)
         editor.lua("vim.env.PATH = '/nowhere'")
         editor.command("DrawbridgeGemini")
-        editor.shows_message("gemini not found: npm install -g @google/gemini-cli")
+        editor.shows_message("gemini not found; run npm install -g @google/gemini-cli")
 
     def test_a_custom_command_that_cannot_run_is_reported(self, editor: Neovim) -> None:
         start(editor, gemini="command = '/opt/my gemini'")
@@ -448,7 +448,7 @@ class TestMissing:
         start(editor)
         editor.lua("vim.env.PATH = '/nowhere'")
         editor.command("DrawbridgeClaude")
-        editor.shows_message("claude not found: npm install -g @anthropic-ai/claude-code")
+        editor.shows_message("claude not found; run npm install -g @anthropic-ai/claude-code")
         assert editor.lua("return #vim.api.nvim_list_wins()") == 1
 
     def test_a_custom_command_that_cannot_run_is_reported(self, editor: Neovim) -> None:

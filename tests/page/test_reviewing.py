@@ -125,12 +125,12 @@ async def test_the_notice_about_missing_git_can_be_dismissed(browser: Browser, s
     await runs(server, project, {"notes.md": "# Notes\n\nThe bridge is down.\n"})
     with browser.person(address_of(server, project), width=390, height=844) as person:
         opens(person, project)
-        person.sees(".about-all", "in a repository of its own")
+        person.sees(".about-all", "in its own repository")
         person.clicks(".about-all button:has-text('Dismiss')")
-        person.loses(".about-all", "in a repository of its own")
+        person.loses(".about-all", "in its own repository")
         person("reload")
         person.sees(HUNK)
-        assert not person("visible", css=".about-all:has-text('in a repository of its own')")
+        assert not person("visible", css=".about-all:has-text('in its own repository')")
 
 
 @pytest.mark.thorough

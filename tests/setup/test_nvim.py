@@ -105,7 +105,7 @@ def test_a_plain_neovim_has_the_plugin_and_one_bridge(nvim: Path, setup: Setup, 
     assert seen["state"] == "listening"
     assert seen["commands"] == 2
     assert seen["locks"] == 1
-    assert setup("nvim").output.startswith("Nothing to change: ")
+    assert setup("nvim").output.startswith("Nothing to change in ")
     assert setup("nvim", "--remove").code == 0
     assert ours(home) == set()
     assert start(nvim, wait=False)["commands"] == 0

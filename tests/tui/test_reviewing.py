@@ -131,9 +131,9 @@ async def reviewing(
 async def test_a_directory_outside_a_repository_is_mentioned_once(server: Server, directory: Path) -> None:
     programs.git()  # keeps the checkpoints of this directory too
     async with reviewing(server, directory, {"notes.md": "# Notes\n\nThe bridge is down.\n"}) as (person, _):
-        await person.sees("in a repository of its own")
+        await person.sees("in its own repository")
         await person.presses("escape", "v")
-        await person.loses("in a repository of its own")
+        await person.loses("in its own repository")
 
 
 @pytest.mark.thorough

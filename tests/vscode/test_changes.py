@@ -280,7 +280,7 @@ def test_the_notice_about_missing_git_is_shown_once(rig: Workstation, server: Ag
     wait_until(lambda: "2" in rig.window.sees(".activitybar .badge"), "the number of changes at the icon")
     assert rig.notices() == []
     rig.does("drawbridge.showChanges")
-    wait_until(lambda: any("plain: This directory is not in a git repo" in one for one in rig.notices()), "the notice")
+    wait_until(lambda: any("plain: The server stores the versions" in one for one in rig.notices()), "the notice")
     rig.does("notifications.clearAll")
     rig.does("workbench.view.explorer")
     rig.does("drawbridge.showChanges")

@@ -197,7 +197,7 @@ def test_a_text_that_has_changed_since_is_not_merged(rig: Workstation) -> None:
     version = text_and_version(rig, path)[1]
     rig.types("more ")
     answer = merge(rig, path, edit(3, 3, "four"), version=version)
-    assert answer == {"merged": False, "reason": "the file has changed in the meantime"}
+    assert answer == {"merged": False, "reason": "the unsaved text has changed in the meantime"}
     assert rig.text(path) == "mine more one\ntwo\nthree\n"
 
 

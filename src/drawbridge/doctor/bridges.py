@@ -110,7 +110,7 @@ def _of_bridge(bridge: Bridge) -> tuple[Reached | None, list[Finding]]:
     files, several = " and ".join(bridge.files.values()), len(bridge.files) > 1
     if bridge.state == "unreadable":
         why = "Agents ignore such a file, so they do not find the bridge that wrote it."
-        todo = "Restart the editor or the program that wrote it."
+        todo = f"Restart the editor or the program that wrote {'them' if several else 'it'}."
         return None, [finding("bridge-unreadable", f"{files} can't be read as JSON.", why, todo)]
     if not bridge.ours:
         if bridge.state == "live":

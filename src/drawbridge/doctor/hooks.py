@@ -24,7 +24,7 @@ SLOW_MILLISECONDS: Final = 1000
 before each edit."""
 
 UNPROTECTED: Final = (
-    "Your unsaved changes are not protected, and the agent's terminal sessions do not appear in the server."
+    "Your unsaved changes are not protected, and the server does not show the agent's terminal sessions."
 )
 
 

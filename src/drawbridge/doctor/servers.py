@@ -42,6 +42,9 @@ LARGEST: Final = 1_000_000
 EXPIRED, EARLY, OTHER_NAME, OTHER_ADDRESS = 10, 9, 62, 64
 """OpenSSL's ``X509_V_ERR_…`` codes."""
 
+UNEXPECTED: Final = "does not answer as expected"
+"""The problem of an address at which something other than the server answers."""
+
 REFUSALS: Final = ("UNAUTHORIZED", "TOKEN_REVOKED", "TOKEN_EXPIRED")
 
 
@@ -182,7 +185,7 @@ def _reach(server: Running, page: str) -> Finding:
         todo = f"Restart it with `{own_command()} serve --public-host {shlex.quote(host or '')}`."
         return finding("server-host", title, "Devices that use this address see an error.", todo)
     if status not in (http.client.OK, http.client.SERVICE_UNAVAILABLE):
-        return _unreachable(server, page, OSError(None, f"HTTP status {status}"), "does not answer as expected")
+        return _unreachable(server, page, OSError(None, f"status {status}"), UNEXPECTED)
     return finding("server-works", f"The server answers at {page}.")
 
 
@@ -235,9 +238,8 @@ def _unreachable(server: Running, page: str, error: Exception, problem: str = "d
     if page == _page(server):
         title = f"The server (process {server.pid}) {problem} at {page}: {reason}."
         todo = f"Check its log. To restart it, run `kill {server.pid}`, then `{own_command()} serve`."
-        return finding(
-            "server-silent", title, "Nothing can reach it, not even the terminal client on this machine.", todo
-        )
+        why = "Clients can't use it, not even the terminal client on this machine."
+        return finding("server-silent", title, why, todo)
     host = urlsplit(page).hostname or ""
     why = "A phone that uses this address can't connect."
     todo = (
@@ -245,6 +247,9 @@ def _unreachable(server: Running, page: str, error: Exception, problem: str = "d
         if _is_address(host)
         else "Check that the name resolves to this machine, and that the firewall allows the port."
     )
+    if problem == UNEXPECTED:  # a program answered, so neither the name nor the firewall is the reason
+        why = "A phone that uses this address can't use Drawbridge."
+        todo = "Check which program answers there, such as a proxy in front of the server."
     return finding("server-unreachable", f"The server {problem} at {page}: {reason}.", why, todo)
 
 

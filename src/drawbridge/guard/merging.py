@@ -86,7 +86,9 @@ def finish(call: Call, one: UnsavedFile, environ: Mapping[bytes, bytes]) -> str 
         result = answers[0].result if answers else None
         if isinstance(result, dict) and result.get("merged") is True:
             return None
-    return str(result.get("reason")) if isinstance(result, dict) else f"{one.editor} did not answer in time"
+    if isinstance(result, dict):
+        return str(result.get("reason"))
+    return f"{one.editor} {answers[0].problem or 'did not answer in time'}" if answers else f"{one.editor} was closed"
 
 
 def forget(call: Call, name: str, environ: Mapping[bytes, bytes]) -> None:

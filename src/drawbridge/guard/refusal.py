@@ -75,7 +75,7 @@ def notice(call: Call, protected: Sequence[UnsavedFile], *, asked: bool) -> str:
     if call.kind == SHELL:  # it names the file, but may not change it
         if asked:
             return f"{title(call.agent)} asks to run a command on {what} (unsaved)"
-        return f"{title(call.agent)} was kept from a command on {what} until you save {them}"
+        return f"{title(call.agent)} can't run a command on {what} until you save {them}"
     if asked:
         return f"{title(call.agent)} asks to change {what}, which {have} unsaved changes"
     return f"{title(call.agent)} was kept from changing {what} until you save {them}"

@@ -38,8 +38,10 @@ def _save(protected: list[UnsavedFile]) -> tuple[str, str]:
         result = answers[0].result if answers else None
         if not isinstance(result, dict) or result.get("saved") is not True:
             why = (result.get("reason") if isinstance(result, dict) else None) or "it gave no reason"
-            if result is None:
-                why = "it did not answer in time"
+            if not answers:
+                why = "it is no longer running"
+            elif result is None:
+                why = f"it {answers[0].problem or 'did not answer in time'}"
             return "", f"{one.editor} could not save {base_names([one.name])}: {why}."
     return _news(protected, "saved"), ""
 

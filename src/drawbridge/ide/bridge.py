@@ -183,7 +183,7 @@ class Bridge:
         self._server_link.start(
             self._tasks,
             lambda _: self._notify(
-                "The connection to the agent server failed and will be retried. The log of the bridge has the reason."
+                "The connection to the agent server failed. The bridge will try again; its log has the reason."
             ),
         )
 

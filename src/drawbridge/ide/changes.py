@@ -62,8 +62,9 @@ ACCEPTED: Final = "{numbers} to review, from proposals accepted here."
 """A notice about a review without a server. It fits on the last line of an editor."""
 
 VISITS_NEED_A_SERVER: Final = "What is new since your last visit is known only with the agent server."
+VISITS_NEED_A_SESSION: Final = "What is new since your last visit is known only with a server session here."
 COMMENTS_NEED_A_SERVER: Final = "Comments need the agent server. Start it with: drawbridge serve"
-COMMENTS_NEED_A_SESSION: Final = "Comments need a session of the agent server in this directory."
+COMMENTS_NEED_A_SESSION: Final = "Comments need a server session in this directory."
 
 logger = logging.getLogger("drawbridge.changes")
 
@@ -146,7 +147,7 @@ class Changes:
                     logger.info("%s: %s", what, error)
                     await self._editor.notify(str(error), "warn")
 
-        problem = f"Drawbridge failed while {what}. The log of the bridge has the reason."
+        problem = f"{what.capitalize()} failed. The log of the bridge has the reason."
         self._tasks.start(in_turn(), what, lambda _: self._failed(problem))
 
     def _failed(self, problem: str) -> None:
@@ -169,7 +170,8 @@ class Changes:
             return False
         self._project, self._visiting, self._without_server = "", None, event
         await self._show(review, is_wanted=True)
-        more = VISITS_NEED_A_SERVER if event.only_new else ""
+        needed = VISITS_NEED_A_SESSION if self._link.is_connected else VISITS_NEED_A_SERVER
+        more = needed if event.only_new else ""
         await self._editor.notify(" ".join(filter(None, (ACCEPTED.format(numbers=review.title), more))))
         return True
 

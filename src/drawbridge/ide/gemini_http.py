@@ -142,7 +142,7 @@ class GeminiSessions:
             allowed = ", ".join(method for method, path in handlers if path == head.path)
             exchange.answer(405, b"This path does not allow this method.\n", [("Allow", allowed)])
         else:
-            exchange.answer(404, b"Nothing was found at this path.\n")
+            exchange.answer(404, b"This path does not exist.\n")
 
     def _health(self, head: Head, body: bytes, exchange: Exchange) -> None:
         exchange.answer(200, b'{"status":"ok"}', [JSON])

@@ -47,7 +47,7 @@ EARLIER: Final = "The agent server did not respond, or is too old for reviews in
 NO_ANSWER: Final = "The agent server did not answer in time. Run :DrawbridgeChanges to see the current review."
 LOST: Final = "The connection to the agent server was lost. Run :DrawbridgeChanges to see the current review."
 
-IN_A_CLIENT: Final = "in the web UI or its terminal"
+IN_A_CLIENT: Final = "in the web UI or the agent's terminal"
 """Where the user can answer an agent whose proposal the editor can't show."""
 
 logger = logging.getLogger("drawbridge.server_link")

@@ -111,8 +111,12 @@ def unseen(places: tuple[str, ...] | None) -> list[str]:
 
 
 def how_to_see(place: str, places: tuple[str, ...] | None) -> str:
-    """The change of the guard's setting after which a guard with these ``places`` also looks in ``place``."""
-    change = f'Put socket_dir = ["{place}"]' if places is None else f'Add "{place}" to socket_dir'
+    """The change of the guard's setting after which a guard with these ``places`` also looks in ``place``. None stands
+    for the usual ones, which the setting would replace, so it has to list them, too."""
+    change = f'Add "{place}" to socket_dir'
+    if places is None:
+        listed = ", ".join(f'"{one}"' for one in (place, *find.usual_places(os.environb, os.geteuid())))
+        change = f"Put socket_dir = [{listed}]"
     return f"{change} under [hook] in {settings.config_file()}"
 
 

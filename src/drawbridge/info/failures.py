@@ -35,7 +35,7 @@ def problems(named: str | None) -> list[str]:
         return []
     when, agent, how, what = found[-1]
     often = "once in the last day," if len(found) == 1 else f"{len(found)} times in the last day, most recently"
-    then = "It let the call through." if how == "open" else "It denied the call if the call could still be denied."
+    then = "It let the call through." if how == "open" else "It denied the call, if that was still possible."
     return [
         f"The guard failed {often} at {when[11:16]} for {agent}: {what.removesuffix('.')}. {then} "
         f"{path} has the details."

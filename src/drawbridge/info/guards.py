@@ -95,13 +95,12 @@ def permissions(directory: str) -> Permissions:
 
 def how_to_make_it_ask(found: Permissions, directory: str) -> str:
     """What to do so that the agent asks before it writes, given the mode that is set."""
-    for name, mode in ASK_MODE.items():
+    for name in ASK_MODE:
         scope = AGENTS[name].settings_files(Path(directory)).get(Path(found.file)) if found.file else "user"
         if scope == "managed":
-            key = ".".join(map(str, mode.mode))
-            return f"Your administrator has set the mode. Only they can change `{key}` in {found.file}."
+            return f"Ask your administrator to change {found.file}."
         command = f"{own_command()} setup {name}{' --scope project' if scope == 'project' else ''} --ask-mode"
-        return f"To decide on changes first, run `{command}`."
+        return f"`{command}` makes it ask first."
     return ""
 
 

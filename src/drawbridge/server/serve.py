@@ -216,10 +216,10 @@ def _listen(host: str, port: int, flag: str = "--port") -> socket.socket:
         why = (os.strerror(error.errno or 0) if has_number else error.strerror or str(error)).lower()
         if error.errno == errno.EADDRINUSE:
             remedy = f"Stop the program that is using it, or choose another port with {flag}."
-        elif error.errno == errno.EACCES:
-            remedy = f"Choose another port with {flag}."
-        else:
+        elif isinstance(error, socket.gaierror) or error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
             remedy = "Choose an address of this machine with --host."
+        else:
+            remedy = f"Choose another port with {flag}."
         raise NoPort(f"Port {port} on {host} is not available: {why}. {remedy}") from None
     listener.setblocking(False)
     return listener

@@ -204,7 +204,7 @@ class ServeSettings(NamedTuple):
         Spec("maximum cost of all runs in a day, from local midnight, in US dollars", metavar="USD", range=DOLLARS),
     ] = None
     restricted: Annotated[
-        bool, Spec("run every agent without a shell, code tools and the repository's own settings")
+        bool, Spec("run every agent without a shell, code tools or the repository's own settings")
     ] = False
     hours: Annotated[
         str | None,

@@ -140,7 +140,7 @@ def plan_setup() -> Plan:
         _tidy(places, places.starter.parents[:2])
 
     done = f"Done: the plugin is set up for {places.nvim}. Restart Neovim, then check with :checkhealth drawbridge."
-    return Plan(steps, done, f"Nothing to change: the plugin is already set up in {places.start}.", notes, finish)
+    return Plan(steps, done, f"Nothing to change in {places.start}.", notes, finish)
 
 
 def plan_removal() -> Plan:

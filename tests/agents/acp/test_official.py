@@ -248,7 +248,10 @@ async def test_an_agent_that_is_killed_ends_its_turn_and_its_question(project: P
         asked = await warm.asked()
         await warm.process.kill()
         assert len(warm.received.all(TurnEnded)) == 1
-        assert warm.received.all(QuestionCancelled) in ([], [QuestionCancelled(asked.question_id, "interrupted")])
+        assert warm.received.all(QuestionCancelled) in (
+            [],
+            [QuestionCancelled(asked.question_id, "the run was interrupted")],
+        )
     assert (project / "poem.txt").read_text() == "one\ntwo\n"
 
 

@@ -57,7 +57,7 @@ async def test_an_interrupt_withdraws_a_question(warm: Session, model: MessagesS
     warm.process.interrupt()
 
     assert (await warm.ended()).interrupted
-    assert warm.received.all(QuestionCancelled) == [QuestionCancelled(question.question_id, "interrupted")]
+    assert warm.received.all(QuestionCancelled) == [QuestionCancelled(question.question_id, "the run was interrupted")]
     warm.process.answer(question.question_id, Decision(allow=True))
     assert (await warm.turn("Go on")).ok
     assert not (project / "a").exists()

@@ -625,8 +625,8 @@ async def test_a_directory_without_a_repository_is_reviewed(tmp_path: Path) -> N
         review = await one.get()
         assert (len(hunks(review)), review["repository"]) == (4, "private")
         assert review["notice"] == (
-            "The server stores the versions of the files in this review in a repository of its own, without dependencies, "
-            "build output, caches, nested repositories and files over 10 MB."
+            "The server stores the versions of these files in its own repository, without dependencies, build output, "
+            "caches, nested repositories and files over 10 MB."
         )
         changes = await one.server.does(one.phone, "run_changes", one.project, run_id=run)
         assert len(changes["data"]["files"]) == 3

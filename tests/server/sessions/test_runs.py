@@ -321,7 +321,7 @@ async def test_a_record_that_is_not_stored_ends_the_run(tmp_path: Path, monkeypa
 
 
 def no_room(*_: object, **__: object) -> None:
-    raise HistoryNotWritten("The disk is full. No part of it was stored.", disk_full=True)
+    raise HistoryNotWritten("The history can't be written: no space left on device. It is unchanged.", disk_full=True)
 
 
 async def test_a_crashed_agents_last_output_is_in_the_error(tmp_path: Path) -> None:

@@ -220,7 +220,7 @@ class AcpConversation:
 
     def _turn_answered(self, message: Incoming, data: bytes) -> list[Output]:
         outputs: list[Output] = [*self._pieces.flush(), AgentLine(data)]
-        reason = "interrupted" if self._interrupted else "the run ended without an answer"
+        reason = "the run was interrupted" if self._interrupted else "the run ended without an answer"
         outputs += [QuestionCancelled(key, reason) for key in self._questions]
         self._cancel_questions()
         stopped = (read_as(dict[str, object], message.result) or {}).get("stopReason")

@@ -478,7 +478,7 @@ class ClaudeConversation:
     def _cancelled(self, question_id: object) -> list[Output]:
         if not isinstance(question_id, str) or self._questions.pop(question_id, None) is None:
             return []
-        return [QuestionCancelled(question_id, "interrupted" if self._interrupted else NOT_NEEDED)]
+        return [QuestionCancelled(question_id, "the run was interrupted" if self._interrupted else NOT_NEEDED)]
 
     def answer(self, question_id: str, decision: Decision) -> None:
         """Sends the answer to a question; does nothing if the question is no longer open."""

@@ -147,7 +147,7 @@ class Core:
             await session.recovery.run()
         except (ClientError, DrawbridgeError, NoCheckpoint, GitFailed, OSError) as error:
             logger.warning(
-                "%s: a decision, revert or commit was interrupted when the server ended and can't be recovered: %s",
+                "%s: a decision, revert or commit was interrupted when the server ended and can't be recovered yet: %s",
                 session.id,
                 error,
             )

@@ -168,10 +168,7 @@ class RunCommands:
 
     async def session_fork(self, command: commands.SessionFork, client: Subscriber) -> Answer[Nothing]:
         session = self._core.projects.get(command.project_id)
-        session_id = command.session_id or session.recorded.session_id
-        if not session_id:
-            raise ClientError("SESSION_NOT_FOUND", "The project does not have a conversation to fork yet.")
-        return await self._continue(session.id, session_id, fork=True)
+        return await self._continue(session.id, command.session_id or session.recorded.session_id, fork=True)
 
     async def _continue(self, project_id: str, session_id: str, *, fork: bool) -> Answer[Nothing]:
         session = await self._core.usable_managed(project_id)
@@ -179,6 +176,8 @@ class RunCommands:
         if fork and agent is not None and not agent.forks:
             text = f"{catalog.title(agent.name)} can't fork a conversation. Resume it instead."
             raise ClientError("NOT_SUPPORTED", text, field="data.session_id")
+        if fork and not session_id:
+            raise ClientError("SESSION_NOT_FOUND", "The project does not have a conversation to fork yet.")
         self._core.terminal_sessions.check_agent(session_id, session.data.agent)
         if not await asyncio.to_thread(conversations.known, agent, session.path, session_id):
             raise ClientError("SESSION_NOT_FOUND", "The agent does not have this conversation for this directory.")

@@ -375,7 +375,7 @@ class Entrance:
 
     def _too_often(self, what: str, refused: Refused, address: str, device: str = "") -> ClientError:
         if self._is_news(what, refused, device or network_of(address)):
-            line = f"too many {what}: {_from(address, device)} is refused for now"
+            line = f"too many {what} from {_from(address, device)}; more are refused for now"
             self._report(line, "limited", what=what, device=device or None, address=address)
         seconds = math.ceil(refused.seconds)
         text = f"Too many {what}. Try again in {seconds} s."

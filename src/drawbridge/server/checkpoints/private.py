@@ -86,8 +86,8 @@ ADVICE: Final = (
 )
 
 NOTICE: Final = (
-    "The server stores the versions of the files in this review in a repository of its own, without dependencies, build "
-    f"output, caches, nested repositories and files over {LARGEST_FILE // MB} MB."
+    "The server stores the versions of these files in its own repository, without dependencies, build output, "
+    f" caches, nested repositories and files over {LARGEST_FILE // MB} MB."
 )
 """The notice about a review in a private repository, in one sentence."""
 

@@ -65,7 +65,7 @@ CODES: Final[Mapping[str, Kind]] = {
     # projects
     "INVALID_PATH": Kind(
         "The path can't be used or listed: it has to be absolute, exist and be inside an allowed root. "
-        "For a project: its directory no longer exists, is now outside of `--allow`, or is on a disk that does not respond, "
+        "For a session: its directory no longer exists, is now outside of `--allow`, or is on a disk that does not respond, "
         "so nothing runs there."
     ),
     "PROJECT_NOT_FOUND": Kind("No project has this ID."),

@@ -223,7 +223,7 @@ def _resolved(comment: ReviewComment, sender: Subscriber, *, resolved: bool) -> 
         remedy = (
             "Send or remove the draft."
             if comment.state == "draft"
-            else "Wait until it has, or withdraw and remove the comment."
+            else "Wait until it has, or withdraw the comments and remove this one."
         )
         text = f"The comment can't be resolved or reopened: the agent has not received it. {remedy}"
         raise ClientError("VALIDATION_FAILED", text, field="data.resolved")

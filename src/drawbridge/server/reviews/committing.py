@@ -169,7 +169,7 @@ async def commit(
         filtered = [await filtered_of(git, commit) for commit in (base, files_now)]
         paths = frozenset().union(*(one.read | one.unread for one in filtered)) & kept.keys()
         if paths:
-            text = "some of the files use a git filter (such as LFS), which only a commit in your shell can apply"
+            text = "some of the files use a git filter (such as Git LFS), which only a commit in your shell can apply"
             raise Blocked("filter", text, list(map(shown_path, paths)))
         before = await differences(git, await _tree_of(git, head), base)
         new = await _merged(

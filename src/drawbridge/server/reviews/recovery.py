@@ -163,7 +163,7 @@ class Recovery:
             async with self._checkpoints.operations.exclusive() as git:
                 found = await self._verdict(git, intent)
         except Changed as error:
-            text = f"An interrupted decision can't be completed yet: there are other changes to {error}."
+            text = f"An interrupted decision or revert can't be completed yet: there are other changes to {error}."
             details = {"paths": error.paths}
             raise ClientError("REVIEW_CLASH", f"{text} Read the review again.", details=details) from None
         except UnsavedChanges as error:

@@ -543,8 +543,8 @@ class Review:
         if lost:
             names = ", ".join(lost[:NAMED]) + (" and others" if len(lost) > NAMED else "")
             raise NoCheckpoint(
-                f"The change can't be undone: a git filter (such as LFS) stores {names}, and their previous content "
-                "is not known. Restore the files with git."
+                f"The change can't be undone: a git filter (such as Git LFS) applies to {names}, and the content before "
+                "the change was not stored. Restore the committed content with git."
             )
 
 

@@ -128,9 +128,10 @@ class Disk:
             ),
         ):
             if used + more > limit or used >= limit:
+                refused = "New comments" if id.startswith(TERMINAL_PREFIX) else "New runs and comments"
                 text = (
                     f"{what} uses {used // MB:,} MB of the {limit // MB:,} MB allowed ({flag}). Existing data is kept. "
-                    f"New runs and comments are refused until the owner {remedy}."
+                    f"{refused} are refused until the owner {remedy}."
                 )
                 return ClientError("DISK_LIMIT", text)
         return None
@@ -184,7 +185,7 @@ class Disk:
 def _refused(id: str) -> str:
     """What happens at a limit. ``id``: of the project or terminal session whose history it is for; empty for the limit
     for all data."""
-    return "its conversation is not recorded" if id.startswith(TERMINAL_PREFIX) else "new runs are refused"
+    return "its conversation is no longer recorded" if id.startswith(TERMINAL_PREFIX) else "new runs are refused"
 
 
 def _files(data: Path) -> Iterator[Path]:

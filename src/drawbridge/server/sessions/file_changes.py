@@ -94,6 +94,9 @@ def _present(project: Project, parts: tuple[str, ...]) -> str | None:
     try:
         return files.text(project, parts)
     except ClientError as refused:
+        if refused.code in ("FILE_UNSUPPORTED", "FILE_TOO_LARGE"):
+            text = refused.text.replace(files.NOT_SHOWN, NOT_COMPARED, 1)
+            raise ClientError(refused.code, text, refused.field, details=refused.details) from None
         if refused.code != "FILE_NOT_FOUND":
             raise
         return None
@@ -125,7 +128,7 @@ async def _compared(git: Git | None, path: str, new: str | None) -> FileChanges:
     try:
         old = await asyncio.to_thread(files.decoded, data)
     except ClientError:
-        raise files.unsupported("in the last commit it is not UTF-8 text", NOT_COMPARED) from None
+        raise files.unsupported("in the last commit it is binary, or not UTF-8 text", NOT_COMPARED) from None
     if old == new:
         return FileChanges(path=path)
     return await _fitting(git, path, "D" if new is None else "M", old, new)

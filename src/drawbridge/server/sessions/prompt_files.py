@@ -116,7 +116,7 @@ class PromptFiles:
         used = sum(bytes for _, bytes, id in self._stored() if id in in_use)
         if used + more > ALTOGETHER:
             waiting = f" in addition to the {size(used)} of queued and running prompts" if used else ""
-            text = f"{size(more)} of attached files can't be stored{waiting}: a project can store {size(ALTOGETHER)}."
+            text = f"{size(more)} of attached files can't be stored{waiting}: a project can store at most {size(ALTOGETHER)}."
             raise ClientError("RESOURCE_LIMIT", text, field="data.attachments")
 
     def _stored(self) -> Sequence[tuple[float, int, str]]:

@@ -281,8 +281,8 @@ class Prompts:
             raise ClientError("NOT_SUPPORTED", ELSEWHERE if session.forks else ONLY_THERE)
         if session.phase == "waiting":
             text = (
-                "The agent is waiting for an answer, and typing a prompt would press Enter in its dialog. Answer it "
-                "first."
+                "The agent is waiting for an answer, and typing a prompt would press Enter in its dialog. Answer "
+                "its request first."
             )
             raise ClientError("PROCESS_ACTIVE", text)
         if session.phase == "working" and not session.resting:
@@ -354,7 +354,7 @@ class Prompts:
 def check_not_steered(command: commands.Execute | commands.ReviewSubmit) -> None:
     """Raises ``ClientError`` if the command asks for its prompt to be sent into the active run."""
     if command.steer:
-        text = "In a terminal session, nothing can be added to the current run. Send it when the run has finished."
+        text = "In a terminal session, nothing can be added to the current run. Try again when the run has finished."
         raise ClientError("NOT_SUPPORTED", text, field="data.steer")
 
 

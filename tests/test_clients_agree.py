@@ -18,6 +18,7 @@ from drawbridge.text import review_words
 from drawbridge.tui import commit_dialog, search_dialog, wording
 from drawbridge.tui.approval_words import ApprovalState, notice, reason_hint, ways
 from drawbridge.tui.colors import DARK, LIGHT
+from drawbridge.tui.connection import UNANSWERED
 from tests import programs
 from tests.waiting import PATIENCE
 
@@ -127,7 +128,8 @@ SENTENCES = {
         *(f"'{label(QUESTION, 'accept', next_question=another)}'" for another in (False, True)),
         f'"{label(QUESTION, "reject")}"',
     ],
-    "approvals/questions.ts": ["Pick an option or type an answer for “"],
+    "approvals/questions.ts": ["Pick an option or type an answer for “", "Type an answer for “"],
+    "protocol/connection.ts": [UNANSWERED],
     "projects/start.tsx": ["Not installed on the server.", " · doesn’t ask before it changes files"],
     "run/foot.tsx": [
         *(wording.rights({}, may_answer=may_answer) for may_answer in (False, True)),

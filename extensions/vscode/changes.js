@@ -37,7 +37,7 @@ const ONLY_NEW = 'drawbridge.onlyNewChanges';
 const DISCONNECTED = 'The connection to the agent server was lost. You can decide on changes when it is back.';
 
 /** The warning for a command without its list entry. VS Code passes no entry while it reads the list again. */
-const MOVED = 'the list has just changed, or no change was selected. Select the change again.';
+const MOVED = 'the list has just changed, or no change is selected. Select a change, then try again.';
 
 /** Milliseconds for which a message in the status bar is shown. */
 const SHOWN = 6000;

@@ -137,7 +137,7 @@ function wholeFile({ change, old_mode: old, new_mode: now }) {
   }
   if (old === now) return 'The content of this file was changed.';
   if ([old, now].every((one) => one && REGULAR.includes(one))) {
-    return `The content of this file was changed, and it is now ${mode(now)}.`;
+    return `The content of this file was changed, and the file is ${now === '100755' ? 'now' : 'no longer'} executable.`;
   }
   return `The file was ${mode(old)} and is now ${mode(now)}.`;
 }

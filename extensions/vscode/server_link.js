@@ -99,6 +99,8 @@ class ServerLink {
     this._socket = null;
     this._address = '';
     this._isWelcome = false;
+    /** Whether the server has not introduced itself in time, so it is an older one. */
+    this._isLate = false;
     this._remembers = false;
     this._isClosed = false;
     this._isLooking = false;
@@ -133,7 +135,8 @@ class ServerLink {
    */
   async arrived() {
     await this.look();
-    if (!this._isWelcome && this._socket) await new Promise((resolve) => this._arrivals.add(() => resolve(null)));
+    if (!this._isWelcome && this._socket && !this._isLate)
+      await new Promise((resolve) => this._arrivals.add(() => resolve(null)));
   }
 
   _arrive() {
@@ -249,8 +252,10 @@ class ServerLink {
   async _serve(socket, address) {
     this._socket = socket;
     this._address = address;
+    this._isLate = false;
     const lines = new Lines(LONGEST_LINE);
     const welcome = setTimeout(() => {
+      if (socket === this._socket) this._isLate = true;
       this._arrive();
       this._around.log(EARLIER);
     }, WELCOME);

@@ -173,7 +173,7 @@ def test_a_hook_run_by_hand_is_explained() -> None:
         os.close(ours)
         os.close(theirs)
     assert result.returncode == 2
-    assert "stdin is a terminal, but an agent runs this hook with JSON." in result.stderr
+    assert "stdin is a terminal. An agent runs this hook" in result.stderr
 
 
 async def test_a_hook_without_input_is_not_a_failure() -> None:

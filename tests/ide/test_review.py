@@ -98,7 +98,7 @@ async def test_a_path_through_a_link_is_shown_with_its_target(
     task = propose(reviews, path)
     proposal = await shown(editor)
     where = str(elsewhere / "bashrc").replace("\n", "\\x0a")
-    assert proposal.note == f"The path leads through a link. The file is {where}."
+    assert proposal.note == f"The path leads through a symbolic link to {where}."
     editor.decide(proposal.id, Rejected())
     await task
 
@@ -112,7 +112,7 @@ async def test_a_link_is_reported_together_with_a_change_of_its_file(
     editor.type(str(link), TEXT.replace("five", "unsaved"))
     task = propose(reviews, link)
     note = (await shown(editor)).note or ""
-    assert note.startswith(f"The path leads through a link. The file is {file.resolve()}. ")
+    assert note.startswith(f"The path leads through a symbolic link to {file.resolve()}. ")
     assert "unsaved changes" in note
     editor.decide("1", Rejected())
     await task

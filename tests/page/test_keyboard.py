@@ -361,7 +361,7 @@ def test_a_run_is_undone_with_the_keyboard(browser: Browser, address: str, direc
         for _ in range(2):
             person.presses("Enter")
             person.until(at(".changes summary"))
-            presses_until(person, "Shift+Tab", named("Close changes"))
+            presses_until(person, "Shift+Tab", named("Close the changes"))
             person.presses("Enter")
             person.until(named("View changes"))
         person.presses("Enter")
@@ -378,7 +378,7 @@ def test_a_run_is_undone_with_the_keyboard(browser: Browser, address: str, direc
         person.presses("Enter")
         person.sees(".changes", "Changes undone.")
         assert (directory / "notes.md").read_text() == before
-        person.until(named("Close changes"))
+        person.until(named("Close the changes"))
 
 
 async def test_a_browser_signs_in_with_the_keyboard(browser: Browser, own_server: Server, directory: Path) -> None:

@@ -120,8 +120,15 @@ def test_a_missing_prompt_box_is_explained() -> None:
 
 
 def test_a_withdrawn_request_has_the_same_text_as_in_the_history() -> None:
-    assert wording.first_words({"reason": "the run has ended"}) == "Withdrawn: the run has ended."
-    assert wording.first_words({"reason": "answered elsewhere"}) == "Answered elsewhere."
+    assert wording.first_words({"reason": "the run has ended"}, REQUEST) == "Withdrawn: the run has ended."
+    assert wording.first_words({"reason": "answered elsewhere"}, REQUEST) == "Answered elsewhere."
+
+
+def test_a_user_who_was_about_to_answer_sees_who_answered_first() -> None:
+    assert wording.first_words({"by": "Ada", "decision": "allow"}, REQUEST) == "Ada accepted this first."
+    question = {"kind": "question"}
+    assert wording.first_words({"by": "Ada", "decision": "allow"}, question) == "Ada answered this first."
+    assert wording.first_words({"by": "Ada", "decision": "deny"}, question) == "Ada skipped this first."
 
 
 def test_a_command_can_be_edited_by_a_device_that_may_run() -> None:
@@ -136,8 +143,8 @@ def test_a_command_can_be_edited_by_a_device_that_may_run() -> None:
 def test_a_limit_that_resets_on_another_day_is_shown_with_the_date() -> None:
     until = datetime(2030, 5, 4, 12, tzinfo=UTC)
     project = {"state": "IDLE", "continues_at": until.isoformat()}
-    assert wording.waits_until(project).startswith("Resumes at 4 May ")
-    assert wording.lifted(until.isoformat(), until - timedelta(days=2)).startswith("Limit resets at 4 May ")
+    assert wording.waits_until(project).endswith(" on 4 May")
+    assert wording.lifted(until.isoformat(), until - timedelta(days=2)).endswith(" on 4 May.")
 
 
 def test_a_retry_and_a_compaction_are_reported() -> None:

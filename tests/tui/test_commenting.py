@@ -468,7 +468,7 @@ async def test_nothing_typed_offline_is_lost_or_sent_twice(tmp_path: Path) -> No
             message(person).text = "Message"
             await person.sees("Message")
             await person.presses("ctrl+s")
-            await person.sees("The connection was lost before the server responded.")
+            await person.sees("You’re disconnected. Try again once you’re back online.")
             await person.presses("escape")
             async with serving(*arguments) as second:
                 person.app.client.connection.retry_now()

@@ -141,7 +141,7 @@ WHOLE = hunk(kind="file", removed="")
         (
             {"binary": True, "new_mode": "100755"},
             WHOLE,
-            "The content of this file was changed, and it is now an executable file. "
+            "The content of this file was changed, and the file is now executable. "
             "Its content is not shown: it is not UTF-8 text, or it is too large to compare.",
         ),
         (
@@ -329,7 +329,7 @@ def test_a_list_shows_how_much_there_is_to_review() -> None:
     assert words(desk={"state": "ended"}) == "7 files to review"
     assert words(desk={"state": "ended", "continued_in": "b"}) == "Continued in the background"
     assert words(desk={"state": "ended"}, review={"files": 0}) == "Ended"
-    assert words(scheduled_until="2040-03-04T12:30:00Z").startswith("7 files to review · scheduled until 4 Mar ")
+    assert words(scheduled_until="2040-03-04T12:30:00Z").endswith(" on 4 Mar")
     assert words(scheduled_until="2040-03-04T12:30:00Z", state="EXECUTING") == "Working"
     changed = {"update_type": "review_changed", "data": {"files": 1}}
     projects.apply({"type": "update", "project_id": "p", "data": changed})

@@ -368,7 +368,9 @@ client.addEventListener('change', (event) => {
     }
     const mayReturn = trying !== undefined && kept.token() !== '';
     const isStored = !invited.value && trying === undefined;
-    const invalid = isStored ? 'The server doesn’t accept the token that this browser has stored.' : '';
+    const invalid = isStored
+      ? 'The server no longer accepts the token that this browser had stored. Enter a code or a token.'
+      : '';
     refused.value = mayReturn ? undefined : why && why.code !== 'UNAUTHORIZED' ? why.message : invalid;
     if (mayReturn) {
       const wrong = isTyped ? 'The token isn’t valid.' : 'The token in the link isn’t valid.';

@@ -368,7 +368,12 @@ async def program(name: str, path: str, environment: Mapping[str, str], install:
             problem = f"{path} {await asyncio.to_thread(problem_with, path)}"
         text = f"The `{name}` agent can't run: its program {problem} on the server's machine."
         remedy = f"Install {install} there, or start the server with --agent-path {name}=PATH."
-        raise AgentUnusable("AGENT_NOT_FOUND", f"{text} {remedy if install else 'Install it there.'}")
+        if not install:
+            remedy = "Install it there."
+        if os.sep in path:
+            flag = "--agent-path" if install else "--acp-agent or --command-agent"
+            remedy = f"Install {install or 'it'} there, or correct its path ({flag})."
+        raise AgentUnusable("AGENT_NOT_FOUND", f"{text} {remedy}")
     return found
 
 

@@ -154,7 +154,8 @@ def problems(named: AgentPrograms) -> list[str]:
         if name not in with_a_program:
             found.append(f"--agent-path: the program of {name} can't be set, only those of {', '.join(with_a_program)}")
         elif shutil.which(path) is None:
-            found.append(f"--agent-path: {path} {process.problem_with(path)}")
+            problem = process.problem_with(path) if os.sep in path else "was not found on PATH"
+            found.append(f"--agent-path: {path} {problem}")
     taken = set(catalog.AGENTS)
     for flag, given in (("--acp-agent", named.acp), ("--command-agent", named.commands)):
         for name, command in map(_parts, given):

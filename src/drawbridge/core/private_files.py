@@ -39,7 +39,8 @@ def make_private_directory(path: str) -> None:
         found = os.stat(path)
         if found.st_uid != os.getuid():
             raise NotPrivate(
-                f"{path} belongs to another user. Run Drawbridge as that user, or choose another directory."
+                f"{path} belongs to another user. Change its owner, run Drawbridge as that user, or choose another "
+                "directory."
             )
         if stat.S_IMODE(found.st_mode) & 0o077:
             os.chmod(path, PRIVATE_DIRECTORY)

@@ -428,7 +428,7 @@ def _link_note(path: str) -> str | None:
     if len(shown) > TARGET_LIMIT:
         half = TARGET_LIMIT // 2
         shown = f"{shown[:half]}…{shown[-half:]}"
-    return f"The path leads through a link. The file is {shown}."
+    return f"The path leads through a symbolic link to {shown}."
 
 
 def _read(path: str) -> str:

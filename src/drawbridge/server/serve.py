@@ -130,7 +130,7 @@ def terms(clients: int) -> ServerOptions:
         congested_bytes=64 * 1024,
         kernel_bytes=128 * 1024,
         ping_seconds=30.0,
-        farewell="the server is shutting down: connect again later",
+        farewell="the server is shutting down",
     )
 
 

@@ -133,7 +133,7 @@ def _whole_file(file: File) -> str:
     if old == new:
         return "The content of this file was changed."
     if {old, new} <= REGULAR:
-        return f"The content of this file was changed, and it is now {_mode(new)}."
+        return f"The content of this file was changed, and the file is {'now' if new == '100755' else 'no longer'} executable."
     return f"The file was {_mode(old)} and is now {_mode(new)}."
 
 

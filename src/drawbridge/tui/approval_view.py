@@ -374,7 +374,8 @@ class ApprovalView(Vertical, can_focus=True):
     def _answer_questions(self) -> None:
         form = self.query_one(QuestionForm)
         if not form.is_answered:
-            self._say(f"Pick an option or type an answer for “{wording.one_line(form.question)}”.")
+            how = "Pick an option or type an answer" if form.has_options else "Type an answer"
+            self._say(f"{how} for “{wording.one_line(form.question)}”.")
         elif not self._is_seen():
             return
         elif form.is_last:

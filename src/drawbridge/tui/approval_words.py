@@ -141,7 +141,7 @@ def why_not_accepted(request: answers.Request, state: ApprovalState) -> str:
 
 def notice(request: answers.Request, state: ApprovalState, found: Difference | None) -> str:
     if state.settled is not None:
-        first = wording.first_words(state.settled)
+        first = wording.first_words(state.settled, request)
         return f"{first} What you entered wasn’t used. It’s kept here until you close this."
     if not state.may_answer:
         return "View only. Answer on another device."

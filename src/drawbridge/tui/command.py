@@ -146,7 +146,7 @@ async def begin(client: Client, project: str | None, directory: str) -> StartVie
         raise BadSetting(ambiguous_words(project, [(str(one["id"]), str(one["path"])) for one in found]))
     paths = list(dict.fromkeys(one["path"] for one in client.projects.sorted()))
     names = ", ".join(paths[:LISTED])
-    which = "Its projects are" if len(paths) <= LISTED else "The latest of its projects are"
+    which = "Its projects are" if len(paths) <= LISTED else "Some of its projects are"
     there = f"{which} {names}" if names else "It has no projects yet"
     raise BadSetting(
         f"The server has no project {project}. {there}. To add one, run `drawbridge attach` and press n or, on the server's "

@@ -233,7 +233,7 @@ class CommentsDialog(ModalScreen[None]):
             words = "Saving…" if id in commenting.busy else commenting.notes.get(id, "")
         if not words and commenting.drafts and commenting.may_write and not commenting.may_send:
             words = review_words.MAY_NOT_SEND
-        words = words or commenting.problem or review_words.HANDOVERS.get(commenting.handover, "")
+        words = words or commenting.problem or commenting.handover_words
         notice.display = bool(words)
         notice.update(Content(block(words)))
         self.query_one(".hint", Static).update(Content(" · ".join([*self._keys(current), "Esc close"])))
@@ -344,6 +344,8 @@ class SendDialog(ModalScreen[Literal["send", "steer"] | None]):
         if self._commenting.steers:
             words = f"{words} The agent is working: you can queue the prompt, or add it to the current run."
             keys = f"y {review_words.QUEUE} · a {review_words.STEER}"
+        elif self._commenting.is_working:
+            keys = f"y {review_words.QUEUE}"
         self.query_one(".words", Static).update(Content(words))
         self.query_one(".hint", Static).update(Content(f"{keys} · Esc Cancel"))
 

@@ -33,6 +33,7 @@ class Commenting:
         self.handover = ""
         """The state of the comments that were last left for the agent of a terminal session; empty if none were left,
         or if the agent has received them."""
+        self._is_handover_elsewhere = False
         self.problem = ""
         """The reason why the comments could not be withdrawn; empty if nothing went wrong."""
         self.parts: Sequence[Part] = ()
@@ -55,6 +56,18 @@ class Commenting:
     def steers(self) -> bool:
         """Whether comments can be added to the active run."""
         return self._client.steers(self._project)
+
+    @property
+    def is_working(self) -> bool:
+        return (self._client.projects.all.get(self._project) or {}).get("state") == "EXECUTING"
+
+    @property
+    def handover_words(self) -> str:
+        """The state of the comments that were left for an agent, in words; empty if none were left."""
+        words = review_words.HANDOVERS.get(self.handover, "")
+        if self._is_handover_elsewhere:
+            words = words.replace("The agent", "The agent of another session in this directory", 1)
+        return words
 
     @property
     def may_withdraw(self) -> bool:
@@ -82,7 +95,9 @@ class Commenting:
     def update(self, review: Message) -> bool:
         """Stores the comments of a review that the server sent. Returns whether they have changed."""
         found = review.get("comments", []), review.get("drafts", "")
-        handover = str((review.get("handover") or {}).get("state", ""))
+        given = review.get("handover") or {}
+        handover = str(given.get("state", ""))
+        self._is_handover_elsewhere = given.get("project_id") not in (None, self._project)
         is_new = (*found, handover) != (self.all, self.version, self.handover)
         self.all, self.version = found
         self.handover = handover

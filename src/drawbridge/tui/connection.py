@@ -34,6 +34,8 @@ LARGEST: Final = 16 * 1024 * 1024
 projects."""
 
 OTHER_PROTOCOL: Final = "it does not use the Drawbridge protocol"
+UNANSWERED: Final = "The connection was lost before the server responded. Once you’re back online, try again if needed."
+"""The error for a request that was sent. The server may have executed it. The web UI uses the same words."""
 NO_REASON: Final = "it closed the connection"
 NOT_HTTP: Final = "it sent no valid HTTP response"
 
@@ -258,10 +260,12 @@ class Connection:
     def _fail(self, which: Callable[[_PendingRequest], bool]) -> None:
         for asked in [*self._asked.values()]:
             if which(asked) and not asked.answer.done():
-                asked.answer.set_exception(self._offline())
+                # Of the requests that are not sent again, all that are open were sent.
+                failure = self._offline() if asked.lasting else RequestError("OFFLINE", UNANSWERED)
+                asked.answer.set_exception(failure)
 
     def _offline(self) -> RequestError:
-        """The error for a request that can't be sent, or that was sent and may not be answered."""
+        """The error for a request that can't be sent."""
         if self.state == "refused":
             text = f"You’re disconnected: {self.problem} To use another token, quit and start the client again."
         else:
@@ -304,7 +308,7 @@ def _no_server(address: ServerAddress, error: Exception) -> str:
     program = f"The program that answers at {url}"
     if isinstance(error, ssl.SSLCertVerificationError):
         advice = (
-            "If `drawbridge serve` shows that fingerprint, pass it with --fingerprint."
+            "If `drawbridge serve` shows the first of these fingerprints, pass it with --fingerprint."
             if isinstance(error, _OtherCertificate)
             else "Pass the fingerprint that `drawbridge serve` shows (--fingerprint), or the server's certificate (--ca)."
         )
@@ -323,6 +327,9 @@ def _no_server(address: ServerAddress, error: Exception) -> str:
     if isinstance(error, InvalidHandshake | InvalidURI):
         uses_tls = ", or uses TLS (wss://)" if address.tls is None and why == NOT_HTTP else ""
         return f"{program} is not a Drawbridge server{uses_tls}: {why}."
+    if isinstance(error, TimeoutError):
+        text = f"The server at {url} did not answer within {OPENING_SECONDS:g} seconds."
+        return f"{text} Check the address, and that the server is running."
     advice = (
         "Start a server with `drawbridge serve`, or give its address with --url."
         if is_here(url)

@@ -97,11 +97,12 @@ class Pushing:
         if self.wants_request:
             wish["pull_request"] = {"title": state.title.strip(), "body": state.body.strip()}
         state.is_busy, state.problem, state.output, state.done = True, "", "", None
+        is_sent = self._client.connection.state == "open"
         self._changed()
         try:
             state.done = await self._client.push(self._project, wish)
         except RequestError as error:
-            state.problem = review_words.PUSH_LOST if error.code == "OFFLINE" else str(error)
+            state.problem = review_words.PUSH_LOST if error.code == "OFFLINE" and is_sent else str(error)
             state.output = str(error.details.get("output") or "")
         finally:
             state.is_busy = False

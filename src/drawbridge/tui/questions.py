@@ -24,7 +24,7 @@ STILL_SECONDS: Final = 1.0
 """Seconds without a keystroke after which an approval request takes the focus from an empty prompt box or from the
 history."""
 
-CLOSED: Final = {"reason": "the request is no longer open"}
+CLOSED: Final = {"reason": "answered elsewhere or withdrawn"}
 """The answer to show if it is not known how a request ended."""
 
 
@@ -47,7 +47,7 @@ class Questions(Vertical):
         if card is not None and gone and not card.is_busy and not card.is_settled:
             answer = conversation.answers.get(card.approval_id) or CLOSED
             if answer.get("by"):
-                verb = _verb(answer, card.request)
+                verb = wording.verb(answer, card.request)
                 self.notify(f"{wording.one_line(self._client.called(answer))} {verb} the request.", markup=False)
             self._settle(card, answer)
         if self.card is None and conversation.open:
@@ -138,10 +138,3 @@ class Questions(Vertical):
     def on_approval_view_closed(self, event: ApprovalView.Closed) -> None:
         event.stop()
         self._close(event.view)
-
-
-def _verb(answer: Mapping[str, Any], request: answers.Request) -> str:
-    is_allowed = answer["decision"] == "allow"
-    if request.get("kind") == "question":
-        return "answered" if is_allowed else "skipped"
-    return "accepted" if is_allowed else "rejected"

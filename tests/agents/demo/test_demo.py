@@ -166,7 +166,7 @@ async def test_an_interrupt_withdraws_the_approval_request(demo: Session, projec
     question = await asked(demo, "Make it shine")
     demo.process.interrupt()
     assert (await demo.received.next(TurnEnded)).interrupted
-    assert demo.received.all(QuestionCancelled) == [QuestionCancelled(question.question_id, "interrupted")]
+    assert demo.received.all(QuestionCancelled) == [QuestionCancelled(question.question_id, "the run was interrupted")]
     demo.process.answer(question.question_id, Decision(allow=True))
     await demo.turn("/quick")
     assert (project / "README.md").read_text() == README

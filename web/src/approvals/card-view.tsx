@@ -5,7 +5,7 @@ import { useLayoutEffect, useMemo } from 'preact/hooks';
 
 import { Counts } from '../diff/counts.tsx';
 import { Tools } from '../diff/diff.tsx';
-import { settledWords } from '../conversation/settled.ts';
+import { settledWords, verbOf } from '../conversation/settled.ts';
 import { compare, type Difference, hasGaps } from '../diff/lines.ts';
 import { ago, size } from '../ui/dom.ts';
 import { Button, Text } from '../ui/elements.tsx';
@@ -40,13 +40,15 @@ function Undrawable({ card }: Pick<CardProps, 'card'>) {
   useMust();
   useLayoutEffect(() => {
     card.isUndrawable.value = true;
+    return () => {
+      card.isUndrawable.value = false;
+    };
   }, [card]);
   const canReject = card.canAnswer && !card.questions;
+  const todo = canReject ? ' Reject it, or answer it on another device.' : ' Answer it on another device.';
   return (
     <div class="asked">
-      <p class="problem">
-        {`This request can’t be shown here. ${canReject ? 'Reject it, or answer' : 'Answer'} it on another device.`}
-      </p>
+      <p class="problem">{`This request can’t be shown here.${card.answered ? '' : todo}`}</p>
       <button type="button" class="must" hidden disabled />
     </div>
   );
@@ -223,10 +225,8 @@ function Editing({ card }: CardProps) {
 function Notice({ card }: CardProps) {
   const { answered, request, mode, message } = card;
   if (answered) {
-    const { by, decision } = answered;
-    const outcome = by
-      ? `${by} ${decision === 'allow' ? 'accepted' : 'rejected'} this first.`
-      : `${settledWords(answered).words}.`;
+    const { by } = answered;
+    const outcome = by ? `${by} ${verbOf(answered, request)} this first.` : `${settledWords(answered).words}.`;
     return (
       <p class="notice" role="alert">
         <Text>{`${outcome} What you entered wasn’t used. It’s kept here until you close this.`}</Text>

@@ -26,6 +26,13 @@ export function answersIn(given: any): [string, string][] | undefined {
   return Object.entries(given).map(([question, value]) => [question, words(value)]);
 }
 
+/** What somebody did with a request. The terminal client uses the same words. */
+export function verbOf(answer: any, request?: any) {
+  const isAllowed = answer.decision === 'allow';
+  if (request?.tool_name === 'AskUserQuestion') return isAllowed ? 'answered' : 'skipped';
+  return isAllowed ? 'accepted' : 'rejected';
+}
+
 export type Settled = { shape: 'check' | 'cross' | 'back' | 'help'; words: string; kind: '' | 'yes' | 'no' };
 
 /**

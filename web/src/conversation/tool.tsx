@@ -42,9 +42,9 @@ const STATES: Record<ToolState, string> = {
 /** The text for screen readers where only the icon shows the state. */
 const DONE = 'Done';
 
-/** A question waits for an answer, and any other call for approval. */
-const wordsOf = (state: ToolState, isQuestion: boolean) =>
-  state === 'waiting' && isQuestion ? 'Waiting for an answer' : STATES[state];
+/** A question is answered or skipped, and any other call is approved or rejected. */
+const OF_QUESTION: Partial<Record<ToolState, string>> = { waiting: 'Waiting for an answer', rejected: 'Skipped' };
+const wordsOf = (state: ToolState, isQuestion: boolean) => (isQuestion && OF_QUESTION[state]) || STATES[state];
 
 function State({ state, isQuestion = false }: { state: ToolState; isQuestion?: boolean }) {
   return (

@@ -19,6 +19,7 @@ import { rowView } from './items.tsx';
 import { Live } from './live.tsx';
 import { Outline, type Prompts } from './outline.tsx';
 import { promptsOf, type Row, rowAt, rowsOf, withDays } from './rows.ts';
+import { verbOf } from './settled.ts';
 import type { World } from './world.ts';
 import { counted } from '../ui/dom.ts';
 
@@ -443,14 +444,12 @@ export class ConversationView {
         const mine = this._wasSentHere(id, answer);
         isMine ||= mine;
         if (!mine && answer?.by)
-          this.world.said(
-            `${this.client.called(answer)} ${answer.decision === 'allow' ? 'accepted' : 'rejected'} this request.`,
-          );
+          this.world.said(`${this.client.called(answer)} ${verbOf(answer, card.request)} the request.`);
         if (card.isDirty && !mine)
           card.settle(
             answer
               ? { ...answer, by: answer.by && this.client.called(answer) }
-              : { reason: 'the request is no longer open' },
+              : { reason: 'answered elsewhere or withdrawn' },
           );
         else {
           card.remove();

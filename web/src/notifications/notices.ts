@@ -83,7 +83,8 @@ export function title(waiting: number, name?: string) {
 /** Turns notifications on or off. Throws if the browser does not allow them. */
 export async function wantNotices(on: boolean) {
   if (on) {
-    if (!('Notification' in window)) throw new Error(isApple() ? ON_HOME_SCREEN : UNSUPPORTED);
+    if (!('Notification' in window))
+      throw new Error(!isSecureContext ? NEEDS_HTTPS : isApple() ? ON_HOME_SCREEN : UNSUPPORTED);
     const answer = await Notification.requestPermission();
     if (answer !== 'granted')
       throw new Error(!isSecureContext ? NEEDS_HTTPS : answer === 'denied' ? BLOCKED : NOT_ALLOWED);

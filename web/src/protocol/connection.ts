@@ -255,5 +255,5 @@ const offline = () => new RequestError('OFFLINE', 'You’re disconnected. Try ag
 const unanswered = () =>
   new RequestError(
     'OFFLINE',
-    'The connection was lost before the server responded. Once you’re back online, try again if it wasn’t done.',
+    'The connection was lost before the server responded. Once you’re back online, try again if needed.',
   );

@@ -129,7 +129,7 @@ export class Comments {
   /** The state of the comments that wait for an agent, in words, or '' if none wait. */
   get waitingWords(): string {
     const { project_id, state } = this.handover.value ?? {};
-    const agent = project_id === this._project ? 'The agent' : 'The agent of another session in this folder';
+    const agent = project_id === this._project ? 'The agent' : 'The agent of another session in this directory';
     switch (state) {
       case 'waiting':
         return `Waiting. ${agent} will get the comments when it next stops, or with the next prompt in its terminal.`;
@@ -340,7 +340,8 @@ export class Comments {
       const data = await this._ask('review_submit', { drafts: this._version, ...(steer && { steer }) }, true);
       await this._load();
       if (steer) return `Added ${counted(drafts.length, 'comment')} to the current run.`;
-      if (data.waiting) return `Left ${counted(drafts.length, 'comment')} for the agent.`;
+      if (data.waiting)
+        return `Waiting: ${counted(drafts.length, 'comment')}. The agent will get the comments when it next stops, or with the next prompt in its terminal.`;
       const sent = `Sent ${counted(drafts.length, 'comment')}.`;
       return data.position > 0 ? `${sent} The agent will get them when it finishes its current work.` : sent;
     } catch (error) {

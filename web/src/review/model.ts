@@ -197,7 +197,7 @@ export function wordsOf(file: ReviewFile, hunk?: ReviewHunk): string {
         : old === fresh
           ? 'The content of this file was changed.'
           : isRegular
-            ? `The content of this file was changed, and it is now ${modeOf(fresh)}.`
+            ? `The content of this file was changed, and the file is ${fresh === '100755' ? 'now' : 'no longer'} executable.`
             : `The file was ${modeOf(old)} and is now ${modeOf(fresh)}.`;
   return [what, unshown || (lines || file.binary ? '' : empty)].filter(Boolean).join(' ');
 }

@@ -245,12 +245,7 @@ function Beside({ review, board }: Pick<Shared, 'review' | 'board'>) {
 /** A notice if files did not fit into the message. */
 function More({ review }: { review: OpenReview }) {
   const count = review.more.value;
-  return count ? (
-    <p class="notice">
-      {counted(count, 'more file')} {count === 1 ? 'does' : 'do'} not fit here. Once you have decided on these changes,
-      the next ones are shown.
-    </p>
-  ) : null;
+  return count ? <p class="notice">{counted(count, 'more file')} will follow. Decide on these changes first.</p> : null;
 }
 
 type Shared = { review: OpenReview; board: Board; rights: Rights; acts: Decisions; project: string };

@@ -113,8 +113,8 @@ export function Connect({
         </p>
         {location.protocol === 'https:' && (
           <p class="hint">
-            If your browser warns about the certificate, <a href="ca.crt">install this server’s authority</a>.
-            Notifications need it, too.
+            If your browser warns about the certificate,{' '}
+            <a href="ca.crt">install this server’s certificate authority</a>. Notifications require that, too.
           </p>
         )}
         {invited?.fingerprint && (

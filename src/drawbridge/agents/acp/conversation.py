@@ -337,7 +337,10 @@ class AcpConversation:
             elif not message.failed:
                 self._opening.opened.with_model(wanted)
                 return [*self._of_model(), Replied(id, None)]
-            return [Replied(id, wire.fault(message.error).text if message.failed else None)]
+            reason = wire.fault(message.error).text if message.failed else None
+            if reason == f"{wire.NO_REASON}.":
+                reason = f"{self._name} gave no reason."
+            return [Replied(id, reason)]
 
         request = self._opening.choice(what, wanted)
         value = "modeId" if "modeId" in request.params else "value"

@@ -31,7 +31,8 @@ def switches(path: Path, content: Any) -> Iterator[Switch]:
         name = "hooks" if isinstance(features, dict) and "hooks" in features else "codex_hooks"
         if isinstance(features, dict) and features.get(name) is False:
             note = (
-                f"{path} sets [features] {name} = false: no hooks run, and nothing is protected, until you remove it."
+                f"{path} sets [features] {name} = false: no hooks run, and nothing is protected, until that setting is "
+                "removed."
             )
             yield Switch(path, f"features.{name}", note)
 

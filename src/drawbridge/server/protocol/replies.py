@@ -205,7 +205,8 @@ class Handover(Struct, frozen=True, kw_only=True):
 
     ``state`` ``waiting``: its agent gets them when it stops, or with the next prompt; ``given``: they are being
     delivered. In the other states they are drafts again: ``unsure`` if the agent may have received them, ``ended`` if
-    the session ended first, ``refused`` if the agent now has more permissions than clients may use.
+    the session ended first, ``refused`` if the agent may have more permissions than clients may use, or its directory
+    can't be used.
     """
 
     project_id: str

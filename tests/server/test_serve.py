@@ -376,6 +376,15 @@ async def test_a_leftover_lock_file_does_not_prevent_a_start(data: Path) -> None
         assert (data / "server.lock").read_text() == str(server.process.pid)
 
 
+async def test_a_lock_file_that_cannot_be_written_is_named(data: Path) -> None:
+    (data / "server.lock").mkdir(mode=0o700, parents=True)
+    data.chmod(0o700)
+    code, output = await refused("--data-dir", data, "--port", "0")
+    assert code == 3
+    assert f"{data / 'server.lock'} can't be written: is a directory." in output
+    assert "[NOT_WRITABLE]" in output
+
+
 # stopping
 
 

@@ -182,9 +182,13 @@ async def _renew(plan: Plan, names: OwnNames, certificate: Certificate, tls: Any
 def _own_data(directory: Path) -> Iterator[None]:
     """Locks the data directory for this process. The kernel releases the lock no matter how the process ends. Raises
     ``ServerRunning`` if another server uses the directory, ``NotPrivate`` if it can't be made private, and
-    ``NotWritable`` if it can't be locked."""
+    ``NotWritable`` if its lock file can't be opened, locked or written."""
     make_private_directory(str(directory))
-    file = os.open(directory / "server.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock = directory / "server.lock"
+    try:
+        file = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise _not_writable(lock, error) from None
     try:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -198,11 +202,19 @@ def _own_data(directory: Path) -> Iterator[None]:
             why = (error.strerror or str(error)).lower()
             text = f"{directory} can't be locked for this server: {why}. Its file system may not support locks."
             raise NotWritable(f"{text} Choose another directory with --data-dir.") from None
-        os.ftruncate(file, 0)
-        os.pwrite(file, str(os.getpid()).encode(), 0)
+        try:
+            os.ftruncate(file, 0)
+            os.pwrite(file, str(os.getpid()).encode(), 0)
+        except OSError as error:
+            raise _not_writable(lock, error) from None
         yield
     finally:
         os.close(file)
+
+
+def _not_writable(lock: Path, error: OSError) -> NotWritable:
+    why = (error.strerror or str(error)).lower()
+    return NotWritable(f"{lock} can't be written: {why}. Fix the cause, or choose another directory with --data-dir.")
 
 
 def _listen(host: str, port: int, flag: str = "--port") -> socket.socket:

@@ -402,6 +402,27 @@ async def test_a_file_that_others_can_write_is_not_used(server: Server, file: Pa
         Keys(file).reload()
 
 
+async def test_an_unusable_file_and_a_refused_signature_are_logged_once(
+    server: Server, file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "drawbridge")
+    async with connected(server.url) as client:
+        assert await log_in(client, RSA, sha1=True) == "SIGNATURE_WRONG"
+    assert caplog.text.count("refused a signature: ") == 1
+    file.chmod(0o666)
+    for _ in range(3):
+        async with connected(server.url) as client:
+            assert await log_in(client, ADA) == "SIGNATURE_WRONG"
+    assert caplog.text.count("SSH keys are not accepted: ") == 1
+    file.chmod(0o600)
+    async with connected(server.url) as client:
+        assert await log_in(client, ADA) == "auth"
+    file.chmod(0o666)
+    async with connected(server.url) as client:
+        assert await log_in(client, ADA) == "SIGNATURE_WRONG"
+    assert caplog.text.count("SSH keys are not accepted: ") == 2
+
+
 def test_a_file_of_another_user_is_not_used(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The owner of a file can change its mode, so the server uses only files that belong to root or to its own user."""
     keys = Keys(file)

@@ -303,10 +303,11 @@ class Access:
                 "token; otherwise somebody may have intercepted the connection."
             )
             raise ClientError("SIGNATURE_FOREIGN", text, "data.certificate")
-        entry = self._signer(answer, challenge(answer.host, certificate, nonce))
+        entry, why = self._signer(answer, challenge(answer.host, certificate, nonce))
         if entry is None:
+            logger.info("refused a signature: %s", why)
             text = "The signature is not valid for this challenge, or its key is not authorized by the owner."
-            if self._signer(answer, earlier_challenge(answer.host, nonce)) is not None:
+            if self._signer(answer, earlier_challenge(answer.host, nonce))[0] is not None:
                 text = (
                     "The signature has an earlier format (drawbridge-login-v1), which does not name the server's "
                     "certificate. Update the client."
@@ -314,13 +315,14 @@ class Access:
             raise ClientError("SIGNATURE_WRONG", text, "data.signature")
         return Identity(name=entry.name, scope="admin", key=entry.fingerprint)
 
-    def _signer(self, answer: SshAuth, message: bytes) -> Entry | None:
-        """The key that signed ``message``; None if it is not authorized, or the signature is not valid."""
+    def _signer(self, answer: SshAuth, message: bytes) -> tuple[Entry | None, str]:
+        """The key that signed ``message``; or None and the reason, if it is not authorized or the signature is not
+        valid."""
         try:
-            return self._keys.find(verified(answer.signature, message)) if self._keys else None
+            entry = self._keys.find(verified(answer.signature, message)) if self._keys else None
         except BadSignature as error:
-            logger.info("refused a signature: %s", error)
-            return None
+            return None, str(error)
+        return entry, "" if entry else "its key is not authorized"
 
     def refusal_of(self, identity: Identity) -> ClientError | None:
         """The reason why a client that is signed in may not stay connected; None if it may stay."""

@@ -63,6 +63,8 @@ class Keys:
         self._path = path
         self._seen: Any = None
         self._entries: dict[bytes, Entry] = {}
+        self._logged = ""
+        """The problem with the file that was logged last. It is logged once, because the file is read often."""
 
     def reload(self) -> None:
         try:
@@ -93,10 +95,14 @@ class Keys:
         return any(entry.fingerprint == fingerprint for entry in self._entries.values())
 
     def _reload_or_log(self) -> None:
+        problem = ""
         try:
             self.reload()
         except BadSetting as error:
-            logger.error("SSH keys are not accepted: %s", error)
+            problem = str(error)
+            if problem != self._logged:
+                logger.error("SSH keys are not accepted: %s", problem)
+        self._logged = problem
 
 
 NO_CERTIFICATE: Final = "-"

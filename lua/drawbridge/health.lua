@@ -268,8 +268,8 @@ local function check_mode()
       'permissions.defaultMode is not set: newer versions of Claude Code start in auto mode, which shows no diffs',
       advice
     )
-  elseif chosen == 'default' then
-    ok(('Claude Code asks before it makes changes (defaultMode "default" in %s)'):format(home(file)))
+  elseif require('drawbridge.status').ASKING[chosen] then
+    ok(('Claude Code asks before it makes changes (defaultMode "%s" in %s)'):format(chosen, home(file)))
   else
     warn(('defaultMode is "%s" in %s: not every change is shown as a diff'):format(chosen, home(file)), advice)
   end

@@ -25,7 +25,7 @@ function M.unasked()
 end
 
 --- Permission modes of Claude Code in which it asks before it changes a file.
-local ASKING = { default = true, manual = true, plan = true }
+M.ASKING = { default = true, manual = true, plan = true }
 
 --- What the guard's hook has reported about the connected agents.
 ---@return string? silent The mode of an agent that does not ask, or nil if no agent has reported such a mode.
@@ -37,8 +37,8 @@ local function reported()
   for _, pid in ipairs(state.pids) do
     local mode = state.modes[pid]
     unknown = unknown or not mode
-    asks = ASKING[mode] and mode or asks
-    silent = mode and not ASKING[mode] and mode or silent
+    asks = M.ASKING[mode] and mode or asks
+    silent = mode and not M.ASKING[mode] and mode or silent
   end
   return silent, not unknown and asks or nil
 end
@@ -73,7 +73,7 @@ function M.asking()
     return not state.modes[pid] and not (terminal and terminal.session_of(pid))
   end, state.pids)
   local mode = require('drawbridge.claude_settings').default_mode()
-  if #elsewhere == 0 or mode == 'default' then
+  if #elsewhere == 0 or M.ASKING[mode] then
     return 'yes'
   end
   local why = mode and ('its settings start it in "%s" mode'):format(mode)

@@ -242,6 +242,8 @@ async def test_commands_from_a_projects_settings_are_never_run(folder: Path) -> 
         ({"home": "default"}, ("default", True)),
         ({"home": "default", "settings.json": "acceptEdits"}, ("acceptEdits", False)),
         ({"settings.json": "auto", "settings.local.json": "default"}, ("default", True)),
+        ({"home": "plan"}, ("plan", True)),
+        ({"home": "manual"}, ("manual", True)),
     ],
 )
 async def test_the_nearest_settings_decide_whether_claude_asks(

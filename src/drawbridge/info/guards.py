@@ -89,7 +89,7 @@ def permissions(directory: str) -> Permissions:
     for name, mode in ASK_MODE.items():
         for file in reversed(_settings_files(AGENTS[name], directory)):
             if isinstance(found := value_at(file.content, *mode.mode), str):
-                return Permissions(found, str(file.path), found == mode.asking)
+                return Permissions(found, str(file.path), mode.asks_in(found))
     return Permissions("", "", asks=False)
 
 

@@ -43,7 +43,7 @@ def of(agent: AgentHooks, project: Path | None, settings: HookSettings, document
             f"at all. {now}. {todo}, and run this again."
         )
     if mode := agent.ask_mode:
-        if document.get(mode.mode) != mode.asking and not asks(agent, project):
+        if not mode.asks_in(document.get(mode.mode)) and not asks(agent, project):
             scope = " --scope project" if project else ""
             yield f"{mode.unasked} `{own_command()} setup {agent.name}{scope} --ask-mode` makes it ask."
         elif not any(mode.disabled in (one.get(mode.lasting), one.get(mode.also_lasting)) for one in found.values()):
@@ -62,7 +62,7 @@ def asks(agent: AgentHooks, project: Path | None) -> bool:
     if project is None:
         found = {path: document for path, document in found.items() if path == agent.settings_file(None)}
     modes = [document.get(keys) for document in found.values() if keys in document]
-    return bool(modes) and modes[-1] == agent.ask_mode.asking
+    return bool(modes) and agent.ask_mode.asks_in(modes[-1])
 
 
 @functools.cache

@@ -19,6 +19,7 @@ QUESTIONS = "AskUserQuestion|ExitPlanMode|WebFetch"
 ASK_MODE = AskMode(
     mode=("permissions", "defaultMode"),
     asking="default",
+    also_asking=frozenset({"manual", "plan"}),
     lasting=("permissions", "disableAutoMode"),
     disabled="disable",
     also_lasting=("disableAutoMode",),

@@ -163,6 +163,19 @@ async def test_a_push_about_a_review_opens_the_review(browser: Browser, server: 
         ]
 
 
+@pytest.mark.thorough
+async def test_only_a_test_notification_stays_while_the_web_ui_is_visible(browser: Browser, server: Server) -> None:
+    with browser.person(page_of(server)) as person:
+        person("allow", what=["notifications"], url=page_of(server))
+        person.runs("navigator.serviceWorker.ready.then(() => true)")
+        person("worker", code=REMEMBER_NOTICES)
+        for project, title in (("test", "Drawbridge"), ("proj_1", "blog needs you")):
+            person("push", data=json.dumps({"title": title, "body": "", "project": project}))
+        until_worker(person, "self.shown.length > 1")
+        person.until(f"{NOTICES}.then((shown) => shown.map(({{ title }}) => title).join() === 'Drawbridge')")
+        assert [address for *_, address in person("worker", code="self.shown")] == ["/", "/#/p/proj_1"]
+
+
 NOBODY_LOOKS = "self.clients.matchAll = async () => []; ExtendableEvent.prototype.waitUntil = () => {}"
 """Keeps notifications open although the web UI is visible. `waitUntil` would throw for events that a test creates."""
 

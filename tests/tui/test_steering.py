@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from drawbridge.tui import screen_conversation
+from drawbridge.tui.client import Unsent
+from drawbridge.tui.connection import RequestError
 from drawbridge.tui.screen_conversation import ConversationScreen
 from tests.page.agent import TASK, wake_up
 from tests.server.processes import Server
@@ -106,6 +108,15 @@ async def test_a_disk_warning_is_shown(server: Server, directory: Path) -> None:
     async with attached(server, directory) as person:
         person.app.client._received({"type": "update", "data": {"update_type": "disk_warning", "data": warning}})
         await person.sees("The server's data uses 16,000 MB")
+
+
+async def test_a_refused_prompt_is_put_before_what_was_written_since(server: Server, directory: Path) -> None:
+    async with attached(server, directory) as person:
+        project = person.app.client.conversation.id
+        for first, text in (("One", "One"), ("Zero", "Zero\n\nOne")):
+            person.app.client.on_refused(Unsent("1", project, first), RequestError("QUEUE_FULL", "The queue is full."))
+            await person.waits_for(lambda text=text: person.prompt.text == text, "the prompt")
+        await person.sees("The queue is full.")
 
 
 async def test_a_queued_prompt_is_shown_and_runs_in_its_turn(server: Server, directory: Path) -> None:

@@ -241,10 +241,9 @@ class ConversationScreen(Screen[None]):
         do(self, self._client.execute(event.text))
 
     def put_back(self, prompt: str) -> None:
-        """Puts a prompt that was refused back into the prompt box, if the box is empty."""
+        """Puts a prompt that was refused back into the prompt box, before what the user has written since."""
         box = self.query_one(PromptBox)
-        if not box.text:
-            box.put(prompt)
+        box.put(f"{prompt}\n\n{box.text}" if box.text else prompt)
 
     # Keys.
 

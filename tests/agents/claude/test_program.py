@@ -43,6 +43,8 @@ async def test_its_version_is_returned(tmp_path: Path) -> None:
     fake = program(tmp_path / "claude", "print('2.1.329 (Claude Code)')")
     assert await Claude(str(fake)).probe() == "2.1.329"
     assert await Claude(environment=environment(tmp_path)).probe() == "2.1.329"
+    fake.rename(tmp_path / "claude-next")
+    assert await Claude("claude-next", environment(tmp_path)).probe() == "2.1.329"
 
 
 async def test_it_is_found_in_its_installers_directory(home: Path) -> None:

@@ -341,6 +341,7 @@ test('a group is described in one line', () => {
     'Read 2 files, ran 1 command, searched 2 times, updated the to-do list',
   );
   assert.equal(groupWords([tool('Read', {}, 'running')]), '');
+  assert.equal(groupWords([tool('Skill', {}), tool('mcp__db__query', {}), tool('TaskOutput', {})]), 'Used 3 tools');
   assert.equal(groupWords([tool('apply_patch', { patch: PATCH }), tool('apply_patch', {})]), 'Edited 4 files');
   assert.equal(nowWords(tool('apply_patch', { patch: PATCH }), ROOT), 'Editing a.md, docs/b.md, c.md');
   assert.equal(nowWords(tool('Read', { file_path: `${ROOT}/a/b.md` }), ROOT), 'Reading b.md');

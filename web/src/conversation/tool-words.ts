@@ -215,7 +215,8 @@ export function groupWords(calls: (Call & { state: ToolState })[]): string {
   const counts = new Map<ToolKind, { times: number; files: Set<string> }>();
   for (const call of calls) {
     if (call.state === 'running' || call.state === 'waiting') continue;
-    const kind = kindOf(call);
+    const found = kindOf(call);
+    const kind = found in NOUNS || found === 'todo' ? found : 'other';
     const one = counts.get(kind) ?? { times: 0, files: new Set() };
     one.times++;
     const changed = patched(call);

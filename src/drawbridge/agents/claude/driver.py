@@ -79,7 +79,7 @@ class Claude:
     def _find(self) -> str:
         """The absolute path of the program. Blocking. Raises ``AgentUnusable``."""
         places = ROW.places if self._path is None else ()
-        named = self._path or shutil.which(ROW.program, path=self._environment.get("PATH"))
+        named = shutil.which(self._path or ROW.program, path=self._environment.get("PATH")) or self._path
         found = next(
             (place for place in (named, *map(os.path.expanduser, places)) if place and os.path.isfile(place)), None
         )

@@ -53,6 +53,10 @@ TEST_SECONDS: Final = 15.0
 TEST_PAUSE: Final = 5.0
 """The minimum number of seconds between the end of a device's test and its next test."""
 
+TEST: Final = "test"
+"""Replaces the id of the project in a test notification. The web UI keeps such a notification although the user is
+looking at it."""
+
 GONE: Final = (404, 410)
 """HTTP statuses that mean that the subscription has ended."""
 
@@ -260,7 +264,7 @@ class Notifier:
         the notification.
         """
         try:
-            self._post(browser, Notice("test", "Drawbridge", "Notifications work."))
+            self._post(browser, Notice(TEST, "Drawbridge", "Notifications work."))
         except Failed as error:
             return f"The notification could not be sent through {browser.service}: {error}."
         except Exception:

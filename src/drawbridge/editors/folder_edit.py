@@ -39,7 +39,8 @@ async def edit(path: str, text: str, terminal: int | None, output: TextIO) -> st
 
 
 async def _run_editor(file: Path, terminal: int | None, output: TextIO) -> None:
-    command = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    named = (os.environ.get(name, "").strip() for name in ("VISUAL", "EDITOR"))
+    command = next(filter(None, named), "vi")
     screen = _descriptor(output)
     try:
         process = await asyncio.create_subprocess_exec(

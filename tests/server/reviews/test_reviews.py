@@ -681,6 +681,21 @@ async def test_a_directory_that_is_too_large_is_refused(tmp_path: Path, monkeypa
             await one.server.does(one.phone, "run_changes", one.project, run_id=run)
 
 
+async def test_a_directory_that_is_too_large_is_reviewed_once_it_has_a_repository(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody has to open the review first."""
+    monkeypatch.setattr("drawbridge.server.checkpoints.private.MOST_FILES", 1)
+    async with reviewing(tmp_path) as one:
+        shutil.rmtree(one.directory / ".git")
+        await one.run(three_files)
+        git(one.directory, "init", "-q")
+        await one.run(lambda directory: (directory / "new.txt").write_text("newer\n"))
+        review = await one.get()
+        assert review["repository"] == "project"
+        assert [added for _, _, added in hunks(review)] == ["newer\n"]
+
+
 @pytest.mark.parametrize(
     ("data", "field"),
     [

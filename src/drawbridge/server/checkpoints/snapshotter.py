@@ -147,8 +147,8 @@ class Snapshotter:
         large."""
         if self._private is None:
             return
-        self._private.check_again_later()
         if await asyncio.to_thread(self._private.successor) is None:
+            self._private.check_again_later()
             return
         async with self._operations.opened() as git:
             if git is None or await self._refs.review_is_open(git):

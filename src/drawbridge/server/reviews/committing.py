@@ -69,7 +69,7 @@ class Blocked(Exception):
 
 class BadBranch(Exception):
     """The new branch can't be created: its name is not valid or is taken, or git refused to create it. The text is
-    shown to the user."""
+    shown to the user, with advice."""
 
     def __init__(self, text: str, *, exists: bool) -> None:
         super().__init__(text)
@@ -191,7 +191,8 @@ async def commit(
         if done.commit == head.commit:
             if code == NO_BRANCH:
                 reason = output.strip()[-500:].rstrip(".") or "git gave no reason"
-                raise BadBranch(f"The branch could not be created: {reason}.", exists=False)
+                text = f"The branch could not be created: {reason}. Fix the cause, or choose another name."
+                raise BadBranch(text, exists=False)
             raise Refused(code, output)
     name = done.ref.removeprefix("refs/heads/")
     return Committed(done.commit, name, paths_now, output, frozenset(kept))
@@ -233,10 +234,10 @@ async def _check_name(git: Git, branch: str) -> None:
     if not branch.startswith("-") and branch != "HEAD" and "\0" not in branch:
         code, _, _ = await git.run("check-ref-format", f"refs/heads/{branch}")
     if code:
-        raise BadBranch("This is not a valid branch name.", exists=False)
+        raise BadBranch("This is not a valid branch name. Choose another name.", exists=False)
     code, _, _ = await git.run("rev-parse", "--verify", "--quiet", f"refs/heads/{branch}")
     if not code:
-        raise BadBranch("A branch with this name already exists.", exists=True)
+        raise BadBranch("A branch with this name already exists. Choose another name.", exists=True)
 
 
 async def _check_state(git: Git, head: Head, branch: str | None) -> None:

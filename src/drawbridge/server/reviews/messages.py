@@ -144,7 +144,7 @@ def not_committed(error: NothingToCommit | Blocked | BadBranch | Refused) -> Cli
             return ClientError("COMMIT_BLOCKED", text, details=details)
         case BadBranch():
             code = "BRANCH_EXISTS" if error.exists else "VALIDATION_FAILED"
-            return ClientError(code, f"{error} Choose another name.", field="data.branch")
+            return ClientError(code, str(error), field="data.branch")
         case Refused():
             text = "The commit failed: git or one of its hooks refused it, or it took too long."
             return ClientError(

@@ -320,7 +320,7 @@ local function check_gemini_setting()
     info(
       ('ide.enabled is not set in %s: :DrawbridgeGemini asks whether to set it. '):format(file)
         .. 'In another terminal, type /ide enable in Gemini CLI once. If it asks whether to connect Neovim, press Esc '
-        .. 'first: with Yes, it looks for an installer that does not exist.'
+        .. 'first: if you choose Yes, it looks for an installer that does not exist.'
     )
   else
     info(

@@ -137,7 +137,7 @@ def test_one_line_and_one_file_are_counted_in_the_singular(guard: Guard) -> None
     patch = "".join(f"*** Update File: {name}\n" for name in names)
     guard.neovim({name: {**KEPT, "lines": 1} for name in names}, answers=unsaved("x\n"))
     message = guard.denial(recorded("codex", "PreToolUse", "apply_patch", command=patch), agent="codex")
-    assert "; its text there has 1 line." in message
+    assert "; the unsaved version has 1 line." in message
     assert "1 more file has unsaved changes too." in message
 
 

@@ -19,7 +19,7 @@ def test_an_edit_of_a_file_with_unsaved_work_is_denied(guard: Guard) -> None:
     neovim = guard.neovim({A: KEPT | {"lines": 120}})
     reason = guard.denial(edit())
     assert reason.startswith(
-        "/ws/a.py has unsaved changes in Neovim 0.12.4, where the user is working on it; its text there has 120 lines."
+        "/ws/a.py has unsaved changes in Neovim 0.12.4, where the user is working on it; the unsaved version has 120 lines."
     )
     assert "Nothing was written." in reason
     assert "Once a.py is saved there, the same call goes through" in reason

@@ -281,7 +281,7 @@ class TestGemini:
         self, editor: Neovim, settings: dict[str, bool], expected: bool
     ) -> None:
         gemini_settings(json.dumps({"ide": settings}))
-        assert ("press Esc first: with Yes, it looks for an installer" in health(editor)) is expected
+        assert ("press Esc first: if you choose Yes, it looks for an installer" in health(editor)) is expected
 
     def test_in_a_container_the_needed_variable_is_shown(self, editor: Neovim) -> None:
         editor.lua("for _, name in ipairs({ ... }) do vim.env[name] = nil end", *INHERITED)

@@ -322,6 +322,17 @@ def test_s2_23_retry_sends_the_prompt_again(browser: Browser, address: str) -> N
         person.loses(".error-card")
 
 
+def test_retry_says_which_files_have_to_be_added_again(browser: Browser, address: str, tmp_path: Path) -> None:
+    (tmp_path / "plan.pdf").write_bytes(b"%PDF-1.4\n\x00")
+    with browser.person(address) as person:
+        person("choose", css=".composer input[type=file]", files=[str(tmp_path / "plan.pdf")])
+        person.sees(".composer", "plan.pdf")
+        person.prompts("/fail")
+        person.sees(".error-card", "The run failed")
+        person.clicks(".error-card button:has-text('Retry')")
+        person.sees(".toast", "Add 1 file again, then send the message.")
+
+
 def test_s3_31_the_state_is_not_ready_while_offline(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         person.sees(".run .state", "Ready")

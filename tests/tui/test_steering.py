@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -110,12 +111,19 @@ async def test_a_disk_warning_is_shown(server: Server, directory: Path) -> None:
         await person.sees("The server's data uses 16,000 MB")
 
 
+def _has_prompt(person: Person, text: str) -> bool:
+    return person.prompt.text == text
+
+
 async def test_a_refused_prompt_is_put_before_what_was_written_since(server: Server, directory: Path) -> None:
     async with attached(server, directory) as person:
-        project = person.app.client.conversation.id
+        conversation = person.app.client.conversation
+        assert conversation is not None
         for first, text in (("One", "One"), ("Zero", "Zero\n\nOne")):
-            person.app.client.on_refused(Unsent("1", project, first), RequestError("QUEUE_FULL", "The queue is full."))
-            await person.waits_for(lambda text=text: person.prompt.text == text, "the prompt")
+            person.app.client.on_refused(
+                Unsent("1", conversation.id, first), RequestError("QUEUE_FULL", "The queue is full.")
+            )
+            await person.waits_for(partial(_has_prompt, person, text), "the prompt")
         await person.sees("The queue is full.")
 
 

@@ -351,7 +351,7 @@ async def start(
 
 def _not_started(name: str, directory: str, error: OSError) -> AgentUnusable:
     if not os.path.isdir(directory):
-        return AgentUnusable("INVALID_PATH", "The project's directory no longer exists, or is not a directory.")
+        return AgentUnusable("INVALID_PATH", "The session's directory does not exist.")
     return shortage(error) or AgentUnusable("EXECUTION_FAILED", f"{name} can't be started: {error.strerror}.")
 
 

@@ -90,7 +90,7 @@ def elsewhere() -> list[Finding]:
         for bridge in bridges.inspect(environ):
             for agent, path in bridge.files.items():
                 if bridge.state == "live" and bridge.ours and path not in mine:
-                    found[path] = _other_place(bridge, catalog.title(agent), path)
+                    found[path] = _other_place(bridge, agent, path)
     return list(found.values())
 
 
@@ -192,8 +192,8 @@ def _contains(folder: str, directory: str) -> bool:
 
 def _other_place(bridge: Bridge, agent: str, path: str) -> Finding:
     title = f"{_name(bridge)} announces itself in {path}."
-    places = f"{lock_directory()} and {gemini_directory()}"
-    why = f"{agent} looks elsewhere if it is started with the variables that are set here ({places})."
+    place = gemini_directory() if agent == "gemini" else lock_directory()
+    why = f"With the environment variables that are set here, {catalog.title(agent)} looks in {place}."
     todo = "Start the editor and the agent with the same `CLAUDE_CONFIG_DIR` and `TMPDIR`."
     return finding("bridge-other-config", title, why, todo)
 

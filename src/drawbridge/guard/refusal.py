@@ -53,7 +53,7 @@ def reason(call: Call, protected: Sequence[UnsavedFile], difference: str, why: s
 def _where(one: UnsavedFile) -> str:
     place = "the user is working on it" if one.file.get("current") else "it is open"
     count = one.file.get("lines")
-    size = f"; its text there has {count} line{'' if count == 1 else 's'}" if isinstance(count, int) else ""
+    size = f"; the unsaved version has {count} line{'' if count == 1 else 's'}" if isinstance(count, int) else ""
     return f"{one.name} has unsaved changes in {one.editor}, where {place}{size}"
 
 

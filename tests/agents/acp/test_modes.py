@@ -101,7 +101,7 @@ def test_an_agent_does_not_begin_in_a_mode_that_asks_nothing() -> None:
     stream = Stream("YOLO mode", "careful")
     assert (stream.chosen, stream.known) == (["careful"], ["careful"])
     refused = Stream("yolo")
-    assert "has only modes that never ask, such as yolo, and none was chosen" in refused.fault
+    assert "has only modes that never ask, such as yolo. Choose one of them" in refused.fault
     assert Stream("yolo", options=Options(dangerously_skip_permissions=True)).known == ["bypassPermissions"]
 
 

@@ -51,7 +51,7 @@ def test_an_edit_of_unsaved_work_is_denied_until_it_is_saved(
     assert poem.read_text() == POEM
     assert neovim.buffer(poem) == MINE
     assert f"{poem} has unsaved changes in Neovim " in reason
-    assert "where the user is working on it; its text there has 4 lines." in reason
+    assert "where the user is working on it; the unsaved version has 4 lines." in reason
     assert "\n three\n+mine" in reason
     assert "Once poem.txt is saved there, the same call goes through" in reason
 
@@ -196,7 +196,7 @@ def test_an_edit_by_an_agent_in_a_subdirectory_is_denied(rig: GuardedWorkstation
     received = rig.ask_claude(read(poem), edit(poem, "two", "TWO"), text("Then not."), flags=allowed, cwd=below)
 
     assert poem.read_text() == POEM
-    assert "where the user is working on it; its text there has 4 lines. Nothing was written." in received
+    assert "where the user is working on it; the unsaved version has 4 lines. Nothing was written." in received
 
 
 @pytest.mark.thorough

@@ -201,7 +201,7 @@ def test_the_end_of_a_limit_is_read_from_claudes_output(limits: object, retry_at
     stream.result(is_error=True, result="You've hit your limit")
     [ended] = stream.all(base.TurnEnded)
     assert (ended.ok, ended.code, ended.retry_at) == (False, "AGENT_RATE_LIMITED", retry_at)
-    assert ended.error == "The agent has reached an account limit: You've hit your limit."
+    assert ended.error == "The agent has reached its usage limit: You've hit your limit."
 
 
 async def test_a_run_does_not_resume_in_a_conversation_being_deleted(

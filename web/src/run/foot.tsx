@@ -10,6 +10,7 @@ import { agentName, modeWords } from '../projects/words.ts';
 import type { Client } from '../protocol/client.ts';
 import type { FileEntry, Offer } from '../protocol/messages.ts';
 import { wellFormed } from '../text/harmless.ts';
+import { counted } from '../ui/dom.ts';
 import { Button } from '../ui/elements.tsx';
 import { isComposing, isTyping } from '../ui/typing.ts';
 import { Disconnected, ErrorCard, Removed } from './notices.tsx';
@@ -265,9 +266,12 @@ export class Foot {
     );
     const send = (text: string) => void this.send(text, [], false);
     const retry = () => {
-      if (prompt?.attachments?.length || prompt?.truncated) {
+      const files = prompt?.attachments?.length ?? 0;
+      if (prompt && (files || prompt.truncated)) {
         this.composer.put(prompt.text);
         this.composer.area.focus();
+        const missing = [files && counted(files, 'file'), prompt.truncated && 'the rest of the text'];
+        this.world.said(`Add ${missing.filter(Boolean).join(' and ')} again, then send the message.`);
       } else send(prompt?.text ?? 'Continue');
     };
     const acts: Partial<Record<Help, () => void>> = {

@@ -239,7 +239,7 @@ class AcpConversation:
             case wire.AUTH_REQUIRED:
                 return not_logged_in(self._name, fault.text)
             case wire.TOO_MANY_REQUESTS:
-                return Failure("AGENT_RATE_LIMITED", f"{self._name} has reached an account limit: {fault.text}")
+                return Failure("AGENT_RATE_LIMITED", f"{self._name} has reached its usage limit: {fault.text}")
         unexplained = fault.text == f"{wire.NO_REASON}."
         return Failure(FAILED, f"The run failed: {self._name} gave no reason." if unexplained else fault.text)
 

@@ -224,7 +224,10 @@ class Opening:
             return None
         other = next((name for name in choices.values if modes.word(name) != modes.BYPASS), None)
         if other is None:
-            text = f"{self._name} has only modes that never ask, such as {current[:100]}, and none was chosen."
+            text = (
+                f"{self._name} has only modes that never ask, such as {current[:100]}. Choose one of them, if the server "
+                "allows that, or use another agent."
+            )
             raise AgentUnusable("PERMISSION_DENIED", f"{text} {NOT_SENT}")
         return other
 

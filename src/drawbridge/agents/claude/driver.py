@@ -86,7 +86,7 @@ class Claude:
         if found is None:
             where, remedy = "on PATH or in the usual places", "start the server with --agent-path claude=PATH"
             if self._path:
-                where, remedy = "where --agent-path names it", "correct --agent-path"
+                where, remedy = "at the path given with --agent-path", "correct --agent-path"
             raise AgentUnusable(
                 "AGENT_NOT_FOUND",
                 f"The `claude` program was not found {where} on the server's machine. Install Claude Code there, or "

@@ -66,7 +66,7 @@ def failure(
     if api_error == "authentication_failed":
         return not_logged_in(name, reason)
     if api_error == "rate_limit":
-        return Failure(RATE_LIMITED, f"{name} has reached an account limit: {reason}", limited)
+        return Failure(RATE_LIMITED, f"{name} has reached its usage limit: {reason}", limited)
     shown = reason if given else f"The run failed: {reason}"
     if api_error in _UNAVAILABLE:
         return Failure(UNAVAILABLE, shown)

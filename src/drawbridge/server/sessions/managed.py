@@ -480,7 +480,7 @@ class ManagedSession(Session):
         if self._changing.locked():
             raise ClientError(
                 "PROCESS_ACTIVE",
-                "Changes are being reviewed, committed or undone, or a session is being deleted. "
+                "Changes are being kept, undone, edited or committed, or a session is being deleted. "
                 "Try again in a moment.",
                 retryable=True,
             )

@@ -103,7 +103,8 @@ async def test_an_incompatible_agent_is_reported(project: Path, what: str, code:
     ("agent", "remedy"),
     [
         (Acp("mine", ["no-such-program"]), "Install it there"),
-        (Gemini("/no/gemini"), "--agent-path gemini=PATH"),
+        (Gemini("no-such-gemini"), "--agent-path gemini=PATH"),
+            (Gemini("/no/gemini"), r"correct its path \(--agent-path\)"),
     ],
 )
 async def test_a_missing_program_is_reported_with_a_remedy(project: Path, agent: Acp, remedy: str) -> None:

@@ -428,7 +428,7 @@ def test_a_missing_directory_is_reported_as_the_reason(tmp_path: Path, uvloop: A
     async def start() -> None:
         await bad_agent().start(Launch(str(tmp_path / "gone"), str(uuid.uuid4())), print)
 
-    with pytest.raises(AgentUnusable, match="directory no longer exists") as caught:
+    with pytest.raises(AgentUnusable, match="directory does not exist") as caught:
         (asyncio if loop == "asyncio" else uvloop).run(start())
     assert caught.value.code == "INVALID_PATH"
 

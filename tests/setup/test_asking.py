@@ -196,7 +196,7 @@ def test_without_a_terminal_nothing_is_changed(
     [
         '{"a": 1}',
         '{\n  "permissions": {\n    "allow": []\n  }\n}\n',
-        '{"permissions": {"defaultMode": "plan"}, "b": 2}',
+        '{"permissions": {"defaultMode": "acceptEdits"}, "b": 2}',
         '{"permissions": {"disableAutoMode": "no", "allow": []}}',
     ],
 )
@@ -204,7 +204,7 @@ def test_removing_the_mode_restores_the_file_exactly(text: str, setup: Setup, us
     user.parent.mkdir()
     user.write_text(text)
     output = setup("claude", "--yes")
-    assert "defaultMode" not in user.read_text() or "plan" in user.read_text()
+    assert "defaultMode" not in user.read_text() or "acceptEdits" in user.read_text()
     assert f"Note: {ASK_MODE.unasked}" in output.errors
     output = setup("claude", "--ask-mode")
     assert LASTING.items() <= json.loads(user.read_text())["permissions"].items()

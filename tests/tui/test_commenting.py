@@ -459,7 +459,7 @@ async def test_nothing_typed_offline_is_lost_or_sent_twice(tmp_path: Path) -> No
             await begins(person)
             await person.types("Not lo")
             await first.end(signal.SIGKILL)
-            await person.sees("Not connected to the server.")
+            await person.sees("Not connected to the server: ")
             await person.types("st.")
             await person.presses("ctrl+s")
             await person.sees("Saving…", "Not lost.")
@@ -475,7 +475,7 @@ async def test_nothing_typed_offline_is_lost_or_sent_twice(tmp_path: Path) -> No
                 await person.sees("Connected", "▎ You  Draft", "Not lost.")
                 assert [one["text"] for one in await comments_of(second, project)] == ["Not lost."]
                 await second.end(signal.SIGKILL)
-                await person.sees("Not connected to the server.")
+                await person.sees("Not connected to the server: ")
                 await person.presses("S")
                 await person.sees("Send 1 comment?")
                 await person.presses("y")

@@ -464,7 +464,7 @@ async def test_control_characters_in_names_and_texts_are_escaped(
             assert not any(character in person.screen for character in "\x1b\x07\u202e\u202c\u200b\r")
             await person.presses("j")
         await person.presses("e")
-        await is_told(person, "edit it in the web UI or in an editor.")
+        await is_told(person, "edit them in the web UI, or edit the file in an editor.")
 
 
 @pytest.mark.thorough
@@ -553,7 +553,7 @@ async def test_a_decision_made_offline_is_applied_once(tmp_path: Path) -> None:
             await opens(person)
             await is_at(person, "old.txt: ")
             await first.end(signal.SIGKILL)
-            await person.sees("Not connected to the server.")
+            await person.sees("Not connected to the server: ")
             await person.presses("u")
             await is_told(person, "Sending…")
             await person.presses("u", "a")

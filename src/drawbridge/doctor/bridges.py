@@ -88,9 +88,9 @@ def elsewhere() -> list[Finding]:
     found: dict[str, Finding] = {}
     for environ in _environments_of_bridges():
         for bridge in bridges.inspect(environ):
-            for agent, path in bridge.files.items():
+            for path in bridge.files.values():
                 if bridge.state == "live" and bridge.ours and path not in mine:
-                    found[path] = _other_place(bridge, agent, path)
+                    found[path] = _other_place(bridge, path)
     return list(found.values())
 
 
@@ -190,10 +190,12 @@ def _contains(folder: str, directory: str) -> bool:
     return directory == above or directory.startswith(above.rstrip("/") + "/")
 
 
-def _other_place(bridge: Bridge, agent: str, path: str) -> Finding:
+def _other_place(bridge: Bridge, path: str) -> Finding:
     title = f"{_name(bridge)} announces itself in {path}."
-    place = gemini_directory() if agent == "gemini" else lock_directory()
-    why = f"With the environment variables that are set here, {catalog.title(agent)} looks in {place}."
+    why = (
+        "With the environment variables that are set here, agents look in "
+        f"{lock_directory()} and {gemini_directory()} instead."
+    )
     todo = "Start the editor and the agent with the same `CLAUDE_CONFIG_DIR` and `TMPDIR`."
     return finding("bridge-other-config", title, why, todo)
 

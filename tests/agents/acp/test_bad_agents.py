@@ -104,7 +104,7 @@ async def test_an_incompatible_agent_is_reported(project: Path, what: str, code:
     [
         (Acp("mine", ["no-such-program"]), "Install it there"),
         (Gemini("no-such-gemini"), "--agent-path gemini=PATH"),
-            (Gemini("/no/gemini"), r"correct its path \(--agent-path\)"),
+        (Gemini("/no/gemini"), r"correct its path \(--agent-path\)"),
     ],
 )
 async def test_a_missing_program_is_reported_with_a_remedy(project: Path, agent: Acp, remedy: str) -> None:

@@ -192,6 +192,17 @@ def test_shared_modules_import_no_job(name: str) -> None:
     assert [other for other in reached(name) if belongs(other, JOBS)] == []
 
 
+TELLS_ERRORS_APART = {"core.json_text", "protocols.jsonrpc", "server.protocol.commands", "server.store.lines"}
+"""The modules that may catch msgspec's errors by name: the one that lists them, and those that answer each in its own
+way."""
+
+
+def test_undecodable_json_is_caught_as_a_whole() -> None:
+    """A text that is not UTF-8 or is nested too deeply is as likely as one that is not JSON (``core.json_text``)."""
+    by_name = re.compile(r"msgspec\.(MsgspecError|DecodeError)")
+    assert {name for name, file in modules().items() if by_name.search(file.read_text())} == TELLS_ERRORS_APART
+
+
 def test_only_commands_import_commands() -> None:
     """A module that needs a command's settings imports them from ``drawbridge.settings``, not from the command."""
     others = [name for name in modules() if not belongs(name, ("cli", "__main__"))]

@@ -25,6 +25,7 @@ from drawbridge.agents.base import (
 from drawbridge.agents.output import JUNK_LIMIT, Tail, parsed, readable, session_id_of, valid
 from drawbridge.agents.process import Process
 from drawbridge.agents.results import EXITED, FAILED, INTERRUPTED, Failure, exit_words
+from drawbridge.core.json_text import UNDECODABLE
 from drawbridge.text.counts import size
 
 STDIN = 0
@@ -108,7 +109,7 @@ class Turn:
             return self.text(line)
         try:
             message = msgspec.json.decode(read[1], type=dict[str, Any])
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        except UNDECODABLE:
             message = {}
         return self.meant(message, read[1])
 

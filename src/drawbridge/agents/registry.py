@@ -22,6 +22,7 @@ from drawbridge.agents.base import Agent
 from drawbridge.agents.command.driver import Command
 from drawbridge.agents.terminal import TerminalAgent
 from drawbridge.agents.tool_calls import Tools, UnknownTools
+from drawbridge.core.json_text import UNDECODABLE
 
 VERSION: Final = re.compile(r"\d{1,6}\.\d{1,6}\.\d{1,6}([-+.][0-9A-Za-z.+-]{1,40})?")
 
@@ -120,7 +121,7 @@ def version_of(path: str) -> str | None:
         try:
             with (folder / "package.json").open("rb") as file:
                 version = msgspec.json.decode(file.read(PACKAGE_BYTES), type=_Package).version
-        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        except (OSError, *UNDECODABLE):
             continue
         return version if VERSION.fullmatch(version) else None
     return None

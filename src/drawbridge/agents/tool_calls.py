@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from drawbridge.agents.base import Form
+from drawbridge.core.json_text import UNDECODABLE
 
 Kind: TypeAlias = Literal[
     "edit",
@@ -182,7 +183,7 @@ def decoded(suggestions: Raw) -> list[dict[str, Any]]:
     """Suggestions as JSON objects; empty if they have another form."""
     try:
         return msgspec.json.decode(suggestions, type=list[dict[str, Any]])
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except UNDECODABLE:
         return []
 
 

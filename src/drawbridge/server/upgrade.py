@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from drawbridge.core.errors import DataTooNew, NotPrivate
+from drawbridge.core.json_text import UNDECODABLE
 from drawbridge.core.private_files import write_private
 
 FORMAT: Final = 1
@@ -56,7 +57,7 @@ def _read(data: Path) -> _Format | None:
         return msgspec.json.decode((data / FILE).read_bytes(), type=_Format)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (OSError, msgspec.MsgspecError) as error:
+    except (OSError, *UNDECODABLE) as error:
         why = (error.strerror or "unknown reason").lower() if isinstance(error, OSError) else "it is damaged"
         raise NotPrivate(
             f"{data / FILE}, which contains the format of the data, can't be read: {why}. Nothing was changed. If this "

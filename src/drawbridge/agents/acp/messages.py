@@ -12,6 +12,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from drawbridge.agents import output
+from drawbridge.core.json_text import UNDECODABLE
 from drawbridge.protocols import jsonrpc
 
 VERSION: Final = 1
@@ -103,7 +104,7 @@ def read_as(kind: type[Kind], data: Raw | UnsetType) -> Kind | None:
     """``data`` decoded as ``kind``; None if it has another shape."""
     try:
         return msgspec.json.decode(b"null" if isinstance(data, UnsetType) else bytes(data), type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except UNDECODABLE:
         return None
 
 

@@ -46,6 +46,7 @@ from drawbridge.agents.output import JUNK_LIMIT, Tail, json_object, session_id_o
 from drawbridge.agents.proposals import Reader
 from drawbridge.agents.results import EXITED, FAILED, INTERRUPTED, Costs, Failure, exit_words
 from drawbridge.core.errors import BadArgument
+from drawbridge.core.json_text import UNDECODABLE
 
 NOT_NEEDED: Final = "decided elsewhere or no longer needed"
 """The reason why Claude Code no longer waits for an answer. It does not report which of the two it is."""
@@ -363,7 +364,7 @@ class ClaudeConversation:
             return []
         try:
             result = _moves.decode(data).tool_use_result
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        except UNDECODABLE:
             return []
         return self._in_directory(result.restoredCwd or result.worktreePath) if result.agentId is None else []
 
@@ -442,7 +443,7 @@ class ClaudeConversation:
         try:
             request = _request.decode(message.request)
             given = json_object(request.input)
-        except (msgspec.MsgspecError, ValueError, RecursionError):
+        except (ValueError, *UNDECODABLE):
             self._reply_error(id, "This request could not be parsed.")
             return []
         if request.subtype != "can_use_tool":
@@ -568,7 +569,7 @@ class ClaudeConversation:
     def _replied(self, message: Message) -> list[Output]:
         try:
             reply = _reply.decode(message.response)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        except UNDECODABLE:
             return []
         if reply.request_id == self._initialize:
             self._initialize = None

@@ -25,6 +25,7 @@ from drawbridge.agents.results import (
     amount,
     not_logged_in,
 )
+from drawbridge.core.json_text import UNDECODABLE
 
 LONGEST_ERROR: Final = 2_000
 """The maximum number of characters of an agent's text that an error contains."""
@@ -100,7 +101,7 @@ def limited_until(data: bytes) -> float | None:
     limit was reached or the time is unknown."""
     try:
         limits = msgspec.json.decode(data, type=_LimitEvent).rate_limit_info
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except UNDECODABLE:
         return None
     until = amount(limits.resetsAt)
     return until if limits.status == "rejected" and until is not None and until < YEAR_2100 else None

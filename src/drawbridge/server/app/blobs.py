@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 from msgspec import Struct
 
+from drawbridge.core.json_text import UNDECODABLE
 from drawbridge.core.private_files import PRIVATE_FILE, make_private_directory
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.commands import check_depth
@@ -180,7 +181,7 @@ def json_object(data: bytes, field: str) -> dict[str, Any]:
     """The edited input in a blob. ``field``: the field that names the blob, for the error. Raises ``ClientError``."""
     try:
         found = msgspec.json.decode(data, type=dict[str, Any])
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except UNDECODABLE:
         text = "it is not a JSON object, is nested too deeply, or contains a number that is out of range."
         raise ClientError("VALIDATION_FAILED", f"{field}: {text}", field) from None
     check_depth(found, field)

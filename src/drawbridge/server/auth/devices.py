@@ -29,6 +29,7 @@ import msgspec
 from msgspec import Struct
 
 from drawbridge.core.errors import BadArgument, BadSetting, DrawbridgeError, NotPrivate
+from drawbridge.core.json_text import UNDECODABLE
 from drawbridge.core.private_files import PRIVATE_FILE, make_private_directory, write_private
 from drawbridge.server.auth.scopes import Identity, Scope
 from drawbridge.server.protocol.client_errors import ClientError
@@ -245,7 +246,7 @@ class Devices:
             raise BadSetting(f"{self._path} can't be read: {(error.strerror or 'unknown reason').lower()}.") from None
         try:
             return msgspec.json.decode(data, type=File)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except UNDECODABLE:
             raise BadSetting(f"{self._path} is damaged. Remove it, and give each device a new token.") from None
 
     @contextlib.contextmanager

@@ -17,6 +17,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from drawbridge.core.json_text import UNDECODABLE
 from drawbridge.core.private_files import remove_quietly, write_private
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
 from drawbridge.server.checkpoints.errors import Changed, GitFailed
@@ -201,7 +202,7 @@ class Recovery:
             return found
         except FileNotFoundError:
             return None
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except UNDECODABLE as error:
             text = "%s is damaged: a decision, revert or commit was interrupted, and may be incomplete (%s)"
             logger.error(text, self._path, error)
             return None

@@ -12,6 +12,7 @@ import msgspec
 
 from drawbridge.agents.base import Agent
 from drawbridge.core.errors import HistoryUnreadable
+from drawbridge.core.json_text import UNDECODABLE
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.replies import SessionPiece
 from drawbridge.server.sessions.session import Session
@@ -184,7 +185,7 @@ def _decoded(record: Record) -> dict[str, Any] | None:
     """The decoded record; None if it contains a number that is out of range, or is nested too deeply."""
     try:
         found: dict[str, Any] = msgspec.json.decode(record.line)
-    except (msgspec.DecodeError, RecursionError):
+    except UNDECODABLE:
         return None
     return found
 

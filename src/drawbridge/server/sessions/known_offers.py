@@ -17,6 +17,7 @@ import msgspec
 
 from drawbridge.agents.base import AgentOffers
 from drawbridge.core.errors import NotPrivate
+from drawbridge.core.json_text import UNDECODABLE
 from drawbridge.core.private_files import write_private
 
 FILE: Final = "offers.json"
@@ -40,7 +41,7 @@ class KnownOffers:
             return msgspec.json.decode(self._file.read_bytes(), type=dict[str, AgentOffers])
         except FileNotFoundError:
             return {}
-        except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        except (OSError, *UNDECODABLE) as error:
             logger.warning(
                 "%s can't be read (%s); it will be written again when an agent next reports what it offers",
                 self._file,

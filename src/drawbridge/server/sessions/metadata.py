@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from drawbridge.agents.base import Options
+from drawbridge.core.json_text import UNDECODABLE
 from drawbridge.core.private_files import write_private
 from drawbridge.server.events import ReviewNumbers
 from drawbridge.server.sessions.recorded_state import RecordedState
@@ -93,7 +94,7 @@ def deleted(directory: Path) -> Metadata | None:
     """The metadata of a project in the trash, after its directory was renamed; None if it can't be read."""
     try:
         return msgspec.json.decode((directory / NAME).read_bytes(), type=Metadata)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+    except (OSError, *UNDECODABLE):
         return None
 
 
@@ -110,7 +111,7 @@ def load(directory: Path) -> Metadata:
         except OSError as error:
             denied = f"{name}: {(error.strerror or type(error).__name__).lower()}"
             continue
-        except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
+        except UNDECODABLE as error:
             problem = f"{name}: {type(error).__name__}"
             continue
         if found.version > VERSION:

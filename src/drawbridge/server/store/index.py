@@ -27,6 +27,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from drawbridge.core.errors import NotPrivate
+from drawbridge.core.json_text import UNDECODABLE
 from drawbridge.core.private_files import remove_quietly, write_private
 from drawbridge.server.store.lines import LONGEST_LINE, SHORTEST_LINE, Head, Record, believed, microseconds, parse
 from drawbridge.text.counts import counted
@@ -280,7 +281,7 @@ _content: Final = msgspec.json.Decoder(Index)
 
 def load(directory: str) -> Index:
     """The saved index; an empty index if it is missing or can't be trusted."""
-    with contextlib.suppress(OSError, msgspec.DecodeError, RecursionError):
+    with contextlib.suppress(OSError, *UNDECODABLE):
         with open(open_to_read(os.path.join(directory, FILE)), "rb") as file:
             found = _file.decode(file.read())
         if found.version == _VERSION and zlib.crc32(found.content) == found.crc32:

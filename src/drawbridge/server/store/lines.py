@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Meta, Raw, Struct
 
 from drawbridge.core.errors import BadMessage
+from drawbridge.core.json_text import UNDECODABLE
 
 Direction: TypeAlias = Literal["client", "claude", "server"]
 
@@ -124,7 +125,7 @@ def parse(line: bytes) -> Record | None:
         if not line.isascii():
             line.decode()
         found = _line.decode(line)
-    except (UnicodeDecodeError, msgspec.DecodeError, RecursionError):
+    except UNDECODABLE:
         return None
     return Record(found.seq, found.timestamp, found.direction, line)
 

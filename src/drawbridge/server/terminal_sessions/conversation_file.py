@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from drawbridge.agents.terminal import Entry, NotItsFile, ProcessState, TerminalAgent
+from drawbridge.core.json_text import UNDECODABLE
 from drawbridge.server.sessions.recorded_state import RecordedState
 from drawbridge.server.store.log import History
 from drawbridge.server.terminal_sessions.processes import Processes
@@ -144,5 +145,5 @@ def _uuid_of(record: bytes) -> str:
     """The ``uuid`` of the entry from which the history line ``record`` was made; "" if it does not contain one."""
     try:
         return msgspec.json.decode(record, type=_Record).message.uuid
-    except msgspec.MsgspecError:
+    except UNDECODABLE:
         return ""

@@ -19,6 +19,7 @@ from drawbridge.agents import catalog
 from drawbridge.agents.memory import MemoryWatch
 from drawbridge.agents.terminal import HookEvent, TerminalAgent
 from drawbridge.core.errors import DrawbridgeError, HistoryUnreadable, NotPrivate
+from drawbridge.core.json_text import UNDECODABLE
 from drawbridge.core.private_files import make_private_directory
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server.events import Announced, ProjectCreated, ProjectGone, SessionChanged
@@ -170,7 +171,7 @@ class TerminalSessions:
                 )
             self._unreadable.add(directory.name)
             return None
-        except (metadata.Damaged, DrawbridgeError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (metadata.Damaged, DrawbridgeError, *UNDECODABLE) as error:
             logger.error("the terminal session in %s is damaged (%s); it was removed", directory.name, error)
             self._unreadable.discard(directory.name)
             shutil.rmtree(directory, ignore_errors=True)

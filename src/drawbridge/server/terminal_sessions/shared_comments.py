@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from drawbridge.core.errors import DrawbridgeError
+from drawbridge.core.json_text import UNDECODABLE
 from drawbridge.core.private_files import remove_quietly, write_private
 from drawbridge.server.events import ReviewCommented, Submission
 from drawbridge.server.protocol.client_errors import no_project
@@ -143,7 +144,7 @@ class SharedComments:
                 self._file = msgspec.json.decode(self._path.read_bytes(), type=_File)
             except FileNotFoundError:
                 self._file = _File()
-            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            except UNDECODABLE as error:
                 text = "the comments in %s can't be read (%s); they are ignored, and the next change replaces them"
                 logger.error(text, self._path, error)
                 self._file = _File()

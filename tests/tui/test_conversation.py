@@ -69,6 +69,41 @@ def test_pages_and_live_records_never_leave_a_gap(steps: list[str]) -> None:
         assert conversation.cursor == newest
 
 
+def report(seq: int, subtype: str, **fields: Any) -> Record:
+    return Record(seq, "2026-11-21T09:00:00Z", "claude", {"type": "system", "subtype": subtype, **fields})
+
+
+def told(conversation: Conversation) -> list[str]:
+    return [item.data["text"] for item in conversation.items if item.kind in ("notice", "aside")]
+
+
+def test_the_end_of_a_background_task_is_shown() -> None:
+    """The end of a task that the agent waits for is the result of its call."""
+    conversation = joined()
+    for seq, id in enumerate(("waits", "background"), 1):
+        conversation.apply(said(seq, {"type": "tool_use", "id": id, "name": "Agent", "input": {}}))
+    conversation.apply(said(3, {"type": "tool_result", "tool_use_id": "background", "content": "started"}, type="user"))
+    for seq, id in enumerate(("waits", "background", "unknown"), 4):
+        conversation.apply(report(seq, "task_notification", tool_use_id=id, status="failed", summary=f"{id} failed"))
+    conversation.apply(report(7, "task_notification", tool_use_id=["odd"], summary={"odd": 1}))
+    assert told(conversation) == ["background failed", "unknown failed"]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"pre_tokens": 155_400, "post_tokens": 900}, "Conversation compacted (155k to 900 tokens)"),
+        ({"pre_tokens": 155_400}, "Conversation compacted (from 155k tokens)"),
+        ({"pre_tokens": "odd"}, "Conversation compacted"),
+        ("odd", "Conversation compacted"),
+    ],
+)
+def test_a_compaction_is_shown_with_its_sizes(given: Any, words: str) -> None:
+    conversation = joined()
+    conversation.apply(report(1, "compact_boundary", compact_metadata=given))
+    assert told(conversation) == [words]
+
+
 def test_a_request_withdrawn_before_a_snapshot_is_not_reopened() -> None:
     asked = {"approval_id": "a", "tool_name": "Bash", "input": {}, "created_at": ""}
     conversation = Conversation("p")

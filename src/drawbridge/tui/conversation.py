@@ -331,6 +331,8 @@ class Conversation:
             self._show_event(record, message)
         elif message.get("type") in ("assistant", "user"):
             self._show_blocks(record, message)
+        elif message.get("type") == "system":
+            self._show_report(record, message)
         elif message.get("type") not in ("system", "result") and message.get("preview"):
             self._add(record, "text", {"text": str(message["preview"])})
 
@@ -376,6 +378,17 @@ class Conversation:
             if is_about:
                 return (question.data["answer"] or {}).get("decision") == "deny"
         return False
+
+    def _show_report(self, record: Record, message: Json) -> None:
+        """Shows what the agent reports about itself, if it belongs in the history: compactions, and how background
+        tasks ended. The end of a task that the agent waits for is the result of its call."""
+        match message.get("subtype"):
+            case "compact_boundary":
+                self._add(record, "notice", {"text": f"Conversation compacted{_sizes(message)}"})
+            case "task_notification":
+                tool, text = self._tools.get(str(message.get("tool_use_id"))), message.get("summary")
+                if isinstance(text, str) and text and (tool is None or tool.data["result"] is not None):
+                    self._add(record, "aside", {"text": text})  # the agent's words, so no notice of the client
 
     def _show_event(self, record: Record, message: Json) -> None:
         data = message.get("message", {})
@@ -462,6 +475,23 @@ def record_of(message: Json) -> Record | None:
         case "update":
             return _event(seq, timestamp, data["update_type"], data["data"])
     return None
+
+
+def _sizes(message: Json) -> str:
+    """The sizes of a conversation before and after it was compacted, as far as they are known."""
+    given = message.get("compact_metadata")
+    before, after = (
+        _thousands(given.get(name)) if isinstance(given, dict) else "" for name in ("pre_tokens", "post_tokens")
+    )
+    if before and after:
+        return f" ({before} to {after} tokens)"
+    return f" (from {before} tokens)" if before else ""
+
+
+def _thousands(tokens: object) -> str:
+    if not isinstance(tokens, int):
+        return ""
+    return str(tokens) if tokens < 1000 else f"{round(tokens / 1000)}k"
 
 
 def _event(seq: int, timestamp: str, subtype: str, data: Json) -> Record:

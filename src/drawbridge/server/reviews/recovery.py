@@ -202,7 +202,7 @@ class Recovery:
         except FileNotFoundError:
             return None
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            text = "%s is damaged: a decision, revert or commit was interrupted, and may be incomplete (%s)"
+            text = "%s is damaged (%s): a decision, revert or commit was interrupted, and may be incomplete"
             logger.error(text, self._path, error)
             return None
 

@@ -171,7 +171,7 @@ class Projects:
         """The problems of projects, as human-readable sentences without paths."""
         return [
             *(
-                f"Project {one.id}: {problem} No agent can run in it."
+                f"Project {one.id}: {problem} No agent can run in this project."
                 for one in self
                 if (problem := self._grants.directories.last_problem(one.path))
             ),

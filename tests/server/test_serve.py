@@ -560,4 +560,4 @@ async def test_the_token_file_may_be_replaced_between_starts(data: Path) -> None
         assert (await client.ask("health_check"))["data"]["status"] == "ok"
     (data / "token").write_text("short")
     code, output = await refused("--data-dir", data, "--port", "0")
-    assert (code, "does not contain a token" in output) == (2, True)
+    assert (code, "does not contain a valid token" in output) == (2, True)

@@ -164,7 +164,7 @@ ROWS: Final = (
         own_variables=("GEMINI_CLI", "GEMINI_CLI_IDE_*"),
         oldest=(0, 31, 0),
         tested=(0, 61, 0),
-        login=("gemini", "Choose how to log in there."),
+        login=("gemini", "Choose how to log in."),
     ),
     Row(
         "codex",
@@ -176,7 +176,7 @@ ROWS: Final = (
         hooks=True,
         terminal=True,
         tested=(0, 169, 0),
-        login=("codex login", "Follow the steps there."),
+        login=("codex login", "Follow the steps."),
     ),
     Row("demo", "The demo agent", "The demo agent"),
 )

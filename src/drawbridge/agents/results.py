@@ -36,8 +36,15 @@ def exit_words(code: int) -> str:
 
 
 def not_logged_in(name: str, reason: str) -> Failure:
-    remedy = "Log in there, in a terminal, or start the server with a valid API key for it."
-    return Failure(NOT_LOGGED_IN, f"{name} has no valid login on the server's machine: {sentence(reason)} {remedy}")
+    """``reason``: the agent's text about the failure; empty if it gave none."""
+    text = with_reason(f"{name} has no valid login on the server's machine", reason)
+    remedy = "Log in from a terminal on that machine, or start the server with a valid API key for the agent."
+    return Failure(NOT_LOGGED_IN, f"{text} {remedy}")
+
+
+def with_reason(text: str, reason: str) -> str:
+    """``text``, which has no period at the end, and the reason, which may be empty, as one sentence."""
+    return f"{text}: {sentence(reason)}" if reason else f"{text}."
 
 
 class Costs:

@@ -133,9 +133,11 @@ BLACK_ON_WHITE: Final = "\x1b[97;40m", "\x1b[0m"
 light squares are drawn in the foreground color."""
 
 LIMITS: Final[Mapping[str, str]] = {
-    "run": "It can use projects, but not add or remove them: for that, pair it with --scope admin.",
-    "approve": "It can answer requests and stop runs, but not send prompts: for that, pair it with --scope run.",
-    "view": "It can only watch.",
+    "run": "The device can use projects, but not add or remove them: for that, pair it with --scope admin.",
+    "approve": (
+        "The device can answer requests and stop runs, but not send prompts: for that, pair it with --scope run."
+    ),
+    "view": "The device can only watch.",
 }
 """Maps each limited scope to a sentence about what a device with this scope can and can't do."""
 

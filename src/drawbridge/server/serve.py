@@ -87,7 +87,10 @@ async def _serve(
                 if program != name:  # set by the owner, since a built-in agent that is not installed needs no warning
                     where = "was not found or is not executable" if os.sep in program else "is not on PATH"
                     logger.warning(
-                        "%s can't run: its program %s %s. Install it, or correct its setting.", name, program, where
+                        "%s can't run: its program %s %s. Install it, or correct --acp-agent or --command-agent.",
+                        name,
+                        program,
+                        where,
                     )
             link = _sign_in_link(plan, port, server.entrance)
             show(plan, port, certificate, server.version, server.agents, len(core.projects), metrics, lacking, link)
@@ -172,7 +175,7 @@ async def _renew(plan: Plan, names: OwnNames, certificate: Certificate, tls: Any
         certificate.load_into(tls)  # not in the thread, because the context must not change during a TLS handshake
     except (DrawbridgeError, OSError, ValueError) as error:
         what = "renewed" if plan.certificate is None else "read again"
-        logger.error("the certificate could not be %s; new connections get the previous one: %s", what, error)
+        logger.error("the certificate could not be %s (new connections get the previous one): %s", what, error)
         return
     if certificate.shown != before:
         logger.warning("new connections get a new certificate, SHA-256 %s", fingerprint)

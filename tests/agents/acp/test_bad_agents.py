@@ -88,7 +88,7 @@ async def test_the_error_includes_the_agents_last_output(project: Path) -> None:
     ("what", "code", "remedy"),
     [
         ("of_the_future", "EXECUTION_FAILED", "Update Drawbridge."),
-        ("no_such_flag", "AGENT_TOO_OLD", "Update it."),
+        ("no_such_flag", "AGENT_TOO_OLD", "Update the agent."),
     ],
 )
 async def test_an_incompatible_agent_is_reported(project: Path, what: str, code: str, remedy: str) -> None:

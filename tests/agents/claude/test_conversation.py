@@ -295,7 +295,7 @@ def test_a_turn_ends_once() -> None:
         (
             {"subtype": "error_max_turns"},
             "EXECUTION_FAILED",
-            "The agent stopped: It reached its turn limit. Send a prompt to continue.",
+            "The agent stopped: it reached its turn limit. Send a prompt to continue.",
         ),
         ({"result": "\x1b[31mred\x00 " + "x" * 5000}, "EXECUTION_FAILED", "red " + "x" * 1996 + "."),
     ],
@@ -315,7 +315,7 @@ def test_a_missing_login_is_reported_with_a_remedy() -> None:
     assert ended.code == "AGENT_NOT_LOGGED_IN"
     assert ended.error == (
         "The agent has no valid login on the server's machine: Not logged in · Please run /login. "
-        "Log in there, in a terminal, or start the server with a valid API key for it."
+        "Log in from a terminal on that machine, or start the server with a valid API key for the agent."
     )
     assert stream.ended(is_error=True, result="Overloaded").code == "EXECUTION_FAILED"
 

@@ -89,7 +89,7 @@ async def test_a_denied_change_leaves_the_file_unchanged(demo: Session, project:
     [
         ({"file_path": "/etc/motd"}, "I only write in the directory that I was started in."),
         ({"file_path": "../README.md"}, "I only write in the directory that I was started in."),
-        ({"old_string": "not there"}, "the file does not contain the text to replace exactly once."),
+        ({"old_string": "not there"}, "the text to replace does not occur exactly once in the file."),
         ({"file_path": "gone.md"}, "No such file or directory: gone.md."),
     ],
 )

@@ -392,7 +392,7 @@ def test_a_token_file_that_others_can_read_is_made_private(tmp_path: Path) -> No
 def test_a_file_without_a_token_is_reported_and_kept(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "token"
     path.write_bytes(content)
-    with pytest.raises(BadSetting, match="does not contain a token"):
+    with pytest.raises(BadSetting, match="does not contain a valid token"):
         owner_token(path)
     assert path.read_bytes() == content
 

@@ -63,7 +63,7 @@ def test_a_token_is_created_shown_once_listed_and_revoked(data: Path, tmp_path: 
         (["new", "x", "--expires", "0d"], "--expires: must be a number"),
         (["new", "x", "--project", "/nowhere/at/all"], "--project: /nowhere/at/all is not a directory"),
         (["new", "x", "--scope", "root"], "unknown scope: root"),
-        (["revoke", "nobody"], "NAME: no device 'nobody' has a token"),
+        (["revoke", "nobody"], "NAME: no device with the name or ID 'nobody' has a token"),
     ],
 )
 def test_invalid_arguments_are_reported_and_change_nothing(data: Path, arguments: list[str], expected: str) -> None:

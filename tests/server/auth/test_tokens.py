@@ -319,7 +319,7 @@ def test_no_device_can_be_named_like_the_user_in_the_terminal(tmp_path: Path) ->
 def test_only_an_existing_device_can_be_revoked(tmp_path: Path) -> None:
     devices = Devices(tmp_path)
     device, _ = devices.add("phone", "view")
-    with pytest.raises(BadArgument, match=re.escape("no device 'pad' has a token")):
+    with pytest.raises(BadArgument, match=re.escape("no device with the name or ID 'pad' has a token")):
         devices.revoke("pad")
     assert devices.revoke(device.id).revoked is not None
     with pytest.raises(BadArgument):

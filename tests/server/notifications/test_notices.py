@@ -138,7 +138,7 @@ def test_a_request_in_the_terminal_causes_a_notification() -> None:
     assert notification is not None
     assert (notification.title, notification.body, notification.urgent) == (
         "blog needs you",
-        "Answer in its terminal",
+        "Answer in the agent's terminal",
         False,
     )
 

@@ -41,7 +41,7 @@ async def test_a_run_in_a_mode_that_cannot_be_reset_is_stopped(tmp_path: Path, m
         await until(lambda: phone.updates("run_finished"), "the end of the run")
         [ended] = phone.updates("run_finished")
         assert (ended["outcome"], ended["code"]) == ("failed", "PERMISSION_DENIED")
-        assert ended["error"].endswith("which the owner does not allow, and it could not be reset: not now.")
+        assert ended["error"].endswith("which the owner does not allow, and the mode could not be reset: not now.")
         await until(lambda: process.ended, "the end of the process")
 
 

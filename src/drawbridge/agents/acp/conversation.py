@@ -39,7 +39,17 @@ from drawbridge.agents.base import (
 )
 from drawbridge.agents.output import JUNK_LIMIT, Tail, session_id_of
 from drawbridge.agents.proposals import Reader
-from drawbridge.agents.results import EXITED, FAILED, INTERRUPTED, Costs, Failure, amount, exit_words, not_logged_in
+from drawbridge.agents.results import (
+    EXITED,
+    FAILED,
+    INTERRUPTED,
+    Costs,
+    Failure,
+    amount,
+    exit_words,
+    not_logged_in,
+    with_reason,
+)
 from drawbridge.core.errors import BadArgument
 from drawbridge.protocols import jsonrpc
 
@@ -237,11 +247,11 @@ class AcpConversation:
     def _failed(self, fault: wire.Fault) -> Failure:
         match fault.code:
             case wire.AUTH_REQUIRED:
-                return not_logged_in(self._name, fault.text)
+                return not_logged_in(self._name, fault.reason)
             case wire.TOO_MANY_REQUESTS:
-                return Failure("AGENT_RATE_LIMITED", f"{self._name} has reached its usage limit: {fault.text}")
-        unexplained = fault.text == f"{wire.NO_REASON}."
-        return Failure(FAILED, f"The run failed: {self._name} gave no reason." if unexplained else fault.text)
+                text = with_reason(f"{self._name} has reached its usage limit", fault.reason)
+                return Failure("AGENT_RATE_LIMITED", text)
+        return Failure(FAILED, fault.reason or f"The run failed: {self._name} gave no reason.")
 
     def _turn_ended(self, failure: Failure | None, *, interrupted: bool = False) -> TurnEnded:
         self._turn_open = self._interrupted = False
@@ -269,7 +279,7 @@ class AcpConversation:
         words = "\n".join(stderr.splitlines()[-5:]) or self.junk.text
         if not self._ready and UNKNOWN_FLAG.search(words):
             text = f"{self._name} may be too old: it does not support an option that it was started with ({words})."
-            return Failure("AGENT_TOO_OLD", f"{text[: wire.LONGEST_TEXT]} Update it.")
+            return Failure("AGENT_TOO_OLD", f"{text[: wire.LONGEST_TEXT]} Update the agent.")
         how = exit_words(code)
         text = f"{self._name} {how} before it was done{f': {words}' if words else ', without a message.'}"
         return Failure(FAILED if fault else EXITED, (fault or text)[: wire.LONGEST_TEXT])

@@ -84,10 +84,15 @@ class Fault(Struct):
     @property
     def text(self) -> str:
         """The error as one or more human-readable sentences."""
+        return self.reason or output.sentence(NO_REASON)
+
+    @property
+    def reason(self) -> str:
+        """Like ``text``, but empty if the agent gave no reason."""
         fields = self.data if isinstance(self.data, dict) else {}
         details = next((fields[name] for name in ("details", "message") if isinstance(fields.get(name), str)), "")
         words = output.readable(details or (self.message if isinstance(self.message, str) else ""))[:LONGEST_TEXT]
-        return output.sentence(words or NO_REASON)
+        return output.sentence(words) if words else ""
 
 
 Kind = TypeVar("Kind")

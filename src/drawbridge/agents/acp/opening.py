@@ -265,7 +265,7 @@ class Opening:
             text = f"{spoken}; version {wire.VERSION} is required."
             if isinstance(version, int) and version > wire.VERSION:
                 raise AgentUnusable(FAILED, f"{text} Update Drawbridge.")
-            raise AgentUnusable("AGENT_TOO_OLD", f"{text} Update it.")
+            raise AgentUnusable("AGENT_TOO_OLD", f"{text} Update the agent.")
         return initialized.abilities
 
     def _session(self) -> Request:
@@ -281,7 +281,8 @@ class Opening:
             params["additionalDirectories"] = [*launch.options.add_dirs, launch.files]
         if launch.fork_from is not None:
             if not abilities.forks:
-                remedy = "Resume it instead." if abilities.resumes or abilities.loads else "Start a new session."
+                can_resume = abilities.resumes or abilities.loads
+                remedy = "Resume the conversation instead." if can_resume else "Start a new session."
                 raise AgentUnusable("NOT_SUPPORTED", f"{self._name} can't fork a conversation. {remedy}")
             return Request("session/fork", {"sessionId": launch.fork_from, **params})
         if not launch.resume:
@@ -304,7 +305,7 @@ class Opening:
 
     def _not_opened(self, fault: wire.Fault) -> AgentUnusable:
         if fault.code == wire.AUTH_REQUIRED:
-            failure = not_logged_in(self._name, fault.text)
+            failure = not_logged_in(self._name, fault.reason)
             return AgentUnusable(failure.code, failure.text)
         if self._launch.resume or self._launch.fork_from:
             text = f"{self._name} could not open the earlier conversation: {fault.text}"

@@ -24,6 +24,7 @@ from drawbridge.agents.results import (
     Failure,
     amount,
     not_logged_in,
+    with_reason,
 )
 from drawbridge.core.json_text import UNDECODABLE
 
@@ -58,16 +59,16 @@ def failure(
     given, subtype = _reason(result), result.get("subtype")
     match subtype:
         case "error_max_turns":
-            limit = given or "It reached its turn limit."
+            limit = given or "it reached its turn limit."
             return Failure(FAILED, f"{name} stopped: {limit} Send a prompt to continue.")
         case "error_max_budget_usd":
-            limit = given or "It reached its budget."
+            limit = given or "it reached its budget."
             return Failure(FAILED, f"{name} stopped: {limit} Raise max_budget_usd to continue.")
     reason = given or f"{name} gave no reason ({readable(str(subtype))[:100]})."
     if api_error == "authentication_failed":
-        return not_logged_in(name, reason)
+        return not_logged_in(name, given)
     if api_error == "rate_limit":
-        return Failure(RATE_LIMITED, f"{name} has reached its usage limit: {reason}", limited)
+        return Failure(RATE_LIMITED, with_reason(f"{name} has reached its usage limit", given), limited)
     shown = reason if given else f"The run failed: {reason}"
     if api_error in _UNAVAILABLE:
         return Failure(UNAVAILABLE, shown)

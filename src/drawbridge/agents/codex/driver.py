@@ -110,7 +110,7 @@ def arguments(launch: Launch) -> Iterator[str]:
 
 def _sandbox(mode: str | None) -> tuple[str, str]:
     if mode not in SANDBOXES:
-        text = f"options.permission_mode: {ROW.title} does not have a `{mode}` mode."
+        text = f"options.permission_mode: {ROW.title} does not have the `{mode}` mode."
         raise AgentUnusable("VALIDATION_FAILED", f"{text} The agent was not started.")
     return f'--config=sandbox_mode="{SANDBOXES[mode]}"', '--config=approval_policy="never"'
 

@@ -54,7 +54,7 @@ def apply(tool: str, given: dict[str, Any], directory: str) -> str | None:
         old, new = str(given["old_string"]), str(given["new_string"])
         text = path.read_bytes().decode()
         if (text.count(old) if old else not text) != 1:
-            return "the file does not contain the text to replace exactly once."
+            return "the text to replace does not occur exactly once in the file."
         path.write_bytes(text.replace(old, new, 1).encode())
     except OSError as error:
         return f"{error.strerror}: {path}."

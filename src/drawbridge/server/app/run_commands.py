@@ -174,7 +174,7 @@ class RunCommands:
         session = await self._core.usable_managed(project_id)
         agent = self._core.grants.agents.get(session.data.agent)
         if fork and agent is not None and not agent.forks:
-            text = f"{catalog.title(agent.name)} can't fork a conversation. Resume it instead."
+            text = f"{catalog.title(agent.name)} can't fork a conversation. Resume the conversation instead."
             raise ClientError("NOT_SUPPORTED", text, field="data.session_id")
         if fork and not session_id:
             raise ClientError("SESSION_NOT_FOUND", "The project does not have a conversation to fork yet.")
@@ -194,5 +194,8 @@ class RunCommands:
         others = [other for other in self._core.all_sessions if other is not session and other.is_using(session_id)]
         if users or others:
             in_terminal = any(isinstance(other, TerminalSession) for other in others)
-            where = "in a terminal" if in_terminal else "in another project" if others else "in another process"
-            raise ClientError("SESSION_IN_USE", conversations.in_use(agent, where), field="data.session_id")
+            if others and not in_terminal:
+                text = conversations.in_use(agent, "in another project", "Start a new session there")
+            else:
+                text = conversations.in_use(agent, "in a terminal" if in_terminal else "in another process")
+            raise ClientError("SESSION_IN_USE", text, field="data.session_id")

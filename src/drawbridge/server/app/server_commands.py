@@ -330,7 +330,9 @@ class ServerCommands:
         """Describes the agent ``name`` to clients. ``program``: None for an agent that does not need a program."""
         title = catalog.title(name)
         installed = program is None or program.path is not None
-        by_path = f", or start the server with --agent-path {name}=PATH" if name in catalog.AGENTS else ""
+        remedy = f"Install the program of the {name} agent on the server's machine."
+        if name in catalog.AGENTS:
+            remedy = f"Install {title} on the server's machine, or start the server with --agent-path {name}=PATH."
         return replies.AgentInfo(
             name=name,
             title=title,
@@ -338,7 +340,7 @@ class ServerCommands:
             asks=self._core.asks(name),
             pictures=name in self._with_image_input,
             version=program.version if program is not None else None,
-            hint=None if installed else f"Install {title} on the server's machine{by_path}.",
+            hint=None if installed else remedy,
         )
 
     # notifications to browsers

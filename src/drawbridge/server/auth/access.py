@@ -113,7 +113,7 @@ def owner_token(path: Path) -> str:
     except UnicodeDecodeError:
         token = ""
     if not TOKEN.fullmatch(token):
-        raise BadSetting(f"{path} does not contain a token. {NEW_TOKEN}")
+        raise BadSetting(f"{path} does not contain a valid token. {NEW_TOKEN}")
     return token
 
 

@@ -173,7 +173,8 @@ class Devices:
                     file.codes = [code for code in file.codes if code.used or code.made_by != device.id]
                     file.devices[index] = msgspec.structs.replace(device, revoked=now())
                     return file.devices[index]
-            raise BadArgument("NAME", f"no device {which!r} has a token. See `drawbridge token list`.")
+            text = f"no device with the name or ID {which!r} has a token. See `drawbridge token list`."
+            raise BadArgument("NAME", text)
 
     # for the server
 
@@ -321,7 +322,7 @@ def added(
     if not is_name(name):
         raise BadArgument("NAME", NAME_RULE)
     if name == TERMINAL_NAME:
-        raise BadArgument("NAME", f"{name!r} is reserved for the person at an agent's terminal. Choose another name.")
+        raise BadArgument("NAME", f"{name!r} is reserved for the user at an agent's terminal. Choose another name.")
     at = now()
     if name in valid_names(file):
         raise BadArgument(

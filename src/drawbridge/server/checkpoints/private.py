@@ -188,7 +188,8 @@ class PrivateRepository:
                 listed = await git.read(*words)
             left_out = await asyncio.to_thread(self._left_out, listed)
         except TimeoutError:
-            raise self._remembered(TooLarge(f"its files can't be listed within {LIST_SECONDS:g} s.")) from None
+            why = f"the files in the directory can't be listed within {LIST_SECONDS:g} s."
+            raise self._remembered(TooLarge(why)) from None
         except TooLarge as error:
             raise self._remembered(error) from None
         self._too_large = None

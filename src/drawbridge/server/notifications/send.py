@@ -251,7 +251,7 @@ class Notifier:
                 loop.call_soon_threadsafe(report, problem)
 
         try:
-            if not self._push_sender.do(f"a test through {browser.service}", send):
+            if not self._push_sender.do(f"a browser through {browser.service}", send):
                 return "Too many notifications are waiting for push services that are slow or unreachable. Try again later."
             return await asyncio.wait_for(result, TEST_SECONDS)
         except TimeoutError:

@@ -79,10 +79,12 @@ CODES: Final[Mapping[str, Kind]] = {
     # the files of a project
     "FILE_NOT_FOUND": Kind("The project has no such file or directory."),
     "FILE_PRIVATE": Kind("The path is private: it usually contains secrets, or belongs to git or to the server."),
-    "FILE_TOO_LARGE": Kind("The file is too large to be shown; `details` has its size and the limit, in bytes."),
+    "FILE_TOO_LARGE": Kind(
+        "The file is too large to be shown or compared; `details` has its size and the limit, in bytes."
+    ),
     "FILE_UNSUPPORTED": Kind(
-        "The file can't be shown, for example because it is neither UTF-8 text nor an image; the message gives the "
-        "reason."
+        "The file can't be shown or compared, for example because it is neither UTF-8 text nor an image; the message "
+        "gives the reason."
     ),
     "FILE_NOT_COMPARED": Kind(
         "The file's changes can't be determined: the project is not in a git work tree, or git is not installed or "
@@ -124,7 +126,7 @@ CODES: Final[Mapping[str, Kind]] = {
     ),
     "HUNK_GONE": Kind(
         "The hunk or file is no longer in the review, or the review is not the one that was shown: read it again. "
-        "If somebody decided on the hunk, `details` contains who and how."
+        "If somebody has decided on the hunk, `details` has `by` and `decision`."
     ),
     "REVIEW_CLASH": Kind(
         "The same places in the files have just been changed, or one path is in the way of another; "

@@ -296,7 +296,7 @@ async def _merged(git: Git, entries: Mapping[str, tuple[Entry, Entry, Entry]]) -
             if not same(found, versions[1]):
                 new[path] = found
     if overlapping:
-        text = "the same lines have other uncommitted changes, or the whole file is uncommitted"
+        text = "other uncommitted changes affect the same lines or the whole file"
         raise Blocked("overlap", text, overlapping)
     return await with_contents(git, new)
 
@@ -364,7 +364,7 @@ async def _prepare_index(
     )
     lost = staged.keys() - {path for _, _, path in after} - new.keys()
     if lost:
-        text = "a staged file is where a directory is committed, or vice versa"
+        text = "a staged file has the path of a directory to be committed, or vice versa"
         raise Blocked("overlap", text, list(map(shown_path, lost)))
     await asyncio.to_thread(_fill, copy, lock)
 

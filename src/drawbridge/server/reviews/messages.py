@@ -161,7 +161,7 @@ def shown_output(output: str) -> str:
 def not_pushed(error: CannotPush | NotPushed) -> ClientError:
     match error:
         case CannotPush():
-            text = f"The branch can't be pushed: {error}."
+            text = f"Nothing can be pushed: {error}."
             if error.reason == "program":
                 text = f"No pull request can be created: {error}. Nothing was pushed."
             if error.reason == "moved":
@@ -176,7 +176,7 @@ def push_offer(found: Target | CannotPush) -> replies.PushOffer | None:
     """The offer to push, as clients see it; None without a git work tree, a remote, or a branch with commits."""
     match found:
         case CannotPush(reason="remote"):
-            return replies.PushOffer(problem=f"The branch can't be pushed: {found}.")
+            return replies.PushOffer(problem=f"Nothing can be pushed: {found}.")
         case CannotPush():
             return None
         case Target():

@@ -203,7 +203,7 @@ class Recovery:
         except FileNotFoundError:
             return None
         except UNDECODABLE as error:
-            text = "%s is damaged: a decision, revert or commit was interrupted, and may be incomplete (%s)"
+            text = "%s is damaged (%s): a decision, revert or commit was interrupted, and may be incomplete"
             logger.error(text, self._path, error)
             return None
 

@@ -62,7 +62,8 @@ def resolve(given: str, roots: Iterable[Path], taken: Iterable[Path]) -> Path:
         raise refusal("INVALID_PATH", NOT_HERE)
     if _is_strange(str(real)):  # a symbolic link in the path leads there
         raise refusal(
-            "INVALID_PATH", "The path that the link leads to contains control characters, or is not valid UTF-8."
+            "INVALID_PATH",
+            "A symbolic link in the path leads to a path that contains control characters, or is not valid UTF-8.",
         )
     for other in taken:
         if _same(real, other):

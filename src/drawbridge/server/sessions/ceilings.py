@@ -179,7 +179,10 @@ def check_allowed(ceilings: Ceilings, call: ToolCall, remember: bool, usable: Ca
         )
         raise ClientError("PERMISSION_DENIED", text, field="data.decision")
     for above in _above(ceilings, call.grants, usable) if remember else ():
-        text = f'This server does not allow agents to remember {above}. The request is still open: answer it without "Always".'
+        text = (
+            f"This server does not allow agents to remember {above}. The request is still open: accept only this call, "
+            "or reject it."
+        )
         raise ClientError("PERMISSION_DENIED", text, field="data.remember")
 
 

@@ -159,7 +159,7 @@ class ChosenOptions:
         except base.AgentRefused as error:
             reason = str(error).removesuffix(".")
             problem = f"The agent is in the {mode[:100]} mode, which the owner does not allow"
-            text = f"{problem}, and it could not be reset: {reason}."
+            text = f"{problem}, and the mode could not be reset: {reason}."
             self._controller.stop(ClientError("PERMISSION_DENIED", text))
             if self._controller.run is None:
                 await self._process.end()

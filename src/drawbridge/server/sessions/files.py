@@ -146,7 +146,7 @@ class Project(Struct, frozen=True):
     def file(self, parts: Sequence[str]) -> tuple[int, os.stat_result]:
         """Opens a regular file. Returns its file descriptor and its status. Raises ``ClientError``."""
         if not parts:
-            raise unsupported("it is a directory")
+            raise _directory()
         at = self.directory(parts[:-1])
         try:
             # Opening a device can have effects, so the kind is checked before it is opened, too.
@@ -355,7 +355,7 @@ def _version(status: os.stat_result) -> Version:
 
 def _check_regular(status: os.stat_result) -> None:
     if stat.S_ISDIR(status.st_mode):
-        raise unsupported("it is a directory")
+        raise _directory()
     if stat.S_ISLNK(status.st_mode):  # a loop, or the file has become a link
         raise missing()
     if not stat.S_ISREG(status.st_mode):
@@ -398,6 +398,10 @@ def missing() -> ClientError:
 
 def unsupported(why: str, problem: str = NOT_SHOWN) -> ClientError:
     return ClientError("FILE_UNSUPPORTED", f"{problem}: {why}.", field="data.path")
+
+
+def _directory() -> ClientError:
+    return unsupported("it is a directory", "This path can't be shown")
 
 
 def too_large(size: int, limit: int, problem: str = f"{NOT_SHOWN}: it") -> ClientError:

@@ -171,7 +171,7 @@ class Projects:
         """The problems of projects, as human-readable sentences without paths."""
         return [
             *(
-                f"Project {one.id}: {problem} No agent can run in it."
+                f"Project {one.id}: {problem} No agent can run in this project."
                 for one in self
                 if (problem := self._grants.directories.last_problem(one.path))
             ),
@@ -251,7 +251,7 @@ class Projects:
             logger.error("a project could not be created: %s", error)
             raise ClientError(
                 "FILE_OPERATION",
-                "The project was not created: the server can't write its data. Its log has the reason.",
+                "The project was not created: its data could not be written. The server's log has the reason.",
             ) from None
 
     async def delete(self, session: ManagedSession) -> None:

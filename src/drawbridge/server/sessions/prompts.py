@@ -99,7 +99,7 @@ class Prompts:
             raise ClientError("PROCESS_NOT_FOUND", text, retryable=True) from None
         except base.AgentRefused as error:
             reason = str(error).removesuffix(".")
-            text = f"The message could not be added to the current run: {reason}. Queue it instead."
+            text = f"The message could not be added to the current run: {reason}. Queue the message instead."
             raise ClientError("NOT_SUPPORTED", text, field="data.steer") from None
         except BadArgument as error:
             raise ClientError("VALIDATION_FAILED", str(error), field="data.attachments") from None

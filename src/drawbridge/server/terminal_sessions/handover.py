@@ -36,7 +36,9 @@ TOO_LONG: Final = (
     "Remove some comments."
 )
 
-WAITS: Final = "Other comments are waiting for an agent in this directory. Withdraw them to send them all together."
+WAITS: Final = (
+    "Other comments are waiting for an agent in this directory. Withdraw them, then send all comments together."
+)
 
 ON_THEIR_WAY: Final = "Other comments are on their way to an agent in this directory. Try again in a moment."
 

@@ -275,7 +275,7 @@ class Prompts:
     def _check(self) -> None:
         session = self._session
         if session.ended:
-            remedy = " Fork it to continue it in a project on this server." if session.forks else ""
+            remedy = " Fork it to continue in a project on this server." if session.forks else ""
             raise ClientError("NOT_SUPPORTED", f"The prompt can't be sent: the session has ended.{remedy}")
         if not self.possible:
             raise ClientError("NOT_SUPPORTED", ELSEWHERE if session.forks else ONLY_THERE)
@@ -368,7 +368,8 @@ def _check(command: commands.Execute) -> None:
     }
     given = [name for name, is_given in untypeable.items() if is_given]
     if given:
-        text = f"A terminal session accepts only text. Remove the {' and the '.join(given)}."
+        words = " and ".join({"agent": "the choice of an agent"}.get(name, f"the {name}") for name in given)
+        text = f"A terminal session accepts only text. Remove {words}."
         raise ClientError("NOT_SUPPORTED", text, field=f"data.{given[0]}")
 
 

@@ -116,7 +116,7 @@ class TerminalSessions:
         session = self.find(TERMINAL_PREFIX + session_id)
         if session is not None and session.data.agent != agent:
             own, other = catalog.title(session.data.agent), catalog.title(agent)
-            text = f"This is a conversation of {own}, which {other} can't continue. Use a project whose agent is {own}."
+            text = f"This is a {own} conversation, which {other} can't continue. Use a project whose agent is {own}."
             raise ClientError("SESSION_NOT_FOUND", text, field="data.session_id")
 
     def _beginning_with(self, session_id: str) -> str | None:

@@ -148,7 +148,7 @@ def test_a_config_directory_that_is_not_the_default_is_reported(editor: Neovim, 
     editor.lua("vim.env.CLAUDE_CONFIG_DIR = ...", str(tmp_path / "other"))
     report = health(editor)
     assert "CLAUDE_CONFIG_DIR is " in report
-    assert "here, not the default ~/.claude. A claude in another terminal finds this Neovim only if" in report
+    assert "here, not the default ~/.claude. Claude Code in another terminal finds this Neovim only if" in report
 
 
 def test_a_missing_lock_file_is_an_error(editor: Neovim) -> None:
@@ -207,10 +207,10 @@ class TestGuard:
 
     def test_a_problem_to_fix_is_an_error(self, editor: Neovim) -> None:
         broken = {"agent": "claude", "state": "broken", "file": "/claude", "problem": "/python is gone"}
-        set_info(guard=[broken], problems=["The guard for Claude Code is off: /python is gone. Do this."])
+        set_info(guard=[broken], problems=["The guard for Claude Code does not work: /python is gone. Do this."])
         start(editor)
         report = health(editor)
-        assert re.search("ERROR:? The guard for Claude Code is off: /python is gone. Do this.", report)
+        assert re.search("ERROR:? The guard for Claude Code does not work: /python is gone. Do this.", report)
         assert "Your unsaved work is protected" not in report
 
     def test_a_neovim_that_the_guard_does_not_find_is_a_warning(self, editor: Neovim) -> None:
@@ -303,7 +303,7 @@ def test_a_proxy_between_agent_and_bridge_is_reported(environment: dict[str, str
     with neovim(programs.nvim(), environment=environment) as editor:
         report = health(editor)
     assert ("no_proxy does not name 127.0.0.1" in report) is warned
-    assert ("No proxy is set between" in report) is not warned
+    assert ("No proxy is used between" in report) is not warned
 
 
 class TestPermissionMode:

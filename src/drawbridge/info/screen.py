@@ -89,7 +89,7 @@ def _editors(report: Report) -> Iterator[Line]:
         yield Line("●", editor.name, folders, f"pid {editor.pid}{'' if editor.here else ', elsewhere'}")
         yield from _files(editor, report.directory)
         if editor.agents:
-            yield Line("·", "", f"serves agents: pid {', '.join(map(str, editor.agents))}", deep=True)
+            yield Line("·", "", f"connected agents: pid {', '.join(map(str, editor.agents))}", deep=True)
     for entry in report.sockets:
         if entry.state == "silent":
             yield Line("✗", "silent", short(entry.path), f"{entry.problem}: unsaved changes unknown", "warn")

@@ -11,9 +11,9 @@ from drawbridge.cli import sentence
 SUMMARY: Final = "find out why something does not connect or work, and fix the simple causes"
 
 MORE: Final = (
-    " It starts agents to find out their versions, runs their hooks with a sample call, and connects to bridges, editors"
-    " and servers. The exit code is 0 if there are no warnings or problems, 3 if there are some, and 2 if the arguments "
-    "are wrong or --fix could not ask. docs/cli.md lists what it can find."
+    " It starts agents to find out their versions, runs their hooks with a sample call, and connects to bridges,"
+    " editors and servers. The exit code is 0 if there are no warnings or problems, 3 if there are some, and 2 if the "
+    "arguments are wrong or --fix could not ask. docs/cli.md lists what it can find."
 )
 
 

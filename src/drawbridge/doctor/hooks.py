@@ -93,6 +93,6 @@ def _of_guard(agent: AgentHooks, guard: Guard, directory: str) -> Iterator[Findi
         yield finding("hook-works", f"{agent.title}'s hooks answer in {guard.milliseconds:.0f} ms ({guard.file}).")
     elif guard.state == "works":
         title = f"{agent.title}'s hooks in {guard.file} were not tested."
-        why = "Their command is in a project's settings and is not the one that setup installs, so doctor does not run it."
+        why = "Their command is in a project's settings and is not the one that setup installs, so it was not run."
         todo = f"If you don't recognize that command, {again[0].lower()}{again[1:]}."
         yield finding("hook-untested", title, why, todo)

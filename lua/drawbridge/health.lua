@@ -270,7 +270,7 @@ local function check_mode()
       advice
     )
   elseif require('drawbridge.status').ASKING[chosen] then
-    ok(('Claude Code asks before it makes changes (defaultMode "%s" in %s)'):format(chosen, home(file)))
+    ok(('Claude Code asks before it writes (defaultMode "%s" in %s)'):format(chosen, home(file)))
   else
     warn(('defaultMode is "%s" in %s: not every change is shown as a diff'):format(chosen, home(file)), advice)
   end

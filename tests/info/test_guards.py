@@ -255,7 +255,7 @@ async def test_the_nearest_settings_decide_whether_claude_asks(
     output = (await report(folder))["permissions"]
     assert (output["mode"], output["asks"]) == expected
     shown = section(await screen(folder), "Approval")
-    assert ("asks before it edits" in shown[0]) is expected[1]
+    assert ("asks before it writes" in shown[0]) is expected[1]
     assert ("--ask-mode" in "".join(shown)) is not expected[1]
     assert ("--scope project --ask-mode" in "".join(shown)) is (expected[0] == "acceptEdits")
 

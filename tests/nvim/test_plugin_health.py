@@ -89,7 +89,7 @@ def test_no_problems_are_reported_if_everything_works(editor: Neovim, tmp_path: 
     assert "claude: 9.8.7 (Claude Code)" in report
     assert "gemini: 0.61.0" in report
     assert "Gemini CLI looks for an editor (ide.enabled in ~/.gemini/settings.json)" in report
-    assert 'Claude Code asks before it makes changes (defaultMode "default" in ' in report
+    assert 'Claude Code asks before it writes (defaultMode "default" in ' in report
     assert "WARNING" not in report
     assert "ERROR" not in report
 
@@ -322,7 +322,7 @@ class TestPermissionMode:
 
     def test_the_users_settings_apply_if_the_project_has_none(self, editor: Neovim) -> None:
         settings(Path(os.environ["CLAUDE_CONFIG_DIR"]) / "settings.json", "default")
-        assert "Claude Code asks before it makes changes" in health(editor)
+        assert "Claude Code asks before it writes" in health(editor)
 
     def test_settings_with_invalid_json_are_reported(self, editor: Neovim, tmp_path: Path) -> None:
         (tmp_path / ".claude").mkdir()

@@ -39,7 +39,7 @@ def check(agent: AgentHooks, directory: str) -> list[Finding]:
 
 def failed() -> list[Finding]:
     named = settings.load("hook", HookSettings, {}).log_file
-    why = "The guard did not check a call that it should have checked."
+    why = "A call was let through or denied without a check."
     todo = f"Check the log: `tail {shlex.quote(named or failures.log_file())}`"
     return [finding("guard-failed", problem, why, todo) for problem in failures.problems(named)]
 

@@ -171,9 +171,9 @@ def _approval(report: Report) -> Iterator[Line]:
         f"{found.mode} in {short(found.file, report.directory)}" if found.mode else "newer versions start in auto mode"
     )
     if found.asks:
-        yield Line("●", "claude", f"asks before it edits ({where})")
+        yield Line("●", "claude", f"asks before it writes ({where})")
     else:
-        yield Line("○", "claude", f"is not set to ask before it edits ({where})")
+        yield Line("○", "claude", f"is not set to ask before it writes ({where})")
         yield Line("·", "", how_to_make_it_ask(found, report.directory), deep=True)
 
 

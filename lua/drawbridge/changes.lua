@@ -293,7 +293,7 @@ local function chosen(whole)
   end
   local hunk = not whole and marks.at(buffer, line - 1) or nil
   if not whole and not hunk then
-    local hidden = 'no new change here (:DrawbridgeChanges shows all)'
+    local hidden = 'no new change at the cursor (:DrawbridgeChanges shows all)'
     return nil, nil, review and review.only_new and hidden or 'no change at the cursor (]c and [c go to changes)'
   end
   return file, hunk

@@ -204,7 +204,7 @@ local function check(given, group, accepted, problems)
       end
     elseif not kind then
       local guess = meant(name)
-      problems[#problems + 1] = ('%s is unknown%s'):format(name, guess and (' (%s?)'):format(guess) or '')
+      problems[#problems + 1] = ('%s is unknown%s'):format(name, guess and ('; did you mean %s?'):format(guess) or '')
     elseif not kind.fits(value) then
       problems[#problems + 1] = ('%s must be %s, not %s'):format(name, kind.expects, shown(value))
     else

@@ -92,7 +92,7 @@ function M.line(found, problem)
     end
   end
   if #states == 0 then
-    return 'not installed: drawbridge setup claude (or gemini, codex)'
+    return 'not installed: run drawbridge setup claude (or gemini, codex)'
   end
   local line = table.concat(states, ', ')
   if not found.finds_us then

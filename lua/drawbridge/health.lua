@@ -149,7 +149,7 @@ end
 local function check_bridge()
   local now = require('drawbridge.status').get()
   if now.problem then
-    return fault('The bridge is not running: ' .. now.problem, { 'Correct that, then run :DrawbridgeStart.' })
+    return fault('The bridge is not running: ' .. now.problem, { 'Correct the problem, then run :DrawbridgeStart.' })
   elseif now.state == 'stopped' then
     return warn('The bridge is stopped', {
       'Run :DrawbridgeStart. setup{} starts the bridge automatically unless auto_start is false.',
@@ -160,12 +160,12 @@ local function check_bridge()
   ok(('The bridge listens on 127.0.0.1:%d (process %s)'):format(now.port, now.pid or 'unknown'))
   if now.lock_file then
     check_private(now.lock_file, tonumber('600', 8), 'Lock file')
-    check_private(vim.fn.fnamemodify(now.lock_file, ':h'), tonumber('700', 8), 'Its directory')
+    check_private(vim.fn.fnamemodify(now.lock_file, ':h'), tonumber('700', 8), 'Lock file directory')
     check_company(now.lock_file)
   end
   if now.discovery_file then
     check_private(now.discovery_file, tonumber('600', 8), 'Discovery file')
-    check_private(vim.fn.fnamemodify(now.discovery_file, ':h'), tonumber('700', 8), 'Its directory')
+    check_private(vim.fn.fnamemodify(now.discovery_file, ':h'), tonumber('700', 8), 'Discovery file directory')
   end
   if #now.agents > 0 then
     ok('Connected: ' .. table.concat(now.agents, ', '))
@@ -202,8 +202,8 @@ local function check_guard()
   end
   if not found.finds_us then
     warn("The guard can't find this Neovim instance: agents may overwrite your unsaved changes", {
-      "Start it with `drawbridge nvim`. Or list all directories with editors' sockets, including /tmp, in socket_dir "
-        .. 'under [hook] in the settings, and run `drawbridge setup` again for each agent.',
+      "Start Neovim with `drawbridge nvim`. Or list all directories with editors' sockets, including /tmp, in "
+        .. 'socket_dir under [hook] in the settings, and run `drawbridge setup` again for each agent.',
     })
   end
 end
@@ -228,7 +228,7 @@ end
 local function check_directory()
   local set = vim.env.CLAUDE_CONFIG_DIR or ''
   if set ~= '' and vim.fn.resolve(vim.fn.fnamemodify(set, ':p')) ~= vim.fn.resolve(vim.fn.expand('~/.claude/')) then
-    local advice = 'A claude in another terminal finds this Neovim only if it has the same CLAUDE_CONFIG_DIR.'
+    local advice = 'Claude Code in another terminal finds this Neovim only if it has the same CLAUDE_CONFIG_DIR.'
     info(('CLAUDE_CONFIG_DIR is %s here, not the default ~/.claude. %s'):format(home(set), advice))
   end
 end
@@ -247,7 +247,7 @@ local function check_proxies()
         .. 'export no_proxy="localhost,127.0.0.1,::1${no_proxy:+,$no_proxy}"; export NO_PROXY="$no_proxy"',
     })
   else
-    ok('No proxy is set between the agent and the bridge')
+    ok('No proxy is used between an agent and the bridge')
   end
 end
 
@@ -255,7 +255,8 @@ local function check_mode()
   local users = home((vim.env.CLAUDE_CONFIG_DIR or vim.fn.expand('~/.claude')) .. '/settings.json')
   local advice = {
     ':DrawbridgeClaude starts Claude Code with --permission-mode default.',
-    'Elsewhere: put {"permissions": {"defaultMode": "default"}} into .claude/settings.json in the project, or into '
+    'For other terminals: put {"permissions": {"defaultMode": "default"}} into .claude/settings.json in the project, '
+      .. 'or into '
       .. users
       .. '.',
   }
@@ -269,7 +270,7 @@ local function check_mode()
       advice
     )
   elseif require('drawbridge.status').ASKING[chosen] then
-    ok(('Claude Code asks before it makes changes (defaultMode "%s" in %s)'):format(chosen, home(file)))
+    ok(('Claude Code asks before it writes (defaultMode "%s" in %s)'):format(chosen, home(file)))
   else
     warn(('defaultMode is "%s" in %s: not every change is shown as a diff'):format(chosen, home(file)), advice)
   end
@@ -334,8 +335,8 @@ end
 local function check_container()
   if cli.looks_outside() then
     info(
-      'This is a container: a gemini that was not started by :DrawbridgeGemini looks for its editor outside the '
-        .. 'container. Before you start gemini, run: export REMOTE_CONTAINERS=true'
+      'This is a container: unless :DrawbridgeGemini starts it, Gemini CLI looks for its editor outside the '
+        .. 'container. Before you start gemini elsewhere, run: export REMOTE_CONTAINERS=true'
     )
   end
 end

@@ -92,7 +92,7 @@ function M.stop()
     local is_ending = server.status().phase == 'stopping' -- otherwise, only a restart was canceled
     say(':DrawbridgeStop: the bridge ' .. (is_ending and 'is stopping' or 'has stopped'))
   elseif require('drawbridge.link').attached() then
-    say(':DrawbridgeStop: this Neovim did not start the bridge')
+    say(':DrawbridgeStop: stop this bridge where you started it')
   else
     say(':DrawbridgeStop: the bridge is not running')
   end

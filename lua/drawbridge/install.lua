@@ -62,7 +62,7 @@ function M.run()
   elseif program.find() then
     return message.answer(':DrawbridgeInstall: the bridge is already installed')
   elseif vim.fn.filereadable(script) == 0 or not python() then
-    local missing = python() and ('%s is missing. Put a `drawbridge` on PATH instead.'):format(script)
+    local missing = python() and ('%s is missing. Make `drawbridge` available on PATH instead.'):format(script)
       or 'python3 was not found. Install Python 3.11 or newer.'
     return message.answer(':DrawbridgeInstall: ' .. missing, 'error')
   end

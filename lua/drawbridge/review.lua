@@ -262,7 +262,7 @@ local function written_by_command(entry)
   elseif not view.is_readable(entry) then
     say("not accepted: the proposal's window is too small to show it")
   elseif not writing_accepts() then
-    say(':w does not accept here (allow_w_to_accept); use :DrawbridgeAccept')
+    say('allow_w_to_accept is false: use :DrawbridgeAccept')
   elseif is_forced or not sends_back(entry, ':w!', say) then
     decide(entry, true)
   end

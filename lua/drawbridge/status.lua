@@ -66,7 +66,7 @@ function M.asking()
   elseif not vim.tbl_contains(M.agents(), 'Claude Code') then
     return nil
   elseif asks then
-    return ('yes: its mode is "%s"'):format(asks)
+    return ('yes: Claude Code is in "%s" mode'):format(asks)
   end
   local state, terminal = loaded('link').state(), loaded('terminal')
   local elsewhere = vim.tbl_filter(function(pid)
@@ -76,9 +76,9 @@ function M.asking()
   if #elsewhere == 0 or M.ASKING[mode] then
     return 'yes'
   end
-  local why = mode and ('its settings start it in "%s" mode'):format(mode)
-    or 'newer versions start in auto mode unless permissions.defaultMode is set'
-  return ('possibly not: %s; its footer shows its mode'):format(why)
+  local why = mode and ('permissions.defaultMode is "%s"'):format(mode)
+    or 'newer versions of Claude Code start in auto mode unless permissions.defaultMode is set'
+  return ('possibly not: %s; the footer of Claude Code shows its mode'):format(why)
 end
 
 --- The number of proposals that wait for the user.
@@ -179,7 +179,7 @@ function M.get()
 end
 
 local NEXT = {
-  stopped = ':DrawbridgeStart starts it',
+  stopped = ':DrawbridgeStart starts the bridge',
   failed = ':DrawbridgeLog and :checkhealth drawbridge have the details',
   starting = 'wait a moment',
   stopping = 'wait a moment',

@@ -73,10 +73,10 @@ def test_a_missing_copy_of_the_package_is_reported(doctor: Doctor, set_up: Calla
 @pytest.mark.parametrize(
     ("script", "reason"),
     [
-        ("echo oh dear >&2; exit 7", "it exited with code 7: oh dear"),
-        ("echo hello", "its answer is not JSON"),
-        ("echo 5", "its answer is not a JSON object"),
-        ("sleep 60 | cat", "it did not answer within 0.5 seconds"),
+        ("echo oh dear >&2; exit 7", "the hook exited with code 7: oh dear"),
+        ("echo hello", "the hook's answer is not JSON"),
+        ("echo 5", "the hook's answer is not a JSON object"),
+        ("sleep 60 | cat", "the hook did not answer within 0.5 seconds"),
     ],
 )
 def test_a_failing_command_is_reported(

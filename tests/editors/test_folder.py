@@ -331,7 +331,7 @@ class TestWhatCountsAsAnAnswer:
         rig.terminal.type("y")
         await rig.editor.withdraw("first")
         await until(lambda: rig.terminal.screen.count(QUESTION) == 2, "the second question")
-        assert "Withdrawn: it was decided elsewhere or is no longer needed." in rig.terminal.screen
+        assert "The proposal was withdrawn: it was decided elsewhere or is no longer needed." in rig.terminal.screen
         rig.terminal.type("\n")
         await until(lambda: rig.terminal.screen.count(QUESTION) == 3, "the second question again")
         assert rig.decisions == []

@@ -64,9 +64,9 @@ def test_unsaved_changes_made_during_a_call_are_reported(guard: Guard) -> None:
     added = context(guard.run(edited()))
     assert added == (
         "/ws/a.py is on disk as written, but has unsaved changes in Neovim, which were not touched. "
-        "If the user saves there, that text replaces this one; they have been notified."
+        "If the user saves in the editor, that text replaces the one on disk; they have been notified."
     )
-    assert neovim.notices == ["a.py changed on disk (Claude Code); your text was not touched"]
+    assert neovim.notices == ["Claude Code changed a.py on disk; your text was not touched"]
     assert guard.log == ["claude: PostToolUse: /ws/a.py changed on disk, unsaved in Neovim."]
 
 
@@ -106,7 +106,7 @@ def test_a_file_that_cannot_be_shown_is_reported_to_the_user(guard: Guard) -> No
     kept = {"name": A, "lines": 3, "reason": "it is larger than 16 MB"}
     neovim = guard.neovim({A: {}}, answers={"refresh_buffer": STILL | {"kept": [kept]}})
     assert guard.run(edited()) == {}
-    assert neovim.notices == ["a.py changed on disk (Claude Code) and can't be shown here: it is larger than 16 MB"]
+    assert neovim.notices == ["Claude Code changed a.py on disk, but it can't be reloaded: it is larger than 16 MB"]
     assert guard.log == ["claude: PostToolUse: /ws/a.py changed on disk, not shown: it is larger than 16 MB"]
 
 
@@ -232,7 +232,7 @@ def test_a_change_is_merged_into_the_unsaved_text(guard: Guard, project: Path) -
     neovim = guard.neovim({str(buffer.file): {"modified": True}}, answers=buffer.answers)
     added = context(call_and_write(guard, buffer.file, "ONE\ntwo\nthree\nfour\nfive\n"))
     assert buffer.text == "ONE\ntwo\nthree\nfour\nFIVE\nsix\n"
-    assert "This change was merged into them there; the user has not saved yet." in added
+    assert "This change was merged into them in the editor; the user has not saved yet." in added
     assert neovim.notices == ["Claude Code's change to a.py was merged into yours: u undoes it"]
 
 

@@ -172,7 +172,7 @@ def test_only_internal_errors_are_reported_to_the_user(guard: Guard, monkeypatch
     assert neovim.notices == []
     monkeypatch.setattr("drawbridge.guard.rule.snapshot", broken)
     assert guard.run(edit()) == {}
-    assert neovim.notices == ["Drawbridge's guard has failed: see `drawbridge info`"]
+    assert neovim.notices == ["Drawbridge's guard failed: see `drawbridge info`"]
 
 
 @pytest.mark.parametrize(

@@ -139,7 +139,7 @@ def test_restoring_a_copy_saves_the_replaced_text_as_a_copy(guard: Guard, kept: 
     code, output, errors = restore("1" if by == "number" else str(file), socket_dir=str(guard.sockets))
     assert (code, errors) == (0, "")
     assert output.startswith(f"{file} was restored to its text from 2026-09-")
-    assert output.endswith("The text that it replaced is now the newest copy.\n")
+    assert output.endswith("The replaced text is now the newest copy.\n")
     assert file.read_text() == "then\n"
     assert file.stat().st_mode & 0o777 == 0o755
     newest = copies.listed(str(kept))[0]

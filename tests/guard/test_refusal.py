@@ -148,7 +148,7 @@ def test_only_some_of_very_many_files_are_named(guard: Guard) -> None:
     message = guard.denial(recorded("codex", "PreToolUse", "apply_patch", command=patch), agent="codex")
     assert len(message) < 10_000
     assert "52 more files have unsaved changes too." in message
-    assert "and 52 more are saved there" in message
+    assert "and 52 more, the same call goes through" in message
     assert neovim.methods.count("buffer_text") < 5  # no more than are shown
     assert len(neovim.notices) == 1
 

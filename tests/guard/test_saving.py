@@ -120,8 +120,8 @@ def test_the_buffer_is_saved_for_the_user(guard: Guard) -> None:
     [
         ({"saved": False, "reason": "the file on disk is newer"}, "the file on disk is newer"),
         (None, "it did not answer in time"),
-        ({}, "it gave no reason"),
-        ("x", "it gave no reason"),
+        ({}, "the editor gave no reason"),
+        ("x", "the editor gave no reason"),
     ],
 )
 def test_an_edit_is_denied_if_the_file_cannot_be_saved(guard: Guard, answer: Any, why: str) -> None:
@@ -161,7 +161,7 @@ def test_changes_typed_during_a_save_block_the_write(guard: Guard, answer: str, 
         return {"saved": True, "success": True}
 
     one = guard.neovim({A: KEPT}, pid=1, answers={"save_buffer": saved, "send_message": saved})
-    assert "Nothing was written. The user made these changes after the file was saved." in guard.denial(
+    assert "Nothing was written. The user has made these changes in the meantime." in guard.denial(
         edit(), answer=answer
     )
     assert len(other.notices) == 1

@@ -350,7 +350,7 @@ async def test_the_review_follows_saved_edits_and_proposals(rig: AcceptedRig) ->
 async def test_comments_and_visits_need_a_server(rig: AcceptedRig) -> None:
     await rig.accept(rig.poem, WRITTEN)
     rig.want(only_new=True)
-    await rig.is_notified("What is new since your last visit is known only with the agent server.")
+    await rig.is_notified("To show only new changes, start the agent server: drawbridge serve")
     await rig.shows_texts(*CHANGES)
     rig.editor.report(ReviewCommented("poem.txt", 3, 3, "LINE 3\n", "Why?"))
     await rig.is_notified("Comments need the agent server. Start it with: drawbridge serve")

@@ -237,7 +237,7 @@ async def test_a_request_ends_when_the_server_ends(rig: ReviewRig) -> None:
 
 
 async def test_a_directory_without_git_is_mentioned_once(rig: ReviewRig) -> None:
-    server, notice = Served(), "Not in git: dependencies, caches and large files are left out."
+    server, notice = Served(), "Without git, reviews omit dependencies, caches and large files."
     assert len(notice) <= 66, "it fits on the last line of a narrow editor"
     server.answers = [
         answer(repository="private"),

@@ -249,7 +249,7 @@ async def test_a_proposal_that_cannot_be_shown_is_left_to_the_cli(
         await until(lambda: rig.editor.notices, "the notice")
         [(message, level)] = rig.editor.notices
         assert message.startswith("No diff: Gemini CLI's change to ")
-        assert message.endswith("Answer in its terminal.")
+        assert message.endswith("Answer in the agent's terminal.")
         assert level == "warn"
         assert await cli.body("closeDiff", filePath=rig.path(name)) == {}
         rig.editor.decide(await propose(rig, cli), Rejected())

@@ -119,7 +119,7 @@ def copy_damaged(_folder: Path) -> str:
 
 def stub_says_something_else(_folder: Path) -> str:
     installed.stub_path("claude").write_text("print('hello')\n")
-    return "its answer is not JSON"
+    return "the hook's answer is not JSON"
 
 
 @pytest.mark.parametrize(
@@ -139,11 +139,11 @@ async def test_a_guard_that_cannot_run_is_reported_as_a_problem(folder: Path, br
     output = await report(folder, code=3)
     assert (output["guard"][0]["state"], output["guard"][0]["problem"]) == ("broken", problem)
     assert output["problems"] == [
-        f"The guard for Claude Code is off: {problem}. `drawbridge setup claude` reinstalls it."
+        f"The guard for Claude Code does not work: {problem}. `drawbridge setup claude` reinstalls it."
     ]
     shown = await screen(folder, code=3)
     assert section(shown, "Guard")[0].split() == ["✗", "claude", "~/.claude/settings.json", "BROKEN"]
-    assert "The guard for Claude Code is off" in section(shown, "To fix")[0]
+    assert "The guard for Claude Code does not work" in section(shown, "To fix")[0]
     await set_up("claude")
     assert (await guards(folder))["claude"]["state"] == "works"
 
@@ -255,7 +255,7 @@ async def test_the_nearest_settings_decide_whether_claude_asks(
     output = (await report(folder))["permissions"]
     assert (output["mode"], output["asks"]) == expected
     shown = section(await screen(folder), "Approval")
-    assert ("asks before it edits" in shown[0]) is expected[1]
+    assert ("asks before it writes" in shown[0]) is expected[1]
     assert ("--ask-mode" in "".join(shown)) is not expected[1]
     assert ("--scope project --ask-mode" in "".join(shown)) is (expected[0] == "acceptEdits")
 
@@ -269,7 +269,8 @@ class TestFailures:
             failure.answer(b"{", None, ValueError(f"fault {number}"), for_guard(HookSettings()), os.environb)
         [problem] = (await report(folder, code=3))["problems"]
         assert problem.startswith("The guard failed 3 times in the last day, most recently at ")
-        assert problem.endswith(f"for claude: ValueError: fault 2. It let the call through. {log} has the details.")
+        assert "for Claude Code: ValueError: fault 2. It let the call through." in problem
+        assert problem.endswith(f"{log} has the details.")
         log.write_text(log.read_text().replace(time.strftime("%Y-"), "2001-"))
         assert (await report(folder))["problems"] == []
 
@@ -287,7 +288,7 @@ class TestFailures:
         )
         [problem] = (await report(folder, code=3))["problems"]
         assert "The guard failed once in the last day, at " in problem
-        assert "for gemini: no. It denied the call, if that was still possible." in problem
+        assert "for Gemini CLI: no. It denied the call, if that was still possible." in problem
 
 
 def state_directory() -> Path:

@@ -223,7 +223,7 @@ async def test_vs_code_is_shown_with_the_states_of_its_files(folder: Path) -> No
         f"● VS Code 1.139.1 {folder} pid 4711",
         "▸ a.py current",
         "b.py unsaved",
-        "· serves agents: pid 812",
+        "· connected agents: pid 812",
     ]
 
 

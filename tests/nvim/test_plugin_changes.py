@@ -664,7 +664,7 @@ async def test_keys_and_commands_only_work_on_changes(newest: ReviewRig) -> None
     rig.editor.keys("[c")
     rig.is_at(3)
     rig.editor.keys("[c")
-    rig.editor.shows_message("[c: no more marked changes above in this file")
+    rig.editor.shows_message("[c: no marked change above the cursor")
     rig.editor.keys("9]c")
     rig.is_at(11)
     # In diff mode these keys are Neovim's own.

@@ -143,7 +143,7 @@ class TestStatus:
         editor.command("DrawbridgeStatus")
         shown = editor.wait(FLOAT)
         assert " bridge     stopped " in shown
-        assert " next       :DrawbridgeStart starts it " in shown
+        assert " next       :DrawbridgeStart starts the bridge " in shown
         assert not editor.is_stuck
 
     def test_a_connected_bridge_is_shown(self, editor: Neovim) -> None:
@@ -165,7 +165,7 @@ class TestStatus:
     @pytest.mark.parametrize(
         ("found", "shown"),
         [
-            ({"guard": []}, "not installed: drawbridge setup claude (or gemini, codex)"),
+            ({"guard": []}, "not installed: run drawbridge setup claude (or gemini, codex)"),
             (
                 {"editors": []},
                 "on for Claude Code, on for Gemini CLI; it can't find this Neovim (:checkhealth drawbridge",

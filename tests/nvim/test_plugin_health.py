@@ -89,7 +89,7 @@ def test_no_problems_are_reported_if_everything_works(editor: Neovim, tmp_path: 
     assert "claude: 9.8.7 (Claude Code)" in report
     assert "gemini: 0.61.0" in report
     assert "Gemini CLI looks for an editor (ide.enabled in ~/.gemini/settings.json)" in report
-    assert 'Claude Code asks before it makes changes (defaultMode "default" in ' in report
+    assert 'Claude Code asks before it writes (defaultMode "default" in ' in report
     assert "WARNING" not in report
     assert "ERROR" not in report
 
@@ -148,7 +148,7 @@ def test_a_config_directory_that_is_not_the_default_is_reported(editor: Neovim, 
     editor.lua("vim.env.CLAUDE_CONFIG_DIR = ...", str(tmp_path / "other"))
     report = health(editor)
     assert "CLAUDE_CONFIG_DIR is " in report
-    assert "here, not the default ~/.claude. A claude in another terminal finds this Neovim only if" in report
+    assert "here, not the default ~/.claude. Claude Code in another terminal finds this Neovim only if" in report
 
 
 def test_a_missing_lock_file_is_an_error(editor: Neovim) -> None:
@@ -207,10 +207,10 @@ class TestGuard:
 
     def test_a_problem_to_fix_is_an_error(self, editor: Neovim) -> None:
         broken = {"agent": "claude", "state": "broken", "file": "/claude", "problem": "/python is gone"}
-        set_info(guard=[broken], problems=["The guard for Claude Code is off: /python is gone. Do this."])
+        set_info(guard=[broken], problems=["The guard for Claude Code does not work: /python is gone. Do this."])
         start(editor)
         report = health(editor)
-        assert re.search("ERROR:? The guard for Claude Code is off: /python is gone. Do this.", report)
+        assert re.search("ERROR:? The guard for Claude Code does not work: /python is gone. Do this.", report)
         assert "Your unsaved work is protected" not in report
 
     def test_a_neovim_that_the_guard_does_not_find_is_a_warning(self, editor: Neovim) -> None:
@@ -303,7 +303,7 @@ def test_a_proxy_between_agent_and_bridge_is_reported(environment: dict[str, str
     with neovim(programs.nvim(), environment=environment) as editor:
         report = health(editor)
     assert ("no_proxy does not name 127.0.0.1" in report) is warned
-    assert ("No proxy is set between" in report) is not warned
+    assert ("No proxy is used between" in report) is not warned
 
 
 class TestPermissionMode:
@@ -322,7 +322,7 @@ class TestPermissionMode:
 
     def test_the_users_settings_apply_if_the_project_has_none(self, editor: Neovim) -> None:
         settings(Path(os.environ["CLAUDE_CONFIG_DIR"]) / "settings.json", "default")
-        assert "Claude Code asks before it makes changes" in health(editor)
+        assert "Claude Code asks before it writes" in health(editor)
 
     def test_settings_with_invalid_json_are_reported(self, editor: Neovim, tmp_path: Path) -> None:
         (tmp_path / ".claude").mkdir()

@@ -87,13 +87,13 @@ def test_a_second_setup_starts_from_the_defaults_again(editor: Neovim) -> None:
         ),
         ("{ server = { agent = {} } }", "server.agent must be 'claude' or 'gemini', or a non-empty list of them"),
         ("{ gemini = { aliases = 'no' } }", 'gemini.aliases must be true or false, not "no"'),
-        ("{ layuot = 1 }", "layuot is unknown (diff.layout?)"),
-        ("{ diff = { layuot = 'inline' } }", "diff.layuot is unknown (diff.layout?)"),
-        ("{ terminl = {} }", "terminl is unknown (terminal?)"),
-        ("{ port = 1 }", "port is unknown (server.port?)"),
-        ("{ server = { auto_close = true } }", "server.auto_close is unknown (terminal.auto_close?)"),
-        ("{ server = { prot = 1 } }", "server.prot is unknown (server.port?)"),
-        ("{ debounce = 1 }", "debounce is unknown (debounce_ms?)"),
+        ("{ layuot = 1 }", "layuot is unknown; did you mean diff.layout?"),
+        ("{ diff = { layuot = 'inline' } }", "diff.layuot is unknown; did you mean diff.layout?"),
+        ("{ terminl = {} }", "terminl is unknown; did you mean terminal?"),
+        ("{ port = 1 }", "port is unknown; did you mean server.port?"),
+        ("{ server = { auto_close = true } }", "server.auto_close is unknown; did you mean terminal.auto_close?"),
+        ("{ server = { prot = 1 } }", "server.prot is unknown; did you mean server.port?"),
+        ("{ debounce = 1 }", "debounce is unknown; did you mean debounce_ms?"),
         ("{ zzzzzz = 1 }", "zzzzzz is unknown"),
         ("{ 'auto_start' }", "1 is unknown"),
         ("'vertical'", 'the argument must be a table, not "vertical"'),
@@ -123,4 +123,4 @@ def test_invalid_options_in_the_config_do_not_stop_neovim(nvim: Path, tmp_path: 
     with neovim(nvim, file, init=wrong) as editor:
         editor.shows_message("drawbridge: setup{}: can't use debounce_ms, d")
         assert editor.status()["state"] == "stopped"
-        assert any("setup{}: diff.layuot is unknown (diff.layout?)" in line for line in editor.log)
+        assert any("setup{}: diff.layuot is unknown; did you mean diff.layout?" in line for line in editor.log)

@@ -174,7 +174,7 @@ def test_a_deletion_leaves_no_gap(text: str, path: Path, wanted: str) -> None:
         ('["a\nb"]', 1, 4, "invalid control character"),
         ("{} // c", 1, 4, "a comment, which is not allowed in this file"),
         ("\ufeff{}", 1, 1, "a byte order mark, which is not allowed in this file"),
-        ("[" * 300 + "]" * 300, 1, 202, "more than 200 levels"),
+        ("[" * 300 + "]" * 300, 1, 202, "more than 200 nested levels"),
         ("[" + "9" * 5000 + "]", 1, 2, "the number is too large"),
     ],
 )

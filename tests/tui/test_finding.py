@@ -71,7 +71,7 @@ async def test_without_server_json_the_server_settings_are_used(
     ("error", "reason"),
     [
         (OSError(errno.ENETUNREACH, "Connect call failed ('2001:db8::1', 443)"), "network is unreachable"),
-        (OSError("Multiple exceptions: [Errno 111] …, [Errno 101] …"), "none of its addresses can be reached"),
+        (OSError("Multiple exceptions: [Errno 111] …, [Errno 101] …"), "none of the host's addresses can be reached"),
         (socket.gaierror(socket.EAI_NONAME, "Name or service not known"), "name or service not known"),
     ],
 )

@@ -51,7 +51,7 @@ def test_an_edit_of_unsaved_work_is_denied_until_it_is_saved(rig: Workstation) -
     assert f"{path} has unsaved changes in code-server 1." in reason
     assert "+mine one" in reason
     wait_until(rig.notices, "the notice")
-    assert [notice.count("kept from changing a.py") for notice in rig.notices()] == [1]
+    assert [notice.count("can't change a.py") for notice in rig.notices()] == [1]
     rig.ask("save_buffer", file_path=str(path))
     assert edits(rig, "PreToolUse", path) == {}
 
@@ -87,7 +87,7 @@ def test_unsaved_changes_and_an_edit_are_merged(rig: Workstation) -> None:
     assert edits(rig, "PreToolUse", path, "--answer", "merge") == {}
     path.write_text("one\ntwo\n3\n")
     added = context(edits(rig, "PostToolUse", path, "--answer", "merge"))
-    assert "This change was merged into them there" in added
+    assert "This change was merged into them in the editor" in added
     assert rig.document(path) == {"text": "mine one\ntwo\n3\n", "dirty": True}
     rig.window.presses("Control+s")
     wait_until(lambda: path.read_text() == "mine one\ntwo\n3\n", "the save")

@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     modes.add_argument(
         "--print-command",
         action="store_true",
-        help="print the command line that `drawbridge setup` installs, which starts faster",
+        help="print the command line that `drawbridge setup` installs, which starts faster than this one",
     )
     modes.add_argument(
         "--restore",

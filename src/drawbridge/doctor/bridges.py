@@ -34,7 +34,7 @@ SECONDS: Final = 3.0
 
 LARGEST: Final = 1_000_000
 
-REPLACE: Final = "Start it again: with `:DrawbridgeRestart` in its Neovim, or in the terminal where it runs."
+REPLACE: Final = "Restart the bridge: with `:DrawbridgeRestart` in its Neovim, or in the terminal where it runs."
 
 Outcome: TypeAlias = Literal["works", "refused", "silent", "token", "invalid"]
 
@@ -102,8 +102,8 @@ def proxy(environ: Mapping[str, str]) -> list[Finding]:
         return []
     title = f"{', '.join(names)} is set, and no_proxy does not contain 127.0.0.1."
     why = "An agent connects to the bridge through the proxy, which can't reach this machine's own ports."
-    todo = 'Before you start the agent: `export no_proxy="127.0.0.1,localhost,::1${no_proxy:+,$no_proxy}"; '
-    return [finding("proxy", title, why, todo + 'export NO_PROXY="$no_proxy"`')]
+    todo = 'Before you start the agent, run `export no_proxy="127.0.0.1,localhost,::1${no_proxy:+,$no_proxy}"; '
+    return [finding("proxy", title, why, todo + 'export NO_PROXY="$no_proxy"`.')]
 
 
 def _of_bridge(bridge: Bridge) -> tuple[Reached | None, list[Finding]]:
@@ -116,13 +116,14 @@ def _of_bridge(bridge: Bridge) -> tuple[Reached | None, list[Finding]]:
         if bridge.state == "live":
             return Reached(bridge, list(bridge.files)), []
         why = "Nothing is wrong with Drawbridge: agents skip such a file."
-        todo = "Drawbridge leaves other programs' files alone. The program may remove the file when it next starts."
+        them = "the files" if several else "the file"
+        todo = f"You can ignore or delete {them}. Drawbridge leaves other programs' files alone."
         title = f"{files} {'belong' if several else 'belongs'} to another program's bridge that is no longer running."
         return None, [finding("bridge-foreign-dead", title, why, todo)]
     name = _name(bridge)
     ended = [pid for pid in (bridge.drawbridge_pid, bridge.pid) if pid and not process_alive(pid)]
     if ended:  # another program may listen on its port, so the token is not sent
-        why = "Agents that find such a file may offer an editor that no longer runs."
+        why = "Agents that find such a file may try to connect to a bridge that no longer works."
         removed = bridge.drawbridge_pid in ended and not port_open(bridge.port)
         command = f"{own_command()} doctor --fix" if removed else shlex.join(["rm", *bridge.files.values()])
         todo = f"`{command}` removes {'them' if several else 'it'}."
@@ -156,7 +157,7 @@ def _name(bridge: Bridge) -> str:
 def _failed(outcome: Outcome, name: str, agent: str, path: str) -> Finding:
     titles = {
         "refused": f"{name} refuses connections, although its process is running.",
-        "silent": f"{name} does not answer {agent} within {SECONDS:g} seconds.",
+        "silent": f"{name} does not answer {agent} in time.",
         "token": f"{name} refuses the token in {path}.",
         "invalid": f"{name} does not give {agent} a valid answer. Another program may be using its port.",
     }
@@ -172,14 +173,14 @@ def _choice(reached: list[Reached], directory: str) -> Iterator[Finding]:
         title = catalog.title(agent)
         if not here:
             folders = ", ".join(folder for bridge in serving for folder in bridge.folders)
-            where = f"{directory}, only {folders}" if folders else "a folder"
+            where = f"{directory}. Folders with a bridge: {folders}" if folders else "a folder"
             why = f"{title} does not find an editor when it is started here."
-            todo = "Start it in one of these folders, or start Neovim here." if folders else "Start Neovim here."
+            todo = "Start it in a folder with a bridge, or start Neovim here." if folders else "Start Neovim here."
             yield finding("bridge-outside", f"No bridge for {title} serves {where}.", why, todo)
         elif len(here) > 1:
             editors = ", ".join(f"{bridge.ide} (pid {bridge.pid or bridge.drawbridge_pid})" for bridge in here)
             why = (
-                f"If you start {title} in another terminal, it can't know which one you mean, and may connect to none."
+                f"If you start {title} outside these editors, it can't know which one to use, and may connect to none."
             )
             todo = "Choose one with `/ide` in the agent, or close the others."
             yield finding("bridge-ambiguous", f"Several bridges for {title} serve {directory}: {editors}.", why, todo)

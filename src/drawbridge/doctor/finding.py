@@ -33,15 +33,17 @@ CAUSES: Final = {
     "hook-outdated": Cause(
         "warning", "the guard is not called for all events, for example because its hooks are from another version"
     ),
-    "hook-untested": Cause("note", "a project's own command, which doctor does not run"),
+    "hook-untested": Cause("note", "a hook command in a project's settings is not the one that setup installs"),
     "hooks-off": Cause("problem", "a setting turns off the hooks that were set up"),
     "hooks-forbidden": Cause("note", "a setting turns off hooks, but no hooks were set up"),
-    "hook-settings-unreadable": Cause("problem", "an agent's settings file is not valid"),
+    "hook-settings-unreadable": Cause("problem", "an agent's settings file is not valid, or can't be read"),
     "guard-failed": Cause("warning", "the guard has failed in the last day"),
     "bridge-works": Cause("ok", "a bridge accepts an agent's connection"),
     "bridge-none": Cause("note", "no bridge is running"),
     "bridge-dead": Cause("warning", "a discovery file names a process that has ended"),
-    "bridge-foreign-dead": Cause("note", "a discovery file of another program's bridge that is no longer running"),
+    "bridge-foreign-dead": Cause(
+        "note", "a discovery file belongs to another program's bridge that is no longer running"
+    ),
     "bridge-refused": Cause("problem", "a bridge's process runs, but its port refuses connections"),
     "bridge-silent": Cause("problem", "the port of a bridge accepts connections, but does not answer"),
     "bridge-token": Cause("problem", "a bridge refuses the token in its discovery file"),
@@ -69,7 +71,7 @@ CAUSES: Final = {
     "server-token": Cause("problem", "a server refuses the owner's token"),
     "server-socket": Cause("problem", "a server's private socket does not accept connections"),
     "clock": Cause("warning", "a server's files are from the future, so the clock is or was wrong"),
-    "machine-works": Cause("ok", "Python, git, and free disk space"),
+    "machine-works": Cause("ok", "Python and git run, and enough disk space is free"),
     "settings-invalid": Cause("problem", "Drawbridge's settings can't be used"),
     "git-missing": Cause("warning", "git was not found, or does not run"),
     "disk-full": Cause("problem", "less than 500 MB of disk space is free"),

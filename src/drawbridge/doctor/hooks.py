@@ -39,7 +39,7 @@ def check(agent: AgentHooks, directory: str) -> list[Finding]:
 
 def failed() -> list[Finding]:
     named = settings.load("hook", HookSettings, {}).log_file
-    why = "The guard did not check a call that it should have checked."
+    why = "A call was let through or denied without a check."
     todo = f"Check the log: `tail {shlex.quote(named or failures.log_file())}`"
     return [finding("guard-failed", problem, why, todo) for problem in failures.problems(named)]
 
@@ -69,7 +69,7 @@ def _of_guard(agent: AgentHooks, guard: Guard, directory: str) -> Iterator[Findi
     elif guard.state == "unreadable":
         title = f"{guard.file} can't be read: {guard.problem}."
         why = f"{agent.title} may ignore the whole file."
-        yield finding("hook-settings-unreadable", title, why, "Fix the problem in that file, or its permissions.")
+        yield finding("hook-settings-unreadable", title, why, "Correct the file, or change its permissions.")
     elif guard.state == "broken" and guards.missing(guard.command):
         title = f"{agent.title}'s hooks do not run: {guard.problem}."
         fix = f" or `{own_command()} doctor --fix`" if written_by_setup else ""
@@ -86,13 +86,13 @@ def _of_guard(agent: AgentHooks, guard: Guard, directory: str) -> Iterator[Findi
         yield finding(
             "hook-slow",
             title,
-            "The agent waits for it before each edit.",
-            f"{again}, or reduce the load.",
+            "The agent waits for the hook before each edit.",
+            f"{again}, or reduce the load on this machine.",
         )
     elif guard.state == "works" and guard.milliseconds:
         yield finding("hook-works", f"{agent.title}'s hooks answer in {guard.milliseconds:.0f} ms ({guard.file}).")
     elif guard.state == "works":
         title = f"{agent.title}'s hooks in {guard.file} were not tested."
-        why = "Doctor runs a command from a project's settings only if it is exactly the one that setup installs."
+        why = "Their command is in a project's settings and is not the one that setup installs, so it was not run."
         todo = f"If you don't recognize that command, {again[0].lower()}{again[1:]}."
         yield finding("hook-untested", title, why, todo)

@@ -103,6 +103,6 @@ def other_drawbridge() -> list[Finding]:
     except OSError as error:
         other = f"it can't be run ({(error.strerror or 'unknown reason').lower()})"
     why = "Editors and terminals start that one, and different versions may not work together."
-    title = f"`drawbridge` on PATH ({path}) is a different one: {other}, and this one is {mine}."
-    todo = f"Remove one of them. This one is `{shlex.quote(sys.executable)} -m drawbridge`."
+    title = f"`drawbridge` on PATH ({path}) is not this one ({mine}): {other}."
+    todo = f"Uninstall one of them. `{shlex.quote(sys.executable)} -m drawbridge` starts this one."
     return [finding("other-drawbridge", title, why, todo)]

@@ -157,9 +157,8 @@ def clock(server: Running) -> list[Finding]:
         return []
     title = f"{newest[1]} is dated {_duration(ahead)} in the future, so the clock is or was wrong."
     why = "Tokens and certificates expire at the wrong time, and histories show wrong times."
-    return [
-        finding("clock", title, why, "Compare the output of `date` with a phone, and turn on time synchronization.")
-    ]
+    todo = "Compare the output of `date` with the time on a phone, and turn on time synchronization."
+    return [finding("clock", title, why, todo)]
 
 
 def _duration(seconds: float) -> str:
@@ -219,12 +218,12 @@ def _certificate(page: str, error: ssl.SSLCertVerificationError) -> Finding:
         return finding("server-certificate-expired", f"The certificate at {page} has expired.", why, own)
     if error.verify_code == EARLY:
         why = "The clock of this machine is wrong, or was wrong when the certificate was created."
-        todo = "Compare the output of `date` with a phone, then restart the server."
+        todo = "Compare the output of `date` with the time on a phone, then restart the server."
         return finding("server-certificate-early", f"The certificate at {page} is not valid yet.", why, todo)
     if error.verify_code in (OTHER_NAME, OTHER_ADDRESS):
         why = "Browsers and phones refuse the connection or show a warning, even if they trust the certificate."
         restart = f"Restart it with `{own_command()} serve --public-host {shlex.quote(host)}`"
-        todo = f"{restart} (with --cert, also use a certificate for this name), or use another address."
+        todo = f"{restart} (with --cert, also use a certificate that includes {host}), or use another address."
         return finding("server-certificate-name", f"The certificate at {page} is not for {host}.", why, todo)
     title = f"The certificate at {page} is not trusted on this machine: {error.verify_message}."
     why = "Phones that also don't trust it show a warning and get no notifications."

@@ -215,7 +215,7 @@ class Folder:
                 decision = await self._decide(proposal)
             except _Withdrawn:
                 self._end_prompt()
-                self._say("Withdrawn: it was decided elsewhere or is no longer needed.", "warn")
+                self._say("The proposal was withdrawn: it was decided elsewhere or is no longer needed.", "warn")
                 decision = None
             self._asked = None
             if decision is not None and self._listener is not None:

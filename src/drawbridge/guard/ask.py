@@ -136,7 +136,7 @@ def _connect(path: str, answer: "Answer") -> "socket | None":
     try:
         connected.connect(path)
     except BlockingIOError:
-        answer.problem = "accepts no connections"  # its queue is full, so it hangs
+        answer.problem = "does not accept connections"  # its queue is full, so it hangs
     except OSError as error:
         if isinstance(error, ConnectionRefusedError):
             _sweep(path)
@@ -176,7 +176,7 @@ def _exchange(found: "_Connection", event: int, poller: "poll", question: "_Requ
                 found.answer.problem = "closed the connection"
                 return True
             if found.received > LARGEST_ANSWER:
-                raise ValueError("too much")
+                raise ValueError("too large")
             if found.reader.receive(data):
                 found.answer.result = found.reader.answer
                 return True

@@ -20,7 +20,7 @@ CLOSED = (
 )
 
 
-NOTICE = "Drawbridge's guard has failed: see `drawbridge info`"
+NOTICE = "Drawbridge's guard failed: see `drawbridge info`"
 
 
 def answer(

@@ -67,7 +67,7 @@ def _protect(
             protected = protected_in(answers, rule.policy_for(call.tool, settings))
             if not protected:
                 return calls.add_context(call, saved), True
-            why = "The user made these changes after the file was saved."
+            why = "The user has made these changes in the meantime."
     state.log(
         settings, environ, f"{call.tool}: protected {', '.join(one.name for one in protected)} ({settings['answer']})"
     )

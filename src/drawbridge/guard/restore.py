@@ -38,7 +38,7 @@ def run(which: str, settings: Settings) -> int:
         was_there = _restore(copy, directory, settings)
         print(
             f"{harmless(copy.path)} was restored to its text from {copy.when}."
-            + (" The text that it replaced is now the newest copy." if was_there else "")
+            + (" The replaced text is now the newest copy." if was_there else "")
         )
     elif not listed:
         print("There are no saved copies yet: the guard has not replaced any text in an editor.")

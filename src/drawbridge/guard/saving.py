@@ -37,7 +37,7 @@ def _save(protected: list[UnsavedFile]) -> tuple[str, str]:
         answers = ask.ask([one.socket], "save_buffer", {"file_path": one.name}, left)
         result = answers[0].result if answers else None
         if not isinstance(result, dict) or result.get("saved") is not True:
-            why = (result.get("reason") if isinstance(result, dict) else None) or "it gave no reason"
+            why = (result.get("reason") if isinstance(result, dict) else None) or "the editor gave no reason"
             if not answers:
                 why = "it is no longer running"
             elif result is None:

@@ -52,7 +52,7 @@ NOT_A_FILE: Final = ("120000", "160000")
 """git's modes of symbolic links and submodules. A buffer with such a path shows the link's target or a directory, not
 the lines of the hunks."""
 
-PRIVATE: Final = "Not in git: dependencies, caches and large files are left out."
+PRIVATE: Final = "Without git, reviews omit dependencies, caches and large files."
 """A notice about the review of a directory that is not in a git work tree. It fits on the last line of an editor."""
 
 NO_SESSION: Final = "PROJECT_NOT_FOUND"
@@ -61,8 +61,8 @@ NO_SESSION: Final = "PROJECT_NOT_FOUND"
 ACCEPTED: Final = "{numbers} to review, from proposals accepted here."
 """A notice about a review without a server. It fits on the last line of an editor."""
 
-VISITS_NEED_A_SERVER: Final = "What is new since your last visit is known only with the agent server."
-VISITS_NEED_A_SESSION: Final = "What is new since your last visit is known only with a server session here."
+VISITS_NEED_A_SERVER: Final = "To show only new changes, start the agent server: drawbridge serve"
+VISITS_NEED_A_SESSION: Final = "Showing only new changes needs a server session in this directory."
 COMMENTS_NEED_A_SERVER: Final = "Comments need the agent server. Start it with: drawbridge serve"
 COMMENTS_NEED_A_SESSION: Final = "Comments need a server session in this directory."
 

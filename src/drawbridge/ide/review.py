@@ -41,7 +41,7 @@ wrote."""
 
 UNSHOWABLE: Final = "{agent}'s change to {file} can't be shown. Answer {where}."
 
-IN_ITS_TERMINAL: Final = "in its terminal"
+IN_ITS_TERMINAL: Final = "in the agent's terminal"
 """Where the user answers an agent whose proposal can't be shown."""
 
 TARGET_LIMIT: Final = 300
@@ -184,7 +184,7 @@ class Reviews:
         if await arbiter.may_decide(event.proposal_id, text):
             self._answer(event.proposal_id, self._editor.name, event.decision)
         else:
-            await self._editor.notify("This was already answered elsewhere; that answer counts.", "warn")
+            await self._editor.notify("The proposal was already answered elsewhere; that answer counts.", "warn")
 
     def answer(self, id: str, by: str, decision: Accepted | Rejected) -> bool:
         """Records a decision that ``by`` made on another surface, and closes the editor's view. Returns False if it was

@@ -188,19 +188,19 @@ def _tried(agent: AgentHooks, words: list[str], project: str | None) -> tuple[st
     try:
         ended = run_blocking(words, seconds=RUN_SECONDS, input=given_to_it)
     except OSError as error:
-        return f"it can't be run: {(error.strerror or 'unknown reason').lower()}", 0
+        return f"the hook can't be run: {(error.strerror or 'unknown reason').lower()}", 0
     took = round((time.monotonic() - began) * 1000, 1)
     if ended.status is None:
-        return f"it did not answer within {RUN_SECONDS:g} seconds", 0
+        return f"the hook did not answer within {RUN_SECONDS:g} seconds", 0
     last = ended.errors.decode(errors="replace").strip().rpartition("\n")[2]
     if ended.status != 0:
-        return f"it exited with code {ended.status}{f': {last}' if last else ''}", took
+        return f"the hook exited with code {ended.status}{f': {last}' if last else ''}", took
     try:
         answer = json.loads(ended.output)
     except ValueError:
-        return "its answer is not JSON", took
+        return "the hook's answer is not JSON", took
     if not isinstance(answer, dict):
-        return "its answer is not a JSON object", took
+        return "the hook's answer is not a JSON object", took
     return last, took  # a working guard prints nothing to stderr
 
 

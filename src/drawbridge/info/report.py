@@ -78,12 +78,12 @@ def _guard_problems(installed: list[Guard]) -> list[str]:
             f"`drawbridge setup {guard.agent}{' --scope project' if guard.scope == 'project' else ''}` reinstalls it."
         )
         if guard.state == "broken":
-            problems.append(f"The guard for {name} is off: {guard.problem}. {reinstall}")
+            problems.append(f"The guard for {name} does not work: {guard.problem}. {reinstall}")
         elif guard.state == "off":
             problems.append(f"The guard for {name} is off: {guard.problem}.")
         elif guard.state == "unreadable":
-            problem = f"{guard.file} can't be read: {guard.problem}. {name} may ignore what is in it."
-            problems.append(f"{problem} Fix the file or its permissions.")
+            problem = f"{guard.file} can't be read: {guard.problem}. {name} may ignore the whole file."
+            problems.append(f"{problem} Correct the file, or change its permissions.")
         elif guard.state == "works" and guard.problem:
             problems.append(f"The hooks of {name} are incomplete: {guard.problem}. {reinstall}")
     return problems

@@ -89,7 +89,7 @@ def _editors(report: Report) -> Iterator[Line]:
         yield Line("●", editor.name, folders, f"pid {editor.pid}{'' if editor.here else ', elsewhere'}")
         yield from _files(editor, report.directory)
         if editor.agents:
-            yield Line("·", "", f"serves agents: pid {', '.join(map(str, editor.agents))}", deep=True)
+            yield Line("·", "", f"connected agents: pid {', '.join(map(str, editor.agents))}", deep=True)
     for entry in report.sockets:
         if entry.state == "silent":
             yield Line("✗", "silent", short(entry.path), f"{entry.problem}: unsaved changes unknown", "warn")
@@ -171,9 +171,9 @@ def _approval(report: Report) -> Iterator[Line]:
         f"{found.mode} in {short(found.file, report.directory)}" if found.mode else "newer versions start in auto mode"
     )
     if found.asks:
-        yield Line("●", "claude", f"asks before it edits ({where})")
+        yield Line("●", "claude", f"asks before it writes ({where})")
     else:
-        yield Line("○", "claude", f"is not set to ask before it edits ({where})")
+        yield Line("○", "claude", f"is not set to ask before it writes ({where})")
         yield Line("·", "", how_to_make_it_ask(found, report.directory), deep=True)
 
 

@@ -200,7 +200,7 @@ def _read_file(path: str, command: str, environ: Mapping[str, str], problems: li
     if command != "hook":  # the guard still protects files if another command's table is misspelled
         tables = ", ".join(f"[{one}]" for one in TABLES)
         problems += [
-            f"{path}: [{name}] is not a table of this file; the tables are {tables}"
+            f"{path}: [{name}] is not a known table; the tables are {tables}"
             if isinstance(value, dict)
             else f"{path}: {name} is not in a table; the tables are {tables}"
             for name, value in found.items()

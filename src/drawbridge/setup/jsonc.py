@@ -273,7 +273,7 @@ class _Parser:
 
     def _value(self, place: int, depth: int) -> Node:
         if depth > DEEPEST:
-            raise json.JSONDecodeError(f"more than {DEEPEST} levels", self._text, place)
+            raise json.JSONDecodeError(f"more than {DEEPEST} nested levels", self._text, place)
         match self._text[place : place + 1]:
             case '"':
                 return self._string(place)

@@ -205,7 +205,8 @@ def _link_step(path: Path, wanted: str, made: Record | None, notes: list[str]) -
     if now is None and not os.path.lexists(path):
         return Link(path, None, wanted)
     if now is None:
-        notes.append(f"{path} already exists and was not changed. If it is not the plugin, move it away.")
+        advice = "If it is not the plugin, move it away and run this again."
+        notes.append(f"{path} already exists and was not changed. {advice}")
         return Link(path, None, None)
     if now != wanted and not _is_replaceable(path, now, made):
         notes.append(f"{path} points to {now} and was not changed. Neovim loads the plugin from there.")
@@ -228,7 +229,7 @@ def _leads_to(path: Path) -> str | None:
 def _starter_step(places: Places, wanted: Path, notes: list[str]) -> Change:
     now, texts = files.read(places.starter), _configuration(places.config)
     for file in (file for file, text in texts.items() if STARTS.search(text)):
-        notes.append(f"{file} mentions the plugin, so setup leaves it to your configuration to call setup{{}}.")
+        notes.append(f"{file} mentions the plugin, so your configuration is expected to call setup{{}}.")
         return Change(places.starter, now, None, keep=False)
     for file in (file for file, text in texts.items() if ALONE.search(text)):
         notes.append(f"{file} uses lazy.nvim, which loads only its own plugins: add Drawbridge there instead.")

@@ -46,5 +46,5 @@ def _trouble(connection: Connection) -> str:
             why = f": {problem}" if problem else "."
             return f"Not connected to the server{why} Retrying… What you write is kept."
         case "refused":
-            return f"Disconnected: {problem} To use another token, quit and start the client again."
+            return f"Disconnected: {problem} To use another token, quit and restart with --token-file."
     return ""

@@ -267,7 +267,7 @@ class Connection:
     def _offline(self) -> RequestError:
         """The error for a request that can't be sent."""
         if self.state == "refused":
-            text = f"You’re disconnected: {self.problem} To use another token, quit and start the client again."
+            text = f"You’re disconnected: {self.problem} To use another token, quit and restart with --token-file."
         else:
             text = "You’re disconnected. Try again once you’re back online."
         return RequestError("OFFLINE", text)
@@ -358,7 +358,7 @@ def _why(error: Exception) -> str:
         return (error.reason or str(error)).replace("_", " ").lower()
     if isinstance(error, OSError):
         if error.errno is None:  # asyncio tried several addresses, and lists all of them in its text
-            return "none of its addresses can be reached"
+            return "none of the host's addresses can be reached"
         # asyncio's own text for an address that can't be reached contains the address.
         return (os.strerror(error.errno) if error.errno > 0 else error.strerror or str(error)).lower()
     return str(error)

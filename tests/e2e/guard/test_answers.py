@@ -89,7 +89,7 @@ def test_merge_puts_the_change_into_the_unsaved_text(rig: GuardedWorkstation) ->
     assert poem.read_text() == "ONE\ntwo\nthree\n"
     assert neovim.buffer(poem) == ["ONE", "two", "three", "mine"]
     assert neovim.modified(poem)
-    assert "This change was merged into them there" in received
+    assert "This change was merged into them in the editor" in received
     is_notified_in_one_line(neovim, r"Claude Code's change to poem\.txt was merged into yours: u undoes it")
     neovim.command("w")
     neovim.wait_for_buffer(poem, ["ONE", "two", "three", "mine"])

@@ -18,7 +18,7 @@ POEM = "one\ntwo\nthree\n"
 NEW_POEM = "one\nTWO\nthree\n"
 MINE = ["one", "two", "three", "mine"]
 
-KEPT = "Claude Code was kept from changing poem.txt"
+KEPT = "Claude Code can't change poem.txt"
 SUCCESS = "has been updated"
 
 CELL = {"cell_type": "markdown", "id": "a1", "metadata": {}, "source": ["one"]}
@@ -53,7 +53,7 @@ def test_an_edit_of_unsaved_work_is_denied_until_it_is_saved(
     assert f"{poem} has unsaved changes in Neovim " in reason
     assert "where the user is working on it; the unsaved version has 4 lines." in reason
     assert "\n three\n+mine" in reason
-    assert "Once poem.txt is saved there, the same call goes through" in reason
+    assert "Once they have saved poem.txt, the same call goes through" in reason
 
     neovim.save()
     rig.model.go_on()
@@ -95,7 +95,7 @@ def test_a_new_file_is_not_written_if_it_is_an_unsaved_buffer(rig: GuardedWorkst
     assert not poem.exists()
     assert f"{poem} has unsaved changes" in received
     assert "+mine" in received
-    is_notified_in_one_line(neovim, "kept from changing new.txt")
+    is_notified_in_one_line(neovim, "can't change new.txt")
 
 
 @pytest.mark.thorough
@@ -144,7 +144,7 @@ def test_an_edit_of_an_unsaved_notebook_is_denied(rig: GuardedWorkstation) -> No
 
     assert notebook.read_text() == content
     assert f"{notebook} has unsaved changes" in received
-    is_notified_in_one_line(neovim, "kept from changing book.ipynb")
+    is_notified_in_one_line(neovim, "can't change book.ipynb")
 
 
 @pytest.mark.parametrize("program", programs.each_nvim())

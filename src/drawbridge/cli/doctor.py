@@ -20,7 +20,7 @@ MORE: Final = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = sentence(SUMMARY) + MORE
     parser.add_argument("--json", action="store_true", help="print one JSON object; docs/cli.md describes its keys")
-    text = "show what can be fixed safely, and ask: remove files of bridges that have ended, reinstall missing hook programs"
+    text = "after asking, remove files of bridges that have ended, and reinstall missing hook programs"
     parser.add_argument("--fix", action="store_true", help=text)
     parser.add_argument("--yes", action="store_true", help="with --fix: make the changes without asking")
 

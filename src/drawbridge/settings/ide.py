@@ -51,7 +51,7 @@ class IdeSettings(NamedTuple):
         Reject, Spec("how to reject Claude Code with a wrong token: HTTP 401, or WebSocket close code 1008")
     ] = "upgrade"
     context: Annotated[
-        bool, Spec("do not send agents your selection, open files or diagnostics automatically", flag="--no-context")
+        bool, Spec("hide your selection, open files and diagnostics from agents", flag="--no-context")
     ] = True
     ignore: Annotated[
         tuple[str, ...] | None,

@@ -90,13 +90,13 @@ class ServeSettings(NamedTuple):
     allow: Annotated[
         tuple[str, ...] | None,
         Spec(
-            "a directory that may contain projects (default: your home directory, without hidden folders)",
+            "a directory that may contain projects (default: your home directory, without hidden directories)",
             metavar="DIR",
         ),
     ] = None
     ignore: Annotated[
         tuple[str, ...] | None,
-        Spec("a pattern of files to hide from clients, instead of the built-in patterns", metavar="PATTERN"),
+        Spec("a pattern for files to hide from clients, instead of the built-in patterns", metavar="PATTERN"),
     ] = None
     max_history: Annotated[
         int, Spec("maximum size of a project's history, in megabytes", metavar="MB", range=MEGABYTES)
@@ -177,7 +177,7 @@ class ServeSettings(NamedTuple):
     allow_tool: Annotated[
         tuple[str, ...],
         Spec(
-            "a rule that clients may allow in advance, such as Bash(git *) (default: any)",
+            "a rule for calls that clients may allow in advance, such as Bash(git *) (default: any)",
             metavar="RULE",
             separator=",",
         ),

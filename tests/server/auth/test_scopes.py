@@ -37,6 +37,53 @@ def test_the_docs_list_the_current_scope_of_each_command() -> None:
     assert shown == {scope: {row.name for row in COMMANDS if row.scope == scope} for scope in SCOPES}
 
 
+ALLOWED_IN_WORDS: dict[Scope, dict[str, str]] = {
+    "view": {
+        "projects": "project_list project_join project_leave agent_list health_check usage",
+        "conversations": "get_messages sessions session_messages session_export search blob_get",
+        "changes": "run_changes review_get file_changes",
+        "files": "file_list file_read",
+    },
+    "approve": {
+        "answer approval requests": "permission_response",
+        "edit the text of a proposed file": "blob_put",
+        "comment on changes": "review_comment",
+        "stop runs": "agent_kill agent_interrupt",
+    },
+    "run": {
+        "send prompts and comments to the agent": "execute review_submit review_withdraw",
+        "change the queue": "queue_remove queue_edit queue_move queue_send_now",
+        "list the conversations that the agent stores": "session_list",
+        "start, resume, fork, rename and delete conversations": "agent_new_session session_resume session_fork "
+        "session_rename session_delete",
+        "decide on changes in a review": "review_decide",
+        "undo a run": "run_revert",
+        "choose mode, model and effort": "set_mode set_model set_effort",
+    },
+    "admin": {
+        "commit what was kept in a review": "review_commit",
+        "push the branch and create pull requests": "review_push",
+        "see and create directories for projects": "dir_list dir_create place_list",
+        "add and delete projects": "project_create project_delete",
+        "list, pair and revoke devices": "device_list pair_create device_revoke",
+    },
+}
+"""Phrases of docs/access.md, with the commands that they stand for."""
+
+OWN_CONNECTION = {"hello", "subscribe", "unsubscribe", "push_key", "push_subscribe", "push_unsubscribe", "push_test"}
+"""Commands about the device's own connection and notifications, which the page does not list."""
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_the_page_about_access_says_what_each_scope_allows(scope: Scope) -> None:
+    page = (PAGE.parents[1] / "access.md").read_text()
+    [row] = [line for line in page.splitlines() if line.startswith(f"| `{scope}` |")]
+    said = ALLOWED_IN_WORDS[scope]
+    assert [words for words in said if words not in row] == []
+    commands = {row.name for row in COMMANDS if row.scope == scope and not row.signs_in} - OWN_CONNECTION
+    assert set(" ".join(said.values()).split()) == commands
+
+
 @pytest.mark.parametrize("scope", SCOPES)
 async def test_each_command_is_refused_only_below_its_scope(server: Server, owner: WireClient, scope: Scope) -> None:
     project = await server.project(owner)

@@ -26,6 +26,9 @@ PROMPT = (
     "### 1. `poem.txt`, line 5\n```\nLINE 5\n```\n\nWhy capitals?"
 )
 
+SENDS = "dialog button.yes:has-text('1 comment')"
+"""The button that sends the comment, or leaves it for an agent that is working."""
+
 COPIED = "window.copied = ''; navigator.clipboard.writeText = async (text) => { window.copied = text; }"
 
 
@@ -67,12 +70,12 @@ async def test_withdrawn_comments_can_be_typed_into_the_terminal(
             person.until("document.querySelector('dialog button.yes:not(:disabled)')")
             async with server.client() as client:
                 await until_prompts(client, project)
-            person.clicks("dialog button:has-text('Send 1 comment')")
+            person.clicks(SENDS)
             typed = await asked(bridge)
             assert typed["text"] == PROMPT
             bridge.send(type="typed", id=typed["id"])
             await session.begins("t2", PROMPT)
-            person.loses("dialog button:has-text('Send 1 comment')")
+            person.loses(SENDS)
             person.loses("dialog .notice")
             person.sees("dialog .remark.sent", "Sent")
         (session.directory / "poem.txt").write_text(poem(line_5="Line five", line_30="LINE 30"))
@@ -168,7 +171,7 @@ def leaves_a_comment(person: Person, project: str) -> None:
     begins(person, "Line 5", "5")
     adds(person, "Why capitals?")
     person.clicks("button.comments")
-    person.clicks("dialog button:has-text('Send 1 comment')")
+    person.clicks(SENDS)
 
 
 async def receives(session: ReportedSession, event: str, **more: Any) -> str:

@@ -104,7 +104,7 @@ class Project(Struct, frozen=True):
         if "\0" in given:
             raise _invalid("The path must not contain a null character.")
         if ".." in given.split("/"):
-            raise _invalid('The path must not contain "..".')
+            raise _invalid('The path must not contain "..", which could lead out of the project.')
         if given.startswith("/"):
             root = f"{self.root}/".replace("//", "/")
             if not f"{given}/".startswith(root):

@@ -93,7 +93,7 @@ def test_nothing_is_typed_without_an_empty_prompt_box(editor: Neovim) -> None:
     for kind, content, reason in [
         ("d", "", "does not show its prompt box"),
         ("w", "", "it is working"),
-        ("b", "half typed", "is not empty"),
+        ("b", "half typed", "contains text"),
     ]:
         agent_shows(editor, kind, content)
         answer = asked(editor, "paste", text="Do it")

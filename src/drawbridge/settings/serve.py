@@ -71,8 +71,8 @@ class ServeSettings(NamedTuple):
         ),
     ] = None
     key: Annotated[str | None, Spec("the private key for --cert", metavar="FILE", bare="KEY_FILE")] = None
-    tls: Annotated[bool, Spec("turn TLS off; on loopback addresses only", flag="--no-tls")] = True
-    insecure_no_auth: Annotated[bool, Spec("do not require a token; on loopback addresses only")] = False
+    tls: Annotated[bool, Spec("turn off TLS; requires a loopback address", flag="--no-tls")] = True
+    insecure_no_auth: Annotated[bool, Spec("do not require a token; requires a loopback address")] = False
     authorized_keys: Annotated[
         str | None,
         Spec("an OpenSSH authorized_keys file; each key in it may sign in, with full access", metavar="FILE"),

@@ -132,13 +132,13 @@ class Blobs:
         device = key[0]
         others = {other: blob for other, blob in self._blobs.items() if other != key}
         if _is_full(others.values(), size, 1.0):
-            raise _no_room("This server has reached its limit for stored blobs.")
+            raise _no_room("This server has reached its limit for stored uploads.")
         if device is None:
             return
         if _is_full([blob for (of, _), blob in others.items() if of is not None], size, DEVICES_PART):
-            raise _no_room("All devices together have reached this server's limit for their blobs.")
+            raise _no_room("All devices together have reached this server's limit for uploads.")
         if _is_full([blob for (of, _), blob in others.items() if of == device], size, DEVICE_PART):
-            raise _no_room("Your device has reached this server's limit for its blobs.")
+            raise _no_room("Your device has reached this server's limit for uploads.")
 
     async def _forget(self, key: Key) -> None:
         blob = self._blobs.pop(key, None)
@@ -161,7 +161,7 @@ def _is_full(blobs: Collection[_Blob], size: int, part: float) -> bool:
 def _no_room(what: str) -> ClientError:
     return ClientError(
         "RESOURCE_LIMIT",
-        f"{what} A blob is removed an hour after its last use. Try again later.",
+        f"{what} An upload is deleted an hour after its last use. Try again later.",
     )
 
 

@@ -22,7 +22,7 @@ from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.protocol.replies import Accepted
 from drawbridge.server.terminal_sessions.prompt_text import letters
-from drawbridge.server.terminal_sessions.prompts import ABOVE
+from drawbridge.server.terminal_sessions.prompts import above
 from drawbridge.server.terminal_sessions.shared_comments import LeftComments, Release, SharedComments
 
 logger = logging.getLogger("drawbridge.server")
@@ -49,6 +49,11 @@ class Receiver(Protocol):
     """The part of ``TerminalSession`` that ``Handover`` uses. The class itself is in a higher layer."""
 
     id: str
+
+    @property
+    def forks(self) -> bool:
+        """Whether the agent can fork its conversation."""
+        ...
 
     def is_working_on(self, turn: str) -> bool:
         """Whether this is the agent's current turn."""
@@ -92,7 +97,7 @@ class Handover:
         if len(prompt) > LONGEST:
             raise ClientError("NOT_SUPPORTED", TOO_LONG)
         if not allowed():
-            raise ClientError("PERMISSION_DENIED", ABOVE)
+            raise above(forks=self._session.forks)
         known = self._comments.left
         if known is not None and known.is_open:
             raise ClientError("PROCESS_ACTIVE", WAITS if known.state == "waiting" else ON_THEIR_WAY)

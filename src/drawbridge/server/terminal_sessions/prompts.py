@@ -63,10 +63,15 @@ ONLY_THERE: Final = (
 
 HAS_ENDED: Final = "The comments can't be sent: the session has ended."
 
-ABOVE: Final = (
-    "This agent has more permissions than the owner of this server lets clients use. "
-    "Fork the session: the copy runs within the limits."
-)
+
+def above(*, forks: bool) -> ClientError:
+    """The refusal of a prompt for an agent that runs outside the owner's limits for clients. ``forks``: whether the
+    agent can fork the conversation."""
+    remedy = (
+        "Fork the session: the copy runs within the limits." if forks else "Enter the text in the agent's terminal."
+    )
+    text = "The owner's limits for clients do not apply to this agent, so nothing was sent."
+    return ClientError("PERMISSION_DENIED", f"{text} {remedy}")
 
 
 class Terminals:
@@ -257,7 +262,7 @@ class Prompts:
             )
         self._check()
         if not allowed():
-            raise ClientError("PERMISSION_DENIED", ABOVE)
+            raise above(forks=self._session.forks)
         sending = self._sending = asyncio.get_running_loop().create_future()
         sending.add_done_callback(_retrieve_error)
 

@@ -144,8 +144,10 @@ function M.paste(params)
     local why = claude_box(lines_of(session.buffer)) and 'it is working' or 'its terminal does not show its prompt box'
     refuse(("The agent can't receive a prompt now: %s. Try again later."):format(why))
   elseif typed then
-    refuse("The prompt box in the agent's terminal contains text, so your prompt was not sent. Send or clear that text, "
-        .. 'then try again.')
+    refuse(
+      "The prompt box in the agent's terminal contains text, so your prompt was not sent. Send or clear that text, "
+        .. 'then try again.'
+    )
   end
   local text = harmless(params.text)
   pasted[params.pid] = squeezed(text)

@@ -123,9 +123,7 @@ def test_another_commands_table_is_ignored(file: Path) -> None:
 
 def test_a_misspelled_table_is_a_problem_for_all_but_the_guard(file: Path) -> None:
     file.write_text("[server]\nport = 1\n")
-    assert f"{file}: [server] is not a known table; the tables are [ide], [hook], [serve], [attach]" in problems(
-        file
-    )
+    assert f"{file}: [server] is not a known table; the tables are [ide], [hook], [serve], [attach]" in problems(file)
     environ = {"DRAWBRIDGE_CONFIG": str(file)}
     assert load("hook", HookSettings, {"agent": "claude"}, environ).agent == "claude"
     file.write_text("port = 1\n")

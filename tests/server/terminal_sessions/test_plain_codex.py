@@ -310,9 +310,7 @@ async def test_a_conversation_can_be_forked_into_a_project_of_codex(rig: Worksta
         conversation = {"session_id": session["session_id"]}
         created = await phone.client.ask("project_create", {"path": str(rig.project), "agent": "claude"})
         refused = await phone.client.ask("session_fork", conversation, created["project_id"])
-        assert refused["data"]["message"].startswith(
-            "This is a Codex conversation, which Claude Code can't continue."
-        )
+        assert refused["data"]["message"].startswith("This is a Codex conversation, which Claude Code can't continue.")
         await phone.client.ask("project_delete", project_id=created["project_id"])
         created = await phone.client.ask("project_create", {"path": str(rig.project), "agent": "codex", "join": True})
         await phone.client.ask("session_fork", conversation, created["project_id"])

@@ -147,7 +147,7 @@ local function exited(job, code)
     end
   elseif code == 2 then
     -- Its arguments or settings can't be used, so another attempt would not help.
-    fail('the bridge did not start: ', state.last_line or 'exit code 2')
+    fail('bridge not started: ', state.last_line or 'exit code 2')
   else
     pause_then_launch(code)
   end

@@ -585,7 +585,12 @@ class TestEditing:
         rig.terminal.type("\n")
         await rig.accept("second")
         after = uncolored(rig.terminal.screen).partition("begin")[2]
-        assert after.index("end\n") < after.index("By the way.\n") < after.index("Withdrawn:") < after.index(QUESTION)
+        assert (
+            after.index("end\n")
+            < after.index("By the way.\n")
+            < after.index("The proposal was withdrawn:")
+            < after.index(QUESTION)
+        )
         assert rig.decisions == [("second", Accepted(NEW))]
 
     async def test_an_editor_does_not_outlive_the_bridge(self, rig: FolderRig, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -170,7 +170,7 @@ class TestWithoutThePythonSide:
 
     def test_a_bridge_that_refuses_its_options_is_not_restarted(self, editor: Neovim) -> None:
         editor.setup(bridge_options("refuses"))
-        editor.shows_message("drawbridge: the bridge did not start: --port must be")
+        editor.shows_message("drawbridge: bridge not started: --port must be")
         assert editor.status()["state"] == "failed"
         assert len(starts()) == 1
 
@@ -203,7 +203,7 @@ class TestDying:
 
     def test_the_bridges_last_output_is_in_the_log(self, editor: Neovim) -> None:
         editor.setup(bridge_options("refuses"))
-        editor.shows_message("drawbridge: the bridge did not start")
+        editor.shows_message("drawbridge: bridge not started")
         editor.command("DrawbridgeLog")
         editor.wait("return vim.api.nvim_buf_get_name(0):match('drawbridge://log') ~= nil")
         shown = editor.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, false)")
@@ -351,4 +351,4 @@ class TestTheRealOne:
 
     def test_options_that_the_bridge_refuses_are_reported(self, editor: Neovim) -> None:
         assert editor.setup("{ server = { workspace = '/nowhere' } }")
-        editor.shows_message("drawbridge: the bridge did not start: /nowhere is not a directory")
+        editor.shows_message("drawbridge: bridge not started: /nowhere is not a directory")

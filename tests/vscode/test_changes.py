@@ -27,7 +27,7 @@ MEMORY = Path("state", "drawbridge", "reviews.json")
 """The file with what the user has seen, in the rig's directory."""
 
 NOTICES = ".notifications-toasts .notification-list-item-message"
-MOVED = "the list has just changed, or no change was selected. Select the change again"
+MOVED = "the list has just changed, or no change is selected. Select a change, then try again"
 CHANGED = POEM.replace("line 3\n", "LINE 3\n").replace("line 17\n", "LINE 17\nand more\n")
 ALL = ("old.txt", "poem.txt", "Line 3", "Lines 17–18")
 SIDES = """

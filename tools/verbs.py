@@ -96,7 +96,7 @@ def nvim(arguments: list[str]) -> None:
 def thorough(arguments: list[str]) -> None:
     """Uses one worker per core, because the programs in these tests keep the processors busy."""
     try_page()
-    selected = ["-m", "thorough and not slow", "--durations=60", "--durations-min=5"]
+    selected = ["-m", "thorough and not slow", "--durations=0", "--durations-min=1"]
     pytest_in_parallel([*selected, *arguments], workers=os.cpu_count() or 1)
 
 

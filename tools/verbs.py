@@ -42,6 +42,10 @@ from bootstrap import CACHE, ROOT, SetupError
 MADE_BY_TOOLS = (".venv", ".cache", ".hypothesis", ".mypy_cache", ".pytest_cache", ".ruff_cache", "build", "dist")
 MADE_BY_BUILD = ("web/node_modules", "src/drawbridge/page")
 
+PASSED = "DRAWBRIDGE_PASSED"
+"""The environment variable that names the file with the tests that have passed on another kind of machine, and are not
+run again. CI sets it."""
+
 
 def setup(arguments: list[str]) -> None:
     python = bootstrap.ensure("dev" if arguments == ["--dev"] else "runtime")
@@ -102,6 +106,8 @@ def thorough(arguments: list[str]) -> None:
 
 def pytest_in_parallel(arguments: list[str], workers: int = 0) -> None:
     command = parallel_pytest(workers) + arguments
+    if PASSED in os.environ:
+        command += ["-p", "tools.passed", f"--passed={os.environ[PASSED]}"]
     if flaky.LIST in os.environ:
         raise SystemExit(flaky.run(command, Path(os.environ[flaky.LIST])))
     replace_process(command)

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from drawbridge.agents import base
-from drawbridge.server.checkpoints.errors import GitFailed, NoCheckpoint
+from drawbridge.server.checkpoints.errors import GitFailed, NoCheckpoint, TookTooLong
 from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.checkpoints.snapshotter import Snapshotter
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import ReviewNumbers
 from drawbridge.server.reviews import contents
@@ -679,6 +680,68 @@ async def test_a_directory_that_is_too_large_is_refused(tmp_path: Path, monkeypa
         assert refused.value.code == "CHECKPOINT_NOT_FOUND"
         with pytest.raises(ClientError, match=r"^Too large to review"):
             await one.server.does(one.phone, "run_changes", one.project, run_id=run)
+
+
+async def test_a_directory_that_is_too_large_is_refused_after_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("drawbridge.server.checkpoints.private.MOST_FILES", 1)
+    async with reviewing(tmp_path) as one:
+        shutil.rmtree(one.directory / ".git")
+        await one.run(three_files)
+    async with reviewing(tmp_path) as one:
+        with pytest.raises(ClientError, match=r"^Too large to review"):
+            await one.get()
+
+
+def fails_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes git too slow for the checkpoint before a run."""
+
+    async def took_too_long(*_: object) -> None:
+        raise TookTooLong("git took more than 30 s for: git add")
+
+    monkeypatch.setattr(Snapshotter, "_collect_before", took_too_long)
+
+
+async def test_a_run_without_a_checkpoint_is_not_reviewed_as_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reason is given until the next run."""
+    reason = "^The changes of the latest run can't be reviewed, because no checkpoint was taken before it: git took too"
+    async with reviewing(tmp_path) as one:
+        with monkeypatch.context() as slow:
+            fails_before(slow)
+            await one.begin()
+            three_files(one.directory)
+            with pytest.raises(ClientError, match=reason) as during:
+                await one.get()
+            assert during.value.code == "CHECKPOINT_NOT_FOUND"
+            await one.end()
+        for _ in range(2):
+            with pytest.raises(ClientError, match=reason):
+                await one.get()
+        await one.run(lambda directory: one.replace("line 6\n", "LINE 6\n"))
+        review = await one.get()
+        assert hunks(review) == [("poem.txt", "line 6\n", "LINE 6\n")]
+        left = await one.decide(all=True, version=review["version"], decision="keep")
+        assert left["state"] == "none"
+        assert (await one.get())["state"] == "none"
+
+
+async def test_a_run_without_a_checkpoint_adds_to_the_changes_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with reviewing(tmp_path) as one:
+        await one.run(lambda directory: one.replace("line 6\n", "LINE 6\n"))
+        with monkeypatch.context() as slow:
+            fails_before(slow)
+            await one.begin()
+            one.replace("line 13\n", "LINE 13\n")
+            assert [added for _, _, added in hunks(await one.get())] == ["LINE 6\n", "LINE 13\n"]
+            one.replace("line 17\n", "LINE 17\n")
+            await one.end()
+        one.replace("line 2\n", "by a person\n")
+        assert [added for _, _, added in hunks(await one.get())] == ["LINE 6\n", "LINE 13\n", "LINE 17\n"]
 
 
 async def test_a_directory_that_is_too_large_is_reviewed_once_it_has_a_repository(

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from drawbridge.server.checkpoints.errors import GitFailed
+from drawbridge.server.checkpoints.errors import GitFailed, TookTooLong
 from drawbridge.server.checkpoints.snapshotter import Snapshotter
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.reviews.reviews import Review
@@ -427,6 +427,34 @@ async def test_a_git_error_does_not_block_the_agent(
             await at.begins()
             await at.stops()
     assert caplog.text.count("no such luck") == 1
+    await at.begins()
+    at.replace("line 3\n", "LINE 3\n")
+    await at.stops()
+    assert await at.added() == ["LINE 3\n"]
+
+
+async def test_a_run_without_a_checkpoint_is_not_reviewed_as_nothing(
+    rig: SocketRig, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first checkpoint can't be stored, and git is too slow for the second one."""
+    at = At(rig, place)
+    for failing, reason in (
+        ((ReviewedDirectory, "_prepare", OSError(28, "No space left on device")), "A file operation failed"),
+        ((Snapshotter, "_collect_before", TookTooLong("git took more than 30 s for: git add")), "git took too long"),
+    ):
+        owner, name, error = failing
+
+        async def fails(*_: object, error: Exception = error) -> None:
+            raise error
+
+        with monkeypatch.context() as patched:
+            patched.setattr(owner, name, fails)
+            await at.begins()
+            at.replace("line 3\n", "LINE 3\n")
+            await at.stops()
+        with pytest.raises(ClientError, match=f"no checkpoint was taken before it: {reason}"):
+            await at.added()
+        at.replace("LINE 3\n", "line 3\n")
     await at.begins()
     at.replace("line 3\n", "LINE 3\n")
     await at.stops()

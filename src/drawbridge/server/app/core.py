@@ -25,7 +25,7 @@ from drawbridge.server.app.joining import Joining
 from drawbridge.server.approvals.editors import Editors
 from drawbridge.server.auth.scopes import Identity
 from drawbridge.server.bus import Bus, Handler
-from drawbridge.server.checkpoints.errors import GitFailed, NoCheckpoint
+from drawbridge.server.checkpoints.errors import GitFailed, NoCheckpoint, reason_of
 from drawbridge.server.checkpoints.git_directory import remove_left_folders
 from drawbridge.server.checkpoints.unsaved import FindUnsaved, no_editors
 from drawbridge.server.events import Announced, ApprovalRequested, ProjectCreated, ProjectGone
@@ -355,6 +355,4 @@ def git_errors(field: str | None = None) -> Iterator[None]:
     except (NoCheckpoint, GitFailed, OSError) as error:
         if not isinstance(error, NoCheckpoint):
             logger.error("git or a file operation failed: %s", error)
-        what = "git" if isinstance(error, GitFailed) else "The operation"
-        text = str(error) if isinstance(error, NoCheckpoint) else f"{what} failed. See the server's log for the reason."
-        raise ClientError("CHECKPOINT_NOT_FOUND", text, field=field) from None
+        raise ClientError("CHECKPOINT_NOT_FOUND", reason_of(error), field=field) from None

@@ -21,7 +21,7 @@ from drawbridge.server.checkpoints.operations import Operations
 from drawbridge.server.checkpoints.private import PrivateRepository
 from drawbridge.server.checkpoints.refs import Refs
 from drawbridge.server.checkpoints.reverter import Reverter
-from drawbridge.server.checkpoints.snapshotter import Snapshotter, Stored
+from drawbridge.server.checkpoints.snapshotter import Missed, Snapshotter, Stored
 from drawbridge.server.checkpoints.staging import Staging
 from drawbridge.server.checkpoints.unsaved import FindUnsaved, no_editors
 from drawbridge.server.checkpoints.work_tree import WorkTree
@@ -33,8 +33,8 @@ class Checkpoints:
 
     ``folder``: where the index of the last checkpoint is stored (``index_cache.py``). The private repository of a
     directory that is not in a git work tree is also in ``folder``. Without a folder, such a directory has no
-    checkpoints. ``on_stored``: as in ``Snapshotter``. ``active``: returns the runs that may be active in addition to
-    the run that a checkpoint is for.
+    checkpoints. ``on_stored``, ``on_missed``: as in ``Snapshotter``. ``active``: returns the runs that may be active in
+    addition to the run that a checkpoint is for.
     """
 
     def __init__(
@@ -45,6 +45,7 @@ class Checkpoints:
         memory: MemoryWatch | None = None,
         folder: Path | None = None,
         on_stored: Stored | None = None,
+        on_missed: Missed | None = None,
         active: Callable[[], Iterable[str]] = tuple,
         find_unsaved: FindUnsaved = no_editors,
     ) -> None:
@@ -54,7 +55,7 @@ class Checkpoints:
         self._refs = refs = Refs(project_id, private, active)
         self.operations = Operations(directory, confinement, memory or MemoryWatch(None), folder, private)
         self.work_tree = WorkTree(directory, staging, private, find_unsaved)
-        self.snapshotter = Snapshotter(directory, self.operations, staging, cache, refs, private, on_stored)
+        self.snapshotter = Snapshotter(directory, self.operations, staging, cache, refs, private, on_stored, on_missed)
         self.changes = Changes(self.operations, refs)
         self.reverter = Reverter(self.operations, refs, self.work_tree)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from drawbridge.core.errors import DrawbridgeError
+
 NAMED: Final = 5
 """The maximum number of files that are named in the text of an error."""
 
@@ -20,6 +22,16 @@ class TookTooLong(GitFailed):
 class NoCheckpoint(Exception):
     """No checkpoint exists, or git can't work in this repository. The text gives the reason and is shown to the
     user."""
+
+
+def reason_of(error: Exception) -> str:
+    """Why a checkpoint could not be taken or read, for the user: one or more sentences."""
+    if isinstance(error, NoCheckpoint | DrawbridgeError):
+        return str(error)
+    if isinstance(error, TookTooLong):
+        return "git took too long. See the server's log for the command."
+    what = "git" if isinstance(error, GitFailed) else "A file operation"
+    return f"{what} failed. See the server's log for the reason."
 
 
 class Changed(Exception):

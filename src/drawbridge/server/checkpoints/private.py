@@ -174,9 +174,9 @@ class PrivateRepository:
             raise self._too_large[1]
 
     async def check_size(self, git: Git) -> None:
-        """If git works in the private repository and the directory was too large, checks the directory again. Raises
-        ``TooLarge`` if it is still too large, and the errors of ``Git.read``."""
-        if git.repository.private and self._too_large is not None:
+        """If git works in the private repository, checks the size of the directory. Raises ``TooLarge`` and the errors
+        of ``Git.read``."""
+        if git.repository.private:
             await self.selection(git)
 
     async def selection(self, git: Git) -> str:

@@ -215,6 +215,11 @@ class Review:
         """The latest run for which this server recorded the beginning; empty if it recorded none; None if any run that
         has not ended counts as active.
         """
+        self._missed = ""
+        """Why the checkpoint before the latest run was not taken; empty if it was taken. What has changed since the
+        last checkpoint then counts as the agent's work."""
+        self._lost = ""
+        """Why the review can't contain what the latest run changed; empty if it can."""
         self._compared: dict[str, _Compared] = {}
         """The latest comparison of each file, by path."""
         self._sizes: dict[str, int] = {}
@@ -225,6 +230,10 @@ class Review:
     def continues(self) -> None:
         """Marks a run that began before the server was restarted as still active."""
         self._run = None
+
+    def miss(self, reason: str) -> None:
+        """Records that the checkpoint before a run was not taken. ``reason``: for the user."""
+        self._missed = reason
 
     async def extend(self, git: Git, run_id: str, when: When, commit: str) -> None:
         """Extends the review to a stored checkpoint of a run. Raises ``GitFailed``."""
@@ -239,6 +248,8 @@ class Review:
         else:
             base = commit
             start = await self._absorb_kept(git, trees, base)
+        self._lost = self._missed if trees is None and when == "after" else ""
+        self._missed = ""
         if when == "before":
             self._run = run_id
         await self._set(git, _Trees(start, base, commit, run_id, when != "after"))
@@ -399,6 +410,7 @@ class Review:
         trees = await self._trees(git)
         if trees is None:
             await work_tree.check_size(git)
+            _check_recorded(self._missed)
             return None, OpenReview(private=git.repository.private)
         tree, filtered = await work_tree.current(git, trees.head)
         start, base = trees.start, trees.base
@@ -407,12 +419,15 @@ class Review:
         is_new = tree != await tree_of(git, trees.head) and await differences(git, trees.head, tree)
         if is_new or is_running != trees.is_running:
             head = await committed(git, tree, title, filtered)
-            if not trees.is_running:
+            if not trees.is_running and not self._missed:
                 base = await self._absorb(git, trees, head)
                 start = await self._absorb_kept(git, trees, base)
             trees = _Trees(start, base, head, trees.run, is_running)
             await self._set(git, trees)
-        return trees, await self._between(git, trees, (await self._noted(git, trees)).decided)
+        review = await self._between(git, trees, (await self._noted(git, trees)).decided)
+        if not review.files:
+            _check_recorded(self._lost)
+        return trees, review
 
     async def _trees(self, git: Git) -> _Trees | None:
         """The review's commits. None if no run has had a checkpoint yet, or if another program has removed the refs or
@@ -566,6 +581,13 @@ def _chosen(review: OpenReview, wanted: RequestedDecision, decided: Mapping[str,
         raise HunkGone(min(gone))
     files = [file for file in review.files if wanted.all or shown_path(file.path) in paths]
     return {file.path: {hunk.id for hunk in file.hunks} for file in files}
+
+
+def _check_recorded(missing: str) -> None:
+    """Raises ``NoCheckpoint`` if what the latest run changed is not in the review. ``missing``: the reason, or ""."""
+    if missing:
+        text = "The changes of the latest run can't be reviewed, because no checkpoint was taken before it"
+        raise NoCheckpoint(f"{text}: {missing}")
 
 
 def _decided(file: FileChange, ids: Collection[str], wanted: RequestedDecision) -> FileChange:

@@ -144,6 +144,7 @@ class ManagedSession(Session):
             processes.memory,
             folder,
             self._extend_review,
+            review.miss,
             find_unsaved=surfaces.find_unsaved,
         )
         self._comments = RecordedComments(self.store)

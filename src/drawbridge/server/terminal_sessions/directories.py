@@ -26,7 +26,7 @@ from drawbridge.core.errors import DrawbridgeError
 from drawbridge.core.private_files import make_private_directory, write_private
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
-from drawbridge.server.checkpoints.errors import GitFailed, NoCheckpoint
+from drawbridge.server.checkpoints.errors import GitFailed, NoCheckpoint, reason_of
 from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.checkpoints.refs import When
 from drawbridge.server.checkpoints.unsaved import FindUnsaved
@@ -95,6 +95,7 @@ class ReviewedDirectory:
             memory,
             kept,
             self._extend_review,
+            self._review.miss,
             self._active,
             find_unsaved=find_unsaved,
         )
@@ -254,6 +255,8 @@ class ReviewedDirectory:
                 return created
         except (GitFailed, NoCheckpoint, DrawbridgeError, OSError) as error:
             problem = str(error)
+            if when == "before":
+                self._review.miss(reason_of(error))
         if problem != self._problem:
             self._problem = problem
             logger.warning("%s: the checkpoint %s run %s was not taken: %s", self.path, when, run, problem)

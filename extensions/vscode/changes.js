@@ -64,6 +64,8 @@ class Changes {
     /** @type {Placed[]} the reviews as they are listed: perhaps with only their new changes */
     this._shown = [];
     this._fingerprint = '';
+    /** @type {string[]} why reviews are not shown */
+    this._unread = [];
     this._visits = new ReviewVisits();
     /** @type {Set<string>} the directories whose reviews the user has visited */
     this._visited = new Set();
@@ -206,6 +208,7 @@ class Changes {
     const { projects } = await this._link.request({ type: 'review_list' });
     const found = [];
     const answers = [];
+    const unread = [];
     for (const project of projects) {
       try {
         const answer = await this._link.request({ type: 'review_get', project });
@@ -213,9 +216,12 @@ class Changes {
         found.push(placed(answer));
       } catch (error) {
         if (!this._link.isConnected || !(error instanceof Refused)) throw error;
-        this._around.log(`the review of ${project} is not shown: ${error.message}`);
+        const { directory, message } = error;
+        this._around.log(`the review of ${directory || project} is not shown: ${message}`);
+        unread.push(harmless(`${path.basename(directory) || 'a directory'}: ${message}`));
       }
     }
+    this._unread = unread;
     const before = this._reviews;
     const known = model.keysOf(before);
     for (const one of found) {
@@ -272,7 +278,8 @@ class Changes {
   }
 
   _showMessage() {
-    this._view.message = this._isLost ? DISCONNECTED : this._filterWords();
+    const lines = [...this._unread, this._filterWords()].filter(Boolean);
+    this._view.message = this._isLost ? DISCONNECTED : lines.join('\n') || undefined;
   }
 
   /** What the filter has done, if the user wants to see only what is new and there is something to decide. */
@@ -429,7 +436,8 @@ class Changes {
     const { isTrusted, workspaceFolders } = this._vscode.workspace;
     if (!isTrusted) return 'Drawbridge: changes are not shown in Restricted Mode. Trust this folder first.';
     if (!workspaceFolders?.length) return 'Drawbridge: this window has no folder, so there is nothing to review.';
-    return `Drawbridge: ${this._link.isConnected ? `${NOTHING} in this window.` : this._link.problem}`;
+    if (!this._link.isConnected) return `Drawbridge: ${this._link.problem}`;
+    return `Drawbridge: ${this._unread.join(' ') || `${NOTHING} in this window.`}`;
   }
 
   /** @param {Node} node */

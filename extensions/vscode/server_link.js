@@ -43,10 +43,12 @@ class Refused extends Error {
    * @param {string} text
    * @param {string} code
    * @param {any} details
+   * @param {string} directory the review's directory, if the server has named it
    */
-  constructor(text, code = '', details = null) {
+  constructor(text, code = '', details = null, directory = '') {
     super(text);
     this.code = code;
+    this.directory = directory;
     /** @type {Record<string, any>} */
     this.details = typeof details === 'object' && details !== null ? details : {};
   }
@@ -210,7 +212,7 @@ class ServerLink {
       this._send({ ...message, id });
     });
     this._waiting.delete(id);
-    if (answer.code) throw new Refused(answer.text, answer.code, answer.details);
+    if (answer.code) throw new Refused(answer.text, answer.code, answer.details, answer.directory);
     return answer;
   }
 

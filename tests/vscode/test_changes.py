@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -341,3 +342,12 @@ def text_of(changes: Changes, css: str) -> str:
 
 def status_bar(changes: Changes) -> str:
     return text_of(changes, ".part.statusbar")
+
+
+def test_the_reason_for_an_unreadable_review_is_shown(changes: Changes) -> None:
+    shutil.move(changes.directory, changes.directory.with_name("moved"))
+    changes.does("Keep Changes in File", "old.txt")
+    changes.shows()
+    changes.rig.does("notifications.clearAll")
+    changes.rig.does("drawbridge.showChanges")
+    changes.warns("work: ")

@@ -12,7 +12,7 @@ import asyncio
 import logging
 import os
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -384,7 +384,8 @@ class Changes:
 def read(answer: wire.ReviewAnswer) -> tuple[Review, str]:
     """The review as an editor shows it, and a sentence about the files that did not fit into the message, if any."""
     data: dict[str, Any] = msgspec.json.decode(answer.review)
-    files = tuple(_file(answer.directory, file) for file in data["files"])
+    by_id = {str(one["comment_id"]): one for one in data["comments"]}
+    files = tuple(_file(answer.directory, file, by_id) for file in data["files"])
     comments = tuple(_comment(answer.directory, one) for one in data["comments"] if one.get("state") != "resolved")
     review = Review(data["version"], review_words.numbers(data).words, files, comments, data["drafts"])
     more = data["more"]
@@ -407,21 +408,22 @@ class _Stored(msgspec.Struct, frozen=True):
     repository: str = "project"
 
 
-def _file(directory: str, file: File) -> ReviewedFile:
+def _file(directory: str, file: File, comments: Mapping[str, Mapping[str, Any]]) -> ReviewedFile:
+    """``comments``: the comments of the review, by id."""
     name = str(file["path"])
     label = review_words.file_words(file)
     return ReviewedFile(
         path=os.path.join(directory, name),
         name=name,
         shown=harmless(name),
-        hunks=tuple(_hunk(file, hunk) for hunk in file["hunks"]),
+        hunks=tuple(_hunk(file, hunk, comments) for hunk in file["hunks"]),
         has_lines=not {file["old_mode"], file["new_mode"]}.intersection(NOT_A_FILE),
         was_deleted=file["change"] == "deleted",
         text="  ".join(filter(None, (label, review_words.words(file, None)))),
     )
 
 
-def _hunk(file: File, hunk: Hunk) -> ReviewedHunk:
+def _hunk(file: File, hunk: Hunk, comments: Mapping[str, Mapping[str, Any]]) -> ReviewedHunk:
     removed, added = str(hunk["removed"]), str(hunk["added"])
     words = harmless(review_words.words(file, hunk))
     if hunk["kind"] == "lines":
@@ -430,13 +432,14 @@ def _hunk(file: File, hunk: Hunk) -> ReviewedHunk:
     numbers = f"+{len(sides[0])} −{len(sides[1])}" if removed or added else ""
     line = next((one for side in sides for one in (line.strip("\ufeff \t\r") for line in side) if one), "")
     text = harmless(line[:LONGEST_LINE]) if hunk["kind"] == "lines" else words
+    answered = harmless(review_words.answered_words(comments[id] for id in hunk.get("answers", ()) if id in comments))
     return ReviewedHunk(
         id=str(hunk["id"]),
         row=int(hunk["new_start"]) - (1 if added else 0),
         removed=removed,
         added=added,
-        words=words,
-        text="  ".join(filter(None, (numbers, text))),
+        words="  ".join(filter(None, (words, answered))),
+        text="  ".join(filter(None, (numbers, text, answered))),
     )
 
 

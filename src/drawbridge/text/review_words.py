@@ -5,7 +5,7 @@ The web UI has the same wording (``web/src/review``), and a test checks that bot
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from drawbridge.text.counts import counted
@@ -163,6 +163,12 @@ def refused_words(code: str, details: Mapping[str, Any], message: str, by: str, 
     if not is_hunk and not details.get("gone"):
         return "The review has changed since you saw it, so your decision was not applied. Read what is new, then decide again."
     return gone_words(by, details.get("decision"))
+
+
+def answered_words(comments: Iterable[Mapping[str, Any]]) -> str:
+    """Names the comments that a change answers; empty if there are none."""
+    named = " · ".join(map(short_words, comments))
+    return f"In answer to: {named}" if named else ""
 
 
 def changes(count: int) -> str:

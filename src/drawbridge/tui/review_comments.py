@@ -294,7 +294,7 @@ def answers(parts: Iterable[Part]) -> dict[str, list[Part]]:
 
 def _answered_words(part: Part, comments: Mapping[str, Comment]) -> str:
     known = [comments[id] for id in (part.hunk or {}).get("answers", ()) if id in comments]
-    return f"In answer to: {' · '.join(map(review_words.short_words, known))}" if known and not part.is_gone else ""
+    return review_words.answered_words(known) if not part.is_gone else ""
 
 
 def _remark(comment: Comment, change: Writing | None, answering: Sequence[Part], me: str) -> Remark:

@@ -45,7 +45,7 @@ OF_OBJECTS = [
         *((name, "pipe") for name in (".git/commondir", *OF_OBJECTS)),
     ],
 )
-async def test_a_file_that_git_would_wait_for_is_reported(name: str, kind: str, project: Path) -> None:
+async def test_a_pipe_or_huge_file_in_place_of_gits_own_is_reported(name: str, kind: str, project: Path) -> None:
     file = project / name
     file.parent.mkdir(exist_ok=True)
     file.unlink(missing_ok=True)

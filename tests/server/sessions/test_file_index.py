@@ -189,7 +189,7 @@ async def test_a_failing_git_is_replaced_by_a_walk(
     with caplog.at_level(logging.WARNING, "drawbridge.server"):
         found = await matching(project_of(repository), "", "bridge", 50, indexes)
     assert (names(found), found.git) == (["src/bridge.py"], False)
-    assert "git can't list the files of a project" in caplog.text
+    assert "git can't list the files of this project" in caplog.text
 
 
 async def test_a_slow_git_is_replaced_by_a_walk(

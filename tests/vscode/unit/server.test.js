@@ -168,7 +168,7 @@ test('a missing directory and a path that is too long are reported', async () =>
   );
   await assert.rejects(
     listen(path.join(place, 'x'.repeat(120)), () => {}),
-    /at most 10[37] bytes/,
+    /longer than 10[37] bytes\. Set DRAWBRIDGE_SOCKET_DIR/,
   );
   assert.deepEqual(fs.readdirSync(place), []);
 });

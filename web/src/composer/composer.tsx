@@ -247,7 +247,7 @@ export class Composer {
       .map((item) => item.webkitGetAsEntry?.())
       .filter((entry) => entry?.isDirectory)
       .map((entry) => entry?.name);
-    for (const name of folders) this.world.failed(notAFile(String(name)));
+    for (const name of folders) this.world.failed(notAFile(String(name), this.around.accepts.files));
     this.add(files.filter(({ name }) => !folders.includes(name)));
   }
 

@@ -34,7 +34,7 @@ export async function attach(file: File, { images, files }: Accepts): Promise<At
     .slice(0, 1)
     .arrayBuffer()
     .catch(() => {
-      throw unreadable(name);
+      throw unreadable(name, files);
     });
   if (!file.size) throw new Error(`Can’t attach ${name}: it is empty.`);
   if (IMAGES.includes(file.type) && images) {
@@ -51,15 +51,17 @@ export async function attach(file: File, { images, files }: Accepts): Promise<At
   return { blob: file.slice(0, file.size, type), name };
 }
 
-/** The error for a directory. */
-export const notAFile = (name: string) =>
-  new Error(`Can’t attach ${name}: it is a folder. Attach its files, or a .zip file of it.`);
+/** The error for a directory. `files`: as in `Accepts`. */
+export const notAFile = (name: string, files: boolean) =>
+  new Error(`Can’t attach ${name}: it is a folder. Attach ${insteadOfFolder(files)}.`);
 
 /** The error for something that the browser can't read. Not every browser reports whether it is a directory. */
-const unreadable = (name: string) =>
+const unreadable = (name: string, files: boolean) =>
   new Error(
-    `Can’t attach ${name}: the browser can’t read it. If it is a folder, attach its files, or a .zip file of it.`,
+    `Can’t attach ${name}: the browser can’t read it. If it is a folder, attach ${insteadOfFolder(files)}.`,
   );
+
+const insteadOfFolder = (files: boolean) => (files ? 'its files, or a .zip file of it' : 'its text files');
 
 /** Cuts the middle out of a long name, so that its extension stays. */
 const shortened = (name: string) =>

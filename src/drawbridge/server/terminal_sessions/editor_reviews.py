@@ -133,7 +133,13 @@ class EditorReviews:
                 logger.warning("a review request from an editor: %s", error)
             refused = not_written(error) if isinstance(error, DrawbridgeError) else error
             details = Raw(msgspec.json.encode(refused.details))
-            editor.send(wire.ReviewAnswer(id=line.id, code=refused.code, text=refused.text, details=details, done=done))
+            session = self._known.all_sessions.find(line.project)
+            directory = str(self._known.leads_to(session.path)) if session is not None else ""
+            editor.send(
+                wire.ReviewAnswer(
+                    id=line.id, directory=directory, code=refused.code, text=refused.text, details=details, done=done
+                )
+            )
         else:
             review = Raw(msgspec.json.encode(found.data))
             editor.send(

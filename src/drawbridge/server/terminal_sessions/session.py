@@ -102,7 +102,7 @@ UNKNOWN_MODE: Final = (
 
 NO_MODE: Final = (
     "The comments can't be passed to this agent: it does not report its permission mode, which may be one that the owner "
-    "does not allow. Copy them into its terminal, or ask the owner to start the server with --allow-skip-permissions."
+    "does not allow. Copy them into its terminal, or ask the owner to restart the server with --allow-skip-permissions."
 )
 
 MAY_BEGIN: Final = ("UserPromptSubmit", "PreToolUse")

@@ -209,6 +209,29 @@ async def test_comments_on_a_terminal_session_can_be_withdrawn(home: Path) -> No
             await person.sees("▎ You  Draft")
 
 
+async def test_comments_that_cannot_be_sent_can_be_copied(home: Path) -> None:
+    (home / "blog").mkdir()
+    directory = make_repository(home / "blog")
+    async with serving(home / "data", "--no-tls", "--allow", home) as server:
+        session = ReportedSession(server, directory)
+        await session.runs("t1", "Shout", poem(line_5="LINE 5"))
+        await session.reports("SessionEnd", reason="prompt_input_exit")
+        async with attached(server, session.project) as person:
+            await opens(person)
+            await begins(person)
+            await adds(person, "Why capitals?")
+            await person.presses("S")
+            await person.sees("Send 1 comment?")
+            await person.presses("y")
+            await is_told(person, "Press y to copy the comments as a prompt.")
+            assert person.app.clipboard == ""
+            await person.presses("y")
+            await is_told(person, "The prompt was copied, if your terminal allows that.")
+            assert "Why capitals?" in person.app.clipboard
+            assert "LINE 5" in person.app.clipboard
+            await person.sees("▎ You  Draft")
+
+
 @pytest.mark.thorough
 async def test_a_comment_is_about_the_chosen_lines_with_a_suggestion(server: Server, repository: Path) -> None:
     async with reviewing(server, repository) as (person, project):

@@ -165,6 +165,10 @@ def refused_words(code: str, details: Mapping[str, Any], message: str, by: str, 
     return gone_words(by, details.get("decision"))
 
 
+COPY: Final = "Press y to copy the comments as a prompt."
+COPIED: Final = "The prompt was copied, if your terminal allows that. Paste it into the agent's terminal. The drafts are kept."
+
+
 def answered_words(comments: Iterable[Mapping[str, Any]]) -> str:
     """Names the comments that a change answers; empty if there are none."""
     named = " · ".join(map(short_words, comments))

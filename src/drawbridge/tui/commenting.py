@@ -36,6 +36,9 @@ class Commenting:
         self._is_handover_elsewhere = False
         self.problem = ""
         """The reason why the comments could not be withdrawn; empty if nothing went wrong."""
+        self.unsent = ""
+        """The prompt that the server could not pass to an agent in a terminal, for the user to paste there; usually
+        empty."""
         self.parts: Sequence[Part] = ()
         self.busy: set[str] = set()
         """The ids of comments with a request that is not answered yet."""
@@ -218,10 +221,12 @@ class Commenting:
     async def send(self, version: str, count: int, *, steer: bool = False) -> str:
         """Sends all drafts, unless they have changed since ``version``. ``count``: their number; ``steer``: adds them
         to the active run. Returns a message for the user about the result."""
+        self.unsent = ""
         try:
             accepted = await self._client.submit_comments(self._project, version, steer=steer)
         except RequestError as error:
-            return str(error)
+            self.unsent = str(error.details.get("prompt") or "")
+            return f"{error} {review_words.COPY}" if self.unsent else str(error)
         finally:
             self._load()
         waiting = bool(accepted.get("waiting"))

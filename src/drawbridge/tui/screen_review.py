@@ -72,6 +72,7 @@ class ReviewScreen(Screen[None]):
         Binding("M", "commit", "commit"),
         Binding("P", "push", "push"),
         Binding("C", "comments", "comments"),
+        Binding("y", "copy", show=False),
         Binding("A", "decide_file('keep')", "keep file"),
         Binding("U", "decide_file('undo')", "undo file"),
         Binding("K", "decide_all('keep')", "keep all"),
@@ -432,6 +433,8 @@ class ReviewScreen(Screen[None]):
             case "send_comments":
                 has_some = bool(self._commenting.drafts or self._commenting.unsaved)
                 return self._commenting.may_send and not is_editing and not is_choosing and has_some
+            case "copy":
+                return not is_editing and not is_choosing and bool(self._commenting.unsent)
             case "commit":
                 return (
                     self._committing.is_allowed and not is_editing and not is_choosing and bool(self._committing.kept)
@@ -735,6 +738,11 @@ class ReviewScreen(Screen[None]):
         finally:
             self._is_sending = False
             self._redraw()
+
+    def action_copy(self) -> None:
+        if self._commenting.unsent:
+            self.app.copy_to_clipboard(self._commenting.unsent)
+            self._say(review_words.COPIED)
 
     def action_commit(self) -> None:
         committing = self._committing

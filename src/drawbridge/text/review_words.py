@@ -166,7 +166,9 @@ def refused_words(code: str, details: Mapping[str, Any], message: str, by: str, 
 
 
 COPY: Final = "Press y to copy the comments as a prompt."
-COPIED: Final = "The prompt was copied, if your terminal allows that. Paste it into the agent's terminal. The drafts are kept."
+COPIED: Final = (
+    "The prompt was copied, if your terminal allows that. Paste it into the agent's terminal. The drafts are kept."
+)
 
 
 def answered_words(comments: Iterable[Mapping[str, Any]]) -> str:

@@ -116,6 +116,17 @@ class ServeSettings(NamedTuple):
         ),
     ] = None
     checkpoints: Annotated[bool, Spec("do not take checkpoints before and after runs", flag="--no-checkpoints")] = True
+    checkpoint_files: Annotated[
+        int,
+        Spec(
+            "maximum number of files in a directory outside git work trees for which checkpoints are taken",
+            metavar="N",
+            range=(1, 1_000_000),
+        ),
+    ] = 20_000
+    checkpoint_mb: Annotated[
+        int, Spec("maximum size of all files in such a directory, in megabytes", metavar="MB", range=MEGABYTES)
+    ] = 300
     fsync: Annotated[
         Fsync, Spec("how often history is synced to the disk: after each message, every second, or never")
     ] = "second"

@@ -13,14 +13,18 @@ import pytest
 from drawbridge.agents import base
 from drawbridge.server.checkpoints.errors import GitFailed, NoCheckpoint, TookTooLong
 from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.checkpoints.private import Largest
 from drawbridge.server.checkpoints.snapshotter import Snapshotter
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import ReviewNumbers
 from drawbridge.server.reviews import contents
 from drawbridge.server.reviews.commenting import Commenting
+from drawbridge.server.sessions.limits import Limits
 from tests.server.checkpoints.rig import git
 from tests.server.core_rig import Client, records, settled
 from tests.server.reviews.rig import POEM, Reviewed, hunks, id_of, reviewing
+
+SMALL = Limits(largest=Largest(files=1))
 
 
 def three_files(directory: Path) -> None:
@@ -669,10 +673,9 @@ async def test_reading_the_review_of_a_project_being_deleted_fails(tmp_path: Pat
             await reads()
 
 
-async def test_a_directory_that_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_directory_that_is_too_large_is_refused(tmp_path: Path) -> None:
     """The review is refused, but the run itself is not affected."""
-    monkeypatch.setattr("drawbridge.server.checkpoints.private.MOST_FILES", 1)
-    async with reviewing(tmp_path) as one:
+    async with reviewing(tmp_path, limits=SMALL) as one:
         shutil.rmtree(one.directory / ".git")
         run = await one.run(three_files)
         with pytest.raises(ClientError, match=r"^Too large to review: the directory has more than 1 files") as refused:
@@ -682,14 +685,11 @@ async def test_a_directory_that_is_too_large_is_refused(tmp_path: Path, monkeypa
             await one.server.does(one.phone, "run_changes", one.project, run_id=run)
 
 
-async def test_a_directory_that_is_too_large_is_refused_after_a_restart(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("drawbridge.server.checkpoints.private.MOST_FILES", 1)
-    async with reviewing(tmp_path) as one:
+async def test_a_directory_that_is_too_large_is_refused_after_a_restart(tmp_path: Path) -> None:
+    async with reviewing(tmp_path, limits=SMALL) as one:
         shutil.rmtree(one.directory / ".git")
         await one.run(three_files)
-    async with reviewing(tmp_path) as one:
+    async with reviewing(tmp_path, limits=SMALL) as one:
         with pytest.raises(ClientError, match=r"^Too large to review"):
             await one.get()
 
@@ -744,12 +744,9 @@ async def test_a_run_without_a_checkpoint_adds_to_the_changes_left(
         assert [added for _, _, added in hunks(await one.get())] == ["LINE 6\n", "LINE 13\n", "LINE 17\n"]
 
 
-async def test_a_directory_that_is_too_large_is_reviewed_once_it_has_a_repository(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_directory_that_is_too_large_is_reviewed_once_it_has_a_repository(tmp_path: Path) -> None:
     """Nobody has to open the review first."""
-    monkeypatch.setattr("drawbridge.server.checkpoints.private.MOST_FILES", 1)
-    async with reviewing(tmp_path) as one:
+    async with reviewing(tmp_path, limits=SMALL) as one:
         shutil.rmtree(one.directory / ".git")
         await one.run(three_files)
         git(one.directory, "init", "-q")

@@ -29,7 +29,7 @@ from tests.server.reviews.rig import POEM, Reviewed, hunks, id_of, killed, make_
 from tests.waiting import until
 
 from .socket_rig import Line, Message, Session, SocketRig, socket_rig
-from .test_runs import SUBAGENT
+from .test_runs import SHELL, SUBAGENT
 from .test_sessions import prompt, said
 
 INTERRUPTED: Message = {
@@ -229,6 +229,25 @@ async def test_background_work_belongs_to_the_run(rig: SocketRig, place: Path, m
     monkeypatch.setattr(turn_module, "LAST_SECONDS", 0.0)
     at.replace("line 19\n", "by a person\n")
     assert len(await at.added()) == 3
+
+
+@pytest.mark.thorough
+async def test_a_background_command_belongs_to_the_run_for_a_while(
+    rig: SocketRig, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command that never ends does not make everything that anyone writes the agent's work."""
+    at = At(rig, place)
+    await at.begins()
+    at.replace("line 3\n", "LINE 3\n")
+    await at.stops(background_tasks=[SHELL])
+    at.replace("line 9\n", "LINE 9\n")
+    assert await at.added() == ["LINE 3\n", "LINE 9\n"]
+    monkeypatch.setattr(turn_module, "TASK_SECONDS", 0.0)
+    await at.session.reports("Stop", background_tasks=[SHELL])
+    await until(lambda: not at.directory.busy, "the end of the run")
+    await at.settled()
+    at.replace("line 15\n", "LINE 15\n")
+    assert await at.added() == ["LINE 3\n", "LINE 9\n"]
 
 
 async def test_nothing_is_undone_while_another_agent_works_here(rig: SocketRig, place: Path) -> None:

@@ -17,6 +17,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
+
 from drawbridge.agents.memory import MB
 from drawbridge.core.errors import DrawbridgeError
 from drawbridge.core.private_files import PRIVATE_FILE, make_private_directory, write_private
@@ -59,10 +61,6 @@ MOST_LARGE: Final = 1_000
 these is too large.
 """
 
-MOST_FILES: Final = 20_000
-MOST_BYTES: Final = 300 * MB
-"""The maximum number of files, and of bytes of all files together."""
-
 LIST_SECONDS: Final = 5.0
 """The number of seconds that git may take to list the files."""
 
@@ -95,19 +93,30 @@ NARROWER: Final = "Work in one of its subdirectories, or make it a git repositor
 """The advice if the directory is refused regardless of its contents, so that a ``.gitignore`` file would not help."""
 
 
-class TooLarge(NoCheckpoint):
-    """The directory exceeds a limit."""
+class Largest(Struct, frozen=True):
+    """The largest directory for which checkpoints are taken: the numbers of its files, and of their bytes."""
 
-    def __init__(self, why: str) -> None:
-        super().__init__(f"Too large to review: {why} {ADVICE}")
+    files: int = 20_000
+    bytes: int = 300 * MB
+
+
+class TooLarge(NoCheckpoint):
+    """The directory exceeds a limit. ``setting``: the option with which the server's owner can raise the limit; empty if
+    there is none."""
+
+    def __init__(self, why: str, setting: str = "") -> None:
+        owner = f" The server's owner can also raise the limit ({setting})." if setting else ""
+        super().__init__(f"Too large to review: {why} {ADVICE}{owner}")
 
 
 class PrivateRepository:
-    """The private repository of ``directory``, in ``folder``. It is created when it is needed for the first time."""
+    """The private repository of ``directory``, in ``folder``. It is created when it is needed for the first time.
+    ``largest``: a directory that is larger has no checkpoints."""
 
-    def __init__(self, folder: Path, directory: Path) -> None:
+    def __init__(self, folder: Path, directory: Path, largest: Largest) -> None:
         self._git_directory = folder / NAME
         self._directory = directory
+        self._largest = largest
         self._too_large: tuple[float, TooLarge] | None = None
         """The time at which the directory was found to be too large (``time.monotonic``), and the error; None if it is
         not too large."""
@@ -213,10 +222,12 @@ class PrivateRepository:
                     left_out.append(path)
                     continue
                 count, size = count + 1, size + bytes
-            if count > MOST_FILES:
-                raise TooLarge(f"the directory has more than {MOST_FILES:,} files.")
-            if size > MOST_BYTES:
-                raise TooLarge(f"the files in the directory exceed {MOST_BYTES // MB} MB.")
+            if count > self._largest.files:
+                text = f"the directory has more than {self._largest.files:,} files."
+                raise TooLarge(text, "--checkpoint-files")
+            if size > self._largest.bytes:
+                text = f"the files in the directory exceed {self._largest.bytes // MB:,} MB."
+                raise TooLarge(text, "--checkpoint-mb")
         if len(left_out) > MOST_LARGE:
             large = f"files over {LARGEST_FILE // MB} MB and nested repositories"
             raise TooLarge(f"the directory has more than {MOST_LARGE:,} {large}.")

@@ -146,6 +146,7 @@ class ManagedSession(Session):
             self._extend_review,
             review.miss,
             find_unsaved=surfaces.find_unsaved,
+            largest=limits.largest,
         )
         self._comments = RecordedComments(self.store)
         self._reviewing = Reviewing(

@@ -98,6 +98,7 @@ class ReviewedDirectory:
             self._review.miss,
             self._active,
             find_unsaved=find_unsaved,
+            largest=limits.largest,
         )
         self._stores: dict[str, SessionStore] = {}
         """The stores of the sessions in the directory, by session id."""

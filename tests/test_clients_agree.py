@@ -8,10 +8,11 @@ import subprocess
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
+from drawbridge.agents.tool_calls import Act
 from drawbridge.server.protocol.messages import IN_TERMINAL
 from drawbridge.server.terminal_sessions import dialog, questions
 from drawbridge.text import review_words
@@ -174,6 +175,7 @@ const words = {
   hunks: hunks.map(([file, hunk]) => [titleOf(hunk), wordsOf(file, hunk), wordsOf(file)]),
   places: places.map(linesWords),
   suggestions: quotes.map((one) => [suggestedField(one), suggestedText(one, 'x\\ny'), suggestedText(one, '')]),
+  kinds: page.KINDS,
   retries: retries.map(retryWords),
   states: projects.map((one) => standing({ approvals: [], ...one }).words),
 };
@@ -206,6 +208,10 @@ def test_clients_name_the_state_of_a_project_the_same_way(number: int) -> None:
 
 def test_clients_name_the_end_of_a_limit_the_same_way() -> None:
     assert page()["limits"] == [wording.lifted(one, datetime.now(UTC)) for one in LIMITS]
+
+
+def test_the_web_ui_has_words_for_everything_that_tools_do() -> None:
+    assert {*page()["kinds"]} == {*get_args(Act), "other"}
 
 
 def test_clients_describe_a_retry_the_same_way() -> None:

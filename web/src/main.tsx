@@ -6,6 +6,7 @@ import { signal } from '@preact/signals';
 import { render } from 'preact';
 
 import type { ConversationView } from './conversation/view.tsx';
+import { learn } from './conversation/tool-kinds.ts';
 import * as push from './notifications/push.ts';
 import { title, watch } from './notifications/notices.ts';
 import { resume } from './projects/acts.tsx';
@@ -386,6 +387,7 @@ client.addEventListener('change', (event) => {
     invited.value = undefined;
     route();
   } else if (what === 'hello') {
+    learn(client.hello.agent_words);
     takeOffered();
     takeHeld();
     view.value?.redraw();

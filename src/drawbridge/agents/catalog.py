@@ -190,11 +190,11 @@ def label(name: str) -> str:
     return row.label if row is not None else f"The {name} agent"
 
 
-def login(name: str) -> tuple[str, str]:
-    """The command with which a user logs in to the agent on the server's machine, and what to do next. If that is not
-    known, returns the agent's name and a reference to its documentation."""
+def login(name: str) -> tuple[str, str] | None:
+    """The command with which a user logs in to the agent on the server's machine, and what to do next; None if that is
+    not known."""
     row = AGENTS.get(name)
-    return (row and row.login) or (name, "Log in there, or as its documentation describes.")
+    return row.login if row is not None else None
 
 
 def title(name: str) -> str:

@@ -33,6 +33,25 @@ Kind: TypeAlias = Literal[
 ]
 """The subject of an approval request; "tool" for anything else."""
 
+Act: TypeAlias = Literal[
+    "read",
+    "edit",
+    "write",
+    "command",
+    "search",
+    "find",
+    "fetch",
+    "web",
+    "agent",
+    "todo",
+    "question",
+    "plan",
+    "output",
+    "stop",
+    "skill",
+]
+"""What a tool does, for the words with which clients describe its calls in a conversation."""
+
 
 class Rule(Struct, frozen=True):
     """A rule that an agent suggests remembering. ``text``: the rule in the form of ``Options.allowed_tools``.
@@ -135,6 +154,16 @@ class ToolCall(Struct, frozen=True, kw_only=True):
 class Tools(Protocol):
     """The meaning of one agent's tool calls. The methods are pure. An agent that does not accept an edited input needs
     only ``call``."""
+
+    @property
+    def acts(self) -> Mapping[str, Act]:
+        """Tool → what it does. Clients show the calls of other tools with the tool's name."""
+        return {}
+
+    @property
+    def tasks(self) -> Mapping[str, str]:
+        """Kind of background task, as the agent reports it → its name for users."""
+        return {}
 
     def call(self, name: str, given: Mapping[str, Any], suggestions: Raw, form: Form) -> ToolCall:
         """Describes a call of the tool ``name`` with the input ``given``. The parameters are as in ``base.Question``;

@@ -6,9 +6,14 @@ import './dom.mjs';
 const { Conversation } = await import('../../../web/src/state/conversation.ts');
 const { rowsOf, rowAt, withDays } = await import('../../../web/src/conversation/rows.ts');
 const { editedBy } = await import('../../../web/src/conversation/counts.ts');
+const { learn } = await import('../../../web/src/conversation/tool-kinds.ts');
 const { groupWords, nowWords, subject, verb } = await import('../../../web/src/conversation/tool-words.ts');
 
+const { AGENTS } = await import('./tools.mjs');
+
 const ROOT = '/work/blog';
+
+learn(AGENTS);
 
 /** The items of a conversation in which each of these messages is a record. */
 function itemsOf(...messages) {

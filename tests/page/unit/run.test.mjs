@@ -1,9 +1,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
+import { learn } from '../../../web/src/conversation/tool-kinds.ts';
 import { contextWords, doing, retryWords, running } from '../../../web/src/run/doing.ts';
 import { problemOf } from '../../../web/src/run/problem.ts';
 import { duration } from '../../../web/src/ui/dom.ts';
+import { AGENTS } from './tools.mjs';
+
+learn(AGENTS);
 
 test('a running call is described by a verb', () => {
   const words = (name, input) => doing({ name, input }, '/a');
@@ -12,7 +16,8 @@ test('a running call is described by a verb', () => {
   assert.equal(words('Bash', { command: 'git status\ngit log' }), 'Running git status');
   assert.equal(words('Edit', { file_path: '/a/notes.md' }), 'Editing notes.md');
   assert.equal(words('apply_patch', { patch: '*** Update File: /a/notes.md' }), 'Editing notes.md');
-  assert.equal(words('apply_patch', {}), 'Editing files');
+  assert.equal(words('apply_patch', {}), 'Editing a file');
+  assert.equal(words('Dream', {}), 'Using Dream');
   assert.equal(words('Grep', { pattern: 'is_open', path: 'src' }), 'Searching for is_open in src');
   assert.equal(words('WebFetch', { url: 'https://example.org/a?b' }), 'Fetching https://example.org/a?b');
   assert.equal(words('mcp__tickets__create', {}), 'Using create (tickets)');

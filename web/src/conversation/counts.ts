@@ -3,7 +3,8 @@
 import { compare } from '../diff/lines.ts';
 import { patchIn } from '../diff/patch.ts';
 import type { ToolRow } from './rows.ts';
-import { fileIn, kindOf } from './tool-words.ts';
+import { kindOf } from './tool-kinds.ts';
+import { fileIn } from './tool-words.ts';
 
 type LineCounts = { added: number; removed: number };
 

@@ -2,60 +2,10 @@
 
 import { isObject } from '../approvals/input.ts';
 import { baseName, shownPath } from '../ui/dom.ts';
-
-type ToolKind =
-  | 'read'
-  | 'edit'
-  | 'write'
-  | 'command'
-  | 'search'
-  | 'find'
-  | 'fetch'
-  | 'web'
-  | 'agent'
-  | 'todo'
-  | 'question'
-  | 'plan'
-  | 'output'
-  | 'stop'
-  | 'skill'
-  | 'other';
+import { kindOf, type ToolKind } from './tool-kinds.ts';
 
 /** The fields of an item that determine the words. `result`: the result that the agent reported, if any. */
 export type Call = { name: string; input: any; result?: any };
-
-const KINDS: Record<string, ToolKind> = {
-  Read: 'read',
-  NotebookRead: 'read',
-  Edit: 'edit',
-  MultiEdit: 'edit',
-  NotebookEdit: 'edit',
-  Write: 'write',
-  apply_patch: 'edit',
-  Bash: 'command',
-  PowerShell: 'command',
-  Grep: 'search',
-  Glob: 'find',
-  LS: 'find',
-  WebFetch: 'fetch',
-  WebSearch: 'web',
-  Task: 'agent',
-  Agent: 'agent',
-  TodoWrite: 'todo',
-  AskUserQuestion: 'question',
-  ExitPlanMode: 'plan',
-  BashOutput: 'output',
-  TaskOutput: 'output',
-  KillShell: 'stop',
-  KillBash: 'stop',
-  TaskStop: 'stop',
-  Skill: 'skill',
-  SlashCommand: 'skill',
-};
-
-export function kindOf({ name }: Call): ToolKind {
-  return Object.hasOwn(KINDS, name) ? KINDS[name] : 'other';
-}
 
 /** The verbs for a call that is running, and for one that is over. */
 const VERBS: Record<ToolKind, [string, string]> = {
@@ -120,9 +70,9 @@ export function fileIn({ input, result }: Call): { path: string; line?: number }
   return { path, line: Number.isInteger(line) && line > 0 ? line : undefined };
 }
 
-/** The files that Codex's patch tool changes, in the order of the patch. Empty for any other call. */
+/** The files that a patch in the input of a call changes, in the order of the patch. Empty for any other call. */
 export function patched({ name, input }: Pick<Call, 'name' | 'input'>): string[] {
-  const lines = name === 'apply_patch' ? (text(input?.patch) ?? '').split('\n') : [];
+  const lines = kindOf({ name }) === 'edit' ? (text(input?.patch) ?? '').split('\n') : [];
   const found = lines.flatMap((line) => /^\*\*\* (?:Add|Update|Delete) File: (.+)/.exec(line)?.[1].trim() ?? []);
   return [...new Set(found)];
 }
@@ -188,7 +138,7 @@ export function subject(call: Call, root: string): { words: string; code: boolea
         : '';
     return code(`${path}${lines}`);
   }
-  if (name === 'apply_patch') {
+  if (kind === 'edit' && 'patch' in input) {
     const files = patched(call).map((path) => shownPath(path, root));
     return files.length ? code(files.join(', ')) : plain('files');
   }

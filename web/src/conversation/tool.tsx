@@ -17,7 +17,8 @@ import { Folded } from './folded.tsx';
 import { FileLines, Images, More, numberedLines, Output } from './output.tsx';
 import type { GroupRow, ItemRow, Row, ToolRow } from './rows.ts';
 import { answersIn, answersOf, settledWords } from './settled.ts';
-import { fileIn, groupWords, kindOf, nowWords, subject, type ToolState, verb } from './tool-words.ts';
+import { kindOf } from './tool-kinds.ts';
+import { fileIn, groupWords, nowWords, subject, type ToolState, verb } from './tool-words.ts';
 import { When } from './when.tsx';
 import type { World } from './world.ts';
 

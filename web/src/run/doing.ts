@@ -1,6 +1,7 @@
 // What the agent is doing at the moment, in a few words. Pure.
 
-import { kindOf, nowWords } from '../conversation/tool-words.ts';
+import { kindOf } from '../conversation/tool-kinds.ts';
+import { nowWords } from '../conversation/tool-words.ts';
 import type { Retry } from '../protocol/messages.ts';
 
 const LONGEST = 60;

@@ -8,7 +8,7 @@ import { Chips, type Chosen, modelTitle } from '../composer/chips.tsx';
 import { type Attached, withTexts } from '../composer/files.ts';
 import { agentName, modeWords } from '../projects/words.ts';
 import type { Client } from '../protocol/client.ts';
-import type { FileEntry, Offer } from '../protocol/messages.ts';
+import type { AgentWords, FileEntry, Offer } from '../protocol/messages.ts';
 import { wellFormed } from '../text/harmless.ts';
 import { counted } from '../ui/dom.ts';
 import { Button } from '../ui/elements.tsx';
@@ -178,6 +178,7 @@ export class Foot {
     const interrupt = connected && may('agent_interrupt');
     const queue = conversation.waiting.filter((one) => one.position > 0).length;
     const removed = client.removed.find((one) => one.project === this.id);
+    const words = client.hello?.agent_words.find((one: AgentWords) => one.name === project.agent);
     return (
       <>
         {!connected && <Disconnected client={client} />}
@@ -197,7 +198,7 @@ export class Foot {
         {this.errorCard()}
         <div class="panels">
           <Todos todos={todosOf(conversation)} active={Boolean(run)} />
-          <Tasks tasks={agent.tasks ?? []} />
+          <Tasks tasks={agent.tasks ?? []} kinds={words?.tasks} />
         </div>
         <Queue
           {...{ client, id: this.id, may, connected, failed: world.failed }}

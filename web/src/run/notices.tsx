@@ -64,9 +64,15 @@ export function ErrorCard({ problem, agent, client, acts, close }: ErrorProps) {
       <Icon name="warning" />
       <div class="words">
         <strong>{problem.title}.</strong> {problem.hint}
-        {shown === 'login' && steps && (
+        {shown === 'login' && (
           <p>
-            On the server, run <code>{steps.command}</code> in a terminal. {steps.next} Then retry.
+            {steps ? (
+              <>
+                On the server, run <code>{steps.command}</code> in a terminal. {steps.next} Then retry.
+              </>
+            ) : (
+              'Log in on the server, as the agent’s documentation describes. Then retry.'
+            )}
           </p>
         )}
         {shown === 'install' && (

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from drawbridge.agents import catalog, efforts, modes
+from drawbridge.agents import catalog, efforts, modes, registry
 from drawbridge.agents.registry import Program
 from drawbridge.core.errors import BadArgument
 from drawbridge.server.app.blobs import Blobs, piece
@@ -378,7 +378,10 @@ MOST: Final = 1_000
 
 
 def _in_words(agent: str) -> replies.AgentWords:
-    return replies.AgentWords(agent, catalog.label(agent), replies.Login(*catalog.login(agent)))
+    login, tools = catalog.login(agent), registry.tools(agent)
+    return replies.AgentWords(
+        agent, catalog.label(agent), replies.Login(*login) if login else None, tools.acts, tools.tasks
+    )
 
 
 def listed(path: str, roots: Sequence[Path]) -> Directories:

@@ -19,7 +19,7 @@ from drawbridge.server.sessions.allowed_directories import GONE, SILENT, Allowed
 from drawbridge.server.sessions.work_trees import is_elsewhere
 from tests.server import processes
 from tests.server.core_rig import Client, Server, records, serving, settled
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, until
 
 
 @contextlib.asynccontextmanager
@@ -261,6 +261,24 @@ async def test_an_unresponsive_disk_does_not_hide_other_sessions(
         finally:
             may_respond.set()
         (await server.running(phone, second)).ends()
+
+
+async def test_a_directory_that_was_never_examined_is_waited_for_only_briefly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a disk that does not respond. The result counts as soon as there is one."""
+    monkeypatch.setattr(allowed_directories, "EXAMINING_SECONDS", 0.2)
+    may_respond, problem = threading.Event(), AllowedDirectories.problem
+
+    def examined(directories: AllowedDirectories, path: Path) -> str | None:
+        may_respond.wait(PATIENCE)
+        return problem(directories, path)
+
+    monkeypatch.setattr(AllowedDirectories, "problem", examined)
+    directories = AllowedDirectories([tmp_path], tmp_path / "data")
+    assert (directories.last_problem(tmp_path), directories.leads_to(tmp_path)) == (SILENT, tmp_path)
+    may_respond.set()
+    await until(lambda: directories.last_problem(tmp_path) is None, "the disk")
 
 
 def test_an_overlong_directory_name_does_not_fail_the_check(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import contextlib
 import json
 import os
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +161,27 @@ async def test_the_agent_may_be_a_child_of_the_terminals_program(rig: SocketRig)
         sending = sends(rig, session)
         assert (await begins(session, editor))["pid"] == os.getppid()
         await sending
+
+
+async def test_the_ancestors_of_an_agent_are_looked_up_rarely(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a prompt needs to know them as they are now."""
+    looked_up, ancestors = list[int](), desk_prompts._with_ancestors
+
+    def looks_up(pid: int) -> Sequence[int]:
+        looked_up.append(pid)
+        return ancestors(pid)
+
+    monkeypatch.setattr(desk_prompts, "_with_ancestors", looks_up)
+    async with at_work(rig) as (session, editor):
+        for _ in range(3):
+            await session.reports("UserPromptSubmit", prompt="Go")
+            await session.reports("Stop")
+            assert (await rig.info(session))["desk"]["prompts"] is True
+        assert looked_up == [CLAUDE]
+        sending = asyncio.create_task(rig.does("execute", session.project, prompt="More"))
+        await editor.asked()
+        assert looked_up == [CLAUDE, CLAUDE]
+        sending.cancel()
 
 
 async def test_clients_see_when_a_session_accepts_prompts(rig: SocketRig) -> None:

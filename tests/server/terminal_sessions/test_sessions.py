@@ -18,6 +18,8 @@ import pytest
 
 from drawbridge.agents import catalog, registry
 from drawbridge.guard import calls
+from drawbridge.server.sessions import allowed_directories
+from drawbridge.server.sessions.allowed_directories import AllowedDirectories
 from drawbridge.server.terminal_sessions import report_queue, transcript_file
 from drawbridge.server.terminal_sessions import sessions as sessions_module
 from drawbridge.server.terminal_sessions.reports import ProcessCheck, Report
@@ -53,6 +55,33 @@ async def test_a_session_appears_in_the_list_with_its_state(rig: SocketRig) -> N
     await session.reports("SessionEnd", reason="exit")
     assert (await rig.info(session))["desk"]["state"] == "ended"
     assert [one["outcome"] for one in rig.client.updates("run_finished")] == ["completed"]
+
+
+async def test_a_directory_on_an_unresponsive_disk_delays_only_its_own_session(
+    rig: SocketRig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silent, problem = tmp_path / "silent", AllowedDirectories.problem
+    silent.mkdir()
+    asked, may_respond = threading.Event(), threading.Event()
+
+    def examined(directories: AllowedDirectories, path: Path) -> str | None:
+        if path == silent:
+            asked.set()
+            may_respond.wait(PATIENCE)
+        return problem(directories, path)
+
+    monkeypatch.setattr(AllowedDirectories, "problem", examined)
+    monkeypatch.setattr(allowed_directories, "EXAMINING_SECONDS", PATIENCE)
+    first = asyncio.create_task(Session(rig, silent).reports("SessionStart", source="startup"))
+    try:
+        await until(asked.is_set, "the examination")
+        await Session(rig).reports("SessionStart", source="startup")
+        assert not first.done()
+        assert [one["path"] for one in rig.client.updates("project_created")] == [str(rig.folder)]
+    finally:
+        may_respond.set()
+    await first
+    assert [one["path"] for one in rig.client.updates("project_created")] == [str(rig.folder), str(silent)]
 
 
 @pytest.mark.parametrize("mode", ["auto", "bypassPermissions", "dontAsk"])

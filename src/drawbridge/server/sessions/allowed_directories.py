@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -126,7 +127,8 @@ class AllowedDirectories:
     the server's own data directory.
 
     A disk may be slow or not respond at all, so the event loop never examines a directory. Code that is about to use
-    one calls ``examine``, and all other code uses the result of the last call.
+    one calls ``examine``, and all other code uses the result of the last call. Only for a directory that was never
+    examined does other code wait, for at most ``EXAMINING_SECONDS``.
     """
 
     def __init__(self, roots: Iterable[Path], data: Path) -> None:
@@ -147,7 +149,10 @@ class AllowedDirectories:
         A project may have been created when the owner allowed more directories, and its directory may have become a
         link since.
         """
-        real = Path(os.path.realpath(path))
+        try:
+            real = Path(os.path.realpath(path))
+        except ValueError:  # a null character: an agent may report anything as its directory
+            real = path
         if not os.path.isdir(real):
             problem: str | None = GONE
         elif self.is_own(real):
@@ -194,19 +199,21 @@ class AllowedDirectories:
 
     def last_problem(self, path: Path) -> str | None:
         """The reason why agents could not run in a session's directory when it was last examined, as ``problem``
-        returns it. Blocks if it was never examined."""
+        returns it."""
         return self._last(path).problem
 
     def leads_to(self, path: Path) -> Path:
-        """The canonical path of a session's directory when it was last examined. Blocks if it was never examined."""
+        """The canonical path of a session's directory when it was last examined."""
         return self._last(path).leads_to
 
     def _last(self, path: Path) -> _Seen:
-        seen = self._seen.get(path)
-        if seen is None:
-            self.problem(path)
-            seen = self._seen[path]
-        return seen
+        if path not in self._seen:
+            examining = threading.Thread(target=self.problem, args=(path,), daemon=True)
+            examining.start()
+            examining.join(EXAMINING_SECONDS)
+            if examining.is_alive():
+                self._silent(path)
+        return self._seen[path]
 
     def usable(self, path: str) -> bool:
         """Whether ``path`` is a directory that agents may be given in addition to their project's. Blocking."""

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 import msgspec
@@ -50,6 +51,11 @@ MAYBE_TYPED: Final = ("EXECUTION_FAILED", "SHUTTING_DOWN")
 TYPING_SECONDS: Final = 12.0
 """Seconds that an editor may take to type a prompt. The editor's own time limit is shorter."""
 
+ANCESTORS_SECONDS: Final = 10.0
+"""Seconds for which the ancestors of a process are remembered."""
+
+MOST_ANCESTORS: Final = 1_000
+
 ELSEWHERE: Final = (
     "This agent was started in a terminal and is controlled there. Answer its requests here, or fork the session to "
     "continue it in a project on this server."
@@ -80,6 +86,8 @@ class Terminals:
     def __init__(self) -> None:
         self._editors: list[Editor] = []
         self._typing: dict[str, tuple[Editor, asyncio.Future[str | None]]] = {}
+        self._ancestors: dict[int, tuple[float, Sequence[int]]] = {}
+        """PID → when its ancestors were looked up, and what was found."""
 
     def add(self, editor: Editor) -> None:
         """Adds an editor after its bridge has connected, unless it has been added already."""
@@ -101,13 +109,14 @@ class Terminals:
             outcome.set_result(refusal)
 
     def contain(self, pid: int | None) -> bool:
-        """Whether the agent with this PID runs in one of the terminals."""
-        return self._find(pid) is not None
+        """Whether the agent with this PID runs in one of the terminals. Its ancestors are looked up only now and then,
+        because this is asked whenever the state of a session is published."""
+        return self._find(pid, self._known_ancestors) is not None
 
     async def type(self, pid: int | None, text: str) -> None:
         """Types a prompt for the agent. Returns once the editor has confirmed that it was typed. Raises
         ``ClientError``."""
-        found = self._find(pid)
+        found = self._find(pid, _with_ancestors)
         if found is None:
             text = "The prompt was not typed: the agent's terminal is no longer open in a connected editor."
             raise ClientError("NOT_SUPPORTED", text)
@@ -126,11 +135,20 @@ class Terminals:
         if refusal is not None:
             raise ClientError("PROCESS_ACTIVE", refusal)
 
-    def _find(self, pid: int | None) -> tuple[Editor, int] | None:
+    def _find(self, pid: int | None, ancestors: Callable[[int], Sequence[int]]) -> tuple[Editor, int] | None:
         held = {terminal: one for one in self._editors if one.about for terminal in one.about.terminals}
         if not held or pid is None:
             return None
-        return next(((held[one], one) for one in _with_ancestors(pid) if one in held), None)
+        return next(((held[one], one) for one in ancestors(pid) if one in held), None)
+
+    def _known_ancestors(self, pid: int) -> Sequence[int]:
+        when, found = self._ancestors.get(pid, (float("-inf"), ()))
+        if time.monotonic() - when > ANCESTORS_SECONDS:
+            if len(self._ancestors) >= MOST_ANCESTORS:
+                self._ancestors.clear()
+            found = _with_ancestors(pid)
+            self._ancestors[pid] = time.monotonic(), found
+        return found
 
 
 class SentPrompt(Struct, frozen=True):
@@ -378,12 +396,11 @@ def _check(command: commands.Execute) -> None:
         raise ClientError("NOT_SUPPORTED", text, field=f"data.{given[0]}")
 
 
-def _with_ancestors(pid: int) -> Iterator[int]:
-    yield pid
+def _with_ancestors(pid: int) -> Sequence[int]:
     try:
-        yield from (parent.pid for parent in psutil.Process(pid).parents())
+        return [pid, *(parent.pid for parent in psutil.Process(pid).parents())]
     except (psutil.Error, OSError, ValueError, OverflowError):
-        return
+        return [pid]
 
 
 def _chosen(options: commands.Options) -> bool:

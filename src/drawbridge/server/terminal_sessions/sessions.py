@@ -220,6 +220,12 @@ class TerminalSessions:
         session.reviewed.join(session.id, session.store)
         self._reports[session] = ReportQueue(session)
 
+    async def examine(self, event: HookEvent) -> None:
+        """Examines the directory of an event, if it may be the first of its session, so that ``report`` does not wait
+        for a disk."""
+        if event.cwd and self.find(TERMINAL_PREFIX + event.session_id) is None:
+            await self._grants.directories.examine(Path(event.cwd))
+
     def report(self, agent: str, event: HookEvent, process: Process) -> ReportQueue | None:
         """Returns the ``ReportQueue`` of the event's session, which is added if it is not known and the event contains
         its directory; None if the session is not shown. ``agent``: the agent that called the hook. ``process``:

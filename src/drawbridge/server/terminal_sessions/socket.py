@@ -38,6 +38,9 @@ MODE_SECONDS: Final = 0.8
 """Seconds that the server waits for the mode of a prompt's turn. After that, it hands over no comments. This is less
 than the 1 s for which the hook waits (``HANDOVER_SECONDS`` in the guard)."""
 
+READING_SECONDS: Final = 5.0
+"""Seconds that the server waits for the disk of a file that the agent wants to change."""
+
 _anything: Final = msgspec.json.Decoder(dict[str, Any])
 
 
@@ -109,6 +112,8 @@ class PrivateSocket:
         except ValueError as error:
             asker.closed()
             raise ValueError(f"a hook of {name!r}: {error}") from None
+        proposal = await _proposal(agent, event) if event.name == "PermissionRequest" else None
+        await self._sessions.examine(event)
         if self._sessions.closed:
             await reader.read()  # the hook reconnects to the next server
             return
@@ -119,7 +124,7 @@ class PrivateSocket:
         handed = await self._hand_over(peer, reports, event, reader) if hook.takes else None
         reports.session.expect(event)
         if event.name == "PermissionRequest":
-            reports.add(QuestionReport(event, asker, _proposal(agent, event)))
+            reports.add(QuestionReport(event, asker, proposal))
             await reader.read(1)  # the hook sends nothing more, so this returns when it disconnects
             reports.add(Disconnected(asker))
             return
@@ -179,9 +184,14 @@ def _read(line: bytes) -> wire.FromPeer:
         return wire.decode_from_peer(mended[1])
 
 
-def _proposal(agent: TerminalAgent, event: HookEvent) -> Proposal | None:
+async def _proposal(agent: TerminalAgent, event: HookEvent) -> Proposal | None:
+    """The change to a file that the agent asks about; None if there is none, or if the file's disk does not respond."""
     try:
         given = json_object(event.tool_input)
     except (ValueError, RecursionError):
         return None
-    return agent.proposal(event.tool_name, given, read_file)
+    reading = asyncio.to_thread(agent.proposal, event.tool_name, given, read_file)
+    try:
+        return await asyncio.wait_for(reading, READING_SECONDS)
+    except TimeoutError:
+        return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from collections.abc import Iterator
@@ -76,7 +77,16 @@ class Changes:
         wait_until(is_shown, f"a list of {beginnings}")
 
     def opens(self, line: str) -> None:
-        self.rig.window.clicks(self._line(line))
+        """Clicks a line of the list, and clicks again if VS Code was drawing the list anew at that moment."""
+        selected = f"{ROWS}.selected:has-text('{line}')"
+
+        def is_selected() -> bool:
+            self.rig.window.clicks(self._line(line))
+            with contextlib.suppress(AssertionError):
+                return bool(wait_until(lambda: self.rig.window.sees(selected), "the selected line", timeout=10))
+            return False
+
+        wait_until(is_selected, f"the selected line {line}")
 
     def does(self, action: str, line: str) -> None:
         """Clicks a button of a line in the list, and clicks again if VS Code was reloading the list at that moment."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from drawbridge.core.errors import DrawbridgeError
-
 NAMED: Final = 5
 """The maximum number of files that are named in the text of an error."""
 
@@ -26,7 +24,7 @@ class NoCheckpoint(Exception):
 
 def reason_of(error: Exception) -> str:
     """Why a checkpoint could not be taken or read, for the user: one or more sentences."""
-    if isinstance(error, NoCheckpoint | DrawbridgeError):
+    if isinstance(error, NoCheckpoint):
         return str(error)
     if isinstance(error, TookTooLong):
         return "git took too long. See the server's log for the command."

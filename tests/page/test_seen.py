@@ -1059,7 +1059,7 @@ def edits(random: Random, person: Person) -> str:
         3,
         *(
             pytest.param(50, id=f"50, part {part}", marks=[pytest.mark.thorough, pytest.mark.timeout(1_200)])
-            for part in range(4)
+            for part in range(3)
         ),
         pytest.param(2_000, marks=[pytest.mark.slow, pytest.mark.timeout(14_400)]),
     ],

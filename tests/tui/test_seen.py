@@ -310,7 +310,7 @@ async def plays(random: Random, story: list[Any], manner: Manner) -> Literal["",
 @pytest.mark.parametrize(
     "rounds",
     [
-        *(pytest.param(50, marks=pytest.mark.thorough, id=f"50, part {part}") for part in range(4)),
+        *(pytest.param(50, marks=pytest.mark.thorough, id=f"50, part {part}") for part in range(3)),
         pytest.param(3_000, marks=[pytest.mark.slow, pytest.mark.timeout(14_400)]),
     ],
 )

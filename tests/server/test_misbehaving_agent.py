@@ -78,7 +78,7 @@ async def test_a_misbehaving_agent_does_not_block_the_next_prompt(tmp_path: Path
                 "AGENT_TOO_OLD",
                 "1.0.128 is too old; 2.0.0 or newer is required",
             ),
-            (claude.unlink, "AGENT_NOT_FOUND", "--agent-path claude=PATH"),
+            (claude.unlink, "AGENT_NOT_FOUND", "or correct --agent-path"),
         ]
         for change, code, words in bad_programs:
             await client.ask("agent_new_session", project_id=project)

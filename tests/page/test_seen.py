@@ -1102,6 +1102,8 @@ def plays(
         person.sees("#prompt")
         person.until(IDLE)  # a prompt from the previous round may still be in the queue
         here = person.runs("location.hash")
+        person("allow", what=["clipboard-read", "clipboard-write"], url=person.runs("location.origin"))
+        person.runs("navigator.clipboard.writeText('')")  # what was cut in an earlier round can't be pasted
         person.runs(FAST)
         person.runs(WATCH)
         person.runs(NEVER_WITHOUT_READING)

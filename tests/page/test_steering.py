@@ -73,7 +73,7 @@ def test_resuming_after_an_account_limit_can_be_canceled(browser: Browser, addre
     lifted = datetime.now(UTC) + timedelta(hours=2)
     with browser.person(address) as person:
         person.prompts(f"/limit {lifted.timestamp()}")
-        person.sees(".finished .problem", f"{lifted:%H:%M}.")
+        person.sees(".finished .problem", f"{lifted:%H:%M}")
         person.sees(".project .state", "Resumes at")
         person.sees(".run .state", f"{lifted:%H:%M}")
         person.clicks("button:has-text('Cancel auto-resume')")

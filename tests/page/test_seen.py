@@ -1057,10 +1057,7 @@ def edits(random: Random, person: Person) -> str:
     "rounds",
     [
         3,
-        *(
-            pytest.param(50, id=f"50, part {part}", marks=[pytest.mark.thorough, pytest.mark.timeout(1_200)])
-            for part in range(3)
-        ),
+        pytest.param(30, marks=[pytest.mark.thorough, pytest.mark.timeout(1_200)]),
         pytest.param(2_000, marks=[pytest.mark.slow, pytest.mark.timeout(14_400)]),
     ],
 )

@@ -49,7 +49,7 @@ def daemon(rig: ServedWorkstation) -> Iterator[None]:
     yield
     run_claude(rig, "daemon", "stop", "--any")
     with contextlib.suppress(TimeoutError):
-        wait_until(lambda: None if processes() else True)
+        wait_until(lambda: None if processes() else True, timeout=10)
     for process in processes():  # on a busy machine, the daemon may ignore the command
         with contextlib.suppress(psutil.Error):
             process.kill()

@@ -64,7 +64,7 @@ ROUNDS = pytest.mark.parametrize(
     "rounds",
     [
         5,
-        pytest.param(100, marks=[pytest.mark.thorough, pytest.mark.timeout(900)]),
+        pytest.param(30, marks=[pytest.mark.thorough, pytest.mark.timeout(900)]),
         pytest.param(2_000, marks=[pytest.mark.slow, pytest.mark.timeout(14_400)]),
     ],
 )

@@ -14,7 +14,7 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.message import Message
 from textual.screen import Screen
-from textual.widgets import Footer, Input, Static, TextArea
+from textual.widgets import Input, Static, TextArea
 
 from drawbridge.tui import wording
 from drawbridge.tui.approval_view import READING_SECONDS, ApprovalView
@@ -26,6 +26,7 @@ from drawbridge.tui.dialogs import HelpDialog, ModeDialog
 from drawbridge.tui.drawing import Painter
 from drawbridge.tui.fields import PromptBox
 from drawbridge.tui.history import History, Tail
+from drawbridge.tui.key_hints import KeyHints
 from drawbridge.tui.questions import Questions
 from drawbridge.tui.queue_dialog import QueueDialog
 from drawbridge.tui.requests import do
@@ -82,7 +83,7 @@ class ConversationScreen(Screen[None]):
         yield Static(id="status")
         yield PromptBox()
         yield Static(id="rights")
-        yield Footer(show_command_palette=False)
+        yield KeyHints()
 
     def on_mount(self) -> None:
         self.query_one(PromptBox).focus()

@@ -11,7 +11,7 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.message import Message
 from textual.screen import Screen
-from textual.widgets import Footer, OptionList, Static
+from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from drawbridge.tui import wording
@@ -19,6 +19,7 @@ from drawbridge.tui.bar import Bar
 from drawbridge.tui.client import Client
 from drawbridge.tui.connection import RequestError
 from drawbridge.tui.dialogs import HelpDialog, NewProject, ProjectDialog
+from drawbridge.tui.key_hints import KeyHints
 from drawbridge.tui.requests import complain
 from drawbridge.tui.store import Project
 
@@ -61,7 +62,7 @@ class ProjectScreen(Screen[None]):
         yield Bar()
         yield ProjectList(id="projects")
         yield Static(id="nothing")
-        yield Footer(show_command_palette=False)
+        yield KeyHints()
 
     def on_mount(self) -> None:
         self.query_one(OptionList).focus()

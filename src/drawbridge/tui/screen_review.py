@@ -11,7 +11,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.screen import Screen
-from textual.widgets import Footer, Static, TextArea
+from textual.widgets import Static, TextArea
 
 from drawbridge.text import review_words
 from drawbridge.text.counts import counted
@@ -26,6 +26,7 @@ from drawbridge.tui.connection import Message, RequestError
 from drawbridge.tui.dialogs import REVIEW_KEYS, ConfirmDialog, HelpDialog
 from drawbridge.tui.drawing import Painter
 from drawbridge.tui.fields import PlainTextArea
+from drawbridge.tui.key_hints import KeyHints
 from drawbridge.tui.push_dialog import PushDialog, Pushing
 from drawbridge.tui.review_comments import Writing
 from drawbridge.tui.review_parts import Part
@@ -127,7 +128,7 @@ class ReviewScreen(Screen[None]):
         yield PlainTextArea(classes="draft", tab_behavior="indent", show_line_numbers=True, compact=True)
         yield Static(id="about")
         yield Static(id="status")
-        yield Footer(show_command_palette=False)
+        yield KeyHints()
 
     def on_mount(self) -> None:
         self._view.focus()
@@ -159,7 +160,7 @@ class ReviewScreen(Screen[None]):
     @property
     def _is_there(self) -> bool:
         """Whether all widgets exist. They do not while the screen is being built or closed."""
-        return len(self.query("Bar, #review, #nothing, .draft, #about, #status")) == 6
+        return len(self.query_children("Bar, #review, #nothing, .draft, #about, #status")) == 6
 
     # Drawing.
 
@@ -419,8 +420,9 @@ class ReviewScreen(Screen[None]):
         return self._client.may("review_decide") and bool(self._parts)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        is_editing, part = self._editing is not None, self._view.part if self._is_there else None
-        is_choosing = self._is_there and self._view.choice is not None
+        view, is_editing = self._view if self._is_there else None, self._editing is not None
+        part = view.part if view is not None else None
+        is_choosing = view is not None and view.choice is not None
         match action:
             case "write":
                 return is_choosing

@@ -256,7 +256,7 @@ class FileIndexes:
             except (GitFailed, NoCheckpoint, OSError, ValueError, TimeoutError) as error:
                 reason = str(error) or f"git took more than {GIT_SECONDS:g} s"
                 text = "%s: git can't list the files of this project, so they are listed without it: %s"
-                logger.warning(text, project.path, reason)
+                logger.warning(text, project.root, reason)
                 return await asyncio.to_thread(_walked, project), None
 
     async def _by_git(self, project: Project, known: Settings | None) -> tuple[FileIndex, Settings] | None:

@@ -133,8 +133,8 @@ class EditorReviews:
                 logger.warning("a review request from an editor: %s", error)
             refused = not_written(error) if isinstance(error, DrawbridgeError) else error
             details = Raw(msgspec.json.encode(refused.details))
-            session = self._known.all_sessions.find(line.project)
-            directory = str(self._known.leads_to(session.path)) if session is not None else ""
+            known = self._known.all_sessions.find(line.project)
+            directory = str(self._known.leads_to(known.path)) if known is not None else ""
             editor.send(
                 wire.ReviewAnswer(
                     id=line.id, directory=directory, code=refused.code, text=refused.text, details=details, done=done

@@ -587,11 +587,10 @@ def test_no_request_freezes_the_web_ui(browser: Browser, address: str, directory
 # Accessibility.
 
 
-@pytest.mark.parametrize("dark", [False, True])
-def test_all_cards_are_accessible(browser: Browser, address: str, directory: Path, dark: bool) -> None:
+def test_all_cards_are_accessible(browser: Browser, address: str, directory: Path) -> None:
     plan = {"name": "ExitPlanMode", "input": {"plan": "# One\n\nTwo.\n"}}
     calls = [change(directory, CODE, CHANGED), bash(COMMAND), plan, QUESTIONS]
-    with browser.person(address, width=1440, height=2400, dark=dark) as person:
+    with browser.person(address, width=1440, height=2400) as person:
         asks(person, *calls)
         person.clicks(f"{CARD} .view")
         person.clicks(f"{CARD} tr:has(.added) .comment >> nth=0")

@@ -454,17 +454,16 @@ async def test_hostile_comments_are_shown_as_plain_text(browser: Browser, server
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize(("width", "height"), [(1440, 900), (390, 844)])
 async def test_axe_finds_nothing_in_comments_and_commits(
-    browser: Browser, committing: Server, repository: Path, dark: bool, width: int, height: int
+    browser: Browser, committing: Server, repository: Path, width: int, height: int
 ) -> None:
     project = await project_in(committing, repository)
     await runs(committing, project, WORK)
     await is_answered(committing, project)
     await decides(committing, project, hunks=(await ids(committing, project))[:1], decision="keep")
     address = address_of(committing, project)
-    with browser.person(address, width=width, height=height, dark=dark) as person:
+    with browser.person(address, width=width, height=height) as person:
         opens(person, project)
         person.sees(REMARK)
         begins(person, "Line 5", "5")

@@ -152,13 +152,12 @@ def test_on_the_narrowest_phone_nothing_is_cut_off(browser: Browser, server: Ser
         person.sees(".finished")
 
 
-@pytest.mark.parametrize("dark", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["light", "dark"])
-def test_axe_finds_no_violations(browser: Browser, server: Server, address: str, dark: bool) -> None:
+def test_axe_finds_no_violations(browser: Browser, server: Server, address: str) -> None:
     axe = str(programs.axe())
-    with browser.person(page_of(server), dark=dark) as person:
+    with browser.person(page_of(server)) as person:
         person.sees("#token")
         assert person("axe", file=axe) == []
-    with browser.person(address, dark=dark) as person:
+    with browser.person(address) as person:
         person.prompts("Something")
         person.sees(".approval")
         assert person("axe", file=axe) == []

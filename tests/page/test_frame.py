@@ -525,13 +525,12 @@ def test_index_html_has_no_inline_styles() -> None:
     assert "style=" not in (programs.page() / "index.html").read_text(), "the policy allows no style in markup"
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)], ids=["desktop", "phone"])
 def test_axe_finds_nothing_in_the_frame(
-    browser: Browser, server: Server, address: str, dark: bool, width: int, height: int
+    browser: Browser, server: Server, address: str, width: int, height: int
 ) -> None:
     axe = str(programs.axe())
-    with browser.person(address, dark=dark, width=width, height=height) as person:
+    with browser.person(address, width=width, height=height) as person:
 
         def is_clean(what: str) -> None:
             assert person("axe", file=axe) == [], what

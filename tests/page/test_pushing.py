@@ -153,16 +153,15 @@ async def test_a_commit_requires_a_git_identity(
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize(("width", "height"), [(1440, 900), (768, 1024), (390, 844), (320, 568), (844, 390)])
 async def test_the_push_dialog_fits_and_is_accessible(
-    browser: Browser, pushing: Server, repository: Path, tmp_path: Path, dark: bool, width: int, height: int
+    browser: Browser, pushing: Server, repository: Path, tmp_path: Path, width: int, height: int
 ) -> None:
     add_remote(repository, tmp_path / "remote.git", GITHUB)
     git(repository, "checkout", "-q", "-b", "a-long-name-of-a-branch/" + "that-says-everything-" * 4)
     stand_in(tmp_path, "gh", f"echo {ADDRESS}{'0' * 80}")
     project = await is_kept(pushing, repository)
-    with browser.person(address_of(pushing, project), width=width, height=height, dark=dark) as person:
+    with browser.person(address_of(pushing, project), width=width, height=height) as person:
         opens(person, project)
         if not person("visible", css="button:has-text('Push…')"):
             person.clicks(".pager button:has-text('Files')")

@@ -654,12 +654,11 @@ async def test_the_list_of_files_stays_open_when_somebody_else_decides(
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize(("width", "height"), [(1440, 900), (390, 844)])
 async def test_axe_finds_nothing_in_a_review(
-    browser: Browser, server: Server, project: str, dark: bool, width: int, height: int
+    browser: Browser, server: Server, project: str, width: int, height: int
 ) -> None:
-    with browser.person(address_of(server, project), width=width, height=height, dark=dark) as person:
+    with browser.person(address_of(server, project), width=width, height=height) as person:
         opens(person, project)
         assert person("axe", file=str(programs.axe())) == []
         person.clicks("button[aria-label='Next change']" if width < 500 else in_hunk("Line 5", "h4"))

@@ -168,7 +168,7 @@ def test_who_was_first_is_reported() -> None:
     assert words("PROCESS_ACTIVE") == "The server's words."
 
 
-def test_an_interrupted_decision_of_which_nothing_is_known_is_described() -> None:
+def test_an_unknown_interrupted_decision_is_described() -> None:
     decided = {"decision": "undo", "files": 1, "hunks": 2, "result": "unknown"}
     assert review_words.interrupted_words(decided) == (
         "wanted to undo 2 changes in 1 file, but the server was restarted in the meantime, and it is not known what was "

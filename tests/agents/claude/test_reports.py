@@ -247,7 +247,7 @@ def test_an_agent_that_cannot_be_steered_is_sent_nothing() -> None:
     assert (stream.written(), recorded) == ([], [])
 
 
-def test_a_message_is_not_added_before_the_agent_has_reported_what_it_accepts() -> None:
+def test_a_message_waits_until_the_agent_reports_what_it_accepts() -> None:
     stream = Stream()
     stream.prompt()
     stream.written()

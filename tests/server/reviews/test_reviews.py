@@ -744,7 +744,7 @@ async def test_a_run_without_a_checkpoint_adds_to_the_changes_left(
         assert [added for _, _, added in hunks(await one.get())] == ["LINE 6\n", "LINE 13\n", "LINE 17\n"]
 
 
-async def test_a_directory_that_is_too_large_is_reviewed_once_it_has_a_repository(tmp_path: Path) -> None:
+async def test_a_too_large_directory_is_reviewed_once_it_has_git(tmp_path: Path) -> None:
     """Nobody has to open the review first."""
     async with reviewing(tmp_path, limits=SMALL) as one:
         shutil.rmtree(one.directory / ".git")

@@ -263,7 +263,7 @@ async def test_an_unresponsive_disk_does_not_hide_other_sessions(
         (await server.running(phone, second)).ends()
 
 
-async def test_a_directory_that_was_never_examined_is_waited_for_only_briefly(
+async def test_an_unexamined_directory_is_waited_for_only_briefly(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a disk that does not respond. The result counts as soon as there is one."""

@@ -57,7 +57,7 @@ async def test_a_session_appears_in_the_list_with_its_state(rig: SocketRig) -> N
     assert [one["outcome"] for one in rig.client.updates("run_finished")] == ["completed"]
 
 
-async def test_a_directory_on_an_unresponsive_disk_delays_only_its_own_session(
+async def test_an_unresponsive_disk_delays_only_its_own_session(
     rig: SocketRig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     silent, problem = tmp_path / "silent", AllowedDirectories.problem

@@ -737,16 +737,6 @@ async def test_the_scroll_position_in_a_review_is_kept(browser: Browser, server:
 
 
 @pytest.mark.thorough
-async def test_a_review_without_git_shows_the_reason(browser: Browser, tmp_path: Path, directory: Path) -> None:
-    async with serving(tmp_path / "data", "--no-tls", "--allow", directory.parent) as server:
-        project = await project_in(server, directory)
-        with browser.person(address_of(server, project)) as person:
-            person.sees("h2", "blog")
-            person.goes_to(f"#/p/{project}/review")
-            person.sees(".review > .notice, .review .empty")
-
-
-@pytest.mark.thorough
 async def test_a_review_of_a_missing_directory_shows_the_reason(
     browser: Browser, server: Server, project: str, repository: Path
 ) -> None:

@@ -19,7 +19,7 @@ from tests.rigs.reviews import POEM, WORK, decides, make_repository, poem
 from tests.server.checkpoints.rig import git
 from tests.server.processes import Server
 
-from .conftest import page_of, project_in, serving
+from .conftest import page_of, project_in
 from .rig import Browser, Person
 from .test_frame import WIDER
 from .test_looks import box

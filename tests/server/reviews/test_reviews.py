@@ -23,6 +23,7 @@ from drawbridge.server.sessions.limits import Limits
 from tests.server.checkpoints.rig import git
 from tests.server.core_rig import Client, records, settled
 from tests.server.reviews.rig import POEM, Reviewed, hunks, id_of, reviewing
+from tests.waiting import until
 
 SMALL = Limits(largest=Largest(files=1))
 
@@ -340,6 +341,18 @@ async def test_a_missing_directory_has_no_review_until_it_exists(tmp_path: Path)
         assert page.updates("review_changed") == [*there, nothing, *there]
         kinds = [item["message"].get("subtype") for item in records(one.server, one.project)]
         assert "review_decided" not in kinds, "nobody has decided anything"
+
+
+async def test_lists_show_no_review_of_a_missing_directory(tmp_path: Path) -> None:
+    async with reviewing(tmp_path) as one:
+        await one.run(three_files)
+        project = one.server.core.projects.get(one.project)
+        away = one.directory.rename(tmp_path / "away")
+        await one.server.core.examine()
+        assert project.info().review == ReviewNumbers(files=0, hunks=0, added=0, removed=0)
+        away.rename(one.directory)
+        await one.server.core.examine()
+        await until(lambda: project.info().review == ReviewNumbers(files=3, hunks=4, added=3, removed=3))
 
 
 async def test_a_hunk_that_changed_on_disk_is_refused(tmp_path: Path) -> None:

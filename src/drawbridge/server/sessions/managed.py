@@ -38,6 +38,7 @@ from drawbridge.server.reviews.reverting import Reverting
 from drawbridge.server.reviews.reviewing import Reviewing
 from drawbridge.server.reviews.reviews import RequestedDecision, Review
 from drawbridge.server.sessions import metadata
+from drawbridge.server.sessions.allowed_directories import SILENT
 from drawbridge.server.sessions.checkpointing import RunCheckpoints
 from drawbridge.server.sessions.chosen_options import ChosenOptions
 from drawbridge.server.sessions.continuing import Continuing
@@ -241,11 +242,17 @@ class ManagedSession(Session):
         }
 
     def directory_examined(self) -> None:
-        """Publishes the project's state if agents can no longer run in its directory, or can again."""
-        problem = self._grants.directories.last_problem(self.path)
-        if problem != self._known_problem:
-            self._known_problem = problem
-            self.publish_state()
+        """Publishes the project's state if agents can no longer run in its directory, or can again, and then also how
+        much is left to review."""
+        problem, before = self._grants.directories.last_problem(self.path), self._known_problem
+        if problem == before:
+            return
+        self._known_problem = problem
+        if problem is None:
+            self.tasks.start(self._reviewing.refresh(), f"{self.id}: updating the review of a directory that is back")
+        elif problem != SILENT:
+            self.review_is_gone()
+        self.publish_state()
 
     def _of_agent(self) -> dict[str, Any]:
         offers = self.offers.known

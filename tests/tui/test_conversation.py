@@ -160,6 +160,22 @@ def test_a_run_leaves_the_queue_and_reports_its_cost() -> None:
     assert (conversation.run is None, conversation.cost) == (True, 0.25)
 
 
+@pytest.mark.parametrize(
+    ("said", "error", "shown"),
+    [
+        ("API Error: 529.", "API Error: 529", []),
+        ("API Error: 529", "The model is not available: API Error: 529. Try again later.", []),
+        ("I read the file", "API Error: 529", ["I read the file"]),
+    ],
+)
+def test_an_error_is_shown_once(said: str, error: str, shown: list[str]) -> None:
+    conversation = joined()
+    conversation.apply(text(1, said))
+    conversation.apply(event(2, "run_finished", run_id="r", outcome="failed", error=error))
+    assert texts(conversation) == shown
+    assert conversation.items[-1].data["error"] == error
+
+
 # Prompts in the queue.
 
 

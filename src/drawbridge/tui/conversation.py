@@ -318,6 +318,21 @@ class Conversation:
 
     # The items of a record.
 
+    def _drop_repeated(self, finished: Json) -> None:
+        """Drops the last item if the end of the run repeats it: the agent's error, or the note that it was stopped."""
+        last, error = self.items[-1] if self.items else None, finished.get("error")
+        if last is None or last.nested:
+            return
+        if last.kind == "text" and isinstance(error, str):
+            said = last.data["text"].strip().rstrip(".!")
+            # The server's error may have a cause before the agent's own words, and advice after them.
+            is_repeated = bool(said) and (said == error.strip().rstrip(".!") or f": {said}" in error)
+        else:
+            is_stop = finished.get("outcome") == "interrupted" and last.kind == "aside"
+            is_repeated = is_stop and last.data["text"].lstrip().startswith("[Request interrupted by user")
+        if is_repeated:
+            self.items.pop()
+
     def _add(self, record: Record, kind: Kind, data: dict[str, Any], *, nested: bool = False) -> Item:
         item = Item(next(self._keys), record.seq, record.timestamp, kind, data, record.truncated, nested)
         self.items.append(item)
@@ -411,6 +426,7 @@ class Conversation:
             case "run_finished":
                 self.cost += data.get("cost_usd") or 0
                 self._show_prompt_of(data["run_id"], record.seq)
+                self._drop_repeated(data)
                 self._add(record, "finished", self._with_prompt(data))
             case "run_reverted":
                 files = counted(len(data.get("files") or ()), "file")

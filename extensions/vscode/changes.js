@@ -25,6 +25,9 @@ const { TextsBefore } = require('./texts_before');
 
 const VIEW = 'drawbridge.changes';
 
+/** The maximum number of reviews that can't be read and whose reasons are shown. */
+const MOST_UNREAD = 3;
+
 /** The context key that is true while there are changes to review. It shows the list and the commands for changes. */
 const HAS_CHANGES = 'drawbridge.hasChanges';
 
@@ -216,12 +219,15 @@ class Changes {
         found.push(placed(answer));
       } catch (error) {
         if (!this._link.isConnected || !(error instanceof Refused)) throw error;
-        const { directory, message } = error;
+        const { code, directory, message } = error;
+        if (code === 'PROJECT_NOT_FOUND') continue; // the session was removed in the meantime
         this._around.log(`the review of ${directory || project} is not shown: ${message}`);
         unread.push(harmless(`${path.basename(directory) || 'a directory'}: ${message}`));
       }
     }
-    this._unread = unread;
+    const more = unread.length - MOST_UNREAD;
+    this._unread = unread.slice(0, MOST_UNREAD);
+    if (more > 0) this._unread.push(`${counted(more, 'more review')} can't be shown. The Drawbridge output has the reasons.`);
     const before = this._reviews;
     const known = model.keysOf(before);
     for (const one of found) {

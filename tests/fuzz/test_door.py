@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import statistics
 import time
 from pathlib import Path
-from random import Random, SystemRandom
+from random import Random
 from typing import Any
 
 import psutil
 import pytest
 from websockets.asyncio.client import ClientConnection
 
+from tests import seeds
 from tests.fuzz.attacks import Attacker
 from tests.ide.gemini_rig import Cli
 from tests.ide.processes import Bridge, bridge
@@ -48,7 +48,7 @@ async def test_the_bridge_withstands_a_long_attack(tmp_path: Path) -> None:
 
 
 async def besiege(folder: Path, attacks: int) -> None:
-    seed = int(os.environ.get("DRAWBRIDGE_TEST_SEED") or SystemRandom().randrange(2**32))
+    seed = seeds.seed()
     log = folder / "bridge.log"
     try:
         async with bridge(

@@ -7,15 +7,15 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import statistics
 import time
 from pathlib import Path
-from random import Random, SystemRandom
+from random import Random
 
 import psutil
 import pytest
 
+from tests import seeds
 from tests.fuzz.server_attacks import ServerAttacker
 from tests.server.processes import Server, files_apart_from_agents, serving
 from tests.server.wire_client import WireClient
@@ -45,7 +45,7 @@ async def test_the_server_withstands_a_long_attack(tmp_path: Path) -> None:
 
 
 async def besiege(directory: Path, attacks: int) -> None:
-    seed = int(os.environ.get("DRAWBRIDGE_TEST_SEED") or SystemRandom().randrange(2**32))
+    seed = seeds.seed()
     roots = directory / "roots"
     for name in ("good", "bad", "worse"):
         (roots / name).mkdir(parents=True)

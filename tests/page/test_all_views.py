@@ -157,7 +157,7 @@ def test_axe_finds_nothing_in_agent_reports(browser: Browser, address: str) -> N
         check("failed run")
         person.clicks(".error-card button:has-text('How to log in')")
         person.sees(".error-card p", "Log in on the server")
-        check("failed run, with steps")
+        check("failed run, with how to log in")
         # The browser reports that it is online, so the server seems to be down.
         person.runs("Object.defineProperty(navigator, 'onLine', { value: true, configurable: true })")
         person("offline", on=True)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
-from random import Random, SystemRandom
+from random import Random
 from typing import Any
 
 import pytest
+
+from tests import seeds
 
 from .rig import Browser, Person
 from .test_approving import (
@@ -1063,7 +1064,7 @@ def edits(random: Random, person: Person) -> str:
 )
 def test_nothing_unseen_is_accepted(browser: Browser, address: str, directory: Path, rounds: int) -> None:
     """A failure reports its ``DRAWBRIDGE_TEST_SEED``. With the same seed, the requests and actions are the same."""
-    seed = int(os.environ.get("DRAWBRIDGE_TEST_SEED", SystemRandom().randrange(2**32)))
+    seed = seeds.seed()
     random = Random(seed)
     read, edited = 0, 0
     for number in range(rounds):

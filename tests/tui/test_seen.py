@@ -8,11 +8,10 @@ that is drawn while nothing is animated, and the lines on the screen after each 
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 from collections import Counter
 from contextlib import suppress
-from random import Random, SystemRandom
+from random import Random
 from typing import Any, Literal, TypeAlias
 
 import pytest
@@ -23,6 +22,7 @@ from textual.pilot import OutOfBounds, Pilot
 from drawbridge.tui import approval_view
 from drawbridge.tui.approval_view import Answer
 from drawbridge.tui.fields import PlainTextArea
+from tests import seeds
 from tests.waiting import PATIENCE
 
 from .rig import Alone, alone
@@ -316,7 +316,7 @@ async def plays(random: Random, story: list[Any], manner: Manner) -> Literal["",
 )
 async def test_nothing_unseen_is_accepted(monkeypatch: pytest.MonkeyPatch, rounds: int) -> None:
     """A failure shows its ``DRAWBRIDGE_TEST_SEED``. With the same value, the requests and the keys are the same."""
-    seed = int(os.environ.get("DRAWBRIDGE_TEST_SEED", SystemRandom().randrange(2**32)))
+    seed = seeds.seed()
     monkeypatch.setattr(approval_view, "READING_SECONDS", 0.0)  # clicks answer immediately, too
     random, accepted = Random(seed), Counter[str]()
     manners: list[Manner] = ["reads", "edits", "answers"]

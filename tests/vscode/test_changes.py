@@ -346,18 +346,18 @@ def test_the_list_reconnects_to_a_restarted_server(changes: Changes) -> None:
     assert changes.poem.read_text() == CHANGED.replace("LINE 3\n", "line 3\n")
 
 
-def text_of(changes: Changes, css: str) -> str:
-    return "".join(changes.rig.window.sees(css)).replace("\u00a0", " ")
-
-
-def status_bar(changes: Changes) -> str:
-    return text_of(changes, ".part.statusbar")
-
-
 def test_the_reason_for_an_unreadable_review_is_shown(changes: Changes) -> None:
     shutil.move(changes.directory, changes.directory.with_name("moved"))
     changes.does("Keep Changes in File", "old.txt")
     changes.shows()
     changes.rig.does("notifications.clearAll")
     changes.rig.does("drawbridge.showChanges")
-    changes.warns("work: ")
+    changes.warns("work: The session's directory does not exist.")
+
+
+def text_of(changes: Changes, css: str) -> str:
+    return "".join(changes.rig.window.sees(css)).replace("\u00a0", " ")
+
+
+def status_bar(changes: Changes) -> str:
+    return text_of(changes, ".part.statusbar")

@@ -102,6 +102,8 @@ class Commenting:
         handover = str(given.get("state", ""))
         self._is_handover_elsewhere = given.get("project_id") not in (None, self._project)
         is_new = (*found, handover) != (self.all, self.version, self.handover)
+        if found[1] != self.version:
+            self.unsent = ""  # it is not the prompt that would be sent now
         self.all, self.version = found
         self.handover = handover
         return is_new

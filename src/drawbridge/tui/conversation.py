@@ -6,6 +6,7 @@ older part, and items far from the reader are released. ``cursor``: the ``seq`` 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -326,7 +327,8 @@ class Conversation:
         if last.kind == "text" and isinstance(error, str):
             said = last.data["text"].strip().rstrip(".!")
             # The server's error may have a cause before the agent's own words, and advice after them.
-            is_repeated = bool(said) and (said == error.strip().rstrip(".!") or f": {said}" in error)
+            is_inside = re.search(rf": {re.escape(said)}([.!]|$)", error) is not None
+            is_repeated = bool(said) and (said == error.strip().rstrip(".!") or is_inside)
         else:
             is_stop = finished.get("outcome") == "interrupted" and last.kind == "aside"
             is_repeated = is_stop and last.data["text"].lstrip().startswith("[Request interrupted by user")

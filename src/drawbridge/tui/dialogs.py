@@ -53,6 +53,7 @@ REVIEW_KEYS: Final = (
     ("A  U", "keep or undo all changes to the file"),
     ("K  X", "keep or undo all changes"),
     ("S", "send the agent all comments that have not been sent yet"),
+    ("y", "copy comments that could not be sent, as a prompt"),
     ("C", "all comments: edit, remove, resolve or reopen one"),
     ("M", "commit what was kept, if the server allows it"),
     ("P", "push the branch, if the server allows it"),

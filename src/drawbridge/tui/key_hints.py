@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textual.app import ComposeResult
 from textual.screen import Screen
 from textual.widgets import Footer
 
@@ -13,15 +14,19 @@ class KeyHints(Footer):
 
     def __init__(self) -> None:
         super().__init__(show_command_palette=False)
-        self._drawn: list[tuple[str, str, bool]] | None = None
-        """The key, the description and whether it is enabled, of each one that was shown last."""
+        self._built: list[tuple[str, str, bool]] | None = None
+        """The keys, as ``_keys`` returned them when the line was built; None before that."""
+
+    def compose(self) -> ComposeResult:
+        self._built = _keys(self.screen) if self._bindings_ready else None
+        yield from super().compose()
 
     def bindings_changed(self, screen: Screen[object]) -> None:
-        if not (screen.app.app_focus and self.is_attached and screen is self.screen):
+        if self._built is None or self._built != _keys(screen):
             super().bindings_changed(screen)
-            return
-        active = [one for one in screen.active_bindings.values() if one.binding.show]
-        keys = [(one.binding.key, one.binding.description, one.enabled) for one in active]
-        if keys != self._drawn:
-            self._drawn = keys
-            super().bindings_changed(screen)
+
+
+def _keys(screen: Screen[object]) -> list[tuple[str, str, bool]]:
+    """The key, the description and whether it is enabled, of each key that is shown."""
+    active = [one for one in screen.active_bindings.values() if one.binding.show]
+    return [(one.binding.key, one.binding.description, one.enabled) for one in active]

@@ -20,7 +20,7 @@ from drawbridge.server.sessions.allowed_directories import GONE
 from drawbridge.server.sessions.ceilings import Ceilings
 from drawbridge.server.terminal_sessions import prompt_text, report_queue
 from drawbridge.server.terminal_sessions import prompts as desk_prompts
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 from .socket_rig import Line, Message, Session, SocketRig, socket_rig
 
@@ -172,6 +172,7 @@ async def test_the_ancestors_of_an_agent_are_looked_up_rarely(rig: SocketRig, mo
         return ancestors(pid)
 
     monkeypatch.setattr(desk_prompts, "_with_ancestors", looks_up)
+    monkeypatch.setattr(desk_prompts, "ANCESTORS_SECONDS", PATIENCE)
     async with at_work(rig) as (session, editor):
         for _ in range(3):
             await session.reports("UserPromptSubmit", prompt="Go")

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests import seeds
 from tests.page.conftest import page_of
 from tests.page.rig import Browser, Person
 from tests.rigs.claude_rig import EDIT_DIALOG, Claude
@@ -64,7 +65,7 @@ class Race:
         self.people = people
         self.witness = witness
         self.wins: dict[str, int] = {}
-        self.random = random.Random()
+        self.random = random.Random(seeds.seed())
 
     async def round(self, number: int) -> None:
         texts = {

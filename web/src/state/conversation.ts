@@ -375,10 +375,11 @@ export class Conversation {
    */
   _dropRepeated({ error, outcome }: { error?: unknown; outcome?: unknown }) {
     const last = this.items[this.items.length - 1];
-    const plain = (text: string) => text.trim().replace(/[.!]$/, '');
+    const plain = (text: string) => text.trim().replace(/[.!]+$/, '');
     const said = last?.kind === 'text' ? plain(last.text) : '';
     // The server's error may have a cause before the agent's own words, and advice after them.
-    const isError = typeof error === 'string' && said !== '' && (said === plain(error) || error.includes(`: ${said}`));
+    const isInside = (text: string) => [`: ${said}.`, `: ${said}!`].some((part) => `${text}.`.includes(part));
+    const isError = typeof error === 'string' && said !== '' && (said === plain(error) || isInside(error));
     const isStop = outcome === 'interrupted' && last?.kind === 'aside' && !last.nested && isInterruption(last.text);
     if (isError || isStop) this.items.pop();
   }

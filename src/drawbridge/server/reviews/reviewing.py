@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from drawbridge.core.errors import DrawbridgeError
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
-from drawbridge.server.checkpoints.errors import Changed, GitFailed, NoCheckpoint
+from drawbridge.server.checkpoints.errors import Changed, GitFailed, NoCheckpoint, reason_of
 from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.checkpoints.refs import When
 from drawbridge.server.checkpoints.unsaved import UnsavedChanges, not_written_over
@@ -104,6 +104,8 @@ class Reviewing:
             if when == "after":
                 self._publish(await self._review.stored(git))
         except (GitFailed, NoCheckpoint, OSError) as error:
+            if when == "before":
+                self._review.miss(reason_of(error))
             logger.warning("%s: the review was not extended with run %s: %s", self._name, run_id, error)
             return False
         return True

@@ -217,9 +217,9 @@ class Review:
         """
         self._missed = ""
         """Why the checkpoint before the latest run was not taken; empty if it was taken. What has changed since the
-        last checkpoint then counts as the agent's work."""
+        last checkpoint then counts as the agent's work. Not kept over a restart."""
         self._lost = ""
-        """Why the review can't contain what the latest run changed; empty if it can."""
+        """Why the review can't contain what the latest run changed; empty if it can. Not kept over a restart."""
         self._compared: dict[str, _Compared] = {}
         """The latest comparison of each file, by path."""
         self._sizes: dict[str, int] = {}
@@ -231,6 +231,11 @@ class Review:
         """Marks a run that began before the server was restarted as still active."""
         self._run = None
 
+    @property
+    def has_missed(self) -> bool:
+        """Whether the checkpoint before the latest run was not taken, and no checkpoint was taken since."""
+        return bool(self._missed)
+
     def miss(self, reason: str) -> None:
         """Records that the checkpoint before a run was not taken. ``reason``: for the user."""
         self._missed = reason
@@ -240,7 +245,7 @@ class Review:
         trees = await self._trees(git)
         if trees is None:
             start = base = commit
-        elif when == "after" or trees.is_running:
+        elif when == "after" or trees.is_running or self._missed:
             start, base = trees.start, trees.base
         elif await differences(git, trees.base, trees.head):
             base = await self._absorb(git, trees, commit)
@@ -248,11 +253,11 @@ class Review:
         else:
             base = commit
             start = await self._absorb_kept(git, trees, base)
-        self._lost = self._missed if trees is None and when == "after" else ""
-        self._missed = ""
         if when == "before":
             self._run = run_id
         await self._set(git, _Trees(start, base, commit, run_id, when != "after"))
+        self._lost = self._missed if trees is None and when == "after" else ""
+        self._missed = ""
 
     async def current(self, git: Git, work_tree: WorkTree) -> OpenReview:
         """The review of the files as they are now. Raises ``NoCheckpoint`` or ``GitFailed``."""

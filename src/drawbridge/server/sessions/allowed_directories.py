@@ -207,13 +207,13 @@ class AllowedDirectories:
         return self._last(path).leads_to
 
     def _last(self, path: Path) -> _Seen:
-        if path not in self._seen:
+        seen = self._seen.get(path)
+        if seen is None:
             examining = threading.Thread(target=self.problem, args=(path,), daemon=True)
             examining.start()
             examining.join(EXAMINING_SECONDS)
-            if examining.is_alive():
-                self._silent(path)
-        return self._seen[path]
+            seen = self._seen.setdefault(path, _Seen(path, SILENT))
+        return seen
 
     def usable(self, path: str) -> bool:
         """Whether ``path`` is a directory that agents may be given in addition to their project's. Blocking."""

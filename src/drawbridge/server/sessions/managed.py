@@ -180,7 +180,7 @@ class ManagedSession(Session):
         self._asker = AskingProcess(self._process.answer)
         self._elsewhere: str | None = None
         """The directory in which the agent works, if changes in it are not changes to the project."""
-        self._known_problem = grants.directories.last_problem(self.path)
+        self._known_problem: str | None = None
         """The reason why agents can't run in the project's directory, as last published; None if they can."""
         self.offers = offers
         self._choosing = asyncio.Lock()

@@ -123,7 +123,7 @@ class Projects:
                     loaded.append(session)
         for session in sorted(loaded, key=lambda session: (session.data.created_at, session.id)):
             self._add(session)
-            if problem := self._grants.directories.problem(session.path):
+            if problem := self._grants.directories.last_problem(session.path):
                 logger.warning("%s (%s) can't run agents: %s", session.id, session.path, problem)
 
     def deleted(self) -> list[metadata.Metadata]:

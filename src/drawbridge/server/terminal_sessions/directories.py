@@ -107,8 +107,8 @@ class ReviewedDirectory:
         self._expected: dict[str, str] = {}
         """The runs, by session id, that a hook reported and the session has not processed yet."""
         self._begun: dict[str, bool] = {}
-        """The runs for which a checkpoint was begun. The value is False if that failed. The run then gets a checkpoint
-        at its end only if the review contains the beginning of another run."""
+        """The runs for which a checkpoint was begun. The value is False if it was not taken. The run then gets a
+        checkpoint at its end if the reason is an error, or if the review contains the beginning of another run."""
         self._is_extended = False
         """Whether the review contains the beginning of a run, and no end of a run after it."""
         self._ready = asyncio.Event()
@@ -236,7 +236,7 @@ class ReviewedDirectory:
             ended = next((run for run in self._begun if run not in active), None)
             new = next((run for run in active if run not in self._begun), None)
             if ended is not None:
-                if self._begun.pop(ended) or self._is_extended:
+                if self._begun.pop(ended) or self._is_extended or self._review.has_missed:
                     await self._checkpoint(ended, "after")
             elif new is not None:
                 self._begun[new] = True
@@ -246,7 +246,7 @@ class ReviewedDirectory:
 
     async def _checkpoint(self, run: str, when: When) -> bool:
         """Takes a checkpoint. Returns whether it was taken. A failure is logged."""
-        problem = await self._grants.directories.examine(self.path)
+        reason = problem = await self._grants.directories.examine(self.path)
         try:
             if problem is None:
                 await self._prepare()
@@ -255,9 +255,9 @@ class ReviewedDirectory:
                 self._problem = ""
                 return created
         except (GitFailed, NoCheckpoint, DrawbridgeError, OSError) as error:
-            problem = str(error)
-            if when == "before":
-                self._review.miss(reason_of(error))
+            problem, reason = str(error), reason_of(error)
+        if reason is not None and when == "before":
+            self._review.miss(reason)
         if problem != self._problem:
             self._problem = problem
             logger.warning("%s: the checkpoint %s run %s was not taken: %s", self.path, when, run, problem)

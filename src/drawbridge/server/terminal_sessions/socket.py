@@ -41,6 +41,9 @@ than the 1 s for which the hook waits (``HANDOVER_SECONDS`` in the guard)."""
 READING_SECONDS: Final = 5.0
 """Seconds that the server waits for the disk of a file that the agent wants to change."""
 
+READERS: Final = 2
+"""The maximum number of threads that wait for such a disk. The server's other work needs threads, too."""
+
 _anything: Final = msgspec.json.Decoder(dict[str, Any])
 
 
@@ -77,6 +80,8 @@ class PrivateSocket:
         self._reviews = EditorReviews(known, commands, ReviewMemory())
         self._bridges = Bridges(sessions, editors, self._reviews)
         self._tasks = BackgroundTasks(logger)
+        self._reading = 0
+        """The number of threads that read a file for a proposal."""
 
     async def close(self) -> None:
         await self._tasks.close()
@@ -112,7 +117,7 @@ class PrivateSocket:
         except ValueError as error:
             asker.closed()
             raise ValueError(f"a hook of {name!r}: {error}") from None
-        proposal = await _proposal(agent, event) if event.name == "PermissionRequest" else None
+        proposal = await self._proposal(agent, event) if event.name == "PermissionRequest" else None
         await self._sessions.examine(event)
         if self._sessions.closed:
             await reader.read()  # the hook reconnects to the next server
@@ -132,6 +137,26 @@ class PrivateSocket:
         if event.name == "PreToolUse" and not reports.session.reviewed.is_ready:
             peer.send(wire.HookAnswer())
             await reports.session.reviewed.ready()
+
+    async def _proposal(self, agent: TerminalAgent, event: HookEvent) -> Proposal | None:
+        """The change to a file that the agent asks about; None if there is none, or if the file's disk does not
+        respond."""
+        try:
+            given = json_object(event.tool_input)
+        except (ValueError, RecursionError):
+            return None
+        if self._reading >= READERS:
+            return None
+        self._reading += 1
+        loop = asyncio.get_running_loop()
+        reading = loop.run_in_executor(None, agent.proposal, event.tool_name, given, read_file)
+        reading.add_done_callback(self._has_read)
+        await asyncio.wait([reading], timeout=READING_SECONDS)
+        return reading.result() if reading.done() else None
+
+    def _has_read(self, reading: asyncio.Future[Proposal | None]) -> None:
+        self._reading -= 1
+        reading.exception()  # so that asyncio does not report it if nothing waits for it any more
 
     async def _hand_over(
         self, peer: Peer, reports: ReportQueue, event: HookEvent, reader: asyncio.StreamReader
@@ -182,16 +207,3 @@ def _read(line: bytes) -> wire.FromPeer:
         if mended is None:
             raise
         return wire.decode_from_peer(mended[1])
-
-
-async def _proposal(agent: TerminalAgent, event: HookEvent) -> Proposal | None:
-    """The change to a file that the agent asks about; None if there is none, or if the file's disk does not respond."""
-    try:
-        given = json_object(event.tool_input)
-    except (ValueError, RecursionError):
-        return None
-    reading = asyncio.to_thread(agent.proposal, event.tool_name, given, read_file)
-    try:
-        return await asyncio.wait_for(reading, READING_SECONDS)
-    except TimeoutError:
-        return None

@@ -109,7 +109,7 @@ def visits(server: Server, over: threading.Event) -> list[float]:
     return waits
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_memory_stays_flat_for_a_moment(tmp_path: Path) -> None:
     await stay_flat(tmp_path, seconds=1)
 

@@ -141,6 +141,14 @@ STEPS = {
 the decision is done after the restart."""
 
 
+@pytest.mark.slow_for(
+    "after git has written",
+    "after the first file",
+    "after the review was changed",
+    "before git writes",
+    "while git finishes later",
+    "while git removes",
+)
 @pytest.mark.thorough
 @pytest.mark.parametrize("step", STEPS)
 async def test_a_decision_survives_a_kill_at_any_step(tmp_path: Path, step: str) -> None:
@@ -182,6 +190,7 @@ async def test_a_decision_survives_a_kill_at_any_step(tmp_path: Path, step: str)
 REVERTING = ("before git writes", "after the first file", "after git has written")
 
 
+@pytest.mark.slow_for("after git has written", "before git writes")
 @pytest.mark.thorough
 @pytest.mark.parametrize("step", REVERTING)
 async def test_a_revert_survives_a_kill_at_any_step(tmp_path: Path, step: str) -> None:
@@ -217,6 +226,7 @@ async def test_a_revert_survives_a_kill_at_any_step(tmp_path: Path, step: str) -
             assert len(review["files"]) == (0 if is_done else FILES)
 
 
+@pytest.mark.slow_for("pre-commit-False")
 @pytest.mark.thorough
 @pytest.mark.parametrize(("hook", "is_done"), [("pre-commit", False), ("post-commit", True)])
 async def test_a_commit_survives_a_kill_during_a_hook(tmp_path: Path, hook: str, is_done: bool) -> None:

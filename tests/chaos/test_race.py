@@ -107,7 +107,7 @@ async def one_race(
     assert (root / "text").read_text() == written, "the agent has received the winner's decision and no other"
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_clients_race_to_decide_on_a_hunk(tmp_path: Path) -> None:
     await hunk_races(tmp_path, 10)
 

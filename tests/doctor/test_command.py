@@ -132,7 +132,7 @@ def test_a_check_that_fails_is_reported_without_its_data() -> None:
     assert (found.id, found.title) == ("check-failed", "Could not check a thing: RuntimeError.")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_hung_peers_cost_ten_seconds_in_total(doctor: Doctor, agent: Agent, home: Path) -> None:
     """The command runs as a process, with its normal limits. The ``doctor`` fixture only prepares the environment."""
     assert main(["setup", "claude", "--yes"]) == 0

@@ -36,6 +36,7 @@ visit before the attacks. A visit takes a few milliseconds on an idle machine, b
 MEMORY_GROWTH = 64 * 1024 * 1024
 
 
+@pytest.mark.slow_for("600")
 @pytest.mark.parametrize("attacks", [200, pytest.param(600, marks=pytest.mark.thorough)])
 async def test_the_bridge_withstands_a_short_attack(tmp_path: Path, attacks: int) -> None:
     await besiege(tmp_path, attacks)

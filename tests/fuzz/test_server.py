@@ -33,6 +33,7 @@ visit before the attacks. The attackers and their runs use the same cores.
 MEMORY_GROWTH = 96 * 1024 * 1024
 
 
+@pytest.mark.slow_for("400")
 @pytest.mark.parametrize("attacks", [150, pytest.param(400, marks=pytest.mark.thorough)])
 async def test_the_server_withstands_a_short_attack(tmp_path: Path, attacks: int) -> None:
     await besiege(tmp_path, attacks)

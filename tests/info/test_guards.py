@@ -57,6 +57,7 @@ def add(path: Path, **keys: Any) -> None:
     path.write_text(json.dumps((json.loads(path.read_text()) if path.exists() else {}) | keys))
 
 
+@pytest.mark.slow_for("codex-project", "gemini-project")
 @pytest.mark.parametrize(
     ("agent", "scope"),
     [
@@ -122,6 +123,7 @@ def stub_says_something_else(_folder: Path) -> str:
     return "the hook's answer is not JSON"
 
 
+@pytest.mark.slow_for("copy_gone", "stub_gone", "stub_says_something_else")
 @pytest.mark.parametrize(
     "breaks",
     [

@@ -189,7 +189,7 @@ class TestDying:
         assert not editor.is_stuck
         assert editor.messages == [], "what mends itself is no news"
 
-    @pytest.mark.thorough
+    @pytest.mark.slow
     def test_a_bridge_that_keeps_exiting_is_not_restarted_forever(self, newest: Neovim) -> None:
         """It is started six times at most. After that, ``:DrawbridgeStart`` starts it again."""
         assert newest.setup(bridge_options("dies"))

@@ -497,7 +497,7 @@ async def test_a_change_was_seen_once_both_ends_were_in_a_window(rig: ReviewRig)
     await rig.has_seen("", "long 1")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_folded_and_hidden_lines_were_not_seen(newest: ReviewRig) -> None:
     rig = newest
     rig.editor.command("3,7fold")
@@ -578,7 +578,7 @@ async def test_a_comment_requires_the_lines_as_they_were_shown(newest: ReviewRig
     assert len((await rig.review())["comments"]) == 2
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_missing_requirements_of_a_comment_are_reported(newest: ReviewRig) -> None:
     rig = newest
     rig.editor.command("DrawbridgeComment Why?")
@@ -629,7 +629,7 @@ async def test_when_the_bridge_stops_nothing_is_shown(newest: ReviewRig) -> None
     rig.shows_signs("~LINE 3", "-line 8", "+line 11b")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_commands_report_a_missing_bridge_or_review(tmp_path: Path) -> None:
     with neovim(programs.nvim(), cwd=tmp_path) as editor:
         for command in ("DrawbridgeChanges", "DrawbridgeKeep"):

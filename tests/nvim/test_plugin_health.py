@@ -159,7 +159,7 @@ def test_a_missing_lock_file_is_an_error(editor: Neovim) -> None:
     assert ":DrawbridgeRestart creates it again" in report
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_programs_that_hang_do_not_delay_the_report(tmp_path: Path) -> None:
     with in_a_project(programs.nvim(), tmp_path) as editor:
         program(tmp_path / "bin" / "claude", "exec sleep 600")

@@ -28,7 +28,7 @@ LATEST = 0.5
 """The maximum mean delay between Neovim's decision and the other clients' decisions, in seconds."""
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_neovim_web_ui_and_phone_race_to_decide(tmp_path: Path) -> None:
     await races(tmp_path, 4)
 

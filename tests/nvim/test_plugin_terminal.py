@@ -463,7 +463,7 @@ class TestMissing:
         assert editor.lua("return #vim.api.nvim_list_wins()") == 1
         assert len(editor.messages) == 1
 
-    @pytest.mark.thorough
+    @pytest.mark.slow
     def test_it_gives_up_on_a_bridge_that_never_becomes_ready(self, tmp_path: Path) -> None:
         clis(tmp_path)
         with neovim(programs.nvim(), environment={"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}) as editor:

@@ -158,7 +158,7 @@ def test_several_approvals_are_answered_in_turn(browser: Browser, address: str, 
         assert [answer["behavior"] for answer in answers(person)] == ["allow"] * 3
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_click_makes_an_approval_the_current_one(browser: Browser, address: str, directory: Path) -> None:
     """The buttons of the clicked request do not move away from the pointer."""
     with browser.person(address) as person:
@@ -171,7 +171,7 @@ def test_a_click_makes_an_approval_the_current_one(browser: Browser, address: st
         assert "down" in person.edited()
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_only_the_current_approval_shows_key_hints(browser: Browser, address: str, directory: Path) -> None:
     with browser.person(address) as person:
         asks(person, edit(directory / "notes.md", "up", "down"), bash("ls"))
@@ -189,6 +189,7 @@ def test_a_group_of_calls_names_the_first_waiting_call(browser: Browser, address
         person.sees(".group > summary .waiting", "2 waiting for approval")
 
 
+@pytest.mark.slow_for("plan")
 @pytest.mark.parametrize("call", ["ls -la", pytest.param("plan", marks=pytest.mark.thorough)])
 def test_a_letter_does_not_accept_a_command_or_a_plan(browser: Browser, address: str, call: str) -> None:
     plan = {"name": "ExitPlanMode", "input": {"plan": "# Plan"}}
@@ -214,7 +215,7 @@ def test_pressing_a_key_twice_answers_only_one_approval(browser: Browser, addres
         stays(person, 1)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_letters_typed_after_a_click_on_text_are_not_answers(browser: Browser, address: str, directory: Path) -> None:
     """The typed text goes to the message box, including its first letter."""
     with browser.person(address) as person:
@@ -239,7 +240,7 @@ def test_other_letters_go_to_the_message_box(browser: Browser, address: str, dir
         stays(person, 1)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_long_approval_is_shown_from_its_start(browser: Browser, address: str, directory: Path) -> None:
     """Keys accept the request only once all of it has been read."""
     with browser.person(address, **PHONE) as person:
@@ -284,6 +285,7 @@ def test_a_long_command_wraps_and_is_not_cut(browser: Browser, address: str) -> 
         assert person.reads(f"{CARD} pre")[0] == COMMAND
 
 
+@pytest.mark.slow_for("empty lines")
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     ("command", "shown"),
@@ -301,6 +303,7 @@ def test_long_runs_of_blanks_cannot_hide_text(browser: Browser, address: str, co
         assert person.runs(IN_SIGHT)
 
 
+@pytest.mark.slow_for("field", "lines of a file", "one line of a file")
 @pytest.mark.parametrize(
     "kind",
     [
@@ -428,7 +431,7 @@ def test_a_plan_is_shown_and_approved(browser: Browser, address: str) -> None:
         person.sees(".settled-line .markdown li", "Change bridge.py")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_plan_is_approved_with_its_edits(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         asks(person, plan())
@@ -436,7 +439,7 @@ def test_a_plan_is_approved_with_its_edits(browser: Browser, address: str) -> No
         assert answers(person)[0]["updatedPermissions"] == ACCEPT_EDITS
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_plan_is_sent_back_with_a_comment(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         asks(person, plan())
@@ -669,7 +672,7 @@ def test_a_letter_does_not_accept_a_command_that_contains_a_diff(
 # Edits.
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_windows_with_the_same_name_are_distinguished(browser: Browser, address: str, directory: Path) -> None:
     """An answer from the other window keeps the unfinished edit in this one, and this one shows who answered."""
     with browser.person(address) as mine, browser.person(address) as other:
@@ -683,7 +686,7 @@ async def test_windows_with_the_same_name_are_distinguished(browser: Browser, ad
         assert mine.edited() == "half an ed"
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_leaving_an_edit_keeps_it_as_a_draft(browser: Browser, address: str, directory: Path) -> None:
     before = (directory / "notes.md").read_text()
     with browser.person(address) as person:
@@ -705,7 +708,7 @@ def test_leaving_an_edit_keeps_it_as_a_draft(browser: Browser, address: str, dir
         person.sees(".said", "Done: notes.md has the new line.")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_history_shows_what_was_accepted(browser: Browser, address: str, directory: Path) -> None:
     with browser.person(address) as person:
         person.prompts("Something")

@@ -188,7 +188,7 @@ async def test_unfinished_text_survives_a_reload_and_an_update(browser: Browser,
     assert texts["Half typed"] == 30
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_decision_elsewhere_keeps_a_half_written_comment(
     browser: Browser, server: Server, project: str
 ) -> None:
@@ -266,7 +266,7 @@ async def test_a_comment_without_a_connection_is_kept_and_added_once(
     assert [one["text"] for one in await comments_of(server, project)] == ["Not lost."]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_comments_are_not_sent_while_another_is_being_written(
     browser: Browser, server: Server, project: str
 ) -> None:
@@ -317,7 +317,7 @@ async def test_answers_and_comments_link_to_each_other(browser: Browser, server:
         person.sees(in_hunk("Line 5", ".remark.sent"))
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_comments_can_be_read_after_everything_is_decided(browser: Browser, server: Server, project: str) -> None:
     await is_answered(server, project)
     with browser.person(address_of(server, project), width=1280, height=1800) as person:
@@ -331,6 +331,7 @@ async def test_comments_can_be_read_after_everything_is_decided(browser: Browser
         person.until("document.activeElement.matches('.empty .comments')")
 
 
+@pytest.mark.slow_for("approve")
 @pytest.mark.thorough
 @pytest.mark.parametrize("scope", ["view", "approve"])
 async def test_a_scope_limits_what_can_be_done_with_comments(
@@ -376,6 +377,7 @@ async def test_two_users_comment_on_one_review(browser: Browser, server: Server,
         person.loses(".review-bar button:has-text('Send')")
 
 
+@pytest.mark.slow_for("320-640", "844-390")
 @pytest.mark.thorough
 @pytest.mark.parametrize(("width", "height"), [(390, 844), (320, 640), (844, 390)])
 async def test_a_phone_writes_and_sends_a_comment(
@@ -453,6 +455,7 @@ async def test_hostile_comments_are_shown_as_plain_text(browser: Browser, server
             assert person.complaints() == []
 
 
+@pytest.mark.slow_for("1440-900")
 @pytest.mark.thorough
 @pytest.mark.parametrize(("width", "height"), [(1440, 900), (390, 844)])
 async def test_axe_finds_nothing_in_comments_and_commits(
@@ -481,6 +484,7 @@ async def test_axe_finds_nothing_in_comments_and_commits(
         assert person("axe", file=str(programs.axe())) == []
 
 
+@pytest.mark.slow_for("1001-700", "2560-1200", "768-1024")
 @pytest.mark.thorough
 @pytest.mark.parametrize(("width", "height"), [(280, 653), (768, 1024), (1001, 700), (2560, 1200)])
 async def test_comments_fit_every_screen_width(
@@ -529,7 +533,7 @@ def opens_commit(person: Person, project: str) -> None:
     person.sees("dialog form")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_kept_changes_are_committed(browser: Browser, committing: Server, repository: Path) -> None:
     project = await is_kept(committing, repository)
     with browser.person(address_of(committing, project), width=1280, height=900) as person:
@@ -561,7 +565,7 @@ async def test_kept_changes_are_committed(browser: Browser, committing: Server, 
     assert git(repository, "branch", "--show-current").strip() == "bridge"
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_the_commit_dialog_is_reachable_after_keeping_everything(
     browser: Browser, committing: Server, repository: Path
 ) -> None:
@@ -589,7 +593,7 @@ async def test_the_commit_dialog_is_reachable_after_keeping_everything(
         assert person.complaints() == []
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_the_commit_link_updates_after_other_users_actions(
     browser: Browser, committing: Server, repository: Path
 ) -> None:
@@ -605,7 +609,7 @@ async def test_the_commit_link_updates_after_other_users_actions(
         person.loses(".to-review")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_comments_are_reachable_in_a_review_without_changes(
     browser: Browser, server: Server, project: str
 ) -> None:
@@ -626,7 +630,7 @@ async def test_comments_are_reachable_in_a_review_without_changes(
         person.sees(".empty button", "1 comment")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_commit_that_a_hook_refuses_keeps_the_message(
     browser: Browser, committing: Server, repository: Path
 ) -> None:
@@ -671,7 +675,7 @@ async def test_commits_are_offered_only_where_they_are_allowed(
         assert not person("visible", css="button:has-text('Commit…')")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_device_without_the_admin_scope_cannot_commit(
     browser: Browser, committing: Server, repository: Path
 ) -> None:

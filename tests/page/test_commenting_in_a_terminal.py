@@ -47,6 +47,7 @@ async def session(browser: Browser, home: Path) -> AsyncIterator[ReportedSession
         yield session
 
 
+@pytest.mark.slow_for("1440-900")
 @pytest.mark.thorough
 @pytest.mark.parametrize(("width", "height"), [(1440, 900), (390, 844)])
 async def test_withdrawn_comments_can_be_typed_into_the_terminal(
@@ -90,7 +91,7 @@ async def test_withdrawn_comments_can_be_typed_into_the_terminal(
         assert person.complaints() == []
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_waiting_comments_reach_the_agent_when_it_stops(browser: Browser, session: ReportedSession) -> None:
     """The web UI shows that the comments are waiting, were sent, and were answered."""
     server, project = session.server, session.project
@@ -113,7 +114,7 @@ async def test_waiting_comments_reach_the_agent_when_it_stops(browser: Browser, 
         assert person.complaints() == []
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_waiting_comments_become_drafts_if_the_session_ends(browser: Browser, session: ReportedSession) -> None:
     server, project = session.server, session.project
     with browser.person(address_of(server, project), width=1440, height=900) as person:
@@ -127,6 +128,7 @@ async def test_waiting_comments_become_drafts_if_the_session_ends(browser: Brows
         assert person.complaints() == []
 
 
+@pytest.mark.slow_for("1440-900")
 @pytest.mark.thorough
 @pytest.mark.parametrize(("width", "height"), [(1440, 900), (390, 844)])
 async def test_a_review_is_reachable_if_the_web_ui_opens_after_the_run(
@@ -151,7 +153,7 @@ async def test_a_review_is_reachable_if_the_web_ui_opens_after_the_run(
         assert person.complaints() == []
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_the_list_does_not_count_files_in_a_missing_directory(browser: Browser, session: ReportedSession) -> None:
     server, project = session.server, session.project
     with browser.person(address_of(server, project), width=1440, height=900) as person:

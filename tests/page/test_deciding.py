@@ -57,7 +57,7 @@ def test_a_first_visit_leads_from_sign_in_to_an_accepted_change(
         }
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_code_change_is_highlighted_and_fits_a_narrow_window(
     browser: Browser, server: Server, directory: Path
 ) -> None:

@@ -92,7 +92,7 @@ def test_the_token_is_not_in_the_arguments_and_sigterm_cleans_up(browser: Browse
     assert left() == []
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_real_agent_gets_no_prompt_before_the_users_first(browser: Browser) -> None:
     claude = programs.claude()
     with MessagesStub() as model:

@@ -67,6 +67,7 @@ def scrolls_up_to(person: Person, seq: int, *, steps: int = 200) -> None:
     raise AssertionError(f"{min(person.runs(SEQS))} is as far as one gets")
 
 
+@pytest.mark.slow_for("500")
 @pytest.mark.parametrize(
     "count", [pytest.param(500, marks=pytest.mark.thorough), pytest.param(100_000, marks=pytest.mark.slow)]
 )
@@ -96,7 +97,7 @@ async def test_a_long_history_scrolls_with_only_part_of_it_rendered(
             person.loses(".jump")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_huge_message_is_shown_whole_on_demand(browser: Browser, tmp_path: Path, directory: Path) -> None:
     """A warning also appears when the history is near its size limit."""
     text = "a long text " * 100_000 + "and its end"
@@ -115,7 +116,7 @@ async def test_a_huge_message_is_shown_whole_on_demand(browser: Browser, tmp_pat
             person.loses(".toast")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_divider_shows_that_earlier_messages_were_deleted(
     browser: Browser, tmp_path: Path, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,7 +131,7 @@ async def test_a_divider_shows_that_earlier_messages_were_deleted(
             assert numbers == list(range(numbers[0], 36)), "what is left is all there"
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_on_the_narrowest_phone_nothing_is_cut_off(browser: Browser, server: Server, address: str) -> None:
     with browser.person(page_of(server), width=320, height=640) as person:
         person.sees("#token")

@@ -68,6 +68,7 @@ def changed(files: Path) -> Path:
     return files
 
 
+@pytest.mark.slow
 async def test_s2_14_a_changed_file_opens_its_diff(browser: Browser, server: Server, changed: Path) -> None:
     project = await project_in(server, changed)
     with browser.person(f"{page_of(server)}#token={server.token}&project={project}", width=1440, height=900) as person:
@@ -102,6 +103,7 @@ async def test_s2_14_a_changed_file_opens_its_diff(browser: Browser, server: Ser
         assert person.complaints() == []
 
 
+@pytest.mark.slow
 async def test_a_deleted_file_opens_with_its_old_content(browser: Browser, server: Server, changed: Path) -> None:
     project = await project_in(server, changed)
     address = f"{page_of(server)}#token={server.token}&project={project}"
@@ -173,6 +175,7 @@ async def test_files_that_are_not_shown_have_a_reason(
         assert "TOKEN" not in person.runs("document.body.innerText")
 
 
+@pytest.mark.slow
 async def test_a_link_to_a_directory_opens_it_in_the_tree(browser: Browser, server: Server, files: Path) -> None:
     project = await project_in(server, files)
     with browser.person(f"{page_of(server)}#token={server.token}&project={project}", width=1440, height=900) as person:
@@ -220,6 +223,7 @@ async def test_the_tree_shows_git_status_marks(browser: Browser, server: Server,
         assert person.reads(".tree .entry:has-text('src') .mark") == []
 
 
+@pytest.mark.slow
 async def test_a_tool_row_opens_its_file(browser: Browser, server: Server, files: Path) -> None:
     read = {
         "type": "tool_use",

@@ -280,6 +280,7 @@ def test_a_long_title_does_not_cut_off_the_name_of_the_folder(browser: Browser, 
                 assert person.runs(f"{name}.scrollWidth <= {name}.clientWidth") is whole, (width, height, style)
 
 
+@pytest.mark.slow
 def test_on_a_wide_screen_the_list_folds_and_stays_folded(browser: Browser, address: str) -> None:
     """Finding S3-36: the list of sessions could not be folded."""
     with browser.person(address) as person:
@@ -408,6 +409,7 @@ async def test_the_palette_opens_sessions_and_runs_commands(
         person.loses("dialog")
 
 
+@pytest.mark.slow
 def test_an_error_stays_until_it_is_closed(browser: Browser, address: str) -> None:
     """Finding S2-23: errors disappeared after six seconds."""
     with browser.person(address) as person:
@@ -525,6 +527,7 @@ def test_index_html_has_no_inline_styles() -> None:
     assert "style=" not in (programs.page() / "index.html").read_text(), "the policy allows no style in markup"
 
 
+@pytest.mark.slow_for("desktop")
 @pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)], ids=["desktop", "phone"])
 def test_axe_finds_nothing_in_the_frame(
     browser: Browser, server: Server, address: str, width: int, height: int

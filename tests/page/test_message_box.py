@@ -76,6 +76,7 @@ def test_s2_13_commands_are_completed_by_keys(browser: Browser, address: str) ->
         assert person.complaints() == []
 
 
+@pytest.mark.slow
 def test_commands_that_arrive_after_a_slash_was_typed_are_listed(browser: Browser, address: str) -> None:
     with browser.person(address) as person, browser.person(address) as other:
         types(person, "/")
@@ -83,6 +84,7 @@ def test_commands_that_arrive_after_a_slash_was_typed_are_listed(browser: Browse
         person.until("document.querySelectorAll('.suggestions [role=option]').length === 3")
 
 
+@pytest.mark.slow
 async def test_commands_and_models_are_listed_before_the_first_message(
     browser: Browser, tmp_path: Path, directory: Path
 ) -> None:
@@ -149,6 +151,7 @@ def test_the_placeholder_shows_what_happens_to_a_message(browser: Browser, addre
         person.clicks(".stop")
 
 
+@pytest.mark.slow
 def test_a_text_file_is_sent_with_a_message(browser: Browser, address: str, tmp_path: Path) -> None:
     note = tmp_path / "note.txt"
     note.write_text("Close the bridge at ten.\n")
@@ -248,6 +251,7 @@ def test_files_are_dropped_and_pasted(browser: Browser, address: str) -> None:
         assert person.runs(SENT) == [name + size for name, size in zip(names, sizes, strict=True)]
 
 
+@pytest.mark.slow
 def test_up_to_ten_images_can_be_sent_without_text(browser: Browser, address: str, tmp_path: Path) -> None:
     image = tmp_path / "cat.png"
     image.write_bytes((STATIC / "icon-192.png").read_bytes())
@@ -341,6 +345,7 @@ async def test_s3_32_agents_that_are_not_installed_cannot_be_chosen(
         person.sees(".chip-menu .hint", "your next message starts a new session")
 
 
+@pytest.mark.slow
 def test_s3_41_a_message_is_sent_into_the_running_turn(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         person.sees(".chip.mode")
@@ -364,6 +369,7 @@ def test_a_message_that_the_turn_refuses_returns_to_the_box(browser: Browser, ad
         assert person("value", css="#prompt") == "and be quick"
 
 
+@pytest.mark.slow
 def test_the_box_is_accessible(browser: Browser, address: str) -> None:
     from tests import programs
 

@@ -211,6 +211,7 @@ async def asks(owner: WireClient, server: access_rig.Server) -> tuple[str, str]:
     return project, asked["data"]["approval_id"]
 
 
+@pytest.mark.slow_for("deny")
 @pytest.mark.parametrize("decision", ["allow", "deny"])
 async def test_a_notification_accepts_or_rejects_once(
     browser: Browser, tmp_path: Path, decision: str, monkeypatch: pytest.MonkeyPatch
@@ -265,6 +266,7 @@ BREAKS = """(() => {
 })()"""
 
 
+@pytest.mark.slow_for("before it")
 @pytest.mark.parametrize(
     ("last", "title", "reason"),
     [
@@ -294,7 +296,7 @@ def test_a_notification_reports_that_an_answer_may_be_lost(
         assert person("worker", code="self.buttons") == []
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_session_is_marked_unread_until_it_is_opened(browser: Browser, server: Server, directory: Path) -> None:
     project = await project_in(server, directory)
     async with server.client() as other:

@@ -218,7 +218,7 @@ async def test_undo_does_not_touch_a_file_changed_since_it_was_shown(
         assert (repository / "src" / "new.py").exists()
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_conflict_is_reported_at_its_hunk(
     browser: Browser, server: Server, project: str, repository: Path
 ) -> None:
@@ -285,6 +285,7 @@ async def test_an_empty_review_closes(browser: Browser, server: Server, reposito
         person.sees("#prompt")
 
 
+@pytest.mark.slow_for("1280-500")
 @pytest.mark.thorough
 @pytest.mark.parametrize(("width", "height"), [(1280, 500), (375, 500)])
 async def test_a_click_on_a_partly_seen_change_asks_for_confirmation(
@@ -374,7 +375,7 @@ async def test_keys_decide_only_what_is_in_view(
         person.sees(".review-bar", "2 changes")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_esc_returns_to_the_session(browser: Browser, server: Server, project: str) -> None:
     with browser.person(address_of(server, project)) as person:
         opens(person, project)
@@ -406,7 +407,7 @@ async def test_another_users_decision_keeps_an_unfinished_edit(
         assert (repository / "poem.txt").read_text() == poem(line_5="LINE 5")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_the_hunk_is_replaced_by_a_note_about_who_decided_first(
     browser: Browser, server: Server, project: str, repository: Path
 ) -> None:
@@ -425,7 +426,7 @@ async def test_the_hunk_is_replaced_by_a_note_about_who_decided_first(
         person.sees(HUNK)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_two_devices_decide_the_same_hunk_simultaneously(
     browser: Browser, server: Server, project: str, repository: Path
 ) -> None:
@@ -478,7 +479,7 @@ async def test_undoing_several_hunks_asks_once(
     assert not (repository / "src").exists() or not list((repository / "src").iterdir())
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_shortened_change_must_be_expanded_before_deciding(
     browser: Browser, server: Server, project: str, repository: Path
 ) -> None:
@@ -498,7 +499,7 @@ async def test_a_shortened_change_must_be_expanded_before_deciding(
         person.loses(".review-files", "long.txt")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_changes_without_lines_are_described_in_words(
     browser: Browser, server: Server, project: str, repository: Path
 ) -> None:
@@ -556,6 +557,7 @@ REACHED = (
 """Whether the "Keep" button is in the lower half of the screen."""
 
 
+@pytest.mark.slow_for("320-640", "844-390")
 @pytest.mark.thorough
 @pytest.mark.parametrize(("width", "height"), SMALL)
 async def test_a_phone_shows_one_hunk_per_screen(
@@ -591,6 +593,7 @@ async def test_a_phone_shows_one_hunk_per_screen(
         assert person.complaints() == []
 
 
+@pytest.mark.slow_for("1001-700", "2560-1200", "768-1024")
 @pytest.mark.thorough
 @pytest.mark.parametrize(("width", "height"), [(280, 653), (768, 1024), (1001, 700), (2560, 1200)])
 async def test_a_review_fits_every_screen_width(
@@ -614,6 +617,7 @@ OPEN_FIELD = (
 """Whether the whole field of an edit is in view, above the buttons."""
 
 
+@pytest.mark.slow_for("1280-640", "844-390")
 @pytest.mark.thorough
 @pytest.mark.parametrize(("width", "height"), [(1280, 640), (390, 844), (844, 390)])
 async def test_the_text_box_of_an_edit_is_in_view(
@@ -628,7 +632,7 @@ async def test_the_text_box_of_an_edit_is_in_view(
         person.until(OPEN_FIELD)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_listed_file_stays_in_view_while_it_is_drawn(browser: Browser, server: Server, project: str) -> None:
     """The files above it are drawn, and its own lines are loaded, after it has been scrolled into view."""
     many = {f"a{number:02}.txt": "a line\n" * (1 + number % 7 * 9) for number in range(20)}
@@ -653,6 +657,7 @@ async def test_the_list_of_files_stays_open_when_somebody_else_decides(
         assert person("visible", css=".review-files")
 
 
+@pytest.mark.slow_for("1440-900")
 @pytest.mark.thorough
 @pytest.mark.parametrize(("width", "height"), [(1440, 900), (390, 844)])
 async def test_axe_finds_nothing_in_a_review(
@@ -718,7 +723,7 @@ async def test_a_click_right_after_scrolling_makes_the_hunk_current(
         person.sees(CURRENT, "open_bridge")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_the_scroll_position_in_a_review_is_kept(browser: Browser, server: Server, project: str) -> None:
     """When another device decides on a hunk above, the hunk that is being read stays in place."""
     with browser.person(address_of(server, project), width=1280, height=640) as person:
@@ -780,7 +785,7 @@ async def test_a_review_of_2000_hunks_can_be_opened_and_decided(
         person.sees(".review-bar", "1,999 changes")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_rename_and_an_edit_of_a_file_are_decided_separately(
     browser: Browser, server: Server, repository: Path
 ) -> None:

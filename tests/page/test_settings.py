@@ -166,6 +166,7 @@ def test_the_diff_settings_apply_immediately(browser: Browser, address: str, dir
         person.sees(".tool-body .diff:not(.unwrapped) table.split")
 
 
+@pytest.mark.slow
 async def test_usage_is_shown_by_project_and_day(browser: Browser, server: Server, directory: Path) -> None:
     project = await project_in(server, directory)
     async with server.client() as client:

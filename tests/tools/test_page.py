@@ -147,7 +147,6 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.thorough
 def test_a_wheel_contains_the_web_ui_and_its_licenses(built: Path) -> None:
     names = zipfile.ZipFile(next(built.glob("*.whl"))).namelist()
     assert {f"drawbridge/page/{file.name}" for file in page.PAGE.iterdir()} <= set(names)

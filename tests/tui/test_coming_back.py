@@ -80,7 +80,7 @@ async def test_a_lost_connection_resumes_at_the_cursor(tmp_path: Path, directory
             assert conversation.items[: len(known)] == known, "what was here was not asked for again"
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_prompt_removed_during_a_disconnect_is_reported(tmp_path: Path, directory: Path) -> None:
     async with serving(tmp_path / "data", "--no-tls", "--allow", directory.parent) as server:
         project = await make_project(server, directory)
@@ -117,7 +117,7 @@ async def test_an_answer_in_flight_during_a_disconnect_counts_once(tmp_path: Pat
     assert (directory / "notes.md").read_text().count("Something") == 1
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_rejected_token_is_reported_and_typed_text_is_kept(tmp_path: Path, directory: Path) -> None:
     """The token is replaced by an invalid one before the client reconnects."""
     async with serving(tmp_path / "data", "--no-tls", "--allow", directory.parent) as server:

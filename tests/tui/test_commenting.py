@@ -182,7 +182,7 @@ async def test_comments_that_another_client_sent_are_shown_as_sent(server: Serve
         await owner.ask("agent_interrupt", {}, project)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_comments_on_a_terminal_session_can_be_withdrawn(home: Path) -> None:
     """The comments wait until the agent stops, and are drafts again once they are withdrawn."""
     (home / "blog").mkdir()
@@ -232,7 +232,7 @@ async def test_comments_that_cannot_be_sent_can_be_copied(home: Path) -> None:
             await person.sees("▎ You  Draft")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_comment_is_about_the_chosen_lines_with_a_suggestion(server: Server, repository: Path) -> None:
     async with reviewing(server, repository) as (person, project):
         await person.presses("j")
@@ -266,7 +266,7 @@ async def test_a_comment_is_about_the_chosen_lines_with_a_suggestion(server: Ser
     assert "Replace these lines with:\n```suggestion\nLINE 5\nline 6!\n```" in prompt
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_comment_that_is_refused_stays_in_its_field(server: Server, repository: Path) -> None:
     async with reviewing(server, repository) as (person, project):
         await person.presses("j")
@@ -290,7 +290,7 @@ async def test_a_comment_that_is_refused_stays_in_its_field(server: Server, repo
     assert await comments_of(server, project) == []
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_comment_is_kept_until_it_is_added_or_discarded(server: Server, repository: Path) -> None:
     async with reviewing(server, repository) as (person, project):
         await person.presses("j")
@@ -365,7 +365,7 @@ async def is_answered(server: Server, directory: Path) -> str:
     return project
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_answers_are_shown_and_comments_resolved_and_reopened(server: Server, repository: Path) -> None:
     project = await is_answered(server, repository)
     async with attached(server, repository) as person:
@@ -400,6 +400,7 @@ async def version_of(server: Server, project: str) -> str:
         return str((await client.ask("review_get", project_id=project))["data"]["version"])
 
 
+@pytest.mark.slow_for("approve")
 @pytest.mark.thorough
 @pytest.mark.parametrize("scope", ["view", "approve"])
 async def test_a_scope_limits_what_can_be_done_with_comments(
@@ -435,7 +436,7 @@ async def test_a_scope_limits_what_can_be_done_with_comments(
     assert len(await comments_of(server, project)) == 2
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_two_users_comment_on_one_review(server: Server, repository: Path) -> None:
     """Each sees the other's comments, and comments can be sent only by a user who has seen all of them."""
     async with reviewing(server, repository) as (person, project), server.client() as client:
@@ -512,6 +513,7 @@ async def test_nothing_typed_offline_is_lost_or_sent_twice(tmp_path: Path) -> No
                     assert person.app.screen.query_one(PlainTextArea).text == "Message"
 
 
+@pytest.mark.slow_for("40x20")
 @pytest.mark.thorough
 @pytest.mark.parametrize("size", [(100, 30), (40, 20)], ids=lambda size: "x".join(map(str, size)))
 async def test_hostile_comments_are_only_text(server: Server, repository: Path, size: tuple[int, int]) -> None:
@@ -550,7 +552,7 @@ async def fits(person: Person, width: int) -> None:
     await person.waits_for(lambda: all(len(line) <= width for line in person.screen.splitlines()), f"{width} columns")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_small_screen_has_room_for_a_comment(server: Server, repository: Path) -> None:
     long: Work = {"poem.txt": poem(line_5="LINE 5 " + "and so on " * 12)}
     async with reviewing(server, repository, long, size=(40, 20)) as (person, _):
@@ -599,7 +601,7 @@ def message(person: Person) -> PlainTextArea:
     return person.app.screen.query_one(PlainTextArea)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_kept_changes_are_committed(server: Server, repository: Path) -> None:
     await is_kept(server, repository)
     async with attached(server, repository) as person:
@@ -632,7 +634,7 @@ async def test_kept_changes_are_committed(server: Server, repository: Path) -> N
     assert git(repository, "branch", "--show-current").strip() == "bridge"
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_commit_that_a_hook_refuses_keeps_the_message(server: Server, repository: Path) -> None:
     await is_kept(server, repository)
     hook = repository / ".git" / "hooks" / "pre-commit"
@@ -664,7 +666,7 @@ async def test_a_commit_that_a_hook_refuses_keeps_the_message(server: Server, re
     assert git(repository, "rev-parse", "HEAD~1") == before
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_no_commit_is_made_while_the_agent_works(server: Server, repository: Path) -> None:
     project = await is_kept(server, repository)
     before = git(repository, "rev-parse", "HEAD")
@@ -681,7 +683,7 @@ async def test_no_commit_is_made_while_the_agent_works(server: Server, repositor
         await person.sees("Committed 2 files on")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_commits_are_offered_only_where_they_are_allowed(tmp_path: Path, directory: Path) -> None:
     make_repository(directory)
     async with serving(tmp_path / "data", "--no-tls", "--allow", directory.parent) as server:

@@ -84,7 +84,7 @@ async def test_a_question_with_choices_is_answered(server: Server, directory: Pa
         await person.reads("Oak it is.")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_question_is_answered_with_free_text(server: Server, directory: Path) -> None:
     async with attached(server, directory) as person:
         await person.prompts("/ask")
@@ -95,7 +95,7 @@ async def test_a_question_is_answered_with_free_text(server: Server, directory: 
         await person.reads("tar it is.")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_the_second_user_keeps_their_text_and_sees_who_was_first(server: Server, directory: Path) -> None:
     async with attached(server, directory, name="Ada") as ada, attached(server, directory, name="Bob") as bob:
         await ada.prompts("Something")
@@ -113,7 +113,7 @@ async def test_the_second_user_keeps_their_text_and_sees_who_was_first(server: S
     assert "Bobs" not in (directory / "notes.md").read_text()
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_another_client_with_the_same_name_is_distinguished(server: Server, directory: Path) -> None:
     async with attached(server, directory, name="Ada") as first, attached(server, directory, name="Ada") as second:
         await first.prompts("Something")

@@ -169,7 +169,7 @@ async def test_a_run_is_decided_hunk_by_hunk(server: Server, repository: Path) -
     assert (repository / "poem.txt").read_text() == poem(line_5="LINE 5")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_decision_in_a_review_is_shown_in_the_conversation(server: Server, repository: Path) -> None:
     """The server does not report a decision to the client that made it, but the records after it must be shown."""
     async with reviewing(server, repository) as (person, _):
@@ -182,7 +182,7 @@ async def test_a_decision_in_a_review_is_shown_in_the_conversation(server: Serve
         await person.reads("Line 3")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_review_follows_the_decisions_of_another_user(server: Server, repository: Path) -> None:
     async with reviewing(server, repository, size=(100, 16)) as (person, project):
         ids = await hunks(server, project)
@@ -264,7 +264,7 @@ async def test_only_a_fully_shown_change_can_be_decided(server: Server, reposito
         await person.sees("Nothing to review")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_change_behind_a_notice_cannot_be_decided(server: Server, repository: Path) -> None:
     async with reviewing(server, repository, {"new.txt": "".join(f"verse {n}\n" for n in range(6))}) as (person, _):
         person.app.notify("word " * 200, timeout=3600)
@@ -301,7 +301,7 @@ async def test_all_changes_of_a_file_are_decided_together(server: Server, reposi
     assert (repository / "src" / "new.py").exists()
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_deciding_on_all_requires_the_shown_version(server: Server, repository: Path) -> None:
     async with reviewing(server, repository, size=(100, 12)) as (person, project):
         await person.presses("X")
@@ -334,7 +334,7 @@ async def test_a_view_only_device_cannot_decide(server: Server, repository: Path
     assert not (repository / "old.txt").exists()
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_while_the_agent_works_changes_can_only_be_kept(server: Server, repository: Path) -> None:
     async with reviewing(server, repository) as (person, project), server.client() as owner:
         await owner.ask("execute", {"prompt": "/slow 600"}, project)
@@ -354,7 +354,7 @@ async def test_while_the_agent_works_changes_can_only_be_kept(server: Server, re
     assert not (repository / "old.txt").exists()
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_an_edit_is_kept_as_a_draft_until_it_is_decided(server: Server, repository: Path) -> None:
     async with reviewing(server, repository) as (person, _):
         await person.presses("j", "e")
@@ -448,6 +448,7 @@ async def test_an_approval_behind_a_review_is_not_seen(server: Server, repositor
 EVIL = "[red]x[/] $ink \x1b[2J \x1b]52;c;AAAA\x07 \u202egnp.\u202c \u200b \r漢字"
 
 
+@pytest.mark.slow_for("40x16")
 @pytest.mark.thorough
 @pytest.mark.parametrize("size", [(100, 30), (40, 16)], ids=lambda size: "x".join(map(str, size)))
 async def test_control_characters_in_names_and_texts_are_escaped(
@@ -485,7 +486,7 @@ async def test_a_small_screen_shows_everything_and_can_be_resized(server: Server
         await person.waits_for(lambda: current(person).endswith("name.txt: x"), "the other file")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_binary_file_is_described_in_words(server: Server, repository: Path) -> None:
     async with reviewing(server, repository, {"image.bin": b"\0\xff\n"}) as (person, _):
         await person.sees("image.bin  new · binary", "This is a new file. Its content is not shown")
@@ -495,7 +496,7 @@ async def test_a_binary_file_is_described_in_words(server: Server, repository: P
     assert not (repository / "image.bin").exists()
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_directory_without_git_has_a_review(server: Server, directory: Path) -> None:
     before = (directory / "notes.md").read_text()
     async with reviewing(server, directory, {"notes.md": f"{before}More.\n"}) as (person, _):
@@ -517,7 +518,7 @@ async def test_the_reason_for_a_missing_review_is_shown(server: Server, reposito
         repository.with_name(f"{repository.name} elsewhere").rename(repository)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_the_review_of_a_missing_directory_closes_with_a_reason(server: Server, repository: Path) -> None:
     """A drafted edit is still there once the directory exists again."""
     async with reviewing(server, repository) as (person, _):
@@ -571,7 +572,7 @@ async def test_a_decision_made_offline_is_applied_once(tmp_path: Path) -> None:
     assert (directory / "old.txt").read_text() == "old\n"
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_deciding_on_a_file_too_large_to_show_asks_first(server: Server, repository: Path) -> None:
     async with reviewing(server, repository, {"big.txt": "a line of many\n" * 40_000}) as (person, project):
         await person.sees("big.txt  new  +40000 −0", "The changes to this file are too large to show here.")

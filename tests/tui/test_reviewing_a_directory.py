@@ -112,7 +112,7 @@ async def test_without_a_server_the_review_command_starts_its_own(home: Path, bl
     await in_a_terminal(reads, home, "blog")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_running_server_is_used(home: Path, blog: Path) -> None:
     (blog / "src").mkdir()
     async with serving(home / "data", "--no-tls") as server:
@@ -149,7 +149,7 @@ async def test_only_a_review_with_changes_is_opened(home: Path, blog: Path) -> N
             await begin_review(Client(Finder().find, "Ada"), str(blog / "src"))
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_the_reason_why_no_review_is_shown_is_printed(home: Path, blog: Path) -> None:
     async with serving(home / "data", "--no-tls") as server:
         await work(server, blog)

@@ -79,7 +79,7 @@ async def test_a_scheduled_alarm_is_shown_and_can_be_canceled(server: Server, di
         await person.loses("Scheduled until")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_the_cancel_key_shows_that_it_also_cancels_tasks(server: Server, directory: Path) -> None:
     alarm = datetime.now() + timedelta(minutes=30)
     async with attached(server, directory) as person:
@@ -181,7 +181,7 @@ async def test_tool_calls_are_folded_until_the_user_opens_them(server: Server, d
         await person.waits_for(lambda: "was written" not in person.history, "folded again")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_all_of_a_long_history_can_be_reached_in_parts(server: Server, directory: Path) -> None:
     """The client keeps only a part of the history in memory."""
     async with server.client() as owner:
@@ -206,7 +206,7 @@ async def test_all_of_a_long_history_can_be_reached_in_parts(server: Server, dir
         assert "G: latest" not in person.screen
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_the_scroll_position_stays_while_more_arrives(server: Server, directory: Path) -> None:
     async with attached(server, directory, size=(80, 24)) as person:
         await person.prompts("/lines 60")

@@ -192,6 +192,7 @@ def test_undoing_one_change_restores_its_lines_on_disk(changes: Changes) -> None
     assert changes.poem.read_text() == POEM
 
 
+@pytest.mark.slow
 def test_an_action_without_its_list_entry_changes_nothing(changes: Changes) -> None:
     """VS Code passes no entry while it reads the list again."""
     changes.opens("Line 3")
@@ -249,6 +250,7 @@ def test_everything_is_kept_after_one_question(changes: Changes) -> None:
     assert not changes.old.exists()
 
 
+@pytest.mark.slow
 def test_only_new_changes_are_listed(changes: Changes) -> None:
     """A change that has been in view in the diff, here or in a terminal, is not new on the next visit."""
     changes.opens("Line 3")
@@ -314,6 +316,7 @@ def test_a_decision_is_carried_out_after_the_server_was_killed(changes: Changes)
     assert changes.rig.notices() == []
 
 
+@pytest.mark.slow
 def test_somebody_elses_interrupted_decision_is_shown(changes: Changes, tmp_path: Path) -> None:
     git = StoppingGit(tmp_path, "apply", "sleep 600")
     changes.server.end()
@@ -328,6 +331,7 @@ def test_somebody_elses_interrupted_decision_is_shown(changes: Changes, tmp_path
     assert changes.poem.read_text() == CHANGED
 
 
+@pytest.mark.slow
 def test_the_list_reconnects_to_a_restarted_server(changes: Changes) -> None:
     body = f"{LIST} .pane-body"
     changes.server.end()

@@ -148,6 +148,7 @@ def test_a_merged_file_is_saved_on_request(rig: Workstation, merged: Path) -> No
     assert merged.read_text() == "mine one\ntwo\nthree\nfour\n"
 
 
+@pytest.mark.slow
 def test_a_merged_file_is_formatted_and_saved_without_a_question(rig: Workstation, merged: Path) -> None:
     rig.window.run(FORMATTER)
     try:

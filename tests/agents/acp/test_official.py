@@ -156,6 +156,7 @@ async def test_an_interrupt_before_the_prompt_is_sent_ends_the_turn(project: Pat
         assert await answers(warm, "remember") == ["remember"], "the first prompt was never sent"
 
 
+@pytest.mark.slow_for("resumed")
 @pytest.mark.parametrize(
     "flags", [(), pytest.param(("--resumes",), marks=pytest.mark.thorough)], ids=["replayed", "resumed"]
 )
@@ -270,7 +271,7 @@ async def test_a_diff_that_came_before_the_question_is_the_proposal(project: Pat
         assert poem.read_text() == "all new\n"
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_the_conversations_that_the_agent_stores_are_listed(project: Path) -> None:
     agent = official("--lists")
     assert await agent.list_conversations(project, 10) == []

@@ -131,7 +131,7 @@ async def test_a_conversation_continues_in_a_new_process(claude: Claude, project
     assert "I am Ada." in json.dumps(model.requests[1].body["messages"])
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_fork_has_the_history_and_the_given_id(claude: Claude, project: Path, model: MessagesStub) -> None:
     model.will_say(text("I am Ada."), text("Ada, as I said."))
     async with session(claude, project) as first:

@@ -12,6 +12,7 @@ from .workstation import Workstation
 POEM = "one\ntwo\nthree\n"
 
 
+@pytest.mark.slow_for("crlf", "no-final-newline", "not-ascii")
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     ("before", "after"),
@@ -40,6 +41,7 @@ def test_line_endings_bom_and_final_newline_are_kept(rig: Workstation, before: b
     assert not neovim.modified(poem)
 
 
+@pytest.mark.slow_for("crlf")
 @pytest.mark.thorough
 @pytest.mark.parametrize("eol", ["\n", "\r\n"], ids=["lf", "crlf"])
 def test_unsaved_work_is_part_of_what_is_accepted(rig: Workstation, eol: str) -> None:

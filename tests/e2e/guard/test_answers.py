@@ -51,7 +51,7 @@ def test_wait_holds_the_edit_until_the_user_saves(rig: GuardedWorkstation) -> No
     assert SAVED in rig.model.requests[-1].new_text
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_wait_denies_what_was_not_saved_in_time(rig: GuardedWorkstation) -> None:
     poem = rig.file("poem.txt", POEM)
     neovim = rig.nvim(poem)

@@ -23,6 +23,7 @@ def bash(command: str) -> Block:
     return tool_use("Bash", command=command, description="Runs")
 
 
+@pytest.mark.slow_for("1-appended\n")
 @pytest.mark.thorough
 @pytest.mark.parametrize(("answer", "expected"), [(YES, "appended\n"), (NO, "")])
 def test_claude_asks_before_a_command_that_names_unsaved_work(
@@ -60,7 +61,7 @@ def test_a_command_is_not_run_when_no_user_can_be_asked(rig: GuardedWorkstation)
     assert "This command names it; nothing was run." in received
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_command_that_names_no_unsaved_file_is_not_delayed(rig: GuardedWorkstation) -> None:
     poem = rig.file("poem.txt", POEM)
     neovim = rig.nvim(poem)

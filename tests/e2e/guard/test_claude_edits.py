@@ -98,7 +98,7 @@ def test_a_new_file_is_not_written_if_it_is_an_unsaved_buffer(rig: GuardedWorkst
     is_notified_in_one_line(neovim, "can't change new.txt")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_new_file_below_a_linked_directory_is_not_written(rig: GuardedWorkstation) -> None:
     (rig.project / "real").mkdir()
     (rig.project / "link").symlink_to("real")
@@ -112,6 +112,7 @@ def test_a_new_file_below_a_linked_directory_is_not_written(rig: GuardedWorkstat
     assert "has unsaved changes" in received
 
 
+@pytest.mark.slow_for("gone/../poem.txt")
 @pytest.mark.thorough
 @pytest.mark.parametrize("path", ["link/../poem.txt", "gone/../poem.txt"])
 def test_two_dots_in_a_path_are_resolved_as_claude_code_does(rig: GuardedWorkstation, path: str) -> None:
@@ -131,7 +132,7 @@ def test_two_dots_in_a_path_are_resolved_as_claude_code_does(rig: GuardedWorksta
     assert (poem.read_text(), elsewhere.read_text()) == (POEM, POEM)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_an_edit_of_an_unsaved_notebook_is_denied(rig: GuardedWorkstation) -> None:
     content = json.dumps({"cells": [CELL], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}, indent=1)
     notebook = rig.file("book.ipynb", content)
@@ -167,7 +168,7 @@ def test_an_edit_leaves_unsaved_work_in_another_window_alone(rig: GuardedWorksta
     assert "W12" not in neovim.pane.screen
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_policy_for_one_tool_protects_hidden_buffers(rig: GuardedWorkstation) -> None:
     poem, other = rig.file("poem.txt", POEM), rig.file("other.txt", "x\n")
     neovim = rig.nvim(poem)
@@ -183,7 +184,7 @@ def test_a_policy_for_one_tool_protects_hidden_buffers(rig: GuardedWorkstation) 
     assert neovim.buffer(poem) == MINE
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_an_edit_by_an_agent_in_a_subdirectory_is_denied(rig: GuardedWorkstation) -> None:
     poem = rig.file("poem.txt", POEM)
     below = rig.project / "deep" / "down"
@@ -216,7 +217,7 @@ def test_a_neovim_started_without_drawbridge_is_found(rig: GuardedWorkstation) -
 class TestTwoNeovimsInOneDirectory:
     """The rule applies to each Neovim separately, but both get the notice and are refreshed."""
 
-    @pytest.mark.thorough
+    @pytest.mark.slow
     def test_an_edit_passes_if_the_unsaved_text_is_hidden_elsewhere(self, rig: GuardedWorkstation) -> None:
         """One Neovim shows the file unmodified, and the other has unsaved changes to it in a hidden buffer."""
         poem, other = rig.file("poem.txt", POEM), rig.file("other.txt", "x\n")
@@ -233,6 +234,7 @@ class TestTwoNeovimsInOneDirectory:
         assert second.buffer(poem) == MINE
         assert received.count("which were not touched") == 1
 
+    @pytest.mark.slow_for("behind-in-the-second")
     @pytest.mark.thorough
     @pytest.mark.parametrize("behind", [0, 1], ids=["behind-in-the-first", "behind-in-the-second"])
     def test_an_edit_is_denied_if_either_neovim_works_on_the_file(self, rig: GuardedWorkstation, behind: int) -> None:
@@ -251,7 +253,7 @@ class TestTwoNeovimsInOneDirectory:
         for neovim in both:
             is_notified_in_one_line(neovim, KEPT)
 
-    @pytest.mark.thorough
+    @pytest.mark.slow
     def test_an_edit_is_shown_in_both(self, rig: GuardedWorkstation) -> None:
         poem = rig.file("poem.txt", POEM)
         both = [rig.nvim(poem), rig.nvim(poem)]

@@ -97,7 +97,7 @@ def test_a_codex_patch_is_denied_if_any_file_has_unsaved_work(rig: GuardedWorkst
     neovim.wait_for_buffer(poem, ["one", "TWO", "three", "mine"])
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_gemini_connected_to_the_editor_gets_the_selection_once(rig: GuardedWorkstation) -> None:
     poem = rig.file("poem.txt", POEM)
     neovim = rig.nvim(poem, plugin=True)

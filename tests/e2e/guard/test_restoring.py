@@ -28,7 +28,7 @@ def neovim(rig: GuardedWorkstation, poem: Path) -> Neovim:
     return neovim
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.usefixtures("neovim")
 def test_copies_are_listed_with_the_newest_first(rig: GuardedWorkstation, poem: Path) -> None:
     newest, oldest = rig.drawbridge("hook", "--restore").splitlines()
@@ -47,7 +47,7 @@ def test_a_copy_chosen_by_number_is_restored_and_shown(rig: GuardedWorkstation, 
     assert len(rig.drawbridge("hook", "--restore").splitlines()) > 2, "the replaced text is a copy, too"
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_newest_copy_of_a_file_is_restored(rig: GuardedWorkstation, poem: Path, neovim: Neovim) -> None:
     rig.drawbridge("hook", "--restore", "poem.txt")
 

@@ -397,6 +397,7 @@ class Oracle:
         )
 
 
+@pytest.mark.slow_for("2", "3", "4", "5", "6", "7")
 @pytest.mark.parametrize(
     "seed",
     [

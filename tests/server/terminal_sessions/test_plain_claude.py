@@ -111,7 +111,7 @@ async def test_an_answer_in_the_terminal_is_withdrawn_for_clients(rig: ServedWor
         await phone.state("finished")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_the_dialog_in_the_terminal_is_not_delayed(rig: ServedWorkstation, server: Server) -> None:
     """A hook, which may wait up to a day for an answer, does not block the dialog, and ends with its session."""
     async with asked(rig, server, touch("made"), touch("unwanted")) as (claude, phone):
@@ -128,7 +128,7 @@ async def test_the_dialog_in_the_terminal_is_not_delayed(rig: ServedWorkstation,
         assert claude.pane.wait_for_exit() == 0
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_the_conversation_can_be_read_as_it_grows(rig: ServedWorkstation, server: Server) -> None:
     async with asked(rig, server, touch("made"), text("It is *done*.")) as (_, phone):
         question = await phone.question("Bash")

@@ -87,6 +87,7 @@ async def test_a_background_session_asks_a_client(rig: ServedWorkstation, server
         assert [one["id"] for one in listed] == [session["id"]]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("daemon")
 async def test_a_session_moved_to_the_background_is_linked(rig: ServedWorkstation, server: Server) -> None:
     rig.model.will_say(text("Hello there."), text("Hello again."))

@@ -27,6 +27,7 @@ async def state(phone: Phone, wanted: Callable[[int], bool]) -> Message:
             return found
 
 
+@pytest.mark.slow
 async def test_model_and_context_are_shown_after_a_compaction(rig: ServedWorkstation, server: Server) -> None:
     async with following(server) as phone:
         claude = rig.plain_claude()
@@ -40,6 +41,7 @@ async def test_model_and_context_are_shown_after_a_compaction(rig: ServedWorksta
         await state(phone, lambda tokens: tokens > 1_000)  # the CLI's own estimate, which includes the instructions
 
 
+@pytest.mark.slow
 async def test_the_lines_changed_by_claude_are_counted(rig: ServedWorkstation, server: Server) -> None:
     async with following(server) as phone:
         claude = rig.plain_claude("--permission-mode", "acceptEdits")
@@ -51,6 +53,7 @@ async def test_the_lines_changed_by_claude_are_counted(rig: ServedWorkstation, s
         assert [one["added"] for one in answer["data"]["sessions"] if one.get("added")] == [2]
 
 
+@pytest.mark.slow
 async def test_a_session_with_another_config_directory_is_shown(
     rig: ServedWorkstation, server: Server, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

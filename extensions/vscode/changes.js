@@ -227,7 +227,8 @@ class Changes {
     }
     const more = unread.length - MOST_UNREAD;
     this._unread = unread.slice(0, MOST_UNREAD);
-    if (more > 0) this._unread.push(`${counted(more, 'more review')} can't be shown. The Drawbridge output has the reasons.`);
+    if (more > 0)
+      this._unread.push(`${counted(more, 'more review')} can't be shown. The Drawbridge output has the reasons.`);
     const before = this._reviews;
     const known = model.keysOf(before);
     for (const one of found) {

@@ -334,7 +334,7 @@ test('calls are described by a verb and an object', () => {
   assert.equal(words('x', { toolCallId: '1', kind: 'execute', title: 'make' }), 'Used x: 1');
   assert.equal(words('constructor', {}), 'Used constructor');
   assert.equal(words('apply_patch', { patch: PATCH }, 'waiting'), `Edit a.md, docs/b.md, c.md`);
-  assert.equal(words('apply_patch', { odd: true }), 'Edited files');
+  assert.equal(words('apply_patch', { patch: 'odd' }), 'Edited files');
   assert.equal(words('other', { patch: PATCH }), 'Used other: *** Begin Patch');
 });
 

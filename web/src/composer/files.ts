@@ -57,9 +57,7 @@ export const notAFile = (name: string, files: boolean) =>
 
 /** The error for something that the browser can't read. Not every browser reports whether it is a directory. */
 const unreadable = (name: string, files: boolean) =>
-  new Error(
-    `Can’t attach ${name}: the browser can’t read it. If it is a folder, attach ${insteadOfFolder(files)}.`,
-  );
+  new Error(`Can’t attach ${name}: the browser can’t read it. If it is a folder, attach ${insteadOfFolder(files)}.`);
 
 const insteadOfFolder = (files: boolean) => (files ? 'its files, or a .zip file of it' : 'its text files');
 

@@ -97,7 +97,9 @@ function Level({ project, path, shown, depth, onGit }: LevelOf & { onGit?: (isIn
           <Text>{problem}</Text>
         </p>
       )}
-      {entries?.length === 0 && <p class="hint">{depth ? 'No files to show' : 'This folder is empty or contains only private files.'}</p>}
+      {entries?.length === 0 && (
+        <p class="hint">{depth ? 'No files to show' : 'This folder is empty or contains only private files.'}</p>
+      )}
       <ul>
         {entries?.map((entry) => (
           <Entry key={entry.path} project={project} entry={entry} shown={shown} depth={depth} />

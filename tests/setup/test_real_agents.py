@@ -255,7 +255,7 @@ BROKEN = pytest.mark.parametrize(
 """Parameters: how the guard is broken, its ``fail`` setting, and the poem's content after the agent's edit."""
 
 
-@pytest.mark.slow_for("damage-open-one\nTWO\n", "lose_python-open-one\nTWO\n")
+@pytest.mark.slow_for("damage-open-one\\nTWO\\n", "lose_python-open-one\\nTWO\\n")
 @BROKEN
 @pytest.mark.thorough
 def test_a_broken_guard_blocks_claude_only_if_it_fails_closed(
@@ -271,7 +271,7 @@ def test_a_broken_guard_blocks_claude_only_if_it_fails_closed(
     assert not any("Traceback" in request.new_text for request in model.requests)
 
 
-@pytest.mark.slow_for("damage-open-one\nTWO\n", "lose_python-open-one\nTWO\n", "remove-open-one\nTWO\n")
+@pytest.mark.slow_for("damage-open-one\\nTWO\\n", "lose_python-open-one\\nTWO\\n", "remove-open-one\\nTWO\\n")
 @BROKEN
 @pytest.mark.thorough
 def test_a_broken_guard_blocks_gemini_only_if_it_fails_closed(

@@ -23,7 +23,7 @@ def bash(command: str) -> Block:
     return tool_use("Bash", command=command, description="Runs")
 
 
-@pytest.mark.slow_for("1-appended\n")
+@pytest.mark.slow_for("1-appended\\n")
 @pytest.mark.thorough
 @pytest.mark.parametrize(("answer", "expected"), [(YES, "appended\n"), (NO, "")])
 def test_claude_asks_before_a_command_that_names_unsaved_work(

@@ -31,6 +31,9 @@ void markdown.load();
 /** Milliseconds for which the target of a jump is highlighted. */
 const FOUND = 2_000;
 
+/** The answer to a request of which only is known that it is no longer open. Its record may still arrive. */
+const UNKNOWN = { reason: 'answered elsewhere or withdrawn' };
+
 type PageWorld = {
   said: (text: string, kind?: string) => void;
   failed: (error: any) => void;
@@ -438,19 +441,17 @@ export class ConversationView {
       const request = conversation.open.get(id);
       if (request && card.answered) card.revive(request);
       if (request) continue;
+      const answer = conversation.answerTo(id);
+      const settled = answer ? { ...answer, by: answer.by && this.client.called(answer) } : UNKNOWN;
       if (!card.element.parentNode) this._cards.delete(id);
-      else if (!card.answered) {
-        const answer = conversation.answerTo(id);
+      else if (card.answered === UNKNOWN) {
+        if (answer) card.settle(settled);
+      } else if (!card.answered) {
         const mine = this._wasSentHere(id, answer);
         isMine ||= mine;
         if (!mine && answer?.by)
           this.world.said(`${this.client.called(answer)} ${verbOf(answer, card.request)} the request.`);
-        if (card.isDirty && !mine)
-          card.settle(
-            answer
-              ? { ...answer, by: answer.by && this.client.called(answer) }
-              : { reason: 'answered elsewhere or withdrawn' },
-          );
+        if (card.isDirty && !mine) card.settle(settled);
         else {
           card.remove();
           this._cards.delete(id);

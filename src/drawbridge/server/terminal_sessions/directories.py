@@ -251,7 +251,9 @@ class ReviewedDirectory:
             if problem is None:
                 await self._prepare()
                 snapshotter = self.checkpoints.snapshotter
-                created = await (snapshotter.begin(run) if when == "before" else snapshotter.create(run, when))
+                if when == "after":
+                    return await snapshotter.create(run, when)
+                created = await snapshotter.begin(run)
                 self._problem = ""
                 return created
         except (GitFailed, NoCheckpoint, DrawbridgeError, OSError) as error:

@@ -20,10 +20,10 @@ command('Start', 'start', 'Start the bridge between this Neovim and coding agent
 command('Stop', 'stop', 'Stop the bridge')
 command('Restart', 'restart', 'Restart the bridge with the same port and token')
 command('Status', 'show_status', 'Show where the bridge listens and which agents are connected')
-command('Log', 'log', 'Show the end of the bridge log')
+command('Log', 'log', 'Show the last log lines of the bridge and the plugin')
 command('Reject', 'reject', 'Reject the proposal')
 command('RejectHunk', 'reject_hunk', 'Revert the hunk under the cursor')
-command('Review', 'review', 'Show the waiting proposal')
+command('Review', 'review', 'Show the proposal that has waited longest, or go to one that is shown')
 command('Keep', 'keep', 'Keep the change at the cursor')
 command('Undo', 'undo', 'Undo the change at the cursor')
 command('KeepFile', 'keep_file', 'Keep all changes to the file')
@@ -43,7 +43,7 @@ vim.api.nvim_create_user_command('DrawbridgeSend', function(given)
   else
     require('drawbridge').send(given.line1, given.line2)
   end
-end, { range = true, desc = 'Show the agent this file, or the lines of the range' })
+end, { range = true, desc = "Mention this file, or the lines of the range, in Claude Code's prompt" })
 
 vim.api.nvim_create_user_command(
   'DrawbridgeComment',

@@ -46,12 +46,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--only-nvim", action="store_true", help="only the test files that use a Neovim")
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest selects tests by their markers
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--only-nvim"):
         others = [item for item in items if not selection.uses_nvim(item.path)]
         items[:] = [item for item in items if selection.uses_nvim(item.path)]
         config.hook.pytest_deselected(items=others)
     for item in items:
+        if isinstance(item, pytest.Function) and selection.is_slow_with_these_parameters(item):
+            item.add_marker(pytest.mark.slow)
         if item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(TEST_PATIENCE))
         if isinstance(item, pytest.Function) and pytest_asyncio.is_async_test(item):

@@ -54,20 +54,23 @@ def nvim(oldest: tuple[int, ...] = ()) -> Path:
 def each_nvim() -> list[Any]:
     """Returns one parameter for each Neovim, for ``pytest.mark.parametrize`` or ``pytest.fixture(params=…)``.
 
-    The newest Neovim is tested in every run, the older ones with ``make thorough``. If none was found, the only
-    parameter skips the test or, if the real programs are required, the call fails.
+    The newest Neovim is tested in every run, the oldest with ``make thorough``, and those between with ``make slow``. If
+    none was found, the only parameter skips the test or, if the real programs are required, the call fails.
     """
     found = nvims()
-    older = [pytest.mark.thorough]
     parameters = [
-        pytest.param(
-            path, id="nvim-" + ".".join(map(str, nvim_version(path))), marks=older if path in found[:-1] else []
-        )
+        pytest.param(path, id="nvim-" + ".".join(map(str, nvim_version(path))), marks=_marks(path, found))
         for path in found
     ]
     if not found and _required():
         missing(NO_NVIM)
     return parameters or [pytest.param(None, id="no-nvim", marks=pytest.mark.skip(NO_NVIM))]
+
+
+def _marks(path: Path, found: list[Path]) -> list[pytest.MarkDecorator]:
+    if path == found[-1]:
+        return []
+    return [pytest.mark.thorough if path == found[0] else pytest.mark.slow]
 
 
 @functools.cache

@@ -1,4 +1,5 @@
-"""Finds the test files that use a Neovim from ``tests/programs.py``, directly or through a helper or fixture."""
+"""Selects tests: those in files that use a Neovim from ``tests/programs.py``, directly or through a helper or fixture, and
+those that are slow only with some of their parameters."""
 
 from __future__ import annotations
 
@@ -7,9 +8,16 @@ import functools
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parent.parent
 NVIM = frozenset({"nvim", "nvims", "each_nvim"})
 """The functions of ``tests/programs.py`` that return one Neovim or several."""
+
+
+def is_slow_with_these_parameters(item: pytest.Function) -> bool:
+    """Whether the ID of the test's parameters is in a marker ``slow_for``."""
+    return any(item.callspec.id in marker.args for marker in item.iter_markers("slow_for"))
 
 
 @functools.cache

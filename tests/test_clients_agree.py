@@ -8,16 +8,18 @@ import subprocess
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
+from drawbridge.agents.tool_calls import Act
 from drawbridge.server.protocol.messages import IN_TERMINAL
 from drawbridge.server.terminal_sessions import dialog, questions
 from drawbridge.text import review_words
 from drawbridge.tui import commit_dialog, search_dialog, wording
 from drawbridge.tui.approval_words import ApprovalState, notice, reason_hint, ways
 from drawbridge.tui.colors import DARK, LIGHT
+from drawbridge.tui.connection import UNANSWERED
 from tests import programs
 from tests.waiting import PATIENCE
 
@@ -82,6 +84,7 @@ HUNK = {"id": "h", "kind": "lines", "old_start": 5, "new_start": 5, "removed": "
 FILE = {"path": "a", "change": "changed", "old_mode": "100644", "new_mode": "100644", "hunks": []}
 FILES: list[dict[str, Any]] = [
     *({}, {"old_path": "b"}, {"new_mode": "100755"}, {"old_mode": "100755"}, {"new_mode": "120000"}, {"binary": True}),
+    *({"new_mode": mode, "binary": True} for mode in ("100755", "120000")),
     {"change": "added", "old_mode": None},
     {"change": "added", "old_mode": None, "new_mode": "100755", "binary": True},
     {"change": "deleted", "new_mode": None},
@@ -126,7 +129,8 @@ SENTENCES = {
         *(f"'{label(QUESTION, 'accept', next_question=another)}'" for another in (False, True)),
         f'"{label(QUESTION, "reject")}"',
     ],
-    "approvals/questions.ts": ["Pick an option or type an answer for “"],
+    "approvals/questions.ts": ["Pick an option or type an answer for “", "Type an answer for “"],
+    "protocol/connection.ts": [UNANSWERED],
     "projects/start.tsx": ["Not installed on the server.", " · doesn’t ask before it changes files"],
     "run/foot.tsx": [
         *(wording.rights({}, may_answer=may_answer) for may_answer in (False, True)),
@@ -171,6 +175,7 @@ const words = {
   hunks: hunks.map(([file, hunk]) => [titleOf(hunk), wordsOf(file, hunk), wordsOf(file)]),
   places: places.map(linesWords),
   suggestions: quotes.map((one) => [suggestedField(one), suggestedText(one, 'x\\ny'), suggestedText(one, '')]),
+  kinds: page.KINDS,
   retries: retries.map(retryWords),
   states: projects.map((one) => standing({ approvals: [], ...one }).words),
 };
@@ -203,6 +208,10 @@ def test_clients_name_the_state_of_a_project_the_same_way(number: int) -> None:
 
 def test_clients_name_the_end_of_a_limit_the_same_way() -> None:
     assert page()["limits"] == [wording.lifted(one, datetime.now(UTC)) for one in LIMITS]
+
+
+def test_the_web_ui_has_words_for_everything_that_tools_do() -> None:
+    assert {*page()["kinds"]} == {*get_args(Act), "other"}
 
 
 def test_clients_describe_a_retry_the_same_way() -> None:
@@ -293,8 +302,8 @@ def test_the_web_ui_has_the_sentences_of_the_other_clients(file: str) -> None:
     assert missing == []
 
 
-def test_the_colors_are_the_same() -> None:
-    """attach has fewer colors than the web UI."""
+def test_clients_use_the_same_colors() -> None:
+    """``drawbridge attach`` has fewer colors than the web UI."""
     found = COLOR.findall((ROOT / "web" / "src" / "styles" / "base.css").read_text())
     of_web = {name.replace("-", "_"): (light, dark) for name, light, dark in found}
     shared = [name for name in LIGHT._fields if name in of_web]

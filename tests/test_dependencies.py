@@ -58,7 +58,7 @@ def test_every_declared_dependency_is_imported() -> None:
     assert set(declared()) - used == set()
 
 
-def test_every_dependency_has_a_minimum() -> None:
+def test_every_dependency_has_a_minimum_version() -> None:
     assert [one for one in declared().values() if ">=" not in one] == []
 
 

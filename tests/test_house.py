@@ -192,6 +192,17 @@ def test_shared_modules_import_no_job(name: str) -> None:
     assert [other for other in reached(name) if belongs(other, JOBS)] == []
 
 
+TELLS_ERRORS_APART = {"core.json_text", "protocols.jsonrpc", "server.protocol.commands", "server.store.lines"}
+"""The modules that may catch msgspec's errors by name: the one that lists them, and those that answer each in its own
+way."""
+
+
+def test_undecodable_json_is_caught_as_a_whole() -> None:
+    """A text that is not UTF-8 or is nested too deeply is as likely as one that is not JSON (``core.json_text``)."""
+    by_name = re.compile(r"msgspec\.(MsgspecError|DecodeError)")
+    assert {name for name, file in modules().items() if by_name.search(file.read_text())} == TELLS_ERRORS_APART
+
+
 def test_only_commands_import_commands() -> None:
     """A module that needs a command's settings imports them from ``drawbridge.settings``, not from the command."""
     others = [name for name in modules() if not belongs(name, ("cli", "__main__"))]
@@ -999,13 +1010,13 @@ def test_every_source_folder_has_tests() -> None:
     assert untested == set(TESTED_ELSEWHERE)
 
 
-def test_the_exceptions_of_the_mirror_exist() -> None:
+def test_the_exceptions_to_the_mirrored_folders_exist() -> None:
     assert [at for at in OTHER_TESTS if not list((TESTS / at).glob("*.py"))] == []
     assert [at for at in TESTED_ELSEWHERE.values() if not (ROOT / at).exists()] == []
 
 
 LONG = 150
-"""A module with more lines than this has tests of its own, or is listed below."""
+"""A module with more lines than this has its own test file, or is listed below."""
 
 TESTED_WITH_OTHERS = {
     "agents/acp/conversation": ("agents/acp/test_modes.py", "agents/gemini/test_transcripts.py"),
@@ -1018,6 +1029,7 @@ TESTED_WITH_OTHERS = {
     "agents/codex/transcript": ("agents/codex/test_terminal.py",),
     "agents/demo/script": ("agents/demo/test_demo.py",),
     "agents/gemini/sessions": ("agents/gemini/test_earlier.py",),
+    "agents/memory": ("server/sessions/test_memory_watch.py", "server/checkpoints/test_confined.py"),
     "agents/terminal": ("agents/claude/test_terminal.py", "agents/codex/test_terminal.py"),
     "editors/folder_view": ("editors/test_folder.py",),
     "editors/neovim": ("editors/test_neovim_session.py", "editors/test_neovim_hunks.py"),
@@ -1033,8 +1045,13 @@ TESTED_WITH_OTHERS = {
     "server/app/clients": ("server/app/test_requests.py", "server/auth/test_pairing.py"),
     "server/app/command_table": ("server/auth/test_scopes.py", "server/auth/test_new_command.py"),
     "server/app/connection": ("server/app/test_requests.py",),
-    "server/app/core": ("server/sessions/test_searching.py", "server/sessions/test_runs.py"),
+    "server/app/core": ("server/sessions/test_runs.py", "server/test_composition.py"),
     "server/app/dispatch": ("server/app/test_requests.py", "server/auth/test_new_command.py"),
+    "server/app/history_commands": (
+        "server/sessions/test_searching.py",
+        "server/sessions/test_conversation_changes.py",
+    ),
+    "server/app/run_commands": ("server/sessions/test_runs.py", "server/sessions/test_prompt_images.py"),
     "server/app/server_commands": (
         "server/app/test_requests.py",
         "server/app/test_directories.py",
@@ -1115,6 +1132,7 @@ TESTED_WITH_OTHERS = {
     "tui/call_parts": ("tui/test_deciding.py", "tui/test_settled.py"),
     "tui/code": ("tui/test_answers.py",),
     "tui/colors": ("tui/test_answers.py",),
+    "tui/command": ("tui/test_finding.py", "tui/test_reviewing_a_directory.py"),
     "tui/comment_dialogs": ("tui/test_commenting.py",),
     "tui/commit_dialog": ("tui/test_commenting.py",),
     "tui/connection": ("tui/test_first_steps.py", "tui/test_deciding.py"),
@@ -1165,7 +1183,7 @@ def test_the_tests_of_long_modules_exist() -> None:
     ("module", "is_tested"),
     [("protocols/http", True), ("server/sessions/disk", True), ("protocols/htt", False), ("protocols/http_", False)],
 )
-def test_own_tests_are_recognized(module: str, *, is_tested: bool) -> None:
+def test_a_modules_own_tests_are_recognized(module: str, *, is_tested: bool) -> None:
     assert has_own_tests(module) == is_tested
 
 

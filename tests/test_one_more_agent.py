@@ -275,7 +275,7 @@ def hook_commands(settings: Path) -> dict[str, str]:
     return {event: group["hooks"][0]["command"] for event, (group,) in hooks.items()}
 
 
-async def test_the_server_lists_it_and_runs_it(tmp_path: Path) -> None:
+async def test_the_server_lists_and_runs_the_new_agent(tmp_path: Path) -> None:
     code = tmp_path / "roots" / "code"
     code.mkdir(parents=True)
     async with (
@@ -293,7 +293,7 @@ async def test_the_server_lists_it_and_runs_it(tmp_path: Path) -> None:
         assert {"type": "assistant", "fish": "Catch one"} in messages
 
 
-def test_its_program_can_be_set() -> None:
+def test_the_program_of_the_new_agent_can_be_set() -> None:
     problems = run(
         "-c",
         "from drawbridge.agents.registry import AgentPrograms, missing, problems\n"
@@ -303,11 +303,11 @@ def test_its_program_can_be_set() -> None:
     assert problems == "[]\n/no/such\n"
 
 
-def test_setup_offers_it_and_installs_its_hooks(home: Path) -> None:
+def test_setup_offers_the_new_agent_and_installs_its_hooks(home: Path) -> None:
     assert "Protect your unsaved changes from Pelican Code." in drawbridge_("setup", "pelican", "--help")
     planned = json.loads(drawbridge_("setup", "pelican", "--json", "--dry-run"))
     assert str(home / ".pelican" / "hooks.json") in [step["path"] for step in planned["files"]]
-    assert "Done: Pelican Code now calls the guard." in drawbridge_("setup", "pelican", "--yes")
+    assert "Done: the guard is set up for Pelican Code." in drawbridge_("setup", "pelican", "--yes")
     assert set(hook_commands(home / ".pelican" / "hooks.json")) == {"about_to_act", "did_act"}
     assert "pelican" in run(
         "-c",
@@ -315,7 +315,7 @@ def test_setup_offers_it_and_installs_its_hooks(home: Path) -> None:
     )
 
 
-def test_info_tests_its_guard() -> None:
+def test_info_tests_the_guard_of_the_new_agent() -> None:
     def info() -> tuple[dict[str, Any], list[str]]:
         """Returns the report about the agent's guard and all reported problems."""
         command = [sys.executable, "-m", "drawbridge", "info", "--json"]
@@ -382,7 +382,7 @@ async def answered(hook: Process) -> Any:
         return json.loads(await hook.stdout.read())["hookSpecificOutput"]["decision"]
 
 
-async def test_its_questions_in_a_terminal_are_shown_and_answered(tmp_path: Path) -> None:
+async def test_terminal_questions_of_the_new_agent_are_answered(tmp_path: Path) -> None:
     folder = tmp_path / "roots" / "code"
     folder.mkdir(parents=True)
     (folder / "a.txt").write_text("old\n")
@@ -419,7 +419,7 @@ async def test_its_questions_in_a_terminal_are_shown_and_answered(tmp_path: Path
             assert await answered(hook) == {"go": True, "with": edited, "forever": False}
 
 
-async def test_its_suggestions_have_the_owners_limits(tmp_path: Path) -> None:
+async def test_suggestions_of_the_new_agent_have_the_owners_limits(tmp_path: Path) -> None:
     folder = tmp_path / "roots" / "code"
     folder.mkdir(parents=True)
     drawbridge_("setup", "heron", "--yes")
@@ -437,6 +437,6 @@ async def test_its_suggestions_have_the_owners_limits(tmp_path: Path) -> None:
             assert await answered(hook) == {"go": True, "with": {"words": "sudo ls"}, "forever": False}
 
 
-def test_the_catalog_has_its_label() -> None:
+def test_the_catalog_has_the_label_of_the_new_agent() -> None:
     label = run("-c", "from drawbridge.agents import catalog; print(catalog.label('pelican'))")
     assert label == "Pelican\n"

@@ -23,3 +23,9 @@ def test_a_file_that_uses_neovim_is_selected(file: str) -> None:
 @pytest.mark.parametrize("file", ["text/test_hunks.py", "vscode/test_windows.py", "tools/test_programs.py"])
 def test_a_file_without_neovim_is_not_selected(file: str) -> None:
     assert not uses_nvim(ROOT / "tests" / file)
+
+
+@pytest.mark.slow_for("slow")
+@pytest.mark.parametrize("name", ["fast", "slow"])
+def test_only_a_named_parameter_is_slow(request: pytest.FixtureRequest, name: str) -> None:
+    assert (request.node.get_closest_marker("slow") is not None) == (name == "slow")

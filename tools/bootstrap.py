@@ -149,5 +149,8 @@ def _no_venv() -> str:
     missing = f"{sys.executable} can't make virtual environments: "
     if shutil.which("apt-get"):
         sudo = "" if os.geteuid() == 0 else "sudo "
-        return missing + f"the package python3-venv is missing. Install it: {sudo}apt-get install python3-venv"
+        return (
+            missing
+            + f"the package python3-venv is missing. Install it ({sudo}apt-get install python3-venv), and run this again."
+        )
     return missing + "its module ensurepip is missing. Install a complete Python, uv or virtualenv, and run this again."

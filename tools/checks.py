@@ -86,9 +86,9 @@ def _node() -> str:
 
 def _has(what: str, there: bool, remedy: str) -> bool:
     if not there and os.environ.get("DRAWBRIDGE_REQUIRE_PROGRAMS") == "1":
-        raise SetupError(f"{what} are missing (DRAWBRIDGE_REQUIRE_PROGRAMS is set): {remedy}")
+        raise SetupError(f"Not installed: {what}, which DRAWBRIDGE_REQUIRE_PROGRAMS=1 requires. To install: {remedy}")
     if not there:
-        log(f"skipped: {what}; to install them: {remedy}")
+        log(f"skipped the checks that need {what}; to install: {remedy}")
     return there
 
 

@@ -41,7 +41,7 @@ def run(pytest: Sequence[str], file: Path, root: Path = ROOT) -> int:
     code, failed = _pytest(pytest, f"--maxfail={left + 1}")
     if code != FAILED or len(failed) > left:
         return code
-    log(f"running what failed again, one at a time: {', '.join(failed)}")
+    log(f"running the failed tests again, one at a time: {', '.join(failed)}")
     code, failed_again = _pytest(pytest, "--numprocesses=0", *(f"{root}/{test}" for test in failed))
     if code in (0, FAILED):
         with file.open("a", encoding="utf-8") as opened:
@@ -74,8 +74,9 @@ def campaign(pytest: Sequence[str], arguments: Sequence[str]) -> int:
             times.update(failed.keys())
             first = failed | first
     for test, count in times.most_common():
-        print(f"\n== {test}: failed {count} of {options.rounds}\n{first[test]}")
-    print(f"\n{len(times)} tests failed at least once in {options.rounds} rounds.")
+        print(f"\n== {test}: failed in {count} of {options.rounds} rounds\n{first[test]}")
+    tests = "1 test" if len(times) == 1 else f"{len(times)} tests"
+    print(f"\n{tests} failed at least once in {options.rounds} rounds.")
     for test, count in times.most_common():
         print(f"{count:4} {test}")
     return FAILED if times else 0

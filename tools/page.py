@@ -61,7 +61,7 @@ def build() -> bool:
         if is_built():
             return False
         node = _with_packages()
-        _run([node.node, "build.mjs", str(PAGE)], "building the web UI")
+        _run([node.node, "build.mjs", str(PAGE)], "build.mjs")
         STAMP.write_text(_fingerprint(_sources()))
         return True
 
@@ -80,7 +80,8 @@ def units(tests: Iterable[Path]) -> Path:
     with _only_one():
         if not (UNITS.exists() and stamp.exists() and stamp.read_text() == fingerprint):
             node = _with_packages()
-            _run([node.node, "build.mjs", "--units", str(UNITS), *map(str, files)], "building the web UI's unit tests")
+            command = [node.node, "build.mjs", "--units", str(UNITS), *map(str, files)]
+            _run(command, "build.mjs --units", "The web UI's unit tests were", "run the tests again")
             stamp.write_text(fingerprint)
     return UNITS
 
@@ -158,17 +159,18 @@ def _with_packages() -> Node:
     return node
 
 
-def _run(command: list[str], what: str) -> None:
+def _run(command: list[str], what: str, target: str = "The web UI was", then: str = "run `make page`") -> None:
     folder = str(Path(command[0]).parent)  # npm finds `node` on PATH
     environment = {**os.environ, "PATH": os.pathsep.join([folder, os.environ.get("PATH", "")])}
     try:
         code = subprocess.run(command, cwd=SOURCES, env=environment, stdin=subprocess.DEVNULL, check=False).returncode
     except OSError as error:
-        text = f"The web UI was not built: {what} did not start: {error.strerror}. Fix that, then run `make page`."
+        text = f"{target} not built: {what} did not start: {error.strerror}. Fix that, then {then}."
         raise PageError(text) from error
     if code:
-        advice = "See its message above, fix that (npm needs the network once), then run `make page`."
-        raise PageError(f"The web UI was not built: {what} exited with code {code}. {advice}")
+        network = " (npm needs the network once)" if what == "npm ci" else ""
+        advice = f"See its message above, fix that{network}, then {then}."
+        raise PageError(f"{target} not built: {what} exited with code {code}. {advice}")
 
 
 def audit() -> str:

@@ -131,7 +131,7 @@ def guard(home: Path) -> str:
         resize(tmux, claude.pane, WIDE)
         model.will_say([text(ANSWER), read(file)], edit(file, OLD, NEW), text(EXCUSE))
         claude.prompt(PROMPT)
-        neovim.pane.wait_for("was kept from changing")
+        neovim.pane.wait_for("can't change")
         claude.pane.wait_for(r"make\s+the\s+change")
         shown = terminal_svg.beside(grid(tmux, neovim.pane, NARROW), grid(tmux, claude.pane, WIDE))
         return terminal_svg.picture(shown, "Unsaved work is kept", DENIAL)

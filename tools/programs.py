@@ -123,8 +123,8 @@ def fetch(program: Program) -> None:
         _link(LINKS / program.link, program.directory)
     except OSError as error:
         raise Unavailable(
-            f"Can't store {program.title}: {error.strerror or error} ({error.filename or store()}). "
-            "Make room there, or set XDG_CACHE_HOME to another directory, and run this again."
+            f"Can't store {program.title}: {error.strerror or error} ({error.filename or store()}). Make room or correct "
+            "the permissions there, or set XDG_CACHE_HOME to another directory. Then run this again."
         ) from error
 
 

@@ -8,13 +8,13 @@
     thorough  the tests with real programs that take several seconds each; CI runs them, too
     slow      the long tests, and more examples for the tests with generated input
     flaky     run a selection of tests many times beside busy processes: flaky SELECTION --rounds N --load L
-    check     lint, format, types
+    check     lint the code, and check its format and types
     format    format the code
     bench     run the benchmarks
     vsix      pack the VS Code extension into dist/
     lock      rewrite the lock files from pyproject.toml
     page      build the web UI (serve, demo and test do this, too)
-    programs  fetch the real programs that the tests use, once for each machine
+    programs  fetch the real programs that the tests use, once for each user
     quiet     wait up to five minutes until no other program keeps the processors busy
     clean     remove what the verbs above have created in this checkout
 
@@ -41,6 +41,10 @@ from bootstrap import CACHE, ROOT, SetupError
 
 MADE_BY_TOOLS = (".venv", ".cache", ".hypothesis", ".mypy_cache", ".pytest_cache", ".ruff_cache", "build", "dist")
 MADE_BY_BUILD = ("web/node_modules", "src/drawbridge/page")
+
+PASSED = "DRAWBRIDGE_PASSED"
+"""The environment variable that names the file with the tests that have passed on another kind of machine, and are not
+run again. CI sets it."""
 
 
 def setup(arguments: list[str]) -> None:
@@ -87,7 +91,7 @@ def test(arguments: list[str]) -> None:
 def nvim(arguments: list[str]) -> None:
     program = shutil.which("nvim")
     if program is None:
-        raise SetupError("Neovim was not found on PATH. Install one (the Debian package neovim), and run this again.")
+        raise SetupError("Neovim was not found on PATH. Install it (the Debian package neovim), and run this again.")
     os.environ["DRAWBRIDGE_TEST_NVIMS"] = program
     try_page()
     pytest_in_parallel(["--only-nvim", *arguments])
@@ -96,12 +100,14 @@ def nvim(arguments: list[str]) -> None:
 def thorough(arguments: list[str]) -> None:
     """Uses one worker per core, because the programs in these tests keep the processors busy."""
     try_page()
-    selected = ["-m", "thorough and not slow", "--durations=60", "--durations-min=5"]
+    selected = ["-m", "thorough and not slow", "--durations=0", "--durations-min=1"]
     pytest_in_parallel([*selected, *arguments], workers=os.cpu_count() or 1)
 
 
 def pytest_in_parallel(arguments: list[str], workers: int = 0) -> None:
     command = parallel_pytest(workers) + arguments
+    if PASSED in os.environ:
+        command += ["-p", "tools.passed", f"--passed={os.environ[PASSED]}"]
     if flaky.LIST in os.environ:
         raise SystemExit(flaky.run(command, Path(os.environ[flaky.LIST])))
     replace_process(command)
@@ -150,7 +156,8 @@ def vsix(_arguments: list[str]) -> None:
     version = json.loads((folder / "package.json").read_text(encoding="utf-8"))["version"]
     target = ROOT / "dist" / f"drawbridge-{version}.vsix"
     pack(folder, target)
-    bootstrap.log(f"packed {target.relative_to(ROOT)}; `code --install-extension` takes it")
+    shown = target.relative_to(ROOT)
+    bootstrap.log(f"packed {shown}; to install it: code --install-extension {shown}")
 
 
 def lock(arguments: list[str]) -> None:

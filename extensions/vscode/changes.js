@@ -20,10 +20,13 @@ const {
   words,
 } = require('./review_words');
 const { SeenChanges } = require('./seen_changes');
-const { NO_SERVER, Refused, ServerLink } = require('./server_link');
+const { Refused, ServerLink } = require('./server_link');
 const { TextsBefore } = require('./texts_before');
 
 const VIEW = 'drawbridge.changes';
+
+/** The maximum number of reviews that can't be read and whose reasons are shown. */
+const MOST_UNREAD = 3;
 
 /** The context key that is true while there are changes to review. It shows the list and the commands for changes. */
 const HAS_CHANGES = 'drawbridge.hasChanges';
@@ -34,14 +37,10 @@ const HAS_NEW = 'drawbridge.hasNewChanges';
 /** The context key that is true while the user wants to see only the new changes. */
 const ONLY_NEW = 'drawbridge.onlyNewChanges';
 
-const DISCONNECTED = 'The agent server is not running. You can decide on changes when it is running again.';
-
-const NONE_HERE = 'there is no change to review at the cursor. The Drawbridge: Changes view lists all of them.';
-
-const NO_NEW_HERE = `only the changes ${NEW} are shown, and none of them is at the cursor.`;
+const DISCONNECTED = 'The connection to the agent server was lost. You can decide on changes when it is back.';
 
 /** The warning for a command without its list entry. VS Code passes no entry while it reads the list again. */
-const MOVED = 'the list has just changed. Select the change again.';
+const MOVED = 'the list has just changed, or no change is selected. Select a change, then try again.';
 
 /** Milliseconds for which a message in the status bar is shown. */
 const SHOWN = 6000;
@@ -68,6 +67,8 @@ class Changes {
     /** @type {Placed[]} the reviews as they are listed: perhaps with only their new changes */
     this._shown = [];
     this._fingerprint = '';
+    /** @type {string[]} why reviews are not shown */
+    this._unread = [];
     this._visits = new ReviewVisits();
     /** @type {Set<string>} the directories whose reviews the user has visited */
     this._visited = new Set();
@@ -200,7 +201,7 @@ class Changes {
   _failed(error) {
     this._around.log(`the changes of runs: ${error instanceof Error ? error.message : error}`);
     if (!(error instanceof Refused))
-      this._warn('the list of changes could not be updated. The Drawbridge output has the reason.');
+      this._warn('an error occurred, and the list of changes may be outdated. The Drawbridge output has the reason.');
   }
 
   async _follow() {
@@ -210,6 +211,7 @@ class Changes {
     const { projects } = await this._link.request({ type: 'review_list' });
     const found = [];
     const answers = [];
+    const unread = [];
     for (const project of projects) {
       try {
         const answer = await this._link.request({ type: 'review_get', project });
@@ -217,9 +219,16 @@ class Changes {
         found.push(placed(answer));
       } catch (error) {
         if (!this._link.isConnected || !(error instanceof Refused)) throw error;
-        this._around.log(`the review of ${project} is not shown: ${error.message}`);
+        const { code, directory, message } = error;
+        if (code === 'PROJECT_NOT_FOUND') continue; // the session was removed in the meantime
+        this._around.log(`the review of ${directory || project} is not shown: ${message}`);
+        unread.push(harmless(`${path.basename(directory) || 'a directory'}: ${message}`));
       }
     }
+    const more = unread.length - MOST_UNREAD;
+    this._unread = unread.slice(0, MOST_UNREAD);
+    if (more > 0)
+      this._unread.push(`${counted(more, 'more review')} can't be shown. The Drawbridge output has the reasons.`);
     const before = this._reviews;
     const known = model.keysOf(before);
     for (const one of found) {
@@ -276,7 +285,8 @@ class Changes {
   }
 
   _showMessage() {
-    this._view.message = this._isLost ? DISCONNECTED : this._filterWords();
+    const lines = [...this._unread, this._filterWords()].filter(Boolean);
+    this._view.message = this._isLost ? DISCONNECTED : lines.join('\n') || undefined;
   }
 
   /** What the filter has done, if the user wants to see only what is new and there is something to decide. */
@@ -433,7 +443,8 @@ class Changes {
     const { isTrusted, workspaceFolders } = this._vscode.workspace;
     if (!isTrusted) return 'Drawbridge: changes are not shown in Restricted Mode. Trust this folder first.';
     if (!workspaceFolders?.length) return 'Drawbridge: this window has no folder, so there is nothing to review.';
-    return `Drawbridge: ${this._link.isConnected ? `${NOTHING} in this window.` : NO_SERVER}`;
+    if (!this._link.isConnected) return `Drawbridge: ${this._link.problem}`;
+    return `Drawbridge: ${this._unread.join(' ') || `${NOTHING} in this window.`}`;
   }
 
   /** @param {Node} node */
@@ -537,13 +548,19 @@ class Changes {
   async _decideAtCursor(decision, isHunk) {
     const editor = this._vscode.window.activeTextEditor;
     const node = editor && this._files.get(this._pathOf(editor.document.uri) ?? '');
-    const noneHere = this._hidesOthers ? NO_NEW_HERE : NONE_HERE;
-    if (!editor || !node?.file) return this._warn(noneHere);
+    if (!editor || !node?.file) return this._warn(this._noneHere(isHunk));
     if (!isHunk || !node.children.length) return this._decide(decision, node, false);
     if (editor.document.isDirty) return this._warn(unsaved(node)); // its lines differ from the lines in the review
     const hunk = model.hunkAt(node.file, editor.selection.active.line);
     const found = node.children.find((child) => child.hunk === hunk);
-    return found ? this._decide(decision, found, true) : this._warn(noneHere);
+    return found ? this._decide(decision, found, true) : this._warn(this._noneHere(true));
+  }
+
+  /** @param {boolean} isHunk whether the command is about the change at the cursor instead of the whole file */
+  _noneHere(isHunk) {
+    const where = isHunk ? 'at the cursor' : 'in this file';
+    if (this._hidesOthers) return `only the changes ${NEW} are shown, and none of them is ${where}.`;
+    return `there is no change to review ${where}. The Drawbridge: Changes view lists all changes.`;
   }
 
   /**

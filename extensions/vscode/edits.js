@@ -22,7 +22,7 @@ function checked(edits, count) {
     const isPlaced =
       Number.isInteger(start) && Number.isInteger(end) && before <= start && start <= end && end <= count;
     if (!isPlaced)
-      throw new BadParams(`edits[${number}]: not in ascending order within the ${count} lines of the document`);
+      throw new BadParams(`edits[${number}]: start and end must be integers in ascending order, from 0 to ${count}`);
     const isText = Array.isArray(lines) && lines.every((line) => typeof line === 'string' && !line.includes('\n'));
     if (!isText) throw new BadParams(`edits[${number}].lines: not a list of lines`);
     before = end;

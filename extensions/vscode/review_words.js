@@ -47,6 +47,8 @@ const MODES = {
   160000: 'a submodule',
 };
 
+const REGULAR = ['100644', '100755'];
+
 /**
  * "1 file", "2 files"
  *
@@ -109,18 +111,34 @@ function words(file, hunk) {
   }
   if (hunk.kind === 'name') return `The file was renamed from ${harmless(file.old_path ?? '')}.`;
   if (hunk.kind !== 'file') return '';
-  const unseen = 'Its content is not shown: it is not text, or it is too large to compare.';
-  const isEmpty = !hunk.removed && !hunk.added;
-  return [wholeFile(file), file.binary ? unseen : isEmpty ? 'It is empty.' : ''].filter(Boolean).join(' ');
+  return [wholeFile(file), content(file, hunk)].filter(Boolean).join(' ');
+}
+
+/**
+ * The content of a file with one hunk for the whole file, or '' if its lines are shown.
+ *
+ * @param {ReviewedFile} file
+ * @param {Hunk} hunk
+ */
+function content({ binary, change, old_mode: old, new_mode: now }, hunk) {
+  if (binary) {
+    const isRegular = [old, now].every((one) => !one || REGULAR.includes(one));
+    return `Its content is not shown${isRegular ? ': it is not UTF-8 text, or it is too large to compare' : ''}.`;
+  }
+  if (hunk.removed || hunk.added) return '';
+  return change === 'deleted' ? 'It was empty.' : 'It is empty.';
 }
 
 /** @param {ReviewedFile} file */
 function wholeFile({ change, old_mode: old, new_mode: now }) {
-  if (change === 'added') return now === '100644' ? 'This is a new file.' : `This is a new file: ${mode(now)}.`;
+  if (change === 'added') return `This is a new ${now === '100644' ? 'file' : mode(now).replace(/^an? /, '')}.`;
   if (change === 'deleted') {
     return old === '100644' ? 'This file was deleted.' : `This file was deleted; it was ${mode(old)}.`;
   }
   if (old === now) return 'The content of this file was changed.';
+  if ([old, now].every((one) => one && REGULAR.includes(one))) {
+    return `The content of this file was changed, and the file is ${now === '100755' ? 'now' : 'no longer'} executable.`;
+  }
   return `The file was ${mode(old)} and is now ${mode(now)}.`;
 }
 
@@ -136,7 +154,7 @@ function mode(name) {
  * @param {string} [decision]
  */
 function goneWords(by, decision) {
-  if (!by) return 'This change is no longer in the review: its lines have changed.';
+  if (!by) return 'This change is no longer in the review: someone has decided on it, or the file has changed.';
   return decision ? `${by} already ${DECIDED[decision] ?? 'decided on'} this change.` : `${by} decided on this change.`;
 }
 

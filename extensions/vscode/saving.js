@@ -17,13 +17,14 @@ const { codeOf, stampOf } = require('./paths');
  * @returns {Promise<{saved: boolean, reason?: string}>} `reason`: why it was not saved
  */
 async function save(vscode, file, bases) {
-  if (!file) return notSaved('it is not open in this window');
+  if (!file) return notSaved('the file is not open in this window');
   if (!file.modified) return { saved: true };
   const document = [file.text, file.notebook].find((one) => one?.isDirty);
-  if (await bases.isOutdated(file.path, document)) return notSaved('it has changed on disk since it was opened');
-  if (!(await isWritable(file.path))) return notSaved('its file is not writable');
+  if (await bases.isOutdated(file.path, document))
+    return notSaved('the file has changed on disk since it was opened or saved');
+  if (!(await isWritable(file.path))) return notSaved('the file is not writable');
   const saved = document ? await document.save() : file.other && (await vscode.workspace.save?.(file.other));
-  return saved ? { saved: true } : notSaved('VS Code could not save it');
+  return saved ? { saved: true } : notSaved('the editor gave no reason');
 }
 
 /** @param {string} reason */
@@ -57,16 +58,16 @@ async function isWritable(path) {
  */
 async function merge(vscode, file, { version, edits }, bases) {
   const document = file?.text;
-  if (!document) return notMerged('it is not open as text here');
-  if (document.version !== version) return notMerged('it has changed in the meantime');
+  if (!document) return notMerged('the file is not open as text in the editor');
+  if (document.version !== version) return notMerged('the unsaved text has changed in the meantime');
   const wanted = checked(edits, countLines(document));
-  if (!document.isDirty) return notMerged('it no longer has unsaved changes');
+  if (!document.isDirty) return notMerged('the file no longer has unsaved changes');
   const { encoding } = document;
-  if (!['utf8', 'utf8bom', undefined].includes(encoding)) return notMerged(`its encoding is ${encoding}`);
+  if (!['utf8', 'utf8bom', undefined].includes(encoding)) return notMerged(`the file is in ${encoding}, not in UTF-8`);
   if (wanted.some(({ lines }) => lines.some(isUndecodable))) return notMerged('the text to insert is not UTF-8');
   const stamp = await stampOf(file.path);
   const isDone = wanted.length === 0 || (await apply(vscode, document, wanted, version));
-  if (!isDone) return notMerged('it has changed in the meantime');
+  if (!isDone) return notMerged('the unsaved text has changed in the meantime');
   await bases.rebase(file.path, document, stamp);
   return { merged: true };
 }

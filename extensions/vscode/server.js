@@ -26,9 +26,16 @@ const MOST_CONNECTIONS = 100;
 async function listen(address, connected) {
   const place = path.dirname(address);
   if (Buffer.byteLength(address) > LONGEST_NAME) {
-    throw new Error(`${address} is too long for a socket path (at most ${LONGEST_NAME} bytes)`);
+    throw new Error(
+      `the path of the socket, ${address}, is longer than ${LONGEST_NAME} bytes. Set DRAWBRIDGE_SOCKET_DIR to a ` +
+        'directory with a shorter path, then restart VS Code',
+    );
   }
-  if (!fs.statSync(place, { throwIfNoEntry: false })?.isDirectory()) throw new Error(`${place} is not a directory`);
+  if (!fs.statSync(place, { throwIfNoEntry: false })?.isDirectory()) {
+    throw new Error(
+      `${place} is not a directory. Set DRAWBRIDGE_SOCKET_DIR to an existing directory, then restart VS Code`,
+    );
+  }
   await makeWay(address);
   const connections = new Set();
   const server = net.createServer({ allowHalfOpen: true }, (socket) => {

@@ -30,6 +30,7 @@ const ANSWER = 60_000;
 const RESTART = 20_000;
 
 const NO_SERVER = 'No agent server is running. Start one with: drawbridge serve';
+const EARLIER = 'The agent server did not respond, or is too old for reviews in editors. Update and restart it.';
 const NO_ANSWER = 'The agent server did not answer in time. The list shows what is left to decide.';
 const LOST = 'The connection to the agent server was lost. When it is back, the list will show what is left to decide.';
 
@@ -42,10 +43,12 @@ class Refused extends Error {
    * @param {string} text
    * @param {string} code
    * @param {any} details
+   * @param {string} directory the review's directory, if the server has named it
    */
-  constructor(text, code = '', details = null) {
+  constructor(text, code = '', details = null, directory = '') {
     super(text);
     this.code = code;
+    this.directory = directory;
     /** @type {Record<string, any>} */
     this.details = typeof details === 'object' && details !== null ? details : {};
   }
@@ -98,6 +101,8 @@ class ServerLink {
     this._socket = null;
     this._address = '';
     this._isWelcome = false;
+    /** Whether the server has not introduced itself in time, so it is an older one. */
+    this._isLate = false;
     this._remembers = false;
     this._isClosed = false;
     this._isLooking = false;
@@ -116,6 +121,11 @@ class ServerLink {
     return this._isWelcome;
   }
 
+  /** Why no server that supports reviews is connected. */
+  get problem() {
+    return this._socket ? EARLIER : NO_SERVER;
+  }
+
   /** Whether the connected server stores what the user has seen. */
   get remembers() {
     return this._isWelcome && this._remembers;
@@ -127,7 +137,8 @@ class ServerLink {
    */
   async arrived() {
     await this.look();
-    if (!this._isWelcome && this._socket) await new Promise((resolve) => this._arrivals.add(() => resolve(null)));
+    if (!this._isWelcome && this._socket && !this._isLate)
+      await new Promise((resolve) => this._arrivals.add(() => resolve(null)));
   }
 
   _arrive() {
@@ -191,7 +202,7 @@ class ServerLink {
    * @throws {Refused}
    */
   async request(message, id = randomUUID()) {
-    if (!this._isWelcome) throw new Refused(NO_SERVER);
+    if (!this._isWelcome) throw new Refused(this.problem);
     const answer = await new Promise((resolve) => {
       const late = setTimeout(() => resolve({ code: 'LATE', text: NO_ANSWER }), ANSWER);
       this._waiting.set(id, (found) => {
@@ -201,7 +212,7 @@ class ServerLink {
       this._send({ ...message, id });
     });
     this._waiting.delete(id);
-    if (answer.code) throw new Refused(answer.text, answer.code, answer.details);
+    if (answer.code) throw new Refused(answer.text, answer.code, answer.details, answer.directory);
     return answer;
   }
 
@@ -243,10 +254,12 @@ class ServerLink {
   async _serve(socket, address) {
     this._socket = socket;
     this._address = address;
+    this._isLate = false;
     const lines = new Lines(LONGEST_LINE);
     const welcome = setTimeout(() => {
+      if (socket === this._socket) this._isLate = true;
       this._arrive();
-      this._around.log('the agent server is too old for reviews in VS Code: update and restart it');
+      this._around.log(EARLIER);
     }, WELCOME);
     this.introduce();
     try {

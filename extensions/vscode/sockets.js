@@ -84,7 +84,7 @@ class Sockets {
         if (this._isClosed) close();
         else this._open.set(name, { folder, close });
       } catch (error) {
-        this.problems.push(`for ${folder}: ${error instanceof Error ? error.message : error}`);
+        this.problems.push(`not listening for ${folder}: ${error instanceof Error ? error.message : error}`);
       }
     }
   }

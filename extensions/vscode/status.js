@@ -57,14 +57,14 @@ class Status {
     this._output.appendLine(`${clock(new Date())} ${this._headline()}`);
     for (const { folder, address } of this._sockets)
       this._output.appendLine(`  listening for ${folder}\n    on ${address}`);
-    for (const problem of this._problems) this._output.appendLine(`  not listening: ${problem}`);
+    for (const problem of this._problems) this._output.appendLine(`  ${problem}`);
     this._output.appendLine(`  answered ${count}${last ?? ''}`);
     this._output.show(true);
   }
 
   _headline() {
     if (this._problems.length) return 'Drawbridge: agents may overwrite unsaved work in this window';
-    return 'Drawbridge: unsaved work in this window is protected';
+    return 'Drawbridge: the guard can protect unsaved work in this window';
   }
 }
 

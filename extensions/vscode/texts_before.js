@@ -81,7 +81,7 @@ class TextsBefore {
     if (text !== null) this._last.set(String(uri), text);
     const last = this._last.get(String(uri));
     if (last === undefined)
-      throw new Error('The file has changed since the list was created. Select the change again.');
+      throw new Error('The file or its review has changed since the list was created. Select the change again.');
     return last;
   }
 

@@ -33,14 +33,16 @@ local function load(path)
   if buffer and vim.api.nvim_buf_is_loaded(buffer) then
     return buffer
   end
-  local found = loop.fs_stat(path)
-  if not found then
+  local found, problem, code = loop.fs_stat(path)
+  if not found and code == 'ENOENT' then
     refuse(('%s does not exist.'):format(path))
+  elseif not found then
+    refuse(("%s can't be read: %s."):format(path, problem:match('^%u+: ([^:]+)') or problem))
   elseif found.type == 'directory' then
     refuse(('%s is a directory.'):format(path))
   end
   buffer = buffer or vim.fn.bufadd(path)
-  local problem = read(buffer)
+  problem = read(buffer)
   if problem then
     refuse(('Neovim could not read %s: %s.'):format(path, problem))
   end

@@ -60,7 +60,8 @@ local function check(buffer, path)
   elseif loop.fs_stat(name) and not loop.fs_access(name, 'W') then
     refuse(('%s is not writable.'):format(path))
   elseif stamps[buffer] and stamps[buffer] ~= stamp(name) then
-    refuse(('%s has changed on disk since Neovim read it.'):format(path))
+    local what = loop.fs_stat(name) and 'has changed on disk' or 'has been deleted or moved'
+    refuse(('%s %s since Neovim last read or saved it.'):format(path, what))
   end
 end
 
@@ -87,7 +88,7 @@ function M.save(params)
   if problem ~= '' then
     refuse(('Neovim could not save %s: %s.'):format(params.path, problem))
   elseif vim.bo[buffer].modified then
-    refuse(('Neovim did not save %s.'):format(params.path))
+    refuse(('%s still has unsaved changes after :write, perhaps because of an autocommand.'):format(params.path))
   end
 end
 

@@ -42,11 +42,17 @@ local LIST_LINES = 10 -- the maximum height of the quickfix window
 local review ---@type drawbridge.Review?
 local by_path = {} ---@type table<string, drawbridge.ReviewedFile>
 local list ---@type integer? The id of the quickfix list.
-local listed = {} ---@type {file?: drawbridge.ReviewedFile, hunk?: drawbridge.Hunk}[] By line of that list; {} for a comment.
+---@type {file?: drawbridge.ReviewedFile, hunk?: drawbridge.Hunk, comment?: drawbridge.Comment}[] By line of that list.
+local listed = {}
 local group ---@type integer?
 
 local function say(command, text, level)
   require('drawbridge.message').answer(('%s: %s'):format(command, text), level or 'warn')
+end
+
+--- Reports that a command needs the bridge.
+local function say_missing(command)
+  say(command, require('drawbridge.server').missing())
 end
 
 local function file_of(buffer)
@@ -181,7 +187,7 @@ local function fill(is_new)
   for _, comment in ipairs(review and review.comments or {}) do
     items[#items + 1] =
       { filename = comment.path, module = comment.shown, lnum = comment.first + 1, col = 1, text = comment.text }
-    listed[#items] = {}
+    listed[#items] = { comment = comment }
   end
   local what = { items = items, title = 'Drawbridge: ' .. (review and review.title or 'no review') }
   if is_new and not is_current() then
@@ -248,11 +254,16 @@ end
 ---@param only_new boolean Whether to show only the changes since the last visit.
 function M.open(only_new)
   if not link.attached() then
-    return say(':DrawbridgeChanges', 'the bridge is not running (:DrawbridgeStart)')
+    return say_missing(':DrawbridgeChanges')
   end
   local buffer = vim.api.nvim_get_current_buf()
   local path = buffers.is_file(buffer) and vim.fn.fnamemodify(vim.api.nvim_buf_get_name(buffer), ':p') or ''
   link.send('review_wanted', { folder = vim.fn.getcwd(), path = path, only_new = only_new })
+end
+
+--- Why a command has nothing to act on in a buffer that the review does not show.
+local function nothing_in(buffer)
+  return buffers.is_file(buffer) and 'this file has nothing to review' or 'this buffer is not a file'
 end
 
 --- The file and the hunk that a command is about or, if none is found, only the reason.
@@ -278,11 +289,12 @@ local function chosen(whole)
   local buffer = vim.api.nvim_get_current_buf()
   local file = file_of(buffer)
   if not file then
-    return nil, nil, 'this file has nothing to review'
+    return nil, nil, nothing_in(buffer)
   end
   local hunk = not whole and marks.at(buffer, line - 1) or nil
   if not whole and not hunk then
-    return nil, nil, 'no change at the cursor (]c goes to the next one)'
+    local hidden = 'no new change at the cursor (:DrawbridgeChanges shows all)'
+    return nil, nil, review and review.only_new and hidden or 'no change at the cursor (]c and [c go to changes)'
   end
   return file, hunk
 end
@@ -293,7 +305,7 @@ end
 ---@param whole boolean Whether the decision applies to all changes to the file.
 function M.decide(command, decision, whole)
   if not link.attached() then
-    return say(command, 'the bridge is not running (:DrawbridgeStart)')
+    return say_missing(command)
   elseif not review then
     return say(command, 'no changes are shown (:DrawbridgeChanges)')
   end
@@ -328,11 +340,11 @@ function M.comment(text, first, last)
   local command, buffer = ':DrawbridgeComment', vim.api.nvim_get_current_buf()
   local file = file_of(buffer)
   if not link.attached() then
-    return say(command, 'the bridge is not running (:DrawbridgeStart)')
+    return say_missing(command)
   elseif not review then
     return say(command, 'no changes are shown (:DrawbridgeChanges)')
   elseif not file then
-    return say(command, 'this file has nothing to review')
+    return say(command, nothing_in(buffer))
   elseif vim.trim(text) == '' then
     return say(command, 'write the comment after the command')
   elseif vim.bo[buffer].modified then
@@ -351,9 +363,13 @@ end
 function M.remove_comment()
   local command = ':DrawbridgeComment!'
   if not link.attached() then
-    return say(command, 'the bridge is not running (:DrawbridgeStart)')
+    return say_missing(command)
   end
   local row = vim.api.nvim_win_get_cursor(0)[1] - 1
+  local in_list = vim.bo.buftype == 'quickfix' and is_current() and (listed[row + 1] or {}).comment
+  if in_list and in_list.is_draft then
+    return say(command, in_list.has_place and 'go to the draft first (Enter)' or 'remove this draft in the web UI')
+  end
   local comment = marks.draft_at(vim.api.nvim_get_current_buf(), row)
   if not comment then
     return say(command, 'no draft at the cursor')
@@ -366,7 +382,7 @@ end
 function M.send_comments(text)
   local command = ':DrawbridgeSendComments'
   if not link.attached() then
-    return say(command, 'the bridge is not running (:DrawbridgeStart)')
+    return say_missing(command)
   elseif not review then
     return say(command, 'no changes are shown (:DrawbridgeChanges)')
   end

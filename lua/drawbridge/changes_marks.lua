@@ -142,7 +142,7 @@ local function jump(key)
     end
   end
   if #rows == 0 then
-    local words = ('%s: no more changes %s in this file'):format(key, direction > 0 and 'below' or 'above')
+    local words = ('%s: no marked change %s the cursor'):format(key, direction > 0 and 'below' or 'above')
     return require('drawbridge.message').answer(words)
   end
   local index = math.min(count, #rows)

@@ -87,7 +87,7 @@ local function gemini_first_words(arguments)
     return {}
   end
   local question =
-    'Let Gemini CLI connect to this Neovim? This runs /ide enable in it once, which sets ide.enabled in %s.'
+    'Let Gemini CLI connect to this Neovim? This runs /ide enable in Gemini CLI once, which sets ide.enabled in %s.'
   local answer = vim.fn.confirm(question:format(vim.fn.fnamemodify(settings.file(), ':~')), '&Yes\n&Never', 1)
   if answer == 1 then
     return { '--prompt-interactive', '/ide enable' }

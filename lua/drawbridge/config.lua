@@ -48,7 +48,7 @@ end
 local function some_of(...)
   local one = one_of(...)
   return {
-    expects = one.expects .. ', or a list of them',
+    expects = one.expects .. ', or a non-empty list of them',
     fits = function(value)
       if not is_list_of_texts(value) then
         return one.fits(value)
@@ -66,13 +66,13 @@ local boolean = {
 }
 local text = { expects = 'a non-empty string', fits = is_text }
 local texts = {
-  expects = 'a string or a list of strings',
+  expects = 'a non-empty string, or a non-empty list of them',
   fits = function(value)
     return is_text(value) or is_list_of_texts(value)
   end,
 }
 local size = {
-  expects = 'a fraction between 0 and 1, or a number of columns or lines',
+  expects = 'a fraction between 0 and 1, or a whole number of columns or lines up to 1000',
   fits = function(value)
     return type(value) == 'number' and value > 0 and (value < 1 or (value % 1 == 0 and value <= 1000))
   end,
@@ -204,7 +204,7 @@ local function check(given, group, accepted, problems)
       end
     elseif not kind then
       local guess = meant(name)
-      problems[#problems + 1] = ('%s is unknown%s'):format(name, guess and (' (%s?)'):format(guess) or '')
+      problems[#problems + 1] = ('%s is unknown%s'):format(name, guess and ('; did you mean %s?'):format(guess) or '')
     elseif not kind.fits(value) then
       problems[#problems + 1] = ('%s must be %s, not %s'):format(name, kind.expects, shown(value))
     else
@@ -233,7 +233,7 @@ end
 ---@return string[] problems Empty if the options were applied; otherwise the previous options are kept.
 function M.apply(given)
   if given ~= nil and type(given) ~= 'table' then
-    return { 'setup() takes a table, not ' .. shown(given) }
+    return { 'the argument must be a table, not ' .. shown(given) }
   end
   local accepted, problems = defaults(), {}
   check(given or {}, '', accepted, problems)

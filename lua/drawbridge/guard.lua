@@ -2,6 +2,7 @@
 local M = {}
 
 local NAMES = { claude = 'Claude Code', gemini = 'Gemini CLI', codex = 'Codex' }
+local STATES = { works = 'on', unreadable = 'unknown' }
 local MORE = ':checkhealth drawbridge has the details'
 
 ---@class drawbridge.Guard
@@ -48,7 +49,8 @@ function M.ask(done)
     on_stdout = collect,
     on_exit = vim.schedule_wrap(function(_, code)
       local found = parsed(table.concat(printed, '\n'))
-      done(found, not found and ('`drawbridge info` exited with code %d'):format(code) or nil)
+      local what = code == 0 and 'did not print a readable report' or ('exited with code %d'):format(code)
+      done(found, not found and '`drawbridge info` ' .. what or nil)
     end),
   })
   if not started or job <= 0 then
@@ -84,16 +86,17 @@ function M.line(found, problem)
   end
   local states = {}
   for _, guard in ipairs(found.guards) do
-    if guard.state ~= 'absent' then
-      states[#states + 1] = ('%s %s'):format(guard.state == 'works' and 'on for' or guard.state .. ' for', guard.name)
+    local state = ('%s for %s'):format(STATES[guard.state] or guard.state, guard.name)
+    if guard.state ~= 'absent' and not vim.tbl_contains(states, state) then
+      states[#states + 1] = state
     end
   end
   if #states == 0 then
-    return 'not installed: drawbridge setup claude'
+    return 'not installed: run drawbridge setup claude (or gemini, codex)'
   end
   local line = table.concat(states, ', ')
   if not found.finds_us then
-    line = line .. ", but can't find this Neovim"
+    line = line .. "; it can't find this Neovim"
   end
   return (#found.problems > 0 or not found.finds_us) and ('%s (%s)'):format(line, MORE) or line
 end

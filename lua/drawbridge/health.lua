@@ -40,7 +40,8 @@ local function ask(words, wait)
   end
   local output = vim.trim(table.concat(printed, '\n'))
   if code ~= 0 then
-    return nil, ('it exited with code %d: %s'):format(code, output:match('[^\n]*$'))
+    local last = output:match('[^\n]*$')
+    return nil, ('it exited with code %d%s'):format(code, last ~= '' and ': ' .. last or '')
   end
   return output:match('^[^\n]*')
 end
@@ -59,10 +60,13 @@ end
 local function check_program()
   local source = require('drawbridge.program')
   local program, problem = source.find()
-  if not program then
-    fault(config.get().command and problem or 'The bridge is not installed', {
-      source.remedy():gsub('^%l', string.upper) .. ' (Python 3.11 or newer is required). Then :DrawbridgeStart.',
-      'Or make `drawbridge` available on PATH, or set its path: setup{ command = "/path/to/drawbridge" }.',
+  if not program and config.get().command then
+    fault(problem, { 'Correct the `command` option of setup{}, or remove it to use the bridge of :DrawbridgeInstall.' })
+    return false
+  elseif not program then
+    fault('The bridge is not installed', {
+      source.remedy():gsub('^%l', string.upper) .. ' (Python 3.11 or newer is required). Then run :DrawbridgeStart.',
+      'Or set the path of another installation: setup{ command = "/path/to/drawbridge" }.',
     })
     return false
   end
@@ -89,8 +93,9 @@ local function check_private(path, wanted, what)
   if not found then
     fault(('%s %s is missing'):format(what, home(path)), { ':DrawbridgeRestart creates it again.' })
   elseif found ~= wanted then
-    local text = ('%s %s can be read by others (mode %03o)'):format(what, home(path), found)
-    warn(text, { ('chmod %03o %s'):format(wanted, path) })
+    local is_open = found % 64 ~= 0
+    local text = is_open and 'is accessible to other users (mode %03o)' or 'has an unexpected mode (%03o)'
+    warn(('%s %s '):format(what, home(path)) .. text:format(found), { ('Run `chmod %03o %s`.'):format(wanted, path) })
   else
     ok(('%s %s is readable by you only (mode %03o)'):format(what, home(path), found))
   end
@@ -144,24 +149,31 @@ end
 local function check_bridge()
   local now = require('drawbridge.status').get()
   if now.problem then
-    return fault('The bridge is not running: ' .. now.problem, { 'Correct that, then run :DrawbridgeStart.' })
+    return fault('The bridge is not running: ' .. now.problem, { 'Correct the problem, then run :DrawbridgeStart.' })
+  elseif now.state == 'stopped' then
+    return warn('The bridge is stopped', {
+      'Run :DrawbridgeStart. setup{} starts the bridge automatically unless auto_start is false.',
+    })
   elseif not now.port then
-    return warn(('The bridge is %s'):format(now.state), { ':DrawbridgeStart, or setup{} with auto_start.' })
+    return warn(('The bridge is %s'):format(now.state), { 'Wait a moment, then run :checkhealth drawbridge again.' })
   end
   ok(('The bridge listens on 127.0.0.1:%d (process %s)'):format(now.port, now.pid or 'unknown'))
   if now.lock_file then
     check_private(now.lock_file, tonumber('600', 8), 'Lock file')
-    check_private(vim.fn.fnamemodify(now.lock_file, ':h'), tonumber('700', 8), 'Its directory')
+    check_private(vim.fn.fnamemodify(now.lock_file, ':h'), tonumber('700', 8), 'Lock file directory')
     check_company(now.lock_file)
   end
   if now.discovery_file then
     check_private(now.discovery_file, tonumber('600', 8), 'Discovery file')
-    check_private(vim.fn.fnamemodify(now.discovery_file, ':h'), tonumber('700', 8), 'Its directory')
+    check_private(vim.fn.fnamemodify(now.discovery_file, ':h'), tonumber('700', 8), 'Discovery file directory')
   end
   if #now.agents > 0 then
     ok('Connected: ' .. table.concat(now.agents, ', '))
   else
-    info('No agent is connected: use :DrawbridgeClaude or :DrawbridgeGemini, or /ide in another terminal')
+    info(
+      'No agent is connected: use :DrawbridgeClaude or :DrawbridgeGemini. In another terminal, '
+        .. 'type /ide in Claude Code, or /ide enable in Gemini CLI'
+    )
   end
 end
 
@@ -190,7 +202,8 @@ local function check_guard()
   end
   if not found.finds_us then
     warn("The guard can't find this Neovim instance: agents may overwrite your unsaved changes", {
-      "Start it with `drawbridge nvim`, or add its socket's directory to socket_dir under [hook] in the settings.",
+      "Start Neovim with `drawbridge nvim`. Or list all directories with editors' sockets, including /tmp, in "
+        .. 'socket_dir under [hook] in the settings, and run `drawbridge setup` again for each agent.',
     })
   end
 end
@@ -198,9 +211,10 @@ end
 local function check_claude()
   local program = config.words(config.get().terminal.command)
   if vim.fn.executable(program[1]) == 0 then
+    local is_default = program[1] == 'claude'
     return warn(("%s can't be run"):format(program[1]), {
-      cli.agents.claude.install,
-      'Or set its path: setup{ terminal = { command = "/path/to/claude" } }.',
+      is_default and ('Install it: %s'):format(cli.agents.claude.install) or 'Correct terminal.command in setup{}.',
+      is_default and 'Or set its path: setup{ terminal = { command = "/path/to/claude" } }.' or nil,
     })
   end
   local version, reason = ask(vim.list_extend(program, { '--version' }))
@@ -214,7 +228,7 @@ end
 local function check_directory()
   local set = vim.env.CLAUDE_CONFIG_DIR or ''
   if set ~= '' and vim.fn.resolve(vim.fn.fnamemodify(set, ':p')) ~= vim.fn.resolve(vim.fn.expand('~/.claude/')) then
-    local advice = 'A claude in another terminal finds this Neovim only if it has the same CLAUDE_CONFIG_DIR.'
+    local advice = 'Claude Code in another terminal finds this Neovim only if it has the same CLAUDE_CONFIG_DIR.'
     info(('CLAUDE_CONFIG_DIR is %s here, not the default ~/.claude. %s'):format(home(set), advice))
   end
 end
@@ -228,28 +242,35 @@ local function check_proxies()
   end
   local exempt = ',' .. (vim.env.no_proxy or '') .. ',' .. (vim.env.NO_PROXY or '') .. ','
   if #proxies > 0 and not exempt:find('127.0.0.1', 1, true) and not exempt:find(',%s*%*%s*,') then
-    warn(('%s is set and no_proxy does not name 127.0.0.1'):format(table.concat(proxies, ', ')), {
+    warn(('A proxy is set (%s), and no_proxy does not name 127.0.0.1'):format(table.concat(proxies, ', ')), {
       ':DrawbridgeClaude and :DrawbridgeGemini handle this. In another terminal, run this before you start the agent: '
         .. 'export no_proxy="localhost,127.0.0.1,::1${no_proxy:+,$no_proxy}"; export NO_PROXY="$no_proxy"',
     })
   else
-    ok('No proxy is set between the agent and the bridge')
+    ok('No proxy is used between an agent and the bridge')
   end
 end
 
 local function check_mode()
+  local users = home((vim.env.CLAUDE_CONFIG_DIR or vim.fn.expand('~/.claude')) .. '/settings.json')
   local advice = {
-    ':DrawbridgeClaude starts it with --permission-mode default.',
-    'Elsewhere: put {"permissions": {"defaultMode": "default"}} into .claude/settings.json in the project or your home.',
+    ':DrawbridgeClaude starts Claude Code with --permission-mode default.',
+    'For other terminals: put {"permissions": {"defaultMode": "default"}} into .claude/settings.json in the project, '
+      .. 'or into '
+      .. users
+      .. '.',
   }
   local settings = require('drawbridge.claude_settings')
   local chosen, file = settings.default_mode(function(broken)
-    warn(home(broken) .. ' is not valid JSON', { 'Correct it: Claude Code ignores the file until then.' })
+    warn(home(broken) .. ' is not a valid JSON object', { 'Correct it: Claude Code ignores the file until then.' })
   end)
   if not chosen then
-    warn('No permissions.defaultMode: newer versions of Claude Code start in auto mode, which shows no diffs', advice)
-  elseif chosen == 'default' then
-    ok(('Claude Code asks before it makes changes (defaultMode "default" in %s)'):format(home(file)))
+    warn(
+      'permissions.defaultMode is not set: newer versions of Claude Code start in auto mode, which shows no diffs',
+      advice
+    )
+  elseif require('drawbridge.status').ASKING[chosen] then
+    ok(('Claude Code asks before it writes (defaultMode "%s" in %s)'):format(chosen, home(file)))
   else
     warn(('defaultMode is "%s" in %s: not every change is shown as a diff'):format(chosen, home(file)), advice)
   end
@@ -259,12 +280,9 @@ local function check_gemini()
   local program = config.words(config.get().gemini.command)
   if vim.fn.executable(program[1]) == 0 then
     -- Many users have only one agent.
-    return info(
-      ("%s can't be run: %s, or set its path: setup{ gemini = { command = ... } }"):format(
-        program[1],
-        cli.agents.gemini.install
-      )
-    )
+    local how = 'to use Gemini CLI, run %s, or set its path: setup{ gemini = { command = "/path/to/gemini" } }'
+    local advice = program[1] == 'gemini' and how:format(cli.agents.gemini.install)
+    return info(("%s can't be run: %s"):format(program[1], advice or 'correct gemini.command in setup{}'))
   end
   local version, reason = ask(vim.list_extend(program, { '--version' }), WAIT_FOR_GEMINI)
   if not version then
@@ -275,7 +293,7 @@ local function check_gemini()
   if major and tonumber(major) == 0 and tonumber(minor) < OLDEST_GEMINI then
     warn(
       ('%s: %s supports only VS Code as its editor'):format(name, version),
-      { cli.agents.gemini.install .. '@latest' }
+      { ('Update it: %s@latest'):format(cli.agents.gemini.install) }
     )
   else
     ok(('%s: %s'):format(name, version))
@@ -287,11 +305,14 @@ local function check_gemini_setting()
   local settings = require('drawbridge.gemini_settings')
   local file, ide = home(settings.file()), settings.ide()
   if not ide then
-    info(('%s can\'t be read here as JSON; it needs "ide": {"enabled": true}'):format(file))
+    info(
+      ("%s can't be read here as JSON, perhaps because it contains comments. "):format(file)
+        .. 'Gemini CLI looks for an editor if the file contains "ide": {"enabled": true}'
+    )
   elseif ide.enabled == true then
-    ok(('It looks for an editor (ide.enabled in %s)'):format(file))
+    ok(('Gemini CLI looks for an editor (ide.enabled in %s)'):format(file))
   elseif ide.enabled == false then
-    warn(('ide.enabled is false in %s, so it does not look for an editor'):format(file), {
+    warn(('ide.enabled is false in %s, so Gemini CLI does not look for an editor'):format(file), {
       'Type /ide enable in Gemini CLI once.',
     })
   elseif settings.has_defaults() then
@@ -300,11 +321,13 @@ local function check_gemini_setting()
     info(
       ('ide.enabled is not set in %s: :DrawbridgeGemini asks whether to set it. '):format(file)
         .. 'In another terminal, type /ide enable in Gemini CLI once. If it asks whether to connect Neovim, press Esc '
-        .. 'first: with Yes, it looks for an installer that does not exist.'
+        .. 'first: if you choose Yes, it looks for an installer that does not exist.'
     )
   else
     info(
-      ('ide.enabled is not set in %s: it looks for an editor only after you type /ide enable in it once'):format(file)
+      ('ide.enabled is not set in %s: Gemini CLI looks for an editor only after you type /ide enable in it once'):format(
+        file
+      )
     )
   end
 end
@@ -312,8 +335,8 @@ end
 local function check_container()
   if cli.looks_outside() then
     info(
-      'This is a container: a gemini that was not started by :DrawbridgeGemini looks for its editor outside it. '
-        .. 'Run this before you start it: export REMOTE_CONTAINERS=true'
+      'This is a container: unless :DrawbridgeGemini starts it, Gemini CLI looks for its editor outside the '
+        .. 'container. Before you start gemini elsewhere, run: export REMOTE_CONTAINERS=true'
     )
   end
 end

@@ -64,7 +64,9 @@ end
 function M.start()
   local server = require('drawbridge.server')
   local phase = server.status().phase
-  if phase == 'ready' or phase == 'starting' then
+  if phase == 'starting' then
+    return say(':DrawbridgeStart: the bridge is already starting')
+  elseif phase == 'ready' then
     return say((':DrawbridgeStart: the bridge is already running (%s)'):format(require('drawbridge.status').word()))
   end
   start_and_report(':DrawbridgeStart')
@@ -85,8 +87,12 @@ end
 
 --- `:DrawbridgeStop`: stops the bridge, which is not restarted automatically.
 function M.stop()
-  if require('drawbridge.server').stop() then
-    say(':DrawbridgeStop: the bridge has stopped')
+  local server = require('drawbridge.server')
+  if server.stop() then
+    local is_ending = server.status().phase == 'stopping' -- otherwise, only a restart was canceled
+    say(':DrawbridgeStop: the bridge ' .. (is_ending and 'is stopping' or 'has stopped'))
+  elseif require('drawbridge.link').attached() then
+    say(':DrawbridgeStop: stop this bridge where you started it')
   else
     say(':DrawbridgeStop: the bridge is not running')
   end
@@ -115,7 +121,7 @@ function M.send(first, last)
     return false
   end
   if not require('drawbridge.link').attached() then
-    say(':DrawbridgeSend: the bridge is not running (:DrawbridgeStart)', 'warn')
+    say(':DrawbridgeSend: ' .. require('drawbridge.server').missing(), 'warn')
     return false
   end
   require('drawbridge.selection').mention(path, first and first - 1, last and last - 1)

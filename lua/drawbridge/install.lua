@@ -62,14 +62,12 @@ function M.run()
   elseif program.find() then
     return message.answer(':DrawbridgeInstall: the bridge is already installed')
   elseif vim.fn.filereadable(script) == 0 or not python() then
-    local missing = python() and script or 'python3'
-    return message.answer(
-      (':DrawbridgeInstall: %s is missing. Put a `drawbridge` on PATH instead.'):format(missing),
-      'error'
-    )
+    local missing = python() and ('%s is missing. Make `drawbridge` available on PATH instead.'):format(script)
+      or 'python3 was not found. Install Python 3.11 or newer.'
+    return message.answer(':DrawbridgeInstall: ' .. missing, 'error')
   end
   local words = { python(), script, 'setup' }
-  local question = ('Install the bridge into %s/.venv? This downloads it with pip.'):format(
+  local question = ('Install the bridge into %s/.venv? This downloads Python packages with pip.'):format(
     vim.fn.fnamemodify(program.root(), ':~')
   )
   if vim.fn.confirm(question, '&Yes\n&No', 2) == 1 then

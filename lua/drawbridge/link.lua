@@ -164,10 +164,9 @@ local handlers = {}
 
 function handlers.attach(params)
   if bridge and bridge.channel ~= params.channel and is_open(bridge.channel) then
-    error({
-      code = 'REFUSED',
-      message = 'Another bridge is already connected to this Neovim. Stop it with :DrawbridgeStop.',
-    })
+    local is_own = vim.api.nvim_get_chan_info(bridge.channel).stream == 'job'
+    local advice = is_own and 'Stop it with :DrawbridgeStop.' or 'Neovim did not start it: stop it where it runs.'
+    error({ code = 'REFUSED', message = 'Another bridge is already connected to this Neovim. ' .. advice })
   end
   M.detach()
   require('drawbridge.view_room').prepare()
@@ -265,8 +264,12 @@ end
 ---@return {ok: boolean, value?: any, code?: string, message?: string}
 function M.handle(method, params)
   local handler = handlers[method]
-  if not handler or (not bridge and method ~= 'attach') then
-    return { ok = false, code = 'INTERNAL', message = ("Neovim can't answer %s now."):format(method) }
+  if not handler then
+    local problem =
+      'The plugin has no method "%s". Restart Neovim, so that the plugin and the bridge have the same version.'
+    return { ok = false, code = 'INTERNAL', message = problem:format(method) }
+  elseif not bridge and method ~= 'attach' then
+    return { ok = false, code = 'INTERNAL', message = 'The bridge that called "' .. method .. '" is not attached.' }
   end
   local ok, value = pcall(handler, params)
   if ok then

@@ -22,7 +22,8 @@ local function with_file(file)
   local shown = M.lines()
   if file then
     vim.list_extend(shown, { '', ('The end of %s:'):format(file) })
-    vim.list_extend(shown, vim.fn.filereadable(file) == 1 and vim.fn.readfile(file, '', -LIMIT) or { '(no such file)' })
+    local can_read = vim.fn.filereadable(file) == 1
+    vim.list_extend(shown, can_read and vim.fn.readfile(file, '', -LIMIT) or { "(it does not exist or can't be read)" })
   end
   return #shown > 0 and shown or { '(nothing yet)' }
 end

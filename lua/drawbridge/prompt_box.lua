@@ -121,7 +121,7 @@ end
 local function session_of(pid)
   local session = require('drawbridge.terminal').session_of(pid)
   if not session then
-    refuse('The terminal has been closed.')
+    refuse("The agent's terminal has been closed, so your prompt was not sent.")
   end
   return session
 end
@@ -129,7 +129,7 @@ end
 --- Refuses a call that is processed too late, because the bridge gave up while Neovim was waiting for a key.
 local function in_time(params)
   if os.time() > params.before then
-    refuse('Neovim was busy for too long.')
+    refuse('Neovim was busy for too long, so your prompt was not sent. Try again later.')
   end
 end
 
@@ -141,9 +141,13 @@ function M.paste(params)
   in_time(params)
   local shown, typed = content(session.buffer)
   if not shown then
-    refuse("The agent can't receive a prompt now: its terminal shows something else. Try again later.")
+    local why = claude_box(lines_of(session.buffer)) and 'it is working' or 'its terminal does not show its prompt box'
+    refuse(("The agent can't receive a prompt now: %s. Try again later."):format(why))
   elseif typed then
-    refuse('Someone has started to type a prompt there, so yours was not sent. Try again later.')
+    refuse(
+      "The prompt box in the agent's terminal contains text, so your prompt was not sent. Send or clear that text, "
+        .. 'then try again.'
+    )
   end
   local text = harmless(params.text)
   pasted[params.pid] = squeezed(text)

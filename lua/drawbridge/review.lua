@@ -106,7 +106,7 @@ local function update_notice()
     return
   end
   local what = first.kind == 'code' and 'wants to run code'
-    or ('proposes a change to %s %s'):format(first.name, size(first))
+    or ('proposes %s %s %s'):format(first.is_new and 'the new file' or 'a change to', first.name, size(first))
   local more = #waiting > 1 and (' · %d more waiting'):format(#waiting - 1) or ''
   local how = vim.api.nvim_get_mode().mode == 't' and 'Ctrl-\\ Ctrl-N opens it' or ':DrawbridgeReview opens it'
   waiting_notice = notice.show({ ('%s %s%s'):format(first.agent, what, more), how })
@@ -242,7 +242,10 @@ local function closed(entry, window)
   local aside = window ~= nil and not (window == entry.windows.proposed and window == vim.api.nvim_get_current_win())
   decide(entry, accepted)
   if not accepted then
-    local why = aside and '; one of its windows was closed' or meant and '; its window was too small to show it' or ''
+    local was_hidden = meant and not is_readable
+    local why = aside and '; one of its windows was closed'
+      or was_hidden and '; its window was too small to show it'
+      or ''
     require('drawbridge.message').report(('rejected: %s%s'):format(entry.name, why), 'info', aside)
   end
 end
@@ -253,12 +256,13 @@ local function written_by_command(entry)
     -- An autosave plugin writes after each change, and one message is enough.
     if consent.is_acting() or not entry.told then
       entry.told = true
-      say("not accepted: use :w in the proposal's window, or :DrawbridgeAccept")
+      local how = writing_accepts() and ":w in the proposal's window, or " or ''
+      say(('not accepted: use %s:DrawbridgeAccept'):format(how))
     end
   elseif not view.is_readable(entry) then
     say("not accepted: the proposal's window is too small to show it")
   elseif not writing_accepts() then
-    say(':w does not accept here (allow_w_to_accept); use :DrawbridgeAccept')
+    say('allow_w_to_accept is false: use :DrawbridgeAccept')
   elseif is_forced or not sends_back(entry, ':w!', say) then
     decide(entry, true)
   end
@@ -437,7 +441,7 @@ function M.accept(is_forced)
   if not entry then
     answer(':DrawbridgeAccept: no proposal is waiting')
   elseif not entry.windows then
-    M.open()
+    M.open(':DrawbridgeAccept')
   elseif not view.is_readable(entry) then
     answer(":DrawbridgeAccept: the proposal's window is too small to show it")
   elseif is_forced or not sends_back(entry, ':DrawbridgeAccept!', answer) then
@@ -467,7 +471,8 @@ end
 function M.reject_hunk()
   local entry = under_cursor()
   if not entry or entry.kind == 'code' then
-    answer(':DrawbridgeRejectHunk: the cursor is not in a proposal')
+    local why = entry and 'code has no hunks; edit it instead' or 'the cursor is not in a proposal'
+    answer(':DrawbridgeRejectHunk: ' .. why)
     return false
   end
   local side = vim.api.nvim_get_current_win() == entry.windows.old and 'old' or 'new'
@@ -476,8 +481,9 @@ function M.reject_hunk()
 end
 
 --- Opens the proposal that has waited longest, otherwise goes to one that is shown.
+---@param command? string The command that the user has typed (default: `:DrawbridgeReview`).
 ---@return boolean opened
-function M.open()
+function M.open(command)
   for _, entry in ipairs(entries) do
     if entry.filled and not entry.windows and not entry.decided then
       focus.forget(entry.id)
@@ -487,7 +493,7 @@ function M.open()
   end
   local entry = shown_or_newest()
   if not entry or not entry.windows then
-    answer(':DrawbridgeReview: no proposal is waiting')
+    answer((command or ':DrawbridgeReview') .. ': no proposal is waiting')
     return false
   end
   vim.api.nvim_set_current_win(entry.windows.proposed)

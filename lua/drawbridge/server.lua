@@ -272,8 +272,15 @@ function M.when_ready(callback)
   table.insert(waiting, once)
   M.start()
   vim.defer_fn(function()
-    once(nil, ('the bridge took over %d s to start'):format(READY_WITHIN / 1000))
+    once(nil, ('the bridge did not start in %d s'):format(READY_WITHIN / 1000))
   end, READY_WITHIN)
+end
+
+--- Why no bridge is connected, for the message of a command that needs one.
+---@return string
+function M.missing()
+  local is_coming = state.launch_again or vim.tbl_contains({ 'starting', 'ready', 'pausing' }, state.phase)
+  return is_coming and 'the bridge is still starting; try again' or 'the bridge is not running (:DrawbridgeStart)'
 end
 
 --- The state of the process. Cheap.

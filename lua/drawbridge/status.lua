@@ -25,7 +25,7 @@ function M.unasked()
 end
 
 --- Permission modes of Claude Code in which it asks before it changes a file.
-local ASKING = { default = true, manual = true, plan = true }
+M.ASKING = { default = true, manual = true, plan = true }
 
 --- What the guard's hook has reported about the connected agents.
 ---@return string? silent The mode of an agent that does not ask, or nil if no agent has reported such a mode.
@@ -37,8 +37,8 @@ local function reported()
   for _, pid in ipairs(state.pids) do
     local mode = state.modes[pid]
     unknown = unknown or not mode
-    asks = ASKING[mode] and mode or asks
-    silent = mode and not ASKING[mode] and mode or silent
+    asks = M.ASKING[mode] and mode or asks
+    silent = mode and not M.ASKING[mode] and mode or silent
   end
   return silent, not unknown and asks or nil
 end
@@ -62,23 +62,23 @@ function M.asking()
   elseif unasked and asks then
     return ('possibly not: %s wrote a file without asking; its mode is now "%s"'):format(unasked, asks)
   elseif unasked then
-    return 'no: ' .. unasked .. ' writes without asking (Shift+Tab in its terminal changes its mode)'
+    return 'no: ' .. unasked .. ' wrote a file without asking (Shift+Tab in its terminal changes its mode)'
   elseif not vim.tbl_contains(M.agents(), 'Claude Code') then
     return nil
   elseif asks then
-    return ('yes: its mode is "%s"'):format(asks)
+    return ('yes: Claude Code is in "%s" mode'):format(asks)
   end
   local state, terminal = loaded('link').state(), loaded('terminal')
   local elsewhere = vim.tbl_filter(function(pid)
     return not state.modes[pid] and not (terminal and terminal.session_of(pid))
   end, state.pids)
   local mode = require('drawbridge.claude_settings').default_mode()
-  if #elsewhere == 0 or mode == 'default' then
+  if #elsewhere == 0 or M.ASKING[mode] then
     return 'yes'
   end
-  local why = mode and ('its settings start it in "%s" mode'):format(mode)
-    or 'without permissions.defaultMode it starts in auto mode'
-  return ('possibly not: %s; its footer shows its mode'):format(why)
+  local why = mode and ('permissions.defaultMode is "%s"'):format(mode)
+    or 'newer versions of Claude Code start in auto mode unless permissions.defaultMode is set'
+  return ('possibly not: %s; the footer of Claude Code shows its mode'):format(why)
 end
 
 --- The number of proposals that wait for the user.
@@ -179,13 +179,33 @@ function M.get()
 end
 
 local NEXT = {
-  stopped = ':DrawbridgeStart starts it',
+  stopped = ':DrawbridgeStart starts the bridge',
   failed = ':DrawbridgeLog and :checkhealth drawbridge have the details',
   starting = 'wait a moment',
   stopping = 'wait a moment',
-  listening = ':DrawbridgeClaude or :DrawbridgeGemini; in another terminal, /ide',
-  connected = ':DrawbridgeSend shows the agent a file or lines',
+  listening = ':DrawbridgeClaude or :DrawbridgeGemini, or /ide in another terminal',
+  connected = ':DrawbridgeSend mentions a file or lines to Claude Code',
 }
+
+--- What the user can do next.
+local function next_step(now)
+  local review = loaded('review')
+  for _, proposal in ipairs(review and review.pending() or {}) do
+    if proposal.shown or proposal.settling then
+      return ':DrawbridgeAccept or :DrawbridgeReject'
+    end
+  end
+  local is_only_gemini = #now.agents > 0
+    and #vim.tbl_filter(function(name)
+      return name ~= 'Gemini CLI'
+    end, now.agents) == 0
+  if now.pending > 0 then
+    return ':DrawbridgeReview opens the proposal that has waited longest'
+  elseif now.state == 'connected' and is_only_gemini then
+    return 'ask Gemini CLI for a change'
+  end
+  return NEXT[now.state]
+end
 
 ---@return {[1]: string, [2]: string}[] rows Label and text.
 local function rows(now, guard)
@@ -210,7 +230,7 @@ local function rows(now, guard)
   add('lock file', home(now.lock_file))
   add('discovery', home(now.discovery_file))
   add('program', now.program and table.concat(vim.tbl_map(home, now.program), ' '))
-  add('next', now.pending > 0 and ':DrawbridgeAccept or :DrawbridgeReject' or NEXT[now.state])
+  add('next', next_step(now))
   return list
 end
 

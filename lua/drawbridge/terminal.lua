@@ -152,8 +152,8 @@ local function run(agent, words, bridge)
   end
   if not started or job <= 0 then
     vim.api.nvim_buf_delete(buffer, { force = true })
-    local reason = started and 'not started' or job
-    return message.answer(('%s: %s: %s'):format(cli.agents[agent].command, words[1], reason), 'error')
+    local reason = started and '' or ': ' .. tostring(job)
+    return message.answer(("%s: %s can't be run%s"):format(cli.agents[agent].command, words[1], reason), 'error')
   end
   vim.bo[buffer].bufhidden = 'hide'
   rename(buffer, cli.agents[agent].name)
@@ -167,7 +167,7 @@ local function installed(agent, program)
   if vim.fn.executable(program) == 1 then
     return true
   elseif program == agent then
-    message.answer(('drawbridge: no %s; %s'):format(agent, cli.agents[agent].install), 'error')
+    message.answer(('%s not found; run %s'):format(agent, cli.agents[agent].install), 'error')
   else
     message.answer(("drawbridge: %s can't be run (%s)"):format(program, cli.agents[agent].option), 'error')
   end

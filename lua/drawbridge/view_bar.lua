@@ -71,7 +71,10 @@ local function proposed_line(entry, with_name, width)
   local short_answers = ('  %s · %s rejects'):format(unseen > 0 and left or accept .. ' accepts', reject)
   local answers = '%=' .. as('Hint', short_answers .. ' ')
   local more = '%='
-    .. as('Hint', ('%s · edit it first%s '):format(short_answers, entry.old and ' · press do to revert a hunk' or ''))
+    .. as(
+      'Hint',
+      ('%s · you can edit it%s '):format(short_answers, entry.old and ' · press do to revert a hunk' or '')
+    )
   local note = with_name and entry.note and as('Bar', '  ' .. escaped(entry.note)) or ''
   return fitting({
     who .. name .. count .. beside .. note .. more,

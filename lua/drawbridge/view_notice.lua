@@ -28,7 +28,8 @@ local function fitted(lines, width)
   return shown
 end
 
---- The areas of the terminals in this tab page: their first and last rows and columns, from 0, the last ones excluded.
+--- The areas of the terminal windows in this tab page: first row, end row, first column, end column. All are 0-based,
+--- and the ends are exclusive.
 local function terminals()
   local found = {}
   for _, window in ipairs(vim.api.nvim_tabpage_list_wins(0)) do

@@ -113,7 +113,7 @@ async def session(
     received = ReceivedEvents()
     started = await agent.start(asked, received)
     assert isinstance(started, process.Process)
-    # A real program on a busy machine may take its time to answer.
+    # A real program may answer slowly on a busy machine.
     started.times = times if times is not None else process.Times(reply=PATIENCE)
     try:
         yield Session(started, received, asked)

@@ -78,6 +78,7 @@ def gemini_cli(poem: Path) -> Iterator[Case]:
         assert "Pity." in str(model.requests[-1].body["contents"]), "the conversation continued after the restart"
 
 
+@pytest.mark.slow_for("demo", "official")
 @pytest.mark.parametrize(
     "agent", [claude, *(pytest.param(agent, marks=pytest.mark.thorough) for agent in (official, demo, gemini_cli))]
 )

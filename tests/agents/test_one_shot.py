@@ -11,7 +11,16 @@ from typing import Any
 
 import pytest
 
-from drawbridge.agents.base import AgentLine, AgentUnusable, Attachment, Exited, Launch, Options, SessionIdentified
+from drawbridge.agents.base import (
+    AgentLine,
+    AgentUnusable,
+    Attachment,
+    Exited,
+    Launch,
+    Options,
+    SessionIdentified,
+    TurnEnded,
+)
 from drawbridge.agents.codex import driver as codex
 from drawbridge.agents.command.driver import Command
 from tests import programs
@@ -150,6 +159,23 @@ def test_unsupported_codex_options_are_rejected(launch: Launch, named: str) -> N
         list(codex.arguments(launch))
 
 
+@pytest.mark.parametrize(
+    ("reported", "code", "text"),
+    [
+        ({"message": "boom"}, 0, "Codex reported a failure: boom."),
+        ({"message": "boom"}, 1, "Codex exited with code 1: boom"),
+        ({}, 1, "Codex exited with code 1: it gave no reason"),
+    ],
+)
+def test_a_failed_codex_turn_is_reported_with_its_reason(reported: dict[str, str], code: int, text: str) -> None:
+    conversation = codex.CodexConversation("Codex")
+    conversation.prompt("Go")
+    conversation.received(json.dumps({"type": "turn.failed", "error": reported}).encode())
+    ended, _ = conversation.ended(code, "", None)
+    assert isinstance(ended, TurnEnded)
+    assert (ended.ok, ended.error) == (False, text)
+
+
 # Custom commands.
 
 
@@ -202,7 +228,8 @@ async def test_a_command_is_interrupted_or_killed(project: Path) -> None:
                 await warm.process.kill()
             else:
                 warm.process.interrupt()
-            assert (await warm.ended()).interrupted
+            done = await warm.ended()
+            assert (done.interrupted, done.error) == (True, "The run was interrupted.")
 
 
 async def test_a_command_accepts_text_attachments_but_no_options(project: Path) -> None:

@@ -39,7 +39,7 @@ def test_text_without_a_newline_is_kept_for_the_end() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 3, 100])
-def test_a_line_may_be_as_long_as_the_limit_and_not_longer(size: int) -> None:
+def test_a_line_may_be_as_long_as_the_limit_but_not_longer(size: int) -> None:
     for over in (0, 1):
         lines = Lines(limit=1000)
         line = b"x" * (1000 + over) + b"\n"

@@ -50,7 +50,7 @@ async def agent(tmp_path: Path) -> AsyncIterator[Session]:
         yield started
 
 
-async def test_cancelling_a_start_ends_the_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_canceling_a_start_ends_the_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hanging = asyncio.Event()
 
     async def agent_pid(pipe: SupervisorPipe) -> None:
@@ -202,18 +202,18 @@ async def test_odd_messages_are_passed_on_as_valid_json(agent: Session, command:
     assert len(agent.received.all(AgentLine)) == count[command]
 
 
-async def test_a_line_of_20_mb_is_one_line(agent: Session) -> None:
+async def test_a_line_of_20_mb_is_passed_on_as_one_line(agent: Session) -> None:
     assert (await agent.turn("line 20000000")).ok
     assert [len(line.raw) for line in agent.received.all(AgentLine)][1] == 20_000_000 - 1
 
 
-async def test_a_line_without_an_end_ends_the_agent(agent: Session) -> None:
+async def test_an_agent_that_writes_an_endless_line_is_ended(agent: Session) -> None:
     ended = await agent.turn("endless-line")
     assert ended.error == f"The bad agent sent a line longer than {LINE_LIMIT // 2**20} MB, and was stopped."
     assert (await agent.received.next(Exited)).code == -signal.SIGTERM
 
 
-async def test_a_death_in_the_middle_of_a_turn_ends_it(agent: Session) -> None:
+async def test_a_turn_ends_when_its_agent_exits(agent: Session) -> None:
     ended = await agent.turn("die 3")
     assert (ended.ok, ended.code) == (False, "AGENT_EXITED")
     assert ended.error == "The bad agent exited with code 3 before it was done: Something broke."
@@ -237,7 +237,7 @@ async def test_an_incomplete_last_message_is_part_of_the_error(agent: Session) -
     assert 'exited with code 0 before it was done: {"type": "assistant", "text": "no newl' in ended.error
 
 
-async def test_two_results_end_one_turn(agent: Session) -> None:
+async def test_a_second_result_of_a_turn_is_ignored(agent: Session) -> None:
     await agent.turn("twice")
     await agent.turn("say hello")
     assert len(agent.received.all(TurnEnded)) == 2
@@ -247,7 +247,7 @@ async def test_a_withdrawn_question_is_removed(agent: Session, waits: list[bool]
     await agent.turn("ask-and-withdraw")
     assert waits == [True, False]
     assert agent.received.all(QuestionCancelled) == [
-        QuestionCancelled(agent.received.all(Question)[0].question_id, "decided elsewhere")
+        QuestionCancelled(agent.received.all(Question)[0].question_id, "decided elsewhere or no longer needed")
     ]
 
 
@@ -347,7 +347,7 @@ async def test_stop_ends_an_idle_agent_that_ignores_signals(tmp_path: Path) -> N
     assert agent.received.events == [Exited(-signal.SIGKILL, "")]
 
 
-async def test_cancelling_a_kill_does_not_stop_it(agent: Session) -> None:
+async def test_canceling_a_kill_does_not_stop_it(agent: Session) -> None:
     agent.process.times = AT_ONCE
     agent.process.prompt("stubborn")
     await agent.received.next(AgentLine)
@@ -361,7 +361,7 @@ async def test_cancelling_a_kill_does_not_stop_it(agent: Session) -> None:
     assert (await agent.received.next(Exited)).code == -signal.SIGKILL
 
 
-async def test_concurrent_stops_and_kills_end_it_once(agent: Session) -> None:
+async def test_concurrent_stops_and_kills_end_the_agent_once(agent: Session) -> None:
     agent.process.prompt("half")
     await agent.received.next(AgentLine)
     await asyncio.gather(agent.process.stop(), agent.process.kill(), agent.process.kill())
@@ -369,7 +369,7 @@ async def test_concurrent_stops_and_kills_end_it_once(agent: Session) -> None:
 
 
 @pytest.mark.parametrize("command", ["child", "child-and-die", "escape", "escape-and-die"])
-async def test_processes_that_it_started_end_with_it(agent: Session, command: str) -> None:
+async def test_processes_that_the_agent_started_end_with_it(agent: Session, command: str) -> None:
     """The child has its own session and ignores signals. It may keep the agent's pipes open, or share nothing with it."""
     ended = await agent.turn(command)
     child = int(agent.received.words)
@@ -428,7 +428,7 @@ def test_a_missing_directory_is_reported_as_the_reason(tmp_path: Path, uvloop: A
     async def start() -> None:
         await bad_agent().start(Launch(str(tmp_path / "gone"), str(uuid.uuid4())), print)
 
-    with pytest.raises(AgentUnusable, match="directory no longer exists") as caught:
+    with pytest.raises(AgentUnusable, match="directory does not exist") as caught:
         (asyncio if loop == "asyncio" else uvloop).run(start())
     assert caught.value.code == "INVALID_PATH"
 

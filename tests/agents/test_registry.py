@@ -28,9 +28,9 @@ def test_all_problems_are_reported_together() -> None:
     )
     assert problems(named) == [
         "--agent-path: the program of hal can't be set, only those of claude, gemini, codex",
-        "--agent-path: /no/gemini was not found, or is not executable",
+        "--agent-path: /no/gemini was not found",
         "--acp-agent: an agent named claude already exists",
-        "--acp-agent: 'x has an unclosed quotation mark or ends with a backslash",
+        "--acp-agent: 'x has an unclosed quotation mark",
         "--command-agent: an agent named goose already exists",
         "--command-agent: the command is empty",
     ]

@@ -1,4 +1,4 @@
-"""No agent outlives its server, and no child its agent, tested with real processes that refuse to end."""
+"""No agent outlives its server, and no child process outlives its agent, tested with real processes that refuse to end."""
 
 from __future__ import annotations
 

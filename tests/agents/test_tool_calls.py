@@ -22,8 +22,8 @@ def call(agent: str, tool: str, given: dict[str, Any], suggestions: Any = (), fo
 
 @pytest.mark.parametrize("tool", ["new_tool", "mcp__files__write", ""])
 @pytest.mark.parametrize("agent", AGENTS)
-def test_only_known_fields_of_a_call_are_answers_or_text(agent: str, tool: str) -> None:
-    """``approve`` may change these fields, so an unknown tool must not have any."""
+def test_a_call_of_an_unknown_tool_has_no_editable_fields(agent: str, tool: str) -> None:
+    """``approve`` may change only fields that Drawbridge knows to be answers or text."""
     found = call(agent, tool, {"content": "x", "new_string": "x", "answers": {}, "questions": [], "file_path": "/a"})
     assert (found.kind, found.answers, found.texts, found.is_only_command) == ("tool", "", (), False)
 

@@ -12,13 +12,13 @@ import tempfile
 from collections.abc import AsyncIterator, Iterator, Sequence
 from itertools import count
 from pathlib import Path
-from random import Random, SystemRandom
+from random import Random
 from typing import Any
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import WebSocketException
 
-from tests import programs
+from tests import programs, seeds
 from tests.rigs.written import written
 from tests.server.processes import COMMAND, start
 from tests.waiting import PATIENCE
@@ -31,7 +31,7 @@ NUMBERS = count(1)
 @contextlib.contextmanager
 def seeded() -> Iterator[Random]:
     """Yields a random generator. A failure names its seed, which can be set again in ``DRAWBRIDGE_TEST_SEED``."""
-    seed = int(os.environ.get("DRAWBRIDGE_TEST_SEED") or SystemRandom().randrange(2**32))
+    seed = seeds.seed()
     try:
         yield Random(seed)
     except BaseException as error:
@@ -161,7 +161,7 @@ class Follower:
 
 class StoppingGit:
     """A program that behaves like git until ``armed`` exists. The next time that it gets ``command``, it creates
-    ``reached`` and executes ``does``, the lines of a shell, in place of that. ``path``: a PATH that leads to it."""
+    ``reached`` and executes the shell commands in ``does`` instead. ``path``: a ``PATH`` on which it is found first."""
 
     def __init__(self, folder: Path, command: str, does: str) -> None:
         self.reached, self.armed = folder / "reached", folder / "armed"

@@ -24,13 +24,13 @@ from .rig import Client, connected, on_disk
 MB = 1024 * 1024
 
 
-async def test_a_small_crowd(tmp_path: Path) -> None:
+async def test_a_few_clients_follow_a_few_projects(tmp_path: Path) -> None:
     await crowd(tmp_path, clients=20, projects=5, lines=300, growth=64 * MB)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-async def test_two_hundred_clients_at_fifty_projects(tmp_path: Path) -> None:
+async def test_two_hundred_clients_follow_fifty_projects(tmp_path: Path) -> None:
     await crowd(tmp_path, clients=200, projects=50, lines=300, growth=192 * MB)
 
 
@@ -109,7 +109,7 @@ def visits(server: Server, over: threading.Event) -> list[float]:
     return waits
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_memory_stays_flat_for_a_moment(tmp_path: Path) -> None:
     await stay_flat(tmp_path, seconds=1)
 

@@ -25,13 +25,13 @@ LINES = "".join(f"line {number}\n" for number in range(2_000))
 
 
 @pytest.mark.thorough
-async def test_some_killed_decisions(tmp_path: Path) -> None:
-    await rounds(tmp_path, 20)
+async def test_killed_decisions_are_done_once_or_not_at_all(tmp_path: Path) -> None:
+    await rounds(tmp_path, 6)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3_600)
-async def test_five_hundred_killed_decisions(tmp_path: Path) -> None:
+async def test_500_killed_decisions_are_done_once_or_not_at_all(tmp_path: Path) -> None:
     await rounds(tmp_path, 500)
 
 
@@ -110,6 +110,7 @@ async def killed(server: Mortal, random: Random) -> None:
 
 async def check(project: Project, client: Client, number: int, wish: Message, before: list[str]) -> None:
     """Checks the decision of a round after the restart, and sends the same request again, as clients do."""
+    review = (await client.ask("review_get", project.id))["data"]  # answered once the decision has been recovered
     texts = project.texts()
     is_done = texts == [LINES] * FILES
     assert is_done or texts == before, "some files were written and others were not"
@@ -118,7 +119,6 @@ async def check(project: Project, client: Client, number: int, wish: Message, be
     decided = [one for one in project.decisions() if one["subtype"] == "review_decided"]
     assert len(decided) == number + is_done, "a decision that was done is recorded once"
     assert not is_done or last == "review_decided"
-    review = (await client.ask("review_get", project.id))["data"]
     assert len(review["files"]) == (0 if is_done else FILES), "the review agrees with the files"
     again = await client.ask("review_decide", project.id, f"decide-{number}", **wish)
     assert (again["type"], again["data"]["state"]) == ("review", "none"), again
@@ -137,10 +137,18 @@ STEPS = {
     "before the review is changed": ("update-ref --stdin", "sleep 600", True),
     "after the review was changed": ("update-ref --stdin", '"$real" "$@"; sleep 600', True),
 }
-"""For each step: the git command at which the server is killed, what a shell does then in place of it, and whether the
-decision is done."""
+"""For each step: the git command at which the server is killed, the shell commands that run instead of it, and whether
+the decision is done after the restart."""
 
 
+@pytest.mark.slow_for(
+    "after git has written",
+    "after the first file",
+    "after the review was changed",
+    "before git writes",
+    "while git finishes later",
+    "while git removes",
+)
 @pytest.mark.thorough
 @pytest.mark.parametrize("step", STEPS)
 async def test_a_decision_survives_a_kill_at_any_step(tmp_path: Path, step: str) -> None:
@@ -182,6 +190,7 @@ async def test_a_decision_survives_a_kill_at_any_step(tmp_path: Path, step: str)
 REVERTING = ("before git writes", "after the first file", "after git has written")
 
 
+@pytest.mark.slow_for("after git has written", "before git writes")
 @pytest.mark.thorough
 @pytest.mark.parametrize("step", REVERTING)
 async def test_a_revert_survives_a_kill_at_any_step(tmp_path: Path, step: str) -> None:
@@ -217,6 +226,7 @@ async def test_a_revert_survives_a_kill_at_any_step(tmp_path: Path, step: str) -
             assert len(review["files"]) == (0 if is_done else FILES)
 
 
+@pytest.mark.slow_for("pre-commit-False")
 @pytest.mark.thorough
 @pytest.mark.parametrize(("hook", "is_done"), [("pre-commit", False), ("post-commit", True)])
 async def test_a_commit_survives_a_kill_during_a_hook(tmp_path: Path, hook: str, is_done: bool) -> None:

@@ -28,13 +28,13 @@ class AcceptedPrompt(NamedTuple):
     run_id: str
 
 
-async def test_a_few_rounds(tmp_path: Path) -> None:
+async def test_nothing_is_lost_when_the_server_is_killed(tmp_path: Path) -> None:
     await rounds(tmp_path, 2)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1_800)
-async def test_two_hundred_rounds(tmp_path: Path) -> None:
+async def test_nothing_is_lost_when_the_server_is_killed_200_times(tmp_path: Path) -> None:
     await rounds(tmp_path, 200)
 
 

@@ -19,13 +19,13 @@ from tests.server.processes import serving
 from .rig import Client, Message, connected, on_disk, seeded
 
 
-async def test_some_races(tmp_path: Path) -> None:
+async def test_clients_race_to_answer_a_request(tmp_path: Path) -> None:
     await races(tmp_path, 30)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1_800)
-async def test_a_thousand_races(tmp_path: Path) -> None:
+async def test_clients_race_a_thousand_times_to_answer_a_request(tmp_path: Path) -> None:
     await races(tmp_path, 1_000)
 
 
@@ -107,14 +107,14 @@ async def one_race(
     assert (root / "text").read_text() == written, "the agent has received the winner's decision and no other"
 
 
-@pytest.mark.thorough
-async def test_some_races_for_a_hunk(tmp_path: Path) -> None:
+@pytest.mark.slow
+async def test_clients_race_to_decide_on_a_hunk(tmp_path: Path) -> None:
     await hunk_races(tmp_path, 10)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1_800)
-async def test_a_hundred_races_for_a_hunk(tmp_path: Path) -> None:
+async def test_clients_race_a_hundred_times_to_decide_on_a_hunk(tmp_path: Path) -> None:
     await hunk_races(tmp_path, 100)
 
 

@@ -36,7 +36,7 @@ async def stopped(server: Server, client: Client, root: Path) -> tuple[str, str,
     return project, run, process
 
 
-async def test_it_can_be_ended(tmp_path: Path) -> None:
+async def test_a_stopped_agent_can_be_ended(tmp_path: Path) -> None:
     quickly = Times(interrupt=0.05, leave=0.05, sigint=0.05, sigterm=0.05)
     async with session(bad_agent(), tmp_path, times=quickly) as agent:
         agent.process.prompt("half")

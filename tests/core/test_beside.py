@@ -41,6 +41,6 @@ def test_an_error_is_raised() -> None:
         beside.each(lambda item: 1 // item, [0], 30)
 
 
-def test_a_call_that_hangs_does_not_keep_the_process() -> None:
+def test_a_call_that_hangs_does_not_keep_the_process_running() -> None:
     code = "import threading; from drawbridge.core import beside; beside.each(threading.Event().wait, [None], 0.1)"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=PATIENCE)

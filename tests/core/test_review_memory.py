@@ -22,9 +22,7 @@ def test_programs_share_the_seen_changes(tmp_path: Path) -> None:
     assert (tmp_path / "state" / "reviews.json").stat().st_mode & 0o777 == 0o600
 
 
-def test_programs_that_store_at_the_same_time_keep_what_the_others_stored(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_simultaneous_stores_keep_what_other_programs_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = str(tmp_path / "reviews.json")
     both_have_read = threading.Barrier(2)
 
@@ -44,9 +42,7 @@ def test_programs_that_store_at_the_same_time_keep_what_the_others_stored(
     assert [ReviewMemory(path).of(one).seen for one in ("/a", "/b")] == [("h",), ("h",)]
 
 
-def test_a_program_that_hangs_while_it_stores_does_not_stop_the_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_that_hangs_does_not_stop_other_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(review_memory, "LOCK_SECONDS", 0.05)
     memory = ReviewMemory(str(tmp_path / "reviews.json"))
     with open(tmp_path / "reviews.json.lock", "wb") as lock:

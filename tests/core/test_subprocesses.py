@@ -117,7 +117,7 @@ async def test_children_of_the_program_are_killed() -> None:
     await until(lambda: not process_alive(int(finished.output)), "the end of the child")
 
 
-async def test_a_cancelled_run_kills_the_program(tmp_path: Path) -> None:
+async def test_canceling_a_run_kills_the_program(tmp_path: Path) -> None:
     file = tmp_path / "pid"
     code = f"import os, time; open({str(file)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
     running = asyncio.ensure_future(run(code))

@@ -95,7 +95,7 @@ async def test_nothing_starts_after_close() -> None:
 
 
 @pytest.mark.filterwarnings("error")
-async def test_a_task_that_is_cancelled_immediately_never_begins() -> None:
+async def test_a_task_that_is_canceled_immediately_never_begins() -> None:
     """Its coroutine is closed too. Otherwise, the warning "was never awaited" would fail this test."""
     tasks = BackgroundTasks(LOGGER)
     task = tasks.start(fails(ValueError()), "too early")

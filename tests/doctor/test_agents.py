@@ -20,7 +20,7 @@ Agent = Callable[..., Path]
 def test_a_machine_without_agents_has_only_notes(doctor: Doctor) -> None:
     output = doctor()
     assert output.code == 0
-    assert output.one("agent-none")["title"] == "No agent was found on PATH (claude, gemini, codex)."
+    assert output.one("agent-none")["title"] == "No agent was found (claude, gemini, codex)."
 
 
 def test_a_version_that_was_tested_works(doctor: Doctor, agent: Agent) -> None:
@@ -68,7 +68,7 @@ def test_a_program_that_does_not_run_is_reported(
         monkeypatch.setattr(agents, "SECONDS", 0.5)
     path = agent("gemini", script)
     output = doctor()
-    assert output.one("agent-fails")["title"] == f"Gemini CLI does not run: {reason}."
+    assert output.one("agent-fails")["title"] == f"Gemini CLI's program does not work: {reason}."
     assert f"`{path} --version`" in output.one("agent-fails")["todo"]
     assert output.code == 3
 
@@ -79,7 +79,7 @@ def test_an_agent_that_was_removed_after_setup_is_reported(doctor: Doctor, proje
     assert found["title"] == "Codex is set up, but `codex` was not found."
 
 
-def test_a_claude_that_does_not_ask_is_a_note(doctor: Doctor, agent: Agent, home: Path) -> None:
+def test_a_claude_that_does_not_ask_is_reported_as_a_note(doctor: Doctor, agent: Agent, home: Path) -> None:
     agent("claude", "echo 2.1.329")
     found = doctor().one("agent-does-not-ask")
     assert "setup claude --ask-mode`" in found["todo"]

@@ -52,7 +52,7 @@ def closed_port() -> int:
     return port
 
 
-def test_a_missing_bridge_is_a_note(doctor: Doctor) -> None:
+def test_a_missing_bridge_is_reported_as_a_note(doctor: Doctor) -> None:
     assert doctor().one("bridge-none")["severity"] == "note"
 
 
@@ -60,7 +60,7 @@ async def test_a_running_bridge_works_for_both_agents(doctor: Doctor, project: P
     async with bridge("--folder", project) as running:
         output = doctor()
         assert running.token not in output.output
-    assert "accepts Claude Code and Gemini CLI." in output.one("bridge-works")["title"]
+    assert "accepts connections from Claude Code and Gemini CLI." in output.one("bridge-works")["title"]
     assert [id for id in output.wrong if id.startswith("bridge")] == []
 
 
@@ -74,7 +74,7 @@ def test_the_file_of_a_dead_bridge_is_reported(doctor: Doctor) -> None:
     gone = gone_pid()
     path = lock_file(closed_port(), pid=gone, drawbridgePid=gone)
     output = doctor()
-    assert output.one("bridge-dead")["title"] == f"{path} was left behind by process {gone}, which has ended."
+    assert output.one("bridge-dead")["title"] == f"{path} names process {gone}, which has ended."
     assert output.one("bridge-dead")["todo"].endswith("doctor --fix` removes it.")
     assert output.code == 3
 
@@ -92,7 +92,7 @@ def test_a_dead_bridge_whose_port_was_taken_gets_no_token(doctor: Doctor, listen
             assert connection.recv(1) == b""
 
 
-def test_the_file_of_another_dead_program_is_a_note(doctor: Doctor) -> None:
+def test_a_file_of_another_dead_program_is_reported_as_a_note(doctor: Doctor) -> None:
     path = lock_file(closed_port(), pid=gone_pid(), drawbridgePid=None)
     output = doctor()
     assert str(path) in output.one("bridge-foreign-dead")["title"]
@@ -111,7 +111,7 @@ def test_a_bridge_that_does_not_answer_is_reported(
 ) -> None:
     monkeypatch.setattr(bridges, "SECONDS", 0.3)
     lock_file(listener.getsockname()[1])
-    assert "does not answer Claude Code within 0.3 seconds" in doctor().one("bridge-silent")["title"]
+    assert "does not answer Claude Code in time" in doctor().one("bridge-silent")["title"]
 
 
 def test_a_bridge_that_sends_single_bytes_is_reported(
@@ -175,24 +175,25 @@ async def test_a_port_of_another_program_is_reported(doctor: Doctor, project: Pa
     async with bridge("--folder", project, "--agent", "gemini") as running:
         lock_file(running.port, drawbridgePid=running.process.pid, authToken=running.token)
         output = doctor()
-    assert "is not a bridge for Claude Code" in output.one("bridge-invalid")["title"]
+    assert "does not give Claude Code a valid answer" in output.one("bridge-invalid")["title"]
 
 
 def test_a_file_that_is_not_valid_is_reported(doctor: Doctor) -> None:
     path = lock_file(closed_port())
     path.write_text("{")
-    assert doctor().one("bridge-unreadable")["title"] == f"{path} is not valid."
+    assert doctor().one("bridge-unreadable")["title"] == f"{path} can't be read as JSON."
 
 
-async def test_a_directory_outside_every_workspace_is_a_note(doctor: Doctor, project: Path, home: Path) -> None:
+async def test_a_directory_in_no_workspace_is_reported_as_a_note(doctor: Doctor, project: Path, home: Path) -> None:
     other = home / "other"
     other.mkdir()
     async with bridge("--folder", other):
         titles = [one["title"] for one in doctor().findings if one["id"] == "bridge-outside"]
-    assert titles == [f"No bridge for {name} serves {project}, only {other}." for name in ("Claude Code", "Gemini CLI")]
+    where = f"serves {project}. Folders with a bridge: {other}."
+    assert titles == [f"No bridge for {name} {where}" for name in ("Claude Code", "Gemini CLI")]
 
 
-def test_a_bridge_without_folders_is_a_note(doctor: Doctor, listener: socket.socket) -> None:
+def test_a_bridge_without_folders_is_reported_as_a_note(doctor: Doctor, listener: socket.socket) -> None:
     lock_file(listener.getsockname()[1], drawbridgePid=None, workspaceFolders=[])
     outside = doctor().one("bridge-outside")
     assert (outside["title"], outside["todo"]) == ("No bridge for Claude Code serves a folder.", "Start Neovim here.")

@@ -73,10 +73,10 @@ def test_a_missing_copy_of_the_package_is_reported(doctor: Doctor, set_up: Calla
 @pytest.mark.parametrize(
     ("script", "reason"),
     [
-        ("echo oh dear >&2; exit 7", "it exited with code 7: oh dear"),
-        ("echo hello", "its answer is not JSON"),
-        ("echo 5", "its answer is not a JSON object"),
-        ("sleep 60 | cat", "it did not answer within 0.5 seconds"),
+        ("echo oh dear >&2; exit 7", "the hook exited with code 7: oh dear"),
+        ("echo hello", "the hook's answer is not JSON"),
+        ("echo 5", "the hook's answer is not a JSON object"),
+        ("sleep 60 | cat", "the hook did not answer within 0.5 seconds"),
     ],
 )
 def test_a_failing_command_is_reported(
@@ -104,7 +104,7 @@ def test_hooks_with_missing_events_are_reported(doctor: Doctor, set_up: Callable
     content = json.loads(settings_file("claude").read_text())
     del content["hooks"]["Stop"]
     settings_file("claude").write_text(json.dumps(content))
-    assert "it is not called for Stop" in doctor().one("hook-outdated")["title"]
+    assert "the guard is not called for Stop" in doctor().one("hook-outdated")["title"]
 
 
 def test_a_setting_that_disables_hooks_is_reported(doctor: Doctor, set_up: Callable[..., Path]) -> None:
@@ -127,7 +127,7 @@ def test_managed_settings_that_forbid_hooks_are_reported(
     monkeypatch.setitem(AGENTS, "claude", changed)
     set_up("claude")
     found = doctor().one("hooks-off")
-    assert found["title"] == f"allowManagedHooksOnly in {managed} switches off all hooks of Claude Code."
+    assert found["title"] == f"allowManagedHooksOnly in {managed} turns off hooks in Claude Code."
 
 
 def test_an_invalid_settings_file_is_reported(doctor: Doctor) -> None:

@@ -63,4 +63,5 @@ def test_settings_that_are_not_valid_are_reported_once(
 def test_another_drawbridge_on_path_is_reported(doctor: Doctor, agent: Callable[..., Path]) -> None:
     path = agent("drawbridge", "echo drawbridge 0.0.1")
     title = doctor().one("other-drawbridge")["title"]
-    assert title.startswith(f"{path} is a different Drawbridge: it is drawbridge 0.0.1, this one is drawbridge ")
+    assert title.startswith(f"`drawbridge` on PATH ({path}) is not this one (drawbridge ")
+    assert title.endswith("): it is drawbridge 0.0.1.")

@@ -251,7 +251,7 @@ class MemoryEditor:
     async def type_prompt(self, terminal: int, text: str) -> None:
         self._answer()
         if terminal not in self.terminals:
-            raise Refused("The terminal has been closed.")
+            raise Refused("The agent's terminal has been closed, so your prompt was not sent.")
         self.terminals[terminal].append(text)
 
     async def show_review(self, review: Review | None, *, is_wanted: bool) -> None:

@@ -43,7 +43,7 @@ HANGS = "hangs"  # the editor can be made to stop responding
 
 
 class Rig:
-    """Lines and characters count from 0, and ``end`` is exclusive. ``accept``, ``reject``, ``close_view``, ``select``
+    """Lines and characters are counted from 0, and ``end`` is exclusive. ``accept``, ``reject``, ``close_view``, ``select``
     and
     ``leave`` return once the action has been reported."""
 

@@ -73,7 +73,7 @@ class TestReading:
         assert read_text(str(file), limit=1000) == "x" * 1000
         check_text_file(str(file), limit=1000)
         for read in (read_text, check_text_file):
-            with pytest.raises(UnusableFile, match=r"large.txt is 1,000 bytes; the limit is 999\."):
+            with pytest.raises(UnusableFile, match=r"large.txt is too large: it has more than 999 bytes\."):
                 read(str(file), limit=999)
 
     def test_a_file_over_the_default_limit_is_refused(self, tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ class TestReading:
 
     def test_the_limit_applies_to_a_file_that_understates_its_size(self) -> None:
         assert read_text("/proc/self/status")
-        with pytest.raises(UnusableFile, match="the limit is 10"):
+        with pytest.raises(UnusableFile, match="more than 10 bytes"):
             read_text("/proc/self/status", limit=10)
 
 
@@ -112,7 +112,7 @@ class TestRefusing:
             listener.bind(str(home / "socket"))
             assert "is a socket" in self.refused(home / "socket")
 
-    def test_a_device_is_refused(self) -> None:
+    def test_a_device_file_is_refused(self) -> None:
         assert "is a device" in self.refused("/dev/zero")
 
     def test_a_binary_file_is_refused(self, tmp_path: Path) -> None:

@@ -135,7 +135,7 @@ class TestWhatTheUserReads:
         [
             ("a\n", "a\r\n", "Proposed with CRLF line endings."),
             ("a\n", "\ufeffa\n", "A byte-order mark is added."),
-            ("a\n", "a", "The last line loses its newline."),
+            ("a\n", "a", "The newline is removed from the end of the file."),
         ],
     )
     async def test_a_change_that_lines_cannot_show_is_reported(
@@ -162,8 +162,8 @@ class TestWhatTheUserReads:
             await rig.editor.show(proposal(rig.folder / "file.txt", OLD, NEW, id=str(number)))
         await rig.accept("0")
         await rig.accept("1")
-        assert "2 more are waiting after it." in rig.terminal.screen
-        assert "1 more is waiting after it." in rig.terminal.screen
+        assert "2 more proposals are waiting." in rig.terminal.screen
+        assert "1 more proposal is waiting." in rig.terminal.screen
 
     async def test_notices_appear_above_an_open_question(self, rig: FolderRig) -> None:
         await rig.editor.show(proposal(rig.folder / "file.txt", OLD, NEW))
@@ -331,7 +331,7 @@ class TestWhatCountsAsAnAnswer:
         rig.terminal.type("y")
         await rig.editor.withdraw("first")
         await until(lambda: rig.terminal.screen.count(QUESTION) == 2, "the second question")
-        assert "Withdrawn: it was decided elsewhere or is no longer needed." in rig.terminal.screen
+        assert "The proposal was withdrawn: it was decided elsewhere or is no longer needed." in rig.terminal.screen
         rig.terminal.type("\n")
         await until(lambda: rig.terminal.screen.count(QUESTION) == 3, "the second question again")
         assert rig.decisions == []
@@ -345,7 +345,7 @@ class TestWhatCountsAsAnAnswer:
         await rig.accept("second")
         assert rig.decisions == [("first", Rejected()), ("second", Accepted(NEW))]
 
-    async def test_a_script_may_send_its_answers_ahead(self, tmp_path: Path) -> None:
+    async def test_a_script_may_send_its_answers_in_advance(self, tmp_path: Path) -> None:
         async with piped(tmp_path, b"y\nn\r\ny") as at:
             proposals = [proposal(tmp_path / "file.txt", OLD, NEW, id=id) for id in "123"]
             assert await at.decided(*proposals) == [Accepted(NEW), Rejected(), Accepted(NEW)]
@@ -395,7 +395,7 @@ class TestWhatCountsAsAnAnswer:
         await rig.editor.show(proposal(rig.folder / "file.txt", OLD, NEW))
         await rig.until_asked()
         await rig.editor.close()
-        await rig.terminal.shows("The bridge is stopping. The proposal is undecided.")
+        await rig.terminal.shows("The bridge is stopping. The proposal was not decided.")
         assert rig.events == []
 
 
@@ -468,7 +468,8 @@ class TestPages:
     async def test_an_edited_change_is_shown_from_its_first_page(
         self, rig: FolderRig, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setenv("VISUAL", "sed -i '1s/.*/edited/'")
+        monkeypatch.setenv("VISUAL", " ")
+        monkeypatch.setenv("EDITOR", "sed -i '1s/.*/edited/'")
         await rig.editor.show(proposal(rig.folder / "file.txt", "", LONG[:300]))
         await self.pages(rig)
         rig.terminal.type("e\n")
@@ -546,7 +547,7 @@ class TestEditing:
         [
             ("echo changed > $1; exit 3", "exited with code 3"),
             ("rm $1", "The edited file was removed"),
-            (r"printf 'a\000b' > $1", "is binary"),
+            (r"printf 'a\000b' > $1", "is binary (it contains NUL bytes). The proposal is unchanged."),
             (r"printf 'caf\351' > $1", "is not UTF-8"),
         ],
     )
@@ -559,7 +560,7 @@ class TestEditing:
             assert reason in at.log.getvalue()
             assert at.log.getvalue().count("Claude Code proposes") == 1
 
-    @pytest.mark.parametrize("command", ["/no/such/editor", "'unbalanced", " "])
+    @pytest.mark.parametrize("command", ["/no/such/editor", "'unbalanced"])
     async def test_an_editor_that_cannot_be_started_is_reported(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
     ) -> None:
@@ -567,7 +568,7 @@ class TestEditing:
         async with piped(tmp_path, b"e\ny\n") as at:
             assert await at.decided(proposal(tmp_path / "file.txt", OLD, NEW)) == [Accepted(NEW)]
             assert "can't be started" in at.log.getvalue()
-            assert "set $VISUAL or $EDITOR" in at.log.getvalue()
+            assert "Set $VISUAL or $EDITOR" in at.log.getvalue()
 
     async def test_notices_and_withdrawals_wait_until_the_editor_exits(
         self, rig: FolderRig, monkeypatch: pytest.MonkeyPatch
@@ -584,7 +585,12 @@ class TestEditing:
         rig.terminal.type("\n")
         await rig.accept("second")
         after = uncolored(rig.terminal.screen).partition("begin")[2]
-        assert after.index("end\n") < after.index("By the way.\n") < after.index("Withdrawn:") < after.index(QUESTION)
+        assert (
+            after.index("end\n")
+            < after.index("By the way.\n")
+            < after.index("The proposal was withdrawn:")
+            < after.index(QUESTION)
+        )
         assert rig.decisions == [("second", Accepted(NEW))]
 
     async def test_an_editor_does_not_outlive_the_bridge(self, rig: FolderRig, monkeypatch: pytest.MonkeyPatch) -> None:

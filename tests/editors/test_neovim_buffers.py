@@ -35,7 +35,7 @@ async def unchanged(rig: Workstation) -> list[object]:
 # What is open
 
 
-async def test_the_tabs_are_the_listed_buffers_of_files(rig: Workstation) -> None:
+async def test_only_listed_buffers_of_files_count_as_tabs(rig: Workstation) -> None:
     first = await rig.opened("a.c", "x = 1\ny = 2\n")
     second = await rig.opened("b.txt", "")
     await rig.person.types("ichanged<Esc>")
@@ -143,7 +143,7 @@ async def test_a_new_file_can_be_saved(rig: Workstation) -> None:
         ("vim.bo.readonly = true", "read-only"),
         ("vim.bo.buftype = 'acwrite'", "not open"),
         ("vim.cmd('autocmd BufWritePre <buffer> throw \"no way\"')", "no way"),
-        ("vim.cmd('autocmd BufWriteCmd <buffer> let g:written = 1')", "did not save"),
+        ("vim.cmd('autocmd BufWriteCmd <buffer> let g:written = 1')", "unsaved changes after :write"),
     ],
 )
 async def test_an_impossible_save_is_refused_with_the_reason(rig: Workstation, obstacle: str, reason: str) -> None:

@@ -183,7 +183,7 @@ async def test_an_abandoned_command_line_is_not_consent(rig: Workstation) -> Non
     assert await rig.decided() == Rejected()
 
 
-async def test_write_to_other_file_does_not_accept_later_view(rig: Workstation) -> None:
+async def test_a_write_before_the_proposal_does_not_accept_it(rig: Workstation) -> None:
     path = await rig.opened("hello.txt", OLD)
     await rig.person.types("x:w<CR>")
     await settled(lambda: path.read_text() != OLD, "the write")

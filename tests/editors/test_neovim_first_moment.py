@@ -82,7 +82,7 @@ async def presses(pane: Pane, key: str) -> None:
 
 
 @pytest.mark.parametrize("program", each_nvim())
-async def test_half_a_prompt_delays_a_view(program: Path, tmp_path: Path) -> None:
+async def test_an_unfinished_prompt_delays_a_view(program: Path, tmp_path: Path) -> None:
     async with screen_rig(program, tmp_path) as (rig, pane):
         await in_terminal(rig, sys.executable, "-c", BOX)
         await sees(pane, "for help")
@@ -105,8 +105,8 @@ async def test_half_a_prompt_delays_a_view(program: Path, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("program", each_nvim())
 async def test_a_dialog_instead_of_the_box_opens_the_proposal(program: Path, tmp_path: Path) -> None:
-    """In the dialog, an Enter that was meant for the prompt would accept the change. Keys of the first moment do not
-    reach the dialog."""
+    """In the dialog, an Enter that was meant for the prompt would accept the change. The keys that are ignored
+    at first do not reach the dialog."""
     async with screen_rig(program, tmp_path) as (rig, pane):
         await rig.options("{ idle_ms = 500 }")
         await in_terminal(rig, sys.executable, "-c", BOX)
@@ -130,7 +130,7 @@ async def test_a_dialog_instead_of_the_box_opens_the_proposal(program: Path, tmp
 
 
 @pytest.mark.parametrize("program", each_nvim())
-async def test_a_key_of_a_dialog_is_not_half_a_prompt(program: Path, tmp_path: Path) -> None:
+async def test_a_key_typed_in_a_dialog_does_not_delay_a_view(program: Path, tmp_path: Path) -> None:
     async with screen_rig(program, tmp_path) as (rig, pane):
         await in_terminal(rig, sys.executable, "-c", BOX)
         await sees(pane, "for help")
@@ -147,7 +147,7 @@ async def test_a_key_of_a_dialog_is_not_half_a_prompt(program: Path, tmp_path: P
 
 
 @pytest.mark.parametrize("program", each_nvim())
-async def test_a_prompt_that_was_sent_is_not_half_a_prompt(program: Path, tmp_path: Path) -> None:
+async def test_a_prompt_that_was_sent_does_not_delay_a_view(program: Path, tmp_path: Path) -> None:
     async with screen_rig(program, tmp_path) as (rig, pane):
         await in_terminal(rig, sys.executable, "-c", BOX)
         await sees(pane, "for help")

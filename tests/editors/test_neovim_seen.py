@@ -65,7 +65,7 @@ async def test_a_change_that_was_scrolled_to_counts_as_shown(rig: Workstation, l
 
 
 @in_each_layout
-async def test_a_new_file_is_read_to_its_end(rig: Workstation, layout: str) -> None:
+async def test_the_end_of_a_new_file_must_be_shown(rig: Workstation, layout: str) -> None:
     await shows(rig, "", LONG, layout)
     assert await writes_until_accepted(rig, 60) > 10
     assert await rig.decided() == Accepted(LONG)
@@ -82,7 +82,7 @@ async def test_lines_removed_below_the_window_are_shown_first(rig: Workstation, 
 
 
 @pytest.mark.parametrize("layout", ["vertical", "horizontal"])
-async def test_many_removed_lines_are_read_to_their_end(rig: Workstation, layout: str) -> None:
+async def test_the_end_of_many_removed_lines_must_be_shown(rig: Workstation, layout: str) -> None:
     new = "".join(LONG.splitlines(True)[:150] + LONG.splitlines(True)[300:])
     await shows(rig, LONG, new, layout)
     assert await writes_until_accepted(rig, 40) > 4
@@ -90,7 +90,7 @@ async def test_many_removed_lines_are_read_to_their_end(rig: Workstation, layout
 
 
 @pytest.mark.parametrize("keys", [":w!<CR>", ":x!<CR>", ":wq!<CR>", ":DrawbridgeAccept!<CR>"])
-async def test_a_command_with_a_bang_accepts_unread(rig: Workstation, keys: str) -> None:
+async def test_a_command_with_a_bang_accepts_unseen_changes(rig: Workstation, keys: str) -> None:
     await shows(rig, LONG, FAR)
     await rig.person.types(keys)
     assert await rig.decided() == Accepted(FAR)
@@ -139,7 +139,7 @@ async def test_a_change_in_a_closed_fold_counts_as_not_shown(rig: Workstation) -
 
 
 @pytest.mark.parametrize("wrap", [True, False])
-async def test_a_line_longer_than_the_window_is_read_to_its_end(rig: Workstation, wrap: bool) -> None:
+async def test_the_end_of_a_line_longer_than_the_window_must_be_shown(rig: Workstation, wrap: bool) -> None:
     new = "x = 1" + " " * 9000 + "; evil\n"
     await shows(rig, "x = 1\n", new)
     if not wrap:

@@ -467,6 +467,6 @@ async def test_quitting_neovim_is_not_a_decision(rig: Workstation) -> None:
     assert rig.decisions == []
 
 
-def test_every_layout_of_the_tests_is_in_the_configuration() -> None:
+def test_the_configuration_has_every_tested_layout() -> None:
     config = Path(__file__).parents[2] / "lua" / "drawbridge" / "config.lua"
     assert all(f"'{layout}'" in config.read_text() for layout in LAYOUTS)

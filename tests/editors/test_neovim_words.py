@@ -133,9 +133,9 @@ async def test_the_reason_for_no_diff_is_shown_over_a_terminal(program: Path, tm
     async with screen_rig(program, tmp_path) as (rig, pane):
         await rig.person.lua("vim.cmd('botright new') vim.fn.termopen({ 'cat' }) vim.cmd('startinsert')")
         await rig.person.until("return vim.api.nvim_get_mode().mode == 't'")
-        words = "No diff: Claude Code wants to change lines of app.py that you have not saved."
+        words = "No diff: Claude Code's change to app.py conflicts with your unsaved changes."
         await rig.editor.notify(words, "warn")
-        await sees(pane, "No diff: Claude Code wants")
+        await sees(pane, "No diff: Claude Code's change")
         await rig.person.lua("vim.cmd('stopinsert')")
         await rig.person.until("return vim.api.nvim_get_mode().mode ~= 't'")
         await rig.person.types(":DrawbridgeStatus<CR>")

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import statistics
 import time
 from pathlib import Path
-from random import Random, SystemRandom
+from random import Random
 from typing import Any
 
 import psutil
 import pytest
 from websockets.asyncio.client import ClientConnection
 
+from tests import seeds
 from tests.fuzz.attacks import Attacker
 from tests.ide.gemini_rig import Cli
 from tests.ide.processes import Bridge, bridge
@@ -30,25 +30,26 @@ ATTACKERS = 6
 LONGEST_WAIT = PATIENCE
 USUAL_WAIT, SLOWER = 0.5, 20
 """The limit for the median time of a good peer's visit: ``USUAL_WAIT`` seconds plus ``SLOWER`` times the time of a
-visit before the siege. A visit takes a few milliseconds on an idle machine, but the attackers use the same cores.
+visit before the attacks. A visit takes a few milliseconds on an idle machine, but the attackers use the same cores.
 """
 
 MEMORY_GROWTH = 64 * 1024 * 1024
 
 
+@pytest.mark.slow_for("600")
 @pytest.mark.parametrize("attacks", [200, pytest.param(600, marks=pytest.mark.thorough)])
-async def test_a_short_siege(tmp_path: Path, attacks: int) -> None:
+async def test_the_bridge_withstands_a_short_attack(tmp_path: Path, attacks: int) -> None:
     await besiege(tmp_path, attacks)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1_800)
-async def test_a_long_siege(tmp_path: Path) -> None:
+async def test_the_bridge_withstands_a_long_attack(tmp_path: Path) -> None:
     await besiege(tmp_path, 30_000)
 
 
 async def besiege(folder: Path, attacks: int) -> None:
-    seed = int(os.environ.get("DRAWBRIDGE_TEST_SEED") or SystemRandom().randrange(2**32))
+    seed = seeds.seed()
     log = folder / "bridge.log"
     try:
         async with bridge(

@@ -45,8 +45,8 @@ async def test_no_message_crashes_the_server(tmp_path: Path, count: int) -> None
 
 
 async def campaign(server: Server, random: Random, count: int) -> None:
-    """Sends ``count`` messages, none of which is for an existing project. Runs are tested by the sieges in
-    ``test_server``.
+    """Sends ``count`` messages, none of which is for an existing project. ``test_server`` tests messages
+    that start runs.
     """
     attacker = ServerAttacker(0, server.token, random, ["proj_0123456789abcdef"], "/nowhere")
     sent = 0

@@ -7,15 +7,15 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import statistics
 import time
 from pathlib import Path
-from random import Random, SystemRandom
+from random import Random
 
 import psutil
 import pytest
 
+from tests import seeds
 from tests.fuzz.server_attacks import ServerAttacker
 from tests.server.processes import Server, files_apart_from_agents, serving
 from tests.server.wire_client import WireClient
@@ -27,25 +27,26 @@ ATTACKERS = 6
 LONGEST_WAIT = PATIENCE
 USUAL_WAIT, SLOWER = 1.0, 20
 """The limit for the median time of a good client's visit: ``USUAL_WAIT`` seconds plus ``SLOWER`` times the time of a
-visit before the siege. The attackers and their runs use the same cores.
+visit before the attacks. The attackers and their runs use the same cores.
 """
 
 MEMORY_GROWTH = 96 * 1024 * 1024
 
 
+@pytest.mark.slow_for("400")
 @pytest.mark.parametrize("attacks", [150, pytest.param(400, marks=pytest.mark.thorough)])
-async def test_a_short_siege(tmp_path: Path, attacks: int) -> None:
+async def test_the_server_withstands_a_short_attack(tmp_path: Path, attacks: int) -> None:
     await besiege(tmp_path, attacks)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1_800)
-async def test_a_long_siege(tmp_path: Path) -> None:
+async def test_the_server_withstands_a_long_attack(tmp_path: Path) -> None:
     await besiege(tmp_path, 20_000)
 
 
 async def besiege(directory: Path, attacks: int) -> None:
-    seed = int(os.environ.get("DRAWBRIDGE_TEST_SEED") or SystemRandom().randrange(2**32))
+    seed = seeds.seed()
     roots = directory / "roots"
     for name in ("good", "bad", "worse"):
         (roots / name).mkdir(parents=True)

@@ -64,9 +64,9 @@ def test_unsaved_changes_made_during_a_call_are_reported(guard: Guard) -> None:
     added = context(guard.run(edited()))
     assert added == (
         "/ws/a.py is on disk as written, but has unsaved changes in Neovim, which were not touched. "
-        "If the user saves there, that text replaces this one; they have been notified."
+        "If the user saves in the editor, that text replaces the one on disk; they have been notified."
     )
-    assert neovim.notices == ["a.py changed on disk (Claude Code); your text was not touched"]
+    assert neovim.notices == ["Claude Code changed a.py on disk; your text was not touched"]
     assert guard.log == ["claude: PostToolUse: /ws/a.py changed on disk, unsaved in Neovim."]
 
 
@@ -106,7 +106,7 @@ def test_a_file_that_cannot_be_shown_is_reported_to_the_user(guard: Guard) -> No
     kept = {"name": A, "lines": 3, "reason": "it is larger than 16 MB"}
     neovim = guard.neovim({A: {}}, answers={"refresh_buffer": STILL | {"kept": [kept]}})
     assert guard.run(edited()) == {}
-    assert neovim.notices == ["a.py changed on disk (Claude Code) and can't be shown here: it is larger than 16 MB"]
+    assert neovim.notices == ["Claude Code changed a.py on disk, but it can't be reloaded: it is larger than 16 MB"]
     assert guard.log == ["claude: PostToolUse: /ws/a.py changed on disk, not shown: it is larger than 16 MB"]
 
 
@@ -203,7 +203,7 @@ class Merging:
         if self.typed:
             self.text, self.typed, self.version = self.typed, "", self.version + 1
         if self.refuses or params["version"] != self.version:
-            return {"merged": False, "reason": self.refuses or "the text has changed since"}
+            return {"merged": False, "reason": self.refuses or "the unsaved text has changed in the meantime"}
         lines = self.text.splitlines()
         for change in reversed(params["edits"]):
             lines[change["start"] : change["end"]] = change["lines"]
@@ -232,7 +232,7 @@ def test_a_change_is_merged_into_the_unsaved_text(guard: Guard, project: Path) -
     neovim = guard.neovim({str(buffer.file): {"modified": True}}, answers=buffer.answers)
     added = context(call_and_write(guard, buffer.file, "ONE\ntwo\nthree\nfour\nfive\n"))
     assert buffer.text == "ONE\ntwo\nthree\nfour\nFIVE\nsix\n"
-    assert "This change was merged into them there; the user has not saved yet." in added
+    assert "This change was merged into them in the editor; the user has not saved yet." in added
     assert neovim.notices == ["Claude Code's change to a.py was merged into yours: u undoes it"]
 
 
@@ -242,7 +242,7 @@ def test_a_merge_conflict_leaves_the_unsaved_text_untouched(guard: Guard, projec
     neovim = guard.neovim({str(buffer.file): KEPT}, answers=buffer.answers)
     added = context(call_and_write(guard, buffer.file, "one\ntheirs\nthree\nfour\nfive\n"))
     assert buffer.text == "one\nmine\nthree\nfour\nfive\n"
-    assert "were not touched. The change could not be merged: both changed line 2." in added
+    assert "were not touched. The change could not be merged: the user and the agent both changed line 2." in added
     assert neovim.notices == ["Claude Code's change to a.py can't be merged; your text was not touched"]
 
 
@@ -255,13 +255,15 @@ def test_text_typed_during_a_merge_is_kept(guard: Guard, project: Path) -> None:
 
 
 def test_a_refused_merge_is_reported_with_the_reason(guard: Guard, project: Path) -> None:
-    buffer = Merging(project, "one\ntwo\nthree\nfour\nfive5\n", refuses="a plugin saves it")
+    buffer = Merging(
+        project, "one\ntwo\nthree\nfour\nfive5\n", refuses="a plugin reads or writes the file instead of Neovim"
+    )
     guard.neovim({str(buffer.file): KEPT}, answers=buffer.answers)
     added = context(call_and_write(guard, buffer.file, "ONE\ntwo\nthree\nfour\nfive\n"))
-    assert "The change could not be merged: a plugin saves it." in added
+    assert "The change could not be merged: a plugin reads or writes the file instead of Neovim." in added
 
 
-def test_a_change_is_merged_in_both_editors_with_the_file(guard: Guard, project: Path) -> None:
+def test_a_change_is_merged_in_every_editor_with_the_file_open(guard: Guard, project: Path) -> None:
     buffers = [Merging(project, f"one\ntwo\nthree\nfour\nfive{number}\n") for number in (1, 2)]
     for pid, buffer in enumerate(buffers, 1):
         guard.neovim({str(buffer.file): KEPT}, answers=buffer.answers, pid=pid)
@@ -280,14 +282,14 @@ def test_an_edit_that_cannot_be_merged_later_is_denied(guard: Guard, project: Pa
     if content is not None:
         file.write_bytes(content)
     guard.neovim({str(file): KEPT}, answers={"buffer_text": {"text": "mine\n", "version": 1}})
-    assert "The change can't be merged later here." in guard.denial(edit(str(file)), answer="merge")
+    assert "The change can't be merged automatically." in guard.denial(edit(str(file)), answer="merge")
     assert bases() == []
 
 
-def test_a_file_that_is_not_open_as_text_is_denied(guard: Guard, project: Path) -> None:
+def test_an_edit_of_a_file_not_open_as_text_is_denied(guard: Guard, project: Path) -> None:
     """For example, a notebook in VS Code."""
     vscode = guard.vscode({str(project / "a.py"): KEPT}, answers={"buffer_text": {"text": None}})
-    assert "The change can't be merged later here." in guard.denial(edit(str(project / "a.py")), answer="merge")
+    assert "The change can't be merged automatically." in guard.denial(edit(str(project / "a.py")), answer="merge")
     assert len(vscode.notices) == 1
 
 
@@ -296,7 +298,7 @@ def test_an_unmergeable_edit_of_a_file_not_in_front_passes(guard: Guard, project
     file.write_bytes(b"")
     guard.neovim({str(file): {"modified": True}})
     assert guard.run(edit(str(file)), answer="merge") == {}
-    assert "The change can't be merged later here." in guard.denial(edit(str(file)), answer="merge", policy="any")
+    assert "The change can't be merged automatically." in guard.denial(edit(str(file)), answer="merge", policy="any")
 
 
 def test_without_the_previous_text_nothing_is_merged(guard: Guard, project: Path) -> None:
@@ -304,7 +306,7 @@ def test_without_the_previous_text_nothing_is_merged(guard: Guard, project: Path
     buffer = Merging(project, "mine\n")
     guard.neovim({str(buffer.file): KEPT}, answers=buffer.answers)
     added = context(guard.run(edited(str(buffer.file)), answer="merge"))
-    assert "The change could not be merged: its previous text is not known." in added
+    assert "The change could not be merged: the file's text before the edit is not known." in added
     assert buffer.text == "mine\n"
 
 

@@ -79,8 +79,8 @@ HUNG = {
 }
 WRONG = {
     "at a prompt": (editors.at_a_prompt, "is waiting at a prompt"),
-    "hanging up": (editors.hanging_up, "hung up"),
-    "hanging up halfway": (editors.hanging_up_halfway, "hung up"),
+    "hanging up": (editors.hanging_up, "closed the connection"),
+    "hanging up halfway": (editors.hanging_up_halfway, "closed the connection"),
     "another protocol": (
         editors.saying(b"HTTP/1.1 400 Bad Request\r\n\r\n"),
         "sent an invalid answer (not a msgpack-RPC message)",
@@ -144,7 +144,7 @@ VSCODE_WRONG = {
     "bytes": (editors.saying(b'"\xff"\n'), "sent an invalid answer"),
     "NaN": (editors.saying(b'{"id": 1, "result": NaN}\n'), "sent an invalid answer"),
     "no files": (editors.saying(b'{"id": 1, "result": {}}\n'), "sent an invalid answer"),
-    "hanging up halfway": (editors.hanging_up_halfway, "hung up"),
+    "hanging up halfway": (editors.hanging_up_halfway, "closed the connection"),
 }
 
 
@@ -183,7 +183,7 @@ def test_an_editor_that_accepts_no_connections_is_unknown(guard: Guard) -> None:
                 filler.connect(str(path))
         with between(0, 1):
             assert guard.run(edit(), deadline=5_000, unknown="deny")
-    assert "accepts no connections" in guard.log[0]
+    assert "does not accept connections" in guard.log[0]
 
 
 def test_an_answer_of_several_megabytes_is_read_completely(guard: Guard) -> None:

@@ -49,7 +49,7 @@ BAD: dict[str, tuple[bytes | dict[str, Any], str]] = {
         changed(tool_name="apply_patch", tool_input={"command": "x"}),
         'unknown tool "apply_patch"',
     ),
-    "too much": (LARGE, "more than 8388608 bytes"),
+    "too much": (LARGE, "the input is larger than 8 MB"),
     "nested": (b'{"a":' * 50_000, "not JSON: nested too deeply"),
     "no UTF-8": (b'{"hook_event_name": "\xff"}', "not JSON: 'utf-8' codec"),
     "UTF-16": ('{"a": 1}'.encode("utf-16"), "not JSON: 'utf-8' codec"),
@@ -172,13 +172,13 @@ def test_only_internal_errors_are_reported_to_the_user(guard: Guard, monkeypatch
     assert neovim.notices == []
     monkeypatch.setattr("drawbridge.guard.rule.snapshot", broken)
     assert guard.run(edit()) == {}
-    assert neovim.notices == ["Drawbridge's guard has failed: see `drawbridge info`"]
+    assert neovim.notices == ["Drawbridge's guard failed: see `drawbridge info`"]
 
 
 @pytest.mark.parametrize(
     "broken", ["refusal.shown_difference", "protect.notify_editors", "state.log", "protect.protected_in"]
 )
-def test_no_internal_error_lets_a_known_overwrite_through(
+def test_a_known_overwrite_is_denied_despite_internal_errors(
     guard: Guard, monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:
     def fails(*_: object, **__: object) -> None:
@@ -275,7 +275,7 @@ def test_another_users_state_directory_is_left_alone(guard: Guard) -> None:
     state.mkdir(parents=True)
     os.chown(state, 12_345, 12_345)
     guard.neovim({A: KEPT})
-    assert guard.denial(edit(), answer="merge").count("The change can't be merged later here.") == 1
+    assert guard.denial(edit(), answer="merge").count("The change can't be merged automatically.") == 1
     assert guard.run(b"hello") == {}
     assert guard.run(edited()) == {}
     assert list(state.iterdir()) == []

@@ -108,7 +108,7 @@ def test_the_guard_prunes_after_a_reload(guard: Guard, kept: Path, monkeypatch: 
 
 
 def test_restore_without_copies_prints_a_message() -> None:
-    assert restore() == (0, "No saved copies: no text in an editor has been replaced yet.\n", "")
+    assert restore() == (0, "There are no saved copies yet: the guard has not replaced any text in an editor.\n", "")
 
 
 def test_the_list_of_copies_is_readable_and_escaped(kept: Path) -> None:
@@ -139,7 +139,7 @@ def test_restoring_a_copy_saves_the_replaced_text_as_a_copy(guard: Guard, kept: 
     code, output, errors = restore("1" if by == "number" else str(file), socket_dir=str(guard.sockets))
     assert (code, errors) == (0, "")
     assert output.startswith(f"{file} was restored to its text from 2026-09-")
-    assert output.endswith("The text that it replaced is now the newest copy.\n")
+    assert output.endswith("The replaced text is now the newest copy.\n")
     assert file.read_text() == "then\n"
     assert file.stat().st_mode & 0o777 == 0o755
     newest = copies.listed(str(kept))[0]
@@ -173,7 +173,8 @@ def test_restoring_without_a_copy_is_refused(kept: Path, tmp_path: Path, which: 
     copied(kept, tmp_path / "a.py", "then\n")
     code, output, errors = restore(f"--restore={which}") if which.startswith("-") else restore(which)
     assert (code, output) == (2, "")
-    assert f"There is no copy of {which}. `drawbridge hook --restore` lists" in errors
+    what = "with the number" if which in ("2", "0") else "of"
+    assert f"There is no copy {what} {which}. `drawbridge hook --restore` lists" in errors
     assert errors.count("\n") == 1
 
 
@@ -183,7 +184,7 @@ def test_a_copy_is_kept_if_its_file_cannot_be_written(kept: Path, tmp_path: Path
     copy = copied(kept, tmp_path / "file" / "a.py", "then\n")
     code, output, errors = restore("1", socket_dir=str(tmp_path))
     assert (code, output) == (2, "")
-    assert f"{tmp_path}/file/a.py can't be written: " in errors
+    assert f"{tmp_path}/file/a.py could not be restored: " in errors
     assert f"The copy is still at {copy}." in errors
     assert copy.read_text() == "then\n"
 

@@ -200,7 +200,7 @@ def test_directories_of_other_users_are_skipped(home: Path, listen: Callable[[Pa
     assert found == {mine: find.NEOVIM}
 
 
-def test_thousands_of_other_files_do_not_hide_one(home: Path, listen: Callable[[Path], str]) -> None:
+def test_a_socket_among_thousands_of_files_is_found(home: Path, listen: Callable[[Path], str]) -> None:
     place = home.parent / "tmp"
     for number in range(3_000):
         (place / f"file-{number}").touch()

@@ -31,7 +31,7 @@ def as_it_is_read(value: Any) -> Any:
 
 
 @given(values, st.binary(max_size=3), st.binary(max_size=3))
-def test_a_value_is_decoded_at_its_offset_with_its_end(value: Any, before: bytes, after: bytes) -> None:
+def test_decoding_starts_at_an_offset_and_returns_the_end(value: Any, before: bytes, after: bytes) -> None:
     data = msgpack.packb(value)
     assert neovim.decode(before + data + after, len(before)) == (as_it_is_read(value), len(before) + len(data))
 

@@ -132,12 +132,12 @@ def test_slow_editors_do_not_delay_the_denial(guard: Guard, monkeypatch: pytest.
     assert 0 < len(asked) < 5
 
 
-def test_one_line_and_one_more_file_are_singular(guard: Guard) -> None:
+def test_one_line_and_one_file_are_counted_in_the_singular(guard: Guard) -> None:
     names = [f"/ws/{number}.py" for number in range(9)]
     patch = "".join(f"*** Update File: {name}\n" for name in names)
     guard.neovim({name: {**KEPT, "lines": 1} for name in names}, answers=unsaved("x\n"))
     message = guard.denial(recorded("codex", "PreToolUse", "apply_patch", command=patch), agent="codex")
-    assert "; its text there has 1 line." in message
+    assert "; the unsaved version has 1 line." in message
     assert "1 more file has unsaved changes too." in message
 
 
@@ -148,7 +148,7 @@ def test_only_some_of_very_many_files_are_named(guard: Guard) -> None:
     message = guard.denial(recorded("codex", "PreToolUse", "apply_patch", command=patch), agent="codex")
     assert len(message) < 10_000
     assert "52 more files have unsaved changes too." in message
-    assert "and 52 more are saved there" in message
+    assert "and 52 more, the same call goes through" in message
     assert neovim.methods.count("buffer_text") < 5  # no more than are shown
     assert len(neovim.notices) == 1
 

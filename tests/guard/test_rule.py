@@ -19,11 +19,11 @@ def test_an_edit_of_a_file_with_unsaved_work_is_denied(guard: Guard) -> None:
     neovim = guard.neovim({A: KEPT | {"lines": 120}})
     reason = guard.denial(edit())
     assert reason.startswith(
-        "/ws/a.py has unsaved changes in Neovim 0.12.4, where the user is working on it; its text there has 120 lines."
+        "/ws/a.py has unsaved changes in Neovim 0.12.4, where the user is working on it; the unsaved version has 120 lines."
     )
     assert "Nothing was written." in reason
-    assert "Once a.py is saved there, the same call goes through" in reason
-    assert neovim.notices == ["Claude Code was kept from changing a.py until you save it"]
+    assert "Once they have saved a.py, the same call goes through" in reason
+    assert neovim.notices == ["Claude Code can't change a.py until you save it"]
     assert guard.log == ["claude: Edit: protected /ws/a.py (deny)"]
 
 
@@ -71,7 +71,7 @@ def test_an_editor_with_another_path_to_the_file_is_notified(guard: Guard) -> No
     guard.neovim({A: KEPT | {"name": "/link/a.py"}}, pid=1)
     clean = guard.vscode({A: {}, "/ws/b.py": {}}, pid=2)
     assert "/link/a.py has unsaved changes" in guard.denial(edit())
-    assert clean.notices == ["Claude Code was kept from changing a.py until you save it"]
+    assert clean.notices == ["Claude Code can't change a.py until you save it"]
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_a_denied_patch_names_every_file_with_unsaved_work(guard: Guard) -> None
     assert "/ws/b.py has unsaved changes" in reason
     assert "/ws/sub/d.py has unsaved changes" in reason
     assert "/ws/a.py" not in reason
-    assert "Once b.py and d.py are saved there" in reason
+    assert "Once they have saved b.py and d.py" in reason
 
 
 @pytest.mark.parametrize("agent", ["claude", "gemini", "codex"])
@@ -146,4 +146,4 @@ def test_gemini_cli_gets_answers_in_its_own_format(guard: Guard) -> None:
 def test_an_edit_by_codex_is_denied_because_codex_cannot_ask(guard: Guard) -> None:
     neovim = guard.neovim({A: KEPT})
     assert "/ws/a.py" in guard.denial(recorded("codex", "PreToolUse", "apply_patch"), agent="codex", answer="ask")
-    assert neovim.notices == ["Codex was kept from changing a.py until you save it"]
+    assert neovim.notices == ["Codex can't change a.py until you save it"]

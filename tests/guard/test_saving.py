@@ -48,7 +48,7 @@ def test_switching_to_another_file_does_not_count_as_saving(guard: Guard) -> Non
     neovim = guard.neovim({A: KEPT})
     timer = threading.Timer(0.1, lambda: neovim.files.update({A: {"modified": True}}))
     timer.start()
-    assert "It was not saved within 0.3 s." in guard.denial(edit(), answer="wait", wait=0.3)
+    assert "The changes were not saved within 0.3 s." in guard.denial(edit(), answer="wait", wait=0.3)
     timer.join()
 
 
@@ -57,7 +57,7 @@ def test_without_a_save_the_edit_is_denied(guard: Guard) -> None:
     began = time.monotonic()
     reason = guard.denial(edit(), answer="wait", wait=0.3)
     assert 0.3 <= time.monotonic() - began < 3
-    assert "Nothing was written. It was not saved within 0.3 s." in reason
+    assert "Nothing was written. The changes were not saved within 0.3 s." in reason
     assert len(neovim.notices) == 2
     assert guard.log == ["claude: Edit: protected /ws/a.py (wait)"]
 
@@ -68,7 +68,7 @@ def test_an_editor_that_hangs_during_the_wait_has_not_saved(guard: Guard, monkey
     neovim = guard.neovim({A: KEPT})
     timer = threading.Timer(0.1, lambda: setattr(neovim, "manner", editors.silent))
     timer.start()
-    assert "It was not saved" in guard.denial(edit(), answer="wait", wait=0.3, deadline=50)
+    assert "The changes were not saved" in guard.denial(edit(), answer="wait", wait=0.3, deadline=50)
     timer.join()
 
 
@@ -119,9 +119,9 @@ def test_the_buffer_is_saved_for_the_user(guard: Guard) -> None:
     ("answer", "why"),
     [
         ({"saved": False, "reason": "the file on disk is newer"}, "the file on disk is newer"),
-        (None, "no answer"),
-        ({}, "no answer"),
-        ("x", "no answer"),
+        (None, "it did not answer in time"),
+        ({}, "the editor gave no reason"),
+        ("x", "the editor gave no reason"),
     ],
 )
 def test_an_edit_is_denied_if_the_file_cannot_be_saved(guard: Guard, answer: Any, why: str) -> None:
@@ -145,7 +145,7 @@ def test_several_slow_saves_share_one_deadline(guard: Guard, monkeypatch: pytest
     monkeypatch.setattr(saving, "SAVE_DEADLINE", 1.6 * 1000 * editors.LONG)
     for pid in (1, 2):
         guard.neovim({A: KEPT}, pid=pid, manner=editors.at_work)
-    assert "Neovim 0.12.4 could not save a.py: no answer." in guard.denial(edit(), answer="save")
+    assert "Neovim 0.12.4 could not save a.py: it did not answer in time." in guard.denial(edit(), answer="save")
 
 
 @pytest.mark.parametrize(
@@ -161,5 +161,7 @@ def test_changes_typed_during_a_save_block_the_write(guard: Guard, answer: str, 
         return {"saved": True, "success": True}
 
     one = guard.neovim({A: KEPT}, pid=1, answers={"save_buffer": saved, "send_message": saved})
-    assert "Nothing was written. The user typed it after the file was saved." in guard.denial(edit(), answer=answer)
+    assert "Nothing was written. The user has made these changes in the meantime." in guard.denial(
+        edit(), answer=answer
+    )
     assert len(other.notices) == 1

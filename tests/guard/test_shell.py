@@ -231,7 +231,7 @@ def test_a_command_that_names_unsaved_work_needs_approval(guard: Guard) -> None:
     assert reason.startswith("/ws/a.py has unsaved changes in Neovim 0.12.4")
     assert "This command names it; nothing was run." in reason
     assert "/ws/b.py" not in reason
-    assert neovim.notices == ["Claude Code asks to change a.py, which has unsaved changes"]
+    assert neovim.notices == ["Claude Code asks to run a command on a.py (unsaved)"]
     assert guard.log == ["claude: Bash: the command names /ws/a.py; asked"]
 
 

@@ -33,7 +33,7 @@ def test_a_hunk_can_be_kept_or_undone_alone() -> None:
     assert file().kept([first, second]).is_decided
 
 
-def test_changes_by_others_elsewhere_are_not_shown_and_stay() -> None:
+def test_changes_by_others_are_kept_but_not_shown() -> None:
     now = WRITTEN.replace("line 6\n", "mine\n").replace("line 1\n", "")
     found = file().at(now)
     assert sides(found) == sides(file())

@@ -130,7 +130,7 @@ CHANGES = ("+1 −1  LINE 3", "+1 −0  line 11b")
 async def test_accepted_changes_are_shown_without_a_server(rig: AcceptedRig) -> None:
     await rig.accept(rig.poem, WRITTEN)
     file = await rig.wanted(*CHANGES)
-    await rig.is_notified("1 file +2 −1 to review, of proposals accepted here.")
+    await rig.is_notified("1 file +2 −1 to review, from proposals accepted here.")
     assert (file.path, file.shown, [hunk.row for hunk in file.hunks]) == (str(rig.poem), "poem.txt", [2, 11])
 
 
@@ -221,13 +221,13 @@ async def test_a_decision_is_refused_if_the_lines_have_changed(rig: AcceptedRig)
     now = WRITTEN.replace("LINE 3\n", "mine\n")
     rig.poem.write_text(now)
     rig.undo(file, 0)
-    await rig.is_notified("This change is no longer in the review: its lines have changed.")
+    await rig.is_notified("This change is no longer in the review: someone has decided on it, or the file has changed.")
     rig.undo((await rig.shows_texts("+1 −1  mine", CHANGES[1])).files[0], 1)
     await rig.is_notified("Undone: 1 change in poem.txt. 1 change left.")
     assert rig.poem.read_text() == now.replace("line 11b\n", "")
 
 
-async def test_a_decision_on_a_file_contains_the_shown_version(rig: AcceptedRig) -> None:
+async def test_a_decision_on_a_file_applies_only_to_the_shown_version(rig: AcceptedRig) -> None:
     await rig.accept(rig.poem, WRITTEN)
     file = await rig.wanted(*CHANGES)
     rig.poem.write_text(WRITTEN.replace("LINE 3\n", "mine\n"))
@@ -263,7 +263,7 @@ async def test_a_file_that_could_not_be_written_is_unchanged(rig: AcceptedRig) -
     resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 5_000, limits[1]))  # like a full disk
     try:
         rig.undo(shown.files[0])
-        await rig.is_notified(f"{rig.poem} can't be written: File too large.")
+        await rig.is_notified(f"{rig.poem} can't be written: file too large.")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert rig.poem.read_text() == before
@@ -278,7 +278,7 @@ async def test_unsaved_changes_are_not_overwritten(rig: AcceptedRig) -> None:
     assert rig.poem.read_text() == WRITTEN
 
 
-async def test_unsaved_work_in_a_proposal_is_not_the_agents(rig: AcceptedRig) -> None:
+async def test_unsaved_lines_in_a_proposal_are_not_undone(rig: AcceptedRig) -> None:
     """The proposal contains the user's unsaved line, which stays when the agent's change is undone."""
     mine = POEM.replace("line 8\n", "mine\n")
     rig.editor.type(str(rig.poem), mine)
@@ -350,14 +350,14 @@ async def test_the_review_follows_saved_edits_and_proposals(rig: AcceptedRig) ->
 async def test_comments_and_visits_need_a_server(rig: AcceptedRig) -> None:
     await rig.accept(rig.poem, WRITTEN)
     rig.want(only_new=True)
-    await rig.is_notified("What is new since your last visit is known only with the agent server.")
+    await rig.is_notified("To show only new changes, start the agent server: drawbridge serve")
     await rig.shows_texts(*CHANGES)
     rig.editor.report(ReviewCommented("poem.txt", 3, 3, "LINE 3\n", "Why?"))
     await rig.is_notified("Comments need the agent server. Start it with: drawbridge serve")
     assert len(rig.editor.reviews) == 1
 
 
-async def test_a_servers_review_is_shown_instead(rig: AcceptedRig) -> None:
+async def test_a_servers_review_takes_precedence(rig: AcceptedRig) -> None:
     await rig.accept(rig.poem, WRITTEN)
     server = Served()
     server.answers = [answer(FILE)]
@@ -380,6 +380,8 @@ async def test_a_server_without_a_session_in_the_folder_is_ignored(rig: Accepted
     server.answers = [wire.ReviewAnswer(id="", code="PROJECT_NOT_FOUND", text="No agent has worked here.")]
     async with server.listening():
         await rig.wanted(*CHANGES)
+        rig.editor.report(ReviewCommented("poem.txt", 3, 3, "LINE 3\n", "Why?"))
+        await rig.is_notified("Comments need a server session in this directory.")
         server.answers = [wire.ReviewAnswer(id="", code="CHECKPOINT_FAILED", text="git failed.")]
         rig.want()
         await rig.is_notified("git failed.")

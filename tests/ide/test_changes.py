@@ -124,6 +124,16 @@ def test_a_comment_is_one_line_without_control_characters(fields: dict[str, Any]
     assert (shown.text, shown.has_place) == (text, has_place)
 
 
+def test_a_change_names_the_comments_that_it_answers() -> None:
+    """Even those that are resolved. A comment that no longer exists is not named."""
+    answering = HUNK | {"answers": ["c1", "c2", "c3"]}
+    comments = [comment(text="Why\x1b?\nso"), comment(comment_id="c2", text="And this?", state="resolved")]
+    review, _ = read(answer(FILE | {"hunks": [answering]}, comments=comments))
+    [hunk] = review.files[0].hunks
+    assert hunk.words == "In answer to: Why\\x1b? · And this?"
+    assert hunk.text == f"+1 −1  TWO  {hunk.words}"
+
+
 def test_resolved_comments_are_not_shown() -> None:
     assert read(answer(FILE, comments=[comment(state="resolved")]))[0].comments == ()
 
@@ -237,7 +247,7 @@ async def test_a_request_ends_when_the_server_ends(rig: ReviewRig) -> None:
 
 
 async def test_a_directory_without_git_is_mentioned_once(rig: ReviewRig) -> None:
-    server, notice = Served(), "Not in git: dependencies, caches and large files are left out."
+    server, notice = Served(), "Without git, reviews omit dependencies, caches and large files."
     assert len(notice) <= 66, "it fits on the last line of a narrow editor"
     server.answers = [
         answer(repository="private"),

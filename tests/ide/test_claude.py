@@ -1,5 +1,5 @@
-"""Claude Code's side of the bridge: who may connect, who is notified of what, and calls that are canceled or too
-many.
+"""Claude Code's side of the bridge: who may connect, which clients are notified, and what happens to calls that
+are canceled or exceed the limit.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ def test_without_open_files_the_list_is_empty() -> None:
     assert files(Recent().context(None, [])) == []
 
 
-def test_files_never_viewed_or_closed_are_left_out() -> None:
+def test_closed_or_never_viewed_files_are_left_out() -> None:
     recent = after("/a", "/b", "/c")
     assert [file["path"] for file in files(recent.context(None, ["/c", "/a", "/never"]))] == ["/c", "/a"]
 

@@ -50,7 +50,7 @@ async def test_a_proposal_is_shown_with_its_change_and_its_agent(rig: BridgeRig)
         assert Path(rig.path()).read_text() == "one\ntwo\n"
 
 
-async def test_an_accepted_text_is_sent_and_the_cli_writes_it(rig: BridgeRig) -> None:
+async def test_an_accepted_text_is_sent_and_not_written_by_the_bridge(rig: BridgeRig) -> None:
     async with connected(rig) as (cli, stream):
         rig.editor.decide(await propose(rig, cli), Accepted("zwei\n"))
         assert await stream.receive("ide/diffAccepted") == {"filePath": rig.path(), "content": "zwei\n"}
@@ -172,7 +172,7 @@ async def test_a_second_proposal_replaces_the_first_without_a_decision(rig: Brid
         assert (await stream.message())["params"]["content"] == "EINS\n"
 
 
-async def test_a_proposal_that_waits_for_another_agents_can_be_closed(rig: BridgeRig) -> None:
+async def test_a_proposal_can_be_closed_while_it_waits_for_its_turn(rig: BridgeRig) -> None:
     async with connected(rig) as (one, one_hears), connected(rig) as (two, two_hears):
         first = await propose(rig, one)
         await two.open_diff(rig.path(), "EINS\ntwo\n")
@@ -249,7 +249,7 @@ async def test_a_proposal_that_cannot_be_shown_is_left_to_the_cli(
         await until(lambda: rig.editor.notices, "the notice")
         [(message, level)] = rig.editor.notices
         assert message.startswith("No diff: Gemini CLI's change to ")
-        assert message.endswith("Answer in its terminal.")
+        assert message.endswith("Answer in the agent's terminal.")
         assert level == "warn"
         assert await cli.body("closeDiff", filePath=rig.path(name)) == {}
         rig.editor.decide(await propose(rig, cli), Rejected())
@@ -274,12 +274,12 @@ async def test_a_proposal_over_unsaved_work_is_not_shown(rig: BridgeRig) -> None
     async with connected(rig) as (cli, _):
         await cli.open_diff(rig.path(), "ONE\ntwo\n")
         await until(lambda: rig.editor.notices)
-        assert "that you have not saved" in rig.editor.notices[0][0]
+        assert "conflicts with your unsaved changes" in rig.editor.notices[0][0]
         assert rig.editor.shown == {}
         assert rig.editor.buffers[rig.path()].text == "uno\ntwo\n"
 
 
-async def test_an_editor_that_hangs_is_a_rejection_after_the_answer(rig: BridgeRig) -> None:
+async def test_a_proposal_in_a_hung_editor_is_rejected(rig: BridgeRig) -> None:
     async with connected(rig) as (cli, stream):
         rig.editor.hung = True
         await cli.open_diff(rig.path(), "ONE\n")

@@ -292,7 +292,7 @@ def hung_editor(tmp_path: Path) -> Iterator[Path]:
         yield tmp_path / "hung.sock"
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_the_bridge_gives_up_on_an_editor_that_hangs_at_start(hung_editor: Path, locks: Path) -> None:
     """It exits with code 3, reports the limit of 5 seconds, and leaves no lock file behind."""
     code, output, errors = await run("ide", "--nvim", hung_editor)

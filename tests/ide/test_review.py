@@ -98,7 +98,7 @@ async def test_a_path_through_a_link_is_shown_with_its_target(
     task = propose(reviews, path)
     proposal = await shown(editor)
     where = str(elsewhere / "bashrc").replace("\n", "\\x0a")
-    assert proposal.note == f"The path leads through a link. The file is {where}."
+    assert proposal.note == f"The path leads through a symbolic link to {where}."
     editor.decide(proposal.id, Rejected())
     await task
 
@@ -112,7 +112,7 @@ async def test_a_link_is_reported_together_with_a_change_of_its_file(
     editor.type(str(link), TEXT.replace("five", "unsaved"))
     task = propose(reviews, link)
     note = (await shown(editor)).note or ""
-    assert note.startswith(f"The path leads through a link. The file is {file.resolve()}. ")
+    assert note.startswith(f"The path leads through a symbolic link to {file.resolve()}. ")
     assert "unsaved changes" in note
     editor.decide("1", Rejected())
     await task
@@ -258,9 +258,7 @@ async def test_the_later_of_two_quick_proposals_stays(
     await second
 
 
-async def test_the_same_name_of_another_agent_is_another_proposal(
-    editor: Watched, reviews: Reviews, file: Path
-) -> None:
+async def test_proposals_of_two_agents_may_have_the_same_name(editor: Watched, reviews: Reviews, file: Path) -> None:
     tasks = [propose(reviews, file.with_name(owner), owner=owner) for owner in ("one", "two")]
     await shown(editor, 2)
     reviews.withdraw("one", "tab", IN_ITS_DIALOG)
@@ -289,7 +287,7 @@ async def test_proposals_of_two_agents_for_one_file_are_shown_in_turn(
     assert not third.done()
     editor.decide(proposal.id, Rejected())
     assert await second == Rejected()
-    with pytest.raises(Refused, match="The same lines"):
+    with pytest.raises(Refused, match="a change that was made to the file in the meantime"):
         await third
 
 
@@ -418,7 +416,7 @@ async def test_a_file_that_is_not_text_is_refused(editor: Watched, reviews: Revi
     assert reviews.withdraw_all("claude") == 0
 
 
-async def test_an_editor_that_hangs_is_an_error_and_can_recover(editor: Watched, reviews: Reviews, file: Path) -> None:
+async def test_a_hung_editor_causes_an_error_and_can_recover(editor: Watched, reviews: Reviews, file: Path) -> None:
     editor.hung = True
     with pytest.raises(EditorHung):
         await propose(reviews, file)
@@ -476,7 +474,7 @@ async def test_unsaved_work_on_the_same_line_is_never_overwritten(
 ) -> None:
     editor.open(str(file))
     editor.type(str(file), TEXT.replace("two", "zwei, unsaved"))
-    with pytest.raises(Refused, match=r"unsaved work in the editor \(line 2 of the saved file\)"):
+    with pytest.raises(Refused, match=r"unsaved changes in the editor \(line 2 of the saved file\)"):
         await propose(reviews, file)
     assert editor.shown == {}
     assert editor.buffers[str(file)].text == TEXT.replace("two", "zwei, unsaved")
@@ -503,7 +501,7 @@ async def test_the_same_change_on_both_sides_is_not_a_conflict(editor: Watched, 
         ("a\nb\nc\n", "a\nb\nC\n", "A\r\nb\r\nc\r\n", "A\r\nb\r\nC\r\n"),  # the agent changed them
     ],
 )
-async def test_a_merge_keeps_line_ends_bom_and_final_newline(
+async def test_a_merge_keeps_line_endings_bom_and_final_newline(
     editor: Watched, reviews: Reviews, file: Path, disk: str, unsaved: str, proposed: str, merged: str
 ) -> None:
     file.write_bytes(disk.encode())

@@ -180,7 +180,8 @@ async def test_a_prompt_is_typed_into_a_terminal_of_the_editor(bridge: Bridge, s
     assert bridge.editor.terminals == {812: ["Do it"]}
     server.sends(wire.Prompt("p2", 813, "Do it"))
     untyped = await server.receives(wire.PromptFailed)
-    assert (untyped.id, untyped.reason) == ("p2", "The terminal has been closed.")
+    assert untyped.id == "p2"
+    assert untyped.reason == "The agent's terminal has been closed, so your prompt was not sent."
     bridge.editor.hung = True
     server.sends(wire.Prompt("p3", 812, "Do it"))
     assert (await server.receives(wire.PromptFailed, 2)).id == "p3"
@@ -196,7 +197,7 @@ async def test_a_server_that_starts_later_gets_the_open_proposals(bridge: Bridge
         assert await decided(task) == Accepted(NEW)
 
 
-async def test_open_proposals_keep_their_ids_at_the_next_server(bridge: Bridge, file: Path) -> None:
+async def test_open_proposals_keep_their_ids_after_a_server_restart(bridge: Bridge, file: Path) -> None:
     another = file.with_name("b.py")
     tasks = [bridge.propose(file, "one"), bridge.propose(another, "two")]
     async with Server().listening() as server:
@@ -325,6 +326,8 @@ async def test_a_proposal_decided_elsewhere_is_closed_without_a_report(
 async def test_a_proposal_that_cannot_be_shown_is_declined(bridge: Bridge, server: Server, file: Path) -> None:
     server.sends(offer(file, text="a\0b"))
     assert await server.receives(wire.OfferDeclined) == wire.OfferDeclined("appr_1")
+    await until(lambda: bridge.editor.notices, "the notice")
+    assert bridge.editor.notices[0][0].endswith("can't be shown. Answer in the web UI or the agent's terminal.")
 
 
 async def test_a_servers_proposals_close_when_it_disconnects(bridge: Bridge, server: Server, file: Path) -> None:

@@ -231,7 +231,7 @@ async def test_a_file_that_cannot_be_opened_is_reported(rig: ClaudeRig, agent: A
         ("missing.txt", "does not exist"),
         (".", "is a directory"),
         ("binary", "is binary"),
-        ("large", "16,777,217 bytes"),
+        ("large", "more than 16,777,216 bytes"),
         ("pipe", "is a pipe"),
         ("/dev/zero", "is a device"),
         ("main.py/x", "is a file, not a directory"),
@@ -303,7 +303,7 @@ async def test_open_diff_on_a_line_with_unsaved_work_fails(rig: ClaudeRig, agent
     rig.editor.open(str(path))
     rig.editor.type(str(path), "import sys\n\nprint('ü')\n")
     message = failure(await agent.call("openDiff", **diff(path, "import re\n\nprint('ü')\n")))
-    assert "unsaved work" in message
+    assert "conflicts with unsaved changes" in message
     assert rig.editor.shown == {}
 
 
@@ -528,10 +528,10 @@ async def test_the_output_of_code_is_cut_at_the_limit(
 ) -> None:
     """The answer ends with the number of bytes that were left out."""
     monkeypatch.setattr(tool_context, "CODE_OUTPUT_LIMIT", 10)
-    assert await run_code(rig, agent, "print('0123456789abc')") == "0123456789\n[4 more bytes]"
+    assert await run_code(rig, agent, "print('0123456789abc')") == "0123456789\n[4 more bytes left out]"
 
 
-async def test_code_that_does_not_end_is_ended_with_all_it_started(
+async def test_endless_code_is_ended_with_the_processes_it_started(
     rig: ClaudeRig, agent: Agent, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tool_context, "CODE_SECONDS", 1.0)

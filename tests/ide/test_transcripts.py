@@ -2,7 +2,7 @@
 
 What the user did and what the editor knew are derived from the lines that the bridge sent. Where it sent FILE_SAVED,
 for example, the user had accepted the change. To record the sessions again:
-``DRAWBRIDGE_TEST_RECORD=tests/transcripts/claude-ide pytest -m "not slow" tests/e2e/claude``.
+``DRAWBRIDGE_TEST_RECORD=tests/transcripts/claude-ide pytest -m "" tests/e2e/claude``.
 """
 
 from __future__ import annotations

@@ -191,7 +191,7 @@ async def test_any_neovim_is_listed_and_those_elsewhere_are_last(
     assert [entry["path"] for entry in by_variable["sockets"]] == [person.address]
 
 
-async def test_two_sockets_of_one_editor_are_one_editor(folder: Path, sockets: Path) -> None:
+async def test_two_sockets_of_one_editor_are_listed_as_one_editor(folder: Path, sockets: Path) -> None:
     async with headless(programs.nvim(), cwd=folder) as person:
         for number in range(2):
             await person.lua("return vim.fn.serverstart(...)", f"{sockets}/nvim.1.{number}")
@@ -223,7 +223,7 @@ async def test_vs_code_is_shown_with_the_states_of_its_files(folder: Path) -> No
         f"● VS Code 1.139.1 {folder} pid 4711",
         "▸ a.py current",
         "b.py unsaved",
-        "· serves agents: pid 812",
+        "· connected agents: pid 812",
     ]
 
 
@@ -237,7 +237,9 @@ async def test_an_editor_that_does_not_answer_is_shown_as_silent(folder: Path) -
         shown = section(await screen(folder, DRAWBRIDGE_HOOK_DEADLINE="50"), "Editors")
     assert [(entry["state"], entry["problem"]) for entry in output["sockets"]] == [("silent", "did not answer in time")]
     assert output["editors"] == []
-    assert [" ".join(line.split()) for line in shown] == [f"✗ silent {path} did not answer in time: not guarded now"]
+    assert [" ".join(line.split()) for line in shown] == [
+        f"✗ silent {path} did not answer in time: unsaved changes unknown"
+    ]
 
 
 async def test_the_wait_for_a_silent_editor_happens_once(folder: Path) -> None:
@@ -272,7 +274,7 @@ async def test_a_neovim_waiting_at_a_prompt_is_shown_with_the_reason(nvim: Path,
 
 
 @pytest.mark.parametrize("nonsense", [None, 1, [], {"editor": 1, "pid": "x"}, {"files": 3}])
-async def test_an_editor_that_answers_nonsense_is_silent(folder: Path, nonsense: Any) -> None:
+async def test_an_editor_that_answers_nonsense_is_shown_as_silent(folder: Path, nonsense: Any) -> None:
     async with vscode(f"{launcher.socket_prefix(str(folder))}vscode-1.sock", nonsense):
         output = await report(folder)
     assert [(entry["state"], entry["problem"]) for entry in output["sockets"]] == [("silent", "sent an invalid answer")]
@@ -324,7 +326,7 @@ async def test_an_editor_outside_the_guards_directories_is_a_problem(
         output = await report(folder, code=3, DRAWBRIDGE_HOOK_SOCKET_DIR=str(tmp_path))
         shown = await screen(folder, code=3, DRAWBRIDGE_HOOK_SOCKET_DIR=str(tmp_path))
     assert f"The guard does not look in {sockets}" in output["problems"][0]
-    assert f'socket_dir = ["{sockets}"]' in " ".join(shown.split())
+    assert f'Add "{sockets}" to socket_dir' in " ".join(shown.split())
 
 
 async def test_the_expected_socket_names_are_reported(folder: Path, tmp_path: Path) -> None:
@@ -418,7 +420,7 @@ async def test_a_running_server_with_any_data_directory_is_shown(folder: Path, t
     assert (await report(folder))["servers"] == []
 
 
-async def test_a_server_that_does_not_answer_is_silent(folder: Path, tmp_path: Path) -> None:
+async def test_a_server_that_does_not_answer_is_shown_as_silent(folder: Path, tmp_path: Path) -> None:
     async with serving(tmp_path / "data") as server:
         os.kill(server.ready["pid"], signal.SIGSTOP)
         try:

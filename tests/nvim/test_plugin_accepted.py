@@ -90,7 +90,7 @@ async def test_accepted_changes_are_kept_and_undone(program: Path, tmp_path: Pat
             editor.command("DrawbridgeChanges")
             listed = ("poem.txt:3: +1 −1  LINE 3", "poem.txt:7: +0 −1  line 7", "poem.txt:11: +1 −0  line 11b")
             becomes(editor, LIST, *listed)
-            logs(editor, "1 file +2 −2 to review, of proposals accepted here.")
+            logs(editor, "1 file +2 −2 to review, from proposals accepted here.")
             becomes(editor, SIGNS, "~LINE 3", "-line 8", "+line 11b")
             assert editor.lua(REMOVED) == ["3: line 3", "7: line 7"]
             editor.call("nvim_win_set_cursor", 0, [3, 0])

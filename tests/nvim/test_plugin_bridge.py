@@ -189,7 +189,7 @@ class TestDying:
         assert not editor.is_stuck
         assert editor.messages == [], "what mends itself is no news"
 
-    @pytest.mark.thorough
+    @pytest.mark.slow
     def test_a_bridge_that_keeps_exiting_is_not_restarted_forever(self, newest: Neovim) -> None:
         """It is started six times at most. After that, ``:DrawbridgeStart`` starts it again."""
         assert newest.setup(bridge_options("dies"))
@@ -217,7 +217,7 @@ class TestStopping:
         start(editor)
         lock = Path(editor.status()["lock_file"])
         editor.command("DrawbridgeStop")
-        editor.shows_message(":DrawbridgeStop: the bridge has stopped")
+        editor.shows_message(":DrawbridgeStop: the bridge is stopping")
         wait_for_state(editor, "stopped")
         wait_until(lambda: not lock.exists(), "the lock file is gone")
         assert not editor.lua("return require('drawbridge.link').attached()")
@@ -335,9 +335,9 @@ class TestTheRealOne:
         lock, pid = Path(editor.status()["lock_file"]), editor.status()["pid"]
         assert lock.exists()
         editor.command("DrawbridgeStop")
-        editor.shows_message(":DrawbridgeStop: the bridge has stopped")
+        editor.shows_message(":DrawbridgeStop: the bridge is stopping")
         wait_until(lambda: not is_alive(pid) and not lock.exists(), "process and lock file are gone")
-        assert editor.log[-1].endswith(":DrawbridgeStop: the bridge has stopped"), "it went without a complaint"
+        assert editor.log[-1].endswith(":DrawbridgeStop: the bridge is stopping"), "it went without a complaint"
 
     def test_the_real_bridge_accepts_the_plugins_options(self, editor: Neovim, tmp_path: Path) -> None:
         server = (

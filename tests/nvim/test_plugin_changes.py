@@ -290,7 +290,7 @@ async def test_a_hunk_whose_lines_have_changed_is_not_undone(newest: ReviewRig) 
     (rig.directory / "poem.txt").write_text(now)
     rig.at(3)
     rig.editor.command("DrawbridgeUndo")
-    logs(rig.editor, "This change is no longer in the review: its lines have changed.")
+    logs(rig.editor, "This change is no longer in the review: someone has decided on it, or the file has changed.")
     rig.shows_lines(*now.splitlines())
     rig.shows_signs("~by hand", "-line 8", "+line 11b")
     assert (rig.directory / "poem.txt").read_text() == now
@@ -497,7 +497,7 @@ async def test_a_change_was_seen_once_both_ends_were_in_a_window(rig: ReviewRig)
     await rig.has_seen("", "long 1")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_folded_and_hidden_lines_were_not_seen(newest: ReviewRig) -> None:
     rig = newest
     rig.editor.command("3,7fold")
@@ -578,7 +578,7 @@ async def test_a_comment_requires_the_lines_as_they_were_shown(newest: ReviewRig
     assert len((await rig.review())["comments"]) == 2
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_missing_requirements_of_a_comment_are_reported(newest: ReviewRig) -> None:
     rig = newest
     rig.editor.command("DrawbridgeComment Why?")
@@ -603,6 +603,10 @@ async def test_missing_requirements_of_a_comment_are_reported(newest: ReviewRig)
     for command in ("DrawbridgeKeep", "DrawbridgeUndoFile"):
         rig.editor.command(command)
         rig.editor.shows_message(f":{command}: this line is a comment")
+    rig.editor.command("DrawbridgeComment!")
+    rig.editor.shows_message(":DrawbridgeComment!: go to the draft first (Enter)")
+    rig.editor.command("DrawbridgeComment Why?")
+    rig.editor.shows_message(":DrawbridgeComment: this buffer is not a file")
     rig.editor.lua("vim.cmd('edit! old.txt')")
     rig.editor.command("DrawbridgeComment Why?")
     rig.editor.shows_message(":DrawbridgeComment: this file has nothing to review")
@@ -625,7 +629,7 @@ async def test_when_the_bridge_stops_nothing_is_shown(newest: ReviewRig) -> None
     rig.shows_signs("~LINE 3", "-line 8", "+line 11b")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_commands_report_a_missing_bridge_or_review(tmp_path: Path) -> None:
     with neovim(programs.nvim(), cwd=tmp_path) as editor:
         for command in ("DrawbridgeChanges", "DrawbridgeKeep"):
@@ -639,7 +643,7 @@ async def test_commands_report_a_missing_bridge_or_review(tmp_path: Path) -> Non
         logs(editor, "No agent server is running. Start one with: drawbridge serve")
         async with serving(tmp_path / "data", "--no-tls", "--allow", tmp_path):
             editor.command("DrawbridgeChanges")
-            logs(editor, "No agent has worked in this directory yet")
+            logs(editor, "Nothing to review: the server has no session in this directory")
 
 
 async def test_keys_and_commands_only_work_on_changes(newest: ReviewRig) -> None:
@@ -660,7 +664,7 @@ async def test_keys_and_commands_only_work_on_changes(newest: ReviewRig) -> None
     rig.editor.keys("[c")
     rig.is_at(3)
     rig.editor.keys("[c")
-    rig.editor.shows_message("[c: no more changes above in this file")
+    rig.editor.shows_message("[c: no marked change above the cursor")
     rig.editor.keys("9]c")
     rig.is_at(11)
     # In diff mode these keys are Neovim's own.
@@ -703,8 +707,8 @@ async def test_every_kind_of_file_is_shown_and_undone(rig: ReviewRig) -> None:
     rig.asks()
     rig.shows_list(
         "end.txt:2: +1 −1  b",
-        "image.bin:1: This is a new file. Its content is not shown: it is not text, or it is too large to compare.",
-        "link:1: This is a new file: a symbolic link. Its content is not shown: it is not text, or it is too large to compare.",
+        "image.bin:1: This is a new file. Its content is not shown: it is not UTF-8 text, or it is too large to compare.",
+        "link:1: This is a new symbolic link. Its content is not shown.",
         "new.txt:1: +1 −0  This is a new file.",
         "old.txt:1: +0 −1  This file was deleted.",
         "song.txt:1: The file was renamed from poem.txt.",

@@ -77,7 +77,7 @@ class TestLongMessages:
     LONG = "require('drawbridge.message').answer(('word '):rep(200) .. 'end')"
 
     @pytest.mark.parametrize("columns", [40, 80, 200])
-    def test_they_are_cut_on_the_screen_but_whole_in_the_log(self, editor: Neovim, columns: int) -> None:
+    def test_messages_are_cut_on_the_screen_but_not_in_the_log(self, editor: Neovim, columns: int) -> None:
         editor.call("nvim_ui_try_resize", columns, 24)
         editor.lua(self.LONG)
         message = editor.shows_message("word")
@@ -92,7 +92,7 @@ class TestLongMessages:
         assert editor.shows_message("app.py").endswith("Claude Code wrote app.py without asking: no diff.")
         assert editor.log[-1].endswith(words)
 
-    def test_they_do_not_stop_a_neovim_without_a_command_line(self, editor: Neovim) -> None:
+    def test_messages_never_stop_neovim_without_a_command_line(self, editor: Neovim) -> None:
         editor.lua("pcall(vim.cmd, 'set cmdheight=0')")
         editor.lua(self.LONG)
         editor.shows_message("word")
@@ -134,7 +134,7 @@ class TestSending:
 
 
 class TestStatus:
-    def test_the_command_without_arguments_shows_it(self, editor: Neovim) -> None:
+    def test_the_command_without_arguments_shows_the_status(self, editor: Neovim) -> None:
         connect(editor)
         editor.command("Drawbridge")
         editor.wait(f"{FLOAT_LINES}:find('bridge     listening', 1, true)")
@@ -143,7 +143,7 @@ class TestStatus:
         editor.command("DrawbridgeStatus")
         shown = editor.wait(FLOAT)
         assert " bridge     stopped " in shown
-        assert " next       :DrawbridgeStart starts it " in shown
+        assert " next       :DrawbridgeStart starts the bridge " in shown
         assert not editor.is_stuck
 
     def test_a_connected_bridge_is_shown(self, editor: Neovim) -> None:
@@ -165,16 +165,16 @@ class TestStatus:
     @pytest.mark.parametrize(
         ("found", "shown"),
         [
-            ({"guard": []}, "not installed: drawbridge setup claude"),
+            ({"guard": []}, "not installed: run drawbridge setup claude (or gemini, codex)"),
             (
                 {"editors": []},
-                "on for Claude Code, on for Gemini CLI, but can't find this Neovim (:checkhealth drawbridge",
+                "on for Claude Code, on for Gemini CLI; it can't find this Neovim (:checkhealth drawbridge",
             ),
             (
                 {"problems": ["Something."]},
                 "on for Claude Code, on for Gemini CLI (:checkhealth drawbridge has the details)",
             ),
-            ({"guard": "nonsense"}, "can't be determined: `drawbridge info` exited with code 0"),
+            ({"guard": "nonsense"}, "can't be determined: `drawbridge info` did not print a readable report"),
         ],
     )
     def test_problems_of_the_guard_are_reported(self, editor: Neovim, found: dict[str, Any], shown: str) -> None:
@@ -184,7 +184,7 @@ class TestStatus:
         editor.wait(f"{FLOAT_LINES}:find(..., 1, true)", f"guard      {shown}")
 
     @pytest.mark.parametrize("key", ["q", "<Esc>", "<CR>", "<C-w>p"])
-    def test_closing_it_leaves_the_window_unchanged(self, editor: Neovim, key: str) -> None:
+    def test_closing_the_status_leaves_the_window_unchanged(self, editor: Neovim, key: str) -> None:
         editor.keys("jj")
         editor.command("DrawbridgeStatus")
         editor.wait(FLOAT)
@@ -193,7 +193,7 @@ class TestStatus:
         editor.wait(IS_ONE_WINDOW)
         assert editor.lua("return vim.api.nvim_win_get_cursor(0)[1]") == 3
 
-    def test_it_fits_a_tiny_screen(self, editor: Neovim) -> None:
+    def test_the_status_fits_a_tiny_screen(self, editor: Neovim) -> None:
         connect(editor, "claude-code")
         editor.call("nvim_ui_try_resize", 30, 8)
         editor.command("DrawbridgeStatus")
@@ -202,7 +202,7 @@ class TestStatus:
         editor.keys("q")
         editor.wait(IS_ONE_WINDOW)
 
-    def test_a_notice_does_not_cover_it(self, editor: Neovim) -> None:
+    def test_a_notice_does_not_cover_the_status(self, editor: Neovim) -> None:
         connect(editor, "claude-code")
         above = "return vim.api.nvim_win_get_config(0).zindex > vim.api.nvim_win_get_config(...).zindex"
         notice = editor.lua("return require('drawbridge.view_notice').show({ 'a notice' }).float")
@@ -223,7 +223,7 @@ class TestAliases:
         commands = editor.lua("return vim.tbl_keys(vim.api.nvim_get_commands({}))")
         return sorted(name for name in commands if name.startswith("Gemini"))
 
-    def test_setup_creates_them_and_they_act_like_our_commands(self, editor: Neovim) -> None:
+    def test_setup_creates_aliases_that_act_like_our_commands(self, editor: Neovim) -> None:
         connect(editor)
         assert self.aliases(editor) == ["GeminiRestart", "GeminiStatus", "GeminiStop"]
         editor.command("GeminiStatus")
@@ -232,14 +232,14 @@ class TestAliases:
         editor.command("GeminiRestart")
         editor.shows_message(":DrawbridgeRestart: the bridge listens on port")
         editor.command("GeminiStop")
-        editor.shows_message(":DrawbridgeStop: the bridge has stopped")
+        editor.shows_message(":DrawbridgeStop: the bridge is stopping")
 
-    def test_they_can_be_turned_off(self, editor: Neovim) -> None:
+    def test_aliases_can_be_turned_off(self, editor: Neovim) -> None:
         editor.setup(bridge_options(more="auto_start = false"))
         editor.setup(bridge_options(more="auto_start = false, gemini = { aliases = false }"))
         assert self.aliases(editor) == []
 
-    def test_without_setup_none_are_created(self, editor: Neovim) -> None:
+    def test_without_setup_no_aliases_are_created(self, editor: Neovim) -> None:
         assert self.aliases(editor) == []
 
     @pytest.mark.parametrize("nvim", programs.each_nvim())
@@ -255,7 +255,7 @@ class TestAliases:
 
 
 class TestStatusline:
-    def test_it_shows_bridge_agents_and_waiting_proposals(self, editor: Neovim) -> None:
+    def test_the_status_line_shows_bridge_agents_and_proposals(self, editor: Neovim) -> None:
         assert statusline(editor) == ""
         connect(editor)
         assert statusline(editor) == "◇"
@@ -268,7 +268,7 @@ class TestStatusline:
         editor.command("DrawbridgeStop")
         wait_until(lambda: statusline(editor) == "", "it is empty again")
 
-    def test_it_is_drawn_again_when_something_changes(self, editor: Neovim) -> None:
+    def test_the_status_line_is_redrawn_when_something_changes(self, editor: Neovim) -> None:
         editor.lua("""
           drawn = {}
           function Line()
@@ -285,17 +285,17 @@ class TestStatusline:
         editor.lua("require('drawbridge').stop()")
         editor.wait(last, "")
 
-    def test_it_loads_no_other_module(self, editor: Neovim) -> None:
+    def test_the_status_line_loads_no_other_module(self, editor: Neovim) -> None:
         editor.lua("require('drawbridge').statusline()")
         loaded = editor.lua("return vim.tbl_keys(package.loaded)")
         assert [name for name in loaded if name.startswith("drawbridge")] == ["drawbridge"]
 
-    def test_after_an_error_it_is_empty(self, editor: Neovim) -> None:
+    def test_after_an_error_the_status_line_is_empty(self, editor: Neovim) -> None:
         connect(editor, "claude-code")
         editor.lua("require('drawbridge.link').state = function() error('broken') end")
         assert statusline(editor) == ""
 
-    def test_it_is_cheap(self, editor: Neovim) -> None:
+    def test_the_status_line_takes_less_than_200_microseconds(self, editor: Neovim) -> None:
         connect(editor, "claude-code")
         microseconds = editor.lua("""
           local line, least = require('drawbridge').statusline, math.huge
@@ -321,7 +321,7 @@ class TestLoading:
         ]
         assert not editor.lua("return package.loaded.drawbridge ~= nil")
 
-    def test_it_costs_well_under_a_millisecond(self, editor: Neovim) -> None:
+    def test_loading_takes_less_than_a_millisecond(self, editor: Neovim) -> None:
         script = str(Path(__file__).resolve().parents[2] / "plugin" / "drawbridge.lua")
         milliseconds = editor.lua(
             """
@@ -338,7 +338,7 @@ class TestLoading:
         )
         assert milliseconds < 0.7
 
-    def test_it_defines_no_globals_and_no_key_maps(self, editor: Neovim) -> None:
+    def test_loading_defines_no_globals_and_no_key_maps(self, editor: Neovim) -> None:
         count = """
           local maps = 0
           for _, mode in ipairs({ 'n', 'v', 'i', 't', 'c' }) do

@@ -62,32 +62,41 @@ def test_a_second_setup_starts_from_the_defaults_again(editor: Neovim) -> None:
         ("{ idle_ms = 0/0 }", "idle_ms must be a whole number"),
         ("{ auto_start = 'yes' }", 'auto_start must be true or false, not "yes"'),
         ("{ log_level = 'loud' }", "log_level must be 'debug', 'info', 'warn' or 'error', not \"loud\""),
-        ("{ command = {} }", "command must be a string or a list of strings, not {}"),
-        ("{ command = { 'a', 2 } }", "command must be a string or a list of strings"),
-        ("{ command = '' }", "command must be a string or a list of strings"),
-        ("{ terminal = { size = 0 } }", "terminal.size must be a fraction between 0 and 1, or a number of columns"),
+        ("{ command = {} }", "command must be a non-empty string, or a non-empty list of them, not {}"),
+        ("{ command = { 'a', 2 } }", "command must be a non-empty string, or a non-empty list"),
+        ("{ command = '' }", "command must be a non-empty string, or a non-empty list"),
+        (
+            "{ terminal = { size = 0 } }",
+            "terminal.size must be a fraction between 0 and 1, or a whole number of columns",
+        ),
         ("{ terminal = { size = 1.5 } }", "terminal.size must be"),
         ("{ terminal = { position = 'up' } }", "terminal.position must be 'right'"),
         ("{ diff = 'inline' }", 'diff must be a table, not "inline"'),
         ("{ server = { port = 70000 } }", "server.port must be a whole number from 1 to 65535, not 70000"),
-        ("{ server = { workspace = { a = 'b' } } }", "server.workspace must be a string or a list of strings"),
-        ("{ server = { agent = 'gpt' } }", "server.agent must be 'claude' or 'gemini', or a list of them, not \"gpt\""),
+        (
+            "{ server = { workspace = { a = 'b' } } }",
+            "server.workspace must be a non-empty string, or a non-empty list",
+        ),
+        (
+            "{ server = { agent = 'gpt' } }",
+            "server.agent must be 'claude' or 'gemini', or a non-empty list of them, not \"gpt\"",
+        ),
         (
             "{ server = { agent = { 'claude', 'gpt' } } }",
-            "server.agent must be 'claude' or 'gemini', or a list of them",
+            "server.agent must be 'claude' or 'gemini', or a non-empty list of them",
         ),
-        ("{ server = { agent = {} } }", "server.agent must be 'claude' or 'gemini', or a list of them"),
+        ("{ server = { agent = {} } }", "server.agent must be 'claude' or 'gemini', or a non-empty list of them"),
         ("{ gemini = { aliases = 'no' } }", 'gemini.aliases must be true or false, not "no"'),
-        ("{ layuot = 1 }", "layuot is unknown (diff.layout?)"),
-        ("{ diff = { layuot = 'inline' } }", "diff.layuot is unknown (diff.layout?)"),
-        ("{ terminl = {} }", "terminl is unknown (terminal?)"),
-        ("{ port = 1 }", "port is unknown (server.port?)"),
-        ("{ server = { auto_close = true } }", "server.auto_close is unknown (terminal.auto_close?)"),
-        ("{ server = { prot = 1 } }", "server.prot is unknown (server.port?)"),
-        ("{ debounce = 1 }", "debounce is unknown (debounce_ms?)"),
+        ("{ layuot = 1 }", "layuot is unknown; did you mean diff.layout?"),
+        ("{ diff = { layuot = 'inline' } }", "diff.layuot is unknown; did you mean diff.layout?"),
+        ("{ terminl = {} }", "terminl is unknown; did you mean terminal?"),
+        ("{ port = 1 }", "port is unknown; did you mean server.port?"),
+        ("{ server = { auto_close = true } }", "server.auto_close is unknown; did you mean terminal.auto_close?"),
+        ("{ server = { prot = 1 } }", "server.prot is unknown; did you mean server.port?"),
+        ("{ debounce = 1 }", "debounce is unknown; did you mean debounce_ms?"),
         ("{ zzzzzz = 1 }", "zzzzzz is unknown"),
         ("{ 'auto_start' }", "1 is unknown"),
-        ("'vertical'", 'setup() takes a table, not "vertical"'),
+        ("'vertical'", 'the argument must be a table, not "vertical"'),
         ("{ debounce_ms = ('x'):rep(500) }", '"xxxxxxxx'),
     ],
 )
@@ -114,4 +123,4 @@ def test_invalid_options_in_the_config_do_not_stop_neovim(nvim: Path, tmp_path: 
     with neovim(nvim, file, init=wrong) as editor:
         editor.shows_message("drawbridge: setup{}: can't use debounce_ms, d")
         assert editor.status()["state"] == "stopped"
-        assert any("setup{}: diff.layuot is unknown (diff.layout?)" in line for line in editor.log)
+        assert any("setup{}: diff.layuot is unknown; did you mean diff.layout?" in line for line in editor.log)

@@ -91,9 +91,9 @@ def test_a_prompt_is_pasted_and_sent_once_it_is_in_the_box(editor: Neovim) -> No
 
 def test_nothing_is_typed_without_an_empty_prompt_box(editor: Neovim) -> None:
     for kind, content, reason in [
-        ("d", "", "shows something else"),
-        ("w", "", "shows something else"),
-        ("b", "half typed", "started to type"),
+        ("d", "", "does not show its prompt box"),
+        ("w", "", "it is working"),
+        ("b", "half typed", "contains text"),
     ]:
         agent_shows(editor, kind, content)
         answer = asked(editor, "paste", text="Do it")

@@ -1,5 +1,5 @@
 """People in Neovim, in the web UI and on a phone decide on the same hunk at the same moment: one decision counts, and the
-others are notified of who made it."""
+others are told who made it."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ LATEST = 0.5
 """The maximum mean delay between Neovim's decision and the other clients' decisions, in seconds."""
 
 
-@pytest.mark.thorough
-async def test_some_races_of_neovim_page_and_phone(tmp_path: Path) -> None:
+@pytest.mark.slow
+async def test_neovim_web_ui_and_phone_race_to_decide(tmp_path: Path) -> None:
     await races(tmp_path, 4)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1_800)
-async def test_a_hundred_races_of_neovim_page_and_phone(tmp_path: Path) -> None:
+async def test_neovim_web_ui_and_phone_race_a_hundred_times(tmp_path: Path) -> None:
     winners = await races(tmp_path, 100)
     assert set(winners) == {"Neovim", *CLIENTS}, "otherwise it was not a race"
 
 
 async def races(directory: Path, count: int) -> Counter[str]:
-    """Runs races, and returns how often each side won. The delay of the page and the phone is adjusted after each
+    """Runs races, and returns how often each side won. The delay of the web UI and the phone is adjusted after each
     race, so that all three decide at about the same moment."""
     root, data = directory / "root", directory / "data"
     root.mkdir()
@@ -80,7 +80,7 @@ def poem(line: str) -> str:
 
 
 class Race:
-    """The agent changes a line, and all three decide on that hunk. ``clients``: the page and the phone."""
+    """The agent changes a line, and all three decide on that hunk. ``clients``: the web UI and the phone."""
 
     def __init__(self, editor: Neovim, clients: dict[str, Client], project: str, root: Path, number: int) -> None:
         self.editor = editor
@@ -90,8 +90,8 @@ class Race:
         self.line = f"by the agent {number}"
 
     async def run(self, random: Random, delay: float) -> str:
-        """Runs the race and returns the winner, "Neovim", "page" or "phone". ``delay``: how much later than Neovim the
-        others decide, in seconds.
+        """Runs the race and returns the winner: "Neovim", "page" (the web UI) or "phone". ``delay``: how much later
+        than Neovim the others decide, in seconds.
         """
         before, after = self.file.read_text(), poem(self.line)
         hunk = await self._change(after)

@@ -108,7 +108,7 @@ class TestStarting:
         editor.wait("return vim.api.nvim_get_mode().mode == 't'")
         assert editor.messages == []
 
-    def test_it_starts_the_bridge_if_none_runs(self, editor: Neovim) -> None:
+    def test_the_terminal_starts_the_bridge_if_none_runs(self, editor: Neovim) -> None:
         editor.setup(bridge_options(more="auto_start = false"))
         editor.command("DrawbridgeClaude")
         assert started_with()["CLAUDE_CODE_SSE_PORT"] == str(editor.status()["port"])
@@ -144,7 +144,7 @@ class TestStarting:
 
 
 class TestGemini:
-    def test_it_finds_the_bridge(self, editor: Neovim, tmp_path: Path) -> None:
+    def test_gemini_finds_the_bridge(self, editor: Neovim, tmp_path: Path) -> None:
         start(editor)
         (tmp_path / "link").symlink_to(tmp_path)
         editor.command(f"silent cd {tmp_path}/link")
@@ -168,7 +168,7 @@ class TestGemini:
             ("'/'", {"SSH_CONNECTION": "10.0.0.1 22"}, False),
         ],
     )
-    def test_in_a_container_it_searches_for_the_editor_inside(
+    def test_in_a_container_gemini_searches_for_the_editor_inside(
         self, tmp_path: Path, files: str, inherited: dict[str, str], looks_outside: bool
     ) -> None:
         clis(tmp_path)
@@ -187,7 +187,7 @@ class TestGemini:
         assert started_with("gemini")["argv"] == "--model|flash|fix the bug|now|"
 
     @pytest.mark.parametrize(("answer", "argv"), [("1", "--prompt-interactive|/ide enable|"), ("2", "|"), ("0", "|")])
-    def test_its_first_start_asks_whether_it_may_connect(self, editor: Neovim, answer: str, argv: str) -> None:
+    def test_the_first_start_asks_whether_gemini_may_connect(self, editor: Neovim, answer: str, argv: str) -> None:
         gemini_settings("{}")
         start(editor)
         editor.lua(f"vim.fn.confirm = function(question) vim.g.asked = question return {answer} end")
@@ -196,7 +196,7 @@ class TestGemini:
         assert "sets ide.enabled in ~/.gemini/settings.json" in editor.lua("return vim.g.asked")
 
     @pytest.mark.parametrize(("answer", "again"), [("2", False), ("0", True)])
-    def test_the_answer_never_is_remembered(self, editor: Neovim, answer: str, again: bool) -> None:
+    def test_never_as_the_answer_is_remembered(self, editor: Neovim, answer: str, again: bool) -> None:
         gemini_settings("{}")
         start(editor)
         editor.lua(f"vim.fn.confirm = function() return {answer} end")
@@ -218,7 +218,7 @@ class TestGemini:
             ("--version", False),
         ],
     )
-    def test_it_asks_unless_a_prompt_is_given(self, editor: Neovim, arguments: str, asks: bool) -> None:
+    def test_the_user_is_asked_unless_a_prompt_is_given(self, editor: Neovim, arguments: str, asks: bool) -> None:
         gemini_settings("{}")
         start(editor)
         editor.lua("vim.fn.confirm = function() return 1 end")
@@ -236,7 +236,7 @@ class TestGemini:
             ("{}", "/defaults.json"),
         ],
     )
-    def test_it_does_not_ask_if_the_settings_answer_already(self, editor: Neovim, settings: str, defaults: str) -> None:
+    def test_the_user_is_not_asked_if_the_settings_answer(self, editor: Neovim, settings: str, defaults: str) -> None:
         gemini_settings(settings)
         start(editor)
         editor.lua("vim.env.GEMINI_CLI_SYSTEM_DEFAULTS_PATH = ...", defaults)
@@ -263,14 +263,14 @@ class TestGemini:
         start(editor)
         editor.lua("vim.env.PATH = '/nowhere'")
         editor.command("DrawbridgeGemini")
-        editor.shows_message("drawbridge: no gemini; npm install -g @google/gemini-cli")
+        editor.shows_message("gemini not found; run npm install -g @google/gemini-cli")
 
     def test_a_custom_command_that_cannot_run_is_reported(self, editor: Neovim) -> None:
         start(editor, gemini="command = '/opt/my gemini'")
         editor.command("DrawbridgeGemini")
         editor.shows_message("drawbridge: /opt/my gemini can't be run (gemini.command)")
 
-    def test_its_failure_is_reported_under_its_name(self, editor: Neovim) -> None:
+    def test_a_failure_of_gemini_is_reported_under_its_name(self, editor: Neovim) -> None:
         start(editor)
         editor.command("DrawbridgeGemini")
         wait_for_terminal(editor)
@@ -298,14 +298,16 @@ class TestBoth:
             ("position = 'bottom', size = 8", [[0, 0], [14, 0], [14, 40]]),
         ],
     )
-    def test_they_share_the_space_of_one(self, editor: Neovim, options: str, positions: list[list[int]]) -> None:
+    def test_two_terminals_share_the_space_of_one(
+        self, editor: Neovim, options: str, positions: list[list[int]]
+    ) -> None:
         start(editor, options)
         self.both(editor)
         found = editor.lua("return vim.tbl_map(vim.api.nvim_win_get_position, vim.api.nvim_tabpage_list_wins(0))")
         assert [column for _, column in found] == [column for _, column in positions]
         assert all(abs(row - wanted) <= 2 for (row, _), (wanted, _) in zip(found, positions, strict=True))
 
-    def test_each_has_its_own_tab_page(self, editor: Neovim) -> None:
+    def test_each_terminal_has_its_own_tab_page(self, editor: Neovim) -> None:
         start(editor, "position = 'tab'")
         self.both(editor)
         assert editor.lua("return #vim.api.nvim_list_tabpages()") == 3
@@ -319,7 +321,7 @@ class TestBoth:
         assert not record_of("claude").exists(), "a second one was started"
         assert editor.lua("return #vim.api.nvim_list_wins()") == 3
 
-    def test_the_other_stays_open_when_one_ends(self, editor: Neovim) -> None:
+    def test_one_terminal_stays_open_when_the_other_ends(self, editor: Neovim) -> None:
         start(editor)
         self.both(editor)
         editor.wait("return vim.api.nvim_get_mode().mode == 't'")
@@ -341,7 +343,9 @@ class TestWindow:
             ("position = 'float', size = 0.5", {"float": True, "windows": 2, "tabs": 1}),
         ],
     )
-    def test_it_opens_where_the_options_specify(self, editor: Neovim, options: str, layout: dict[str, Any]) -> None:
+    def test_the_terminal_opens_where_the_options_specify(
+        self, editor: Neovim, options: str, layout: dict[str, Any]
+    ) -> None:
         start(editor, options)
         editor.command("DrawbridgeClaude")
         wait_for_terminal(editor)
@@ -355,7 +359,7 @@ class TestWindow:
         """)
         assert {name: found[name] for name in layout} == layout
 
-    def test_repeating_the_command_focuses_it(self, editor: Neovim) -> None:
+    def test_repeating_the_command_focuses_the_terminal(self, editor: Neovim) -> None:
         start(editor)
         editor.command("DrawbridgeClaude")
         wait_for_terminal(editor)
@@ -367,7 +371,7 @@ class TestWindow:
         assert editor.lua("return vim.bo.buftype") == "terminal"
         assert not record_of("claude").exists(), "a second one was started"
 
-    def test_a_hidden_one_is_shown_again(self, editor: Neovim) -> None:
+    def test_a_hidden_terminal_is_shown_again(self, editor: Neovim) -> None:
         start(editor)
         editor.command("DrawbridgeClaude")
         wait_for_terminal(editor)
@@ -413,7 +417,7 @@ class TestEnding:
         editor.shows_message(":DrawbridgeClaude: exited with code 3")
         assert editor.lua("return #vim.api.nvim_list_wins()") == 2
 
-    def test_after_a_failure_the_command_starts_a_new_one(self, editor: Neovim) -> None:
+    def test_after_a_failure_the_command_starts_a_new_terminal(self, editor: Neovim) -> None:
         start(editor)
         self.end(editor, 3)
         editor.shows_message("exited with code 3")
@@ -444,7 +448,7 @@ class TestMissing:
         start(editor)
         editor.lua("vim.env.PATH = '/nowhere'")
         editor.command("DrawbridgeClaude")
-        editor.shows_message("drawbridge: no claude; npm install -g @anthropic-ai/claude-code")
+        editor.shows_message("claude not found; run npm install -g @anthropic-ai/claude-code")
         assert editor.lua("return #vim.api.nvim_list_wins()") == 1
 
     def test_a_custom_command_that_cannot_run_is_reported(self, editor: Neovim) -> None:
@@ -459,7 +463,7 @@ class TestMissing:
         assert editor.lua("return #vim.api.nvim_list_wins()") == 1
         assert len(editor.messages) == 1
 
-    @pytest.mark.thorough
+    @pytest.mark.slow
     def test_it_gives_up_on_a_bridge_that_never_becomes_ready(self, tmp_path: Path) -> None:
         clis(tmp_path)
         with neovim(programs.nvim(), environment={"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}) as editor:
@@ -467,7 +471,7 @@ class TestMissing:
             editor.command("DrawbridgeClaude")
             editor.keys("ix")
             editor.wait("return vim.bo.modified", why="the user continues to type")
-            editor.shows_message(":DrawbridgeClaude: not started: the bridge took over 5 s to start")
+            editor.shows_message(":DrawbridgeClaude: not started: the bridge did not start in 5 s")
             assert editor.lua("return #vim.api.nvim_list_wins()") == 1
 
 

@@ -166,11 +166,21 @@ const commands = {
     page.evaluate(() => performance.getEntries().reduce((sum, entry) => sum + (entry.transferSize ?? 0), 0)),
   axe: async ({ file }, { page }) => {
     // Evaluated, not added as an element, because the content security policy blocks other scripts.
-    await page.evaluate(fs.readFileSync(file, 'utf8'));
-    const { violations } = await page.evaluate(() => window.axe.run(document, { resultTypes: ['violations'] }));
-    return violations.map(
-      ({ id, impact, nodes }) => `${impact} ${id}: ${nodes.map(({ target }) => target.join(' ')).join(', ')}`,
-    );
+    if (!(await page.evaluate(() => 'axe' in window))) await page.evaluate(fs.readFileSync(file, 'utf8'));
+    const found = [];
+    // Only the colors depend on the theme.
+    for (const [theme, rules] of [
+      ['dark', { runOnly: ['color-contrast'] }],
+      ['light', {}],
+    ]) {
+      await page.emulateMedia({ colorScheme: theme });
+      await page.evaluate(() => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn))));
+      const options = { resultTypes: ['violations'], ...rules };
+      const { violations } = await page.evaluate((options) => window.axe.run(document, options), options);
+      for (const { id, impact, nodes } of violations)
+        found.push(`${theme}, ${impact} ${id}: ${nodes.map(({ target }) => target.join(' ')).join(', ')}`);
+    }
+    return found;
   },
 };
 

@@ -1,4 +1,4 @@
-"""What the agent reports about itself, the queue, stopping, and what helps after an error."""
+"""What the agent reports about itself, the queue, stopping runs, and what a user can do after an error."""
 
 from __future__ import annotations
 
@@ -50,6 +50,7 @@ def bubbles(person: Person) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_s2_9_retries_are_shown(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         emits(person, INIT, RETRY, HOLD)
@@ -58,6 +59,7 @@ def test_s2_9_retries_are_shown(browser: Browser, address: str) -> None:
         late.sees(".run .state", "Retrying 3 of 10: 401 authentication")
 
 
+@pytest.mark.slow
 def test_the_current_activity_is_shown_with_a_verb(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         emits(person, call("t1", "Bash", command="npm test"), HOLD)
@@ -68,6 +70,7 @@ def test_the_current_activity_is_shown_with_a_verb(browser: Browser, address: st
         person.sees(".run .state", "Compacting the conversation")
 
 
+@pytest.mark.slow
 def test_s2_9_background_tasks_have_a_line_each(browser: Browser, address: str) -> None:
     one = system("task_started", task_id="1", description="Wait for the build", task_type="local_bash")
     two = system("task_started", task_id="2", description="Look for callers", task_type="local_agent")
@@ -81,7 +84,7 @@ def test_s2_9_background_tasks_have_a_line_each(browser: Browser, address: str) 
         person.sees(".tasks summary", "1 task is running")
 
 
-def test_s2_22_the_todo_list_is_a_panel(browser: Browser, address: str) -> None:
+def test_s2_22_the_todo_list_is_shown_in_a_panel(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         emits(person, call("t1", "TodoWrite", todos=TODOS), HOLD)
         person.sees(".todo-panel summary", "To-do list: 1 of 3 done")
@@ -91,6 +94,7 @@ def test_s2_22_the_todo_list_is_a_panel(browser: Browser, address: str) -> None:
         assert person.runs("document.querySelector('.todo-panel .completed').textContent") == "Done: Read the code"
 
 
+@pytest.mark.slow
 def test_s2_22_the_context_and_the_cost_are_shown(browser: Browser, address: str) -> None:
     answer = assistant({"type": "text", "text": "Hello."})
     answer["message"]["usage"] = {"input_tokens": 70_000, "cache_read_input_tokens": 6_000, "output_tokens": 0}
@@ -104,10 +108,11 @@ def test_s2_22_the_context_and_the_cost_are_shown(browser: Browser, address: str
         assert "$" not in person.reads(".side")[0], "the list shows no cost"
 
 
+@pytest.mark.slow
 def test_s1_7_a_queued_prompt_is_shown_once_in_the_right_order(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         person.prompts("/slow 600")
-        person.sees(".live .markdown", "I keep talking")
+        person.sees(".live .markdown", "I keep writing")
         person.prompts("/quick")
         person.sees(".queued", "/quick")
         assert bubbles(person) == ["/slow 600"]
@@ -124,6 +129,7 @@ def test_s1_7_a_queued_prompt_is_shown_once_in_the_right_order(browser: Browser,
             assert bubbles(person) == ["/slow 600", "Stopped", "/quick", "Finished"]
 
 
+@pytest.mark.slow
 def test_s1_7_a_queued_prompt_is_edited_moved_and_removed(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         person.prompts("/slow 600")
@@ -178,6 +184,7 @@ async def test_a_user_sees_when_someone_else_removes_their_prompt(
         assert not any(divider.startswith("You ") for divider in person.reads(".divider")), "another device removed it"
 
 
+@pytest.mark.slow
 async def test_the_author_of_a_removed_prompt_is_reminded_of_its_file(
     browser: Browser, server: Server, directory: Path, tmp_path: Path
 ) -> None:
@@ -197,6 +204,7 @@ async def test_the_author_of_a_removed_prompt_is_reminded_of_its_file(
         person.sees(".box-notice", "To resend it, attach its file again.")
 
 
+@pytest.mark.slow_for("False", "True")
 @pytest.mark.parametrize("is_closed", [True, False])
 async def test_a_user_who_returns_sees_that_their_prompt_was_removed(
     browser: Browser, server: Server, directory: Path, is_closed: bool
@@ -257,6 +265,7 @@ def test_s3_41_esc_twice_stops_the_run(browser: Browser, address: str) -> None:
         person.sees(".finished", "Stopped")
 
 
+@pytest.mark.slow
 def test_s3_41_an_agent_that_does_not_stop_is_killed(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         emits(person, INIT, assistant({"type": "text", "text": "Not listening."}), {"deaf": True})
@@ -277,6 +286,11 @@ def test_esc_does_not_stop_a_run_that_waits_for_a_user(browser: Browser, address
         person.sees(".finished", "Finished")
 
 
+@pytest.mark.slow_for(
+    "API Error: 529-server_error-The model is not available-help1",
+    "Prompt is too long-invalid_request-no longer fits-help2",
+    "Something odd-unknown-The run failed-help3",
+)
 @pytest.mark.parametrize(
     ("error", "kind", "title", "help"),
     [
@@ -286,7 +300,7 @@ def test_esc_does_not_stop_a_run_that_waits_for_a_user(browser: Browser, address
         ("Something odd", "unknown", "The run failed", ["Retry", "New session"]),
     ],
 )
-def test_s2_23_an_error_has_a_button_that_helps(
+def test_s2_23_an_error_offers_suitable_buttons(
     browser: Browser, address: str, error: str, kind: str, title: str, help: list[str]
 ) -> None:
     with browser.person(address) as person:
@@ -298,6 +312,7 @@ def test_s2_23_an_error_has_a_button_that_helps(
         assert person("axe", file=str(programs.axe())) == []
 
 
+@pytest.mark.slow
 def test_s2_23_compact_is_sent_to_the_agent(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         emits(person, INIT, {"fail": "Prompt is too long"})
@@ -320,6 +335,18 @@ def test_s2_23_retry_sends_the_prompt_again(browser: Browser, address: str) -> N
         person.clicks(".error-card button:has-text('New session')")
         person.sees(".toast", "New session. Your next message starts fresh.")
         person.loses(".error-card")
+
+
+@pytest.mark.slow
+def test_retry_says_which_files_have_to_be_added_again(browser: Browser, address: str, tmp_path: Path) -> None:
+    (tmp_path / "plan.pdf").write_bytes(b"%PDF-1.4\n\x00")
+    with browser.person(address) as person:
+        person("choose", css=".composer input[type=file]", files=[str(tmp_path / "plan.pdf")])
+        person.sees(".composer", "plan.pdf")
+        person.prompts("/fail")
+        person.sees(".error-card", "The run failed")
+        person.clicks(".error-card button:has-text('Retry')")
+        person.sees(".toast", "Add 1 file again, then send the message.")
 
 
 def test_s3_31_the_state_is_not_ready_while_offline(browser: Browser, address: str) -> None:

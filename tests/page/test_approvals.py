@@ -54,6 +54,7 @@ def change(directory: Path, before: str, after: str, name: str = "notes.txt") ->
 # Shortcuts.
 
 
+@pytest.mark.slow
 def test_single_key_shortcuts_can_be_turned_off(browser: Browser, address: str, directory: Path) -> None:
     """While they are off, letters go to the message box, but Ctrl+Enter still accepts."""
     with browser.person(address) as person:
@@ -69,6 +70,7 @@ def test_single_key_shortcuts_can_be_turned_off(browser: Browser, address: str, 
         assert answers(person)[0]["behavior"] == "allow"
 
 
+@pytest.mark.slow
 def test_the_message_box_has_the_focus_after_the_last_answer(browser: Browser, address: str, directory: Path) -> None:
     with browser.person(address) as person:
         asks(person, edit(directory / "notes.md", "up", "down"), bash("ls"))
@@ -92,7 +94,7 @@ def test_risky_parts_of_a_command_are_marked(browser: Browser, address: str) -> 
         assert person.reads(f"{CARD} pre") == [COMMAND]
 
 
-def test_fields_of_a_tool_are_a_list(browser: Browser, address: str) -> None:
+def test_the_fields_of_a_tool_call_are_shown_as_a_list(browser: Browser, address: str) -> None:
     given = {"title": "Bridge is closed", "labels": ["bug"], "draft": False, "body": "It is.\nSince 3."}
     with browser.person(address) as person:
         asks(person, {"name": "mcp__github__create_issue", "input": given})
@@ -101,6 +103,7 @@ def test_fields_of_a_tool_are_a_list(browser: Browser, address: str) -> None:
         assert person.reads(f"{CARD} .fields dd") == ["Bridge is closed", '["bug"]', "false", "It is.\nSince 3."]
 
 
+@pytest.mark.slow
 def test_a_command_can_be_edited(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         asks(person, bash("npm tset", description="Run tests"))
@@ -119,6 +122,7 @@ def test_a_command_can_be_edited(browser: Browser, address: str) -> None:
 # Diffs.
 
 
+@pytest.mark.slow
 def test_unchanged_lines_are_shown_on_demand(browser: Browser, address: str, directory: Path) -> None:
     with browser.person(address) as person:
         asks(person, change(directory, CODE, CHANGED))
@@ -138,6 +142,7 @@ def test_unchanged_lines_are_shown_on_demand(browser: Browser, address: str, dir
         assert {str(number) for number in range(1, 41)} <= set(person.runs(numbers))
 
 
+@pytest.mark.slow
 def test_the_diff_style_is_kept(browser: Browser, address: str, directory: Path) -> None:
     with browser.person(address, width=1440) as person:
         asks(person, change(directory, CODE, CHANGED))
@@ -149,7 +154,7 @@ def test_the_diff_style_is_kept(browser: Browser, address: str, directory: Path)
         person.sees(f"{CARD} table.unified")
 
 
-def test_lines_that_do_not_wrap_must_be_wrapped_to_accept(browser: Browser, address: str, directory: Path) -> None:
+def test_a_cut_off_line_must_be_wrapped_before_accepting(browser: Browser, address: str, directory: Path) -> None:
     with browser.person(address) as person:
         person.runs("localStorage.setItem('drawbridge.setting.wrap', 'off')")
         person("reload")
@@ -163,7 +168,7 @@ def test_lines_that_do_not_wrap_must_be_wrapped_to_accept(browser: Browser, addr
         assert answers(person)[0]["behavior"] == "allow"
 
 
-def test_comments_on_lines_are_the_reason(browser: Browser, address: str, directory: Path) -> None:
+def test_comments_on_lines_are_the_reason_for_a_rejection(browser: Browser, address: str, directory: Path) -> None:
     """The comments survive a reload and are sent with the rejection."""
     with browser.person(address) as person:
         asks(person, change(directory, CODE, CHANGED))
@@ -182,9 +187,10 @@ def test_comments_on_lines_are_the_reason(browser: Browser, address: str, direct
         }
 
 
+@pytest.mark.slow_for("1280")
 @pytest.mark.parametrize("width", [1280, 320])
-def test_a_common_reason_takes_one_press(browser: Browser, address: str, directory: Path, width: int) -> None:
-    """The reason can be edited before it is sent, and a second press removes it."""
+def test_a_common_reason_is_added_with_one_click(browser: Browser, address: str, directory: Path, width: int) -> None:
+    """The reason can be edited before it is sent, and a second click removes it."""
     with browser.person(address) as person:
         asks(person, change(directory, CODE, CHANGED))
         person("resize", width=width, height=800)
@@ -202,7 +208,7 @@ def test_a_common_reason_takes_one_press(browser: Browser, address: str, directo
         assert answers(person) == [{"behavior": "deny", "message": "Add tests for this change. Two of them."}]
 
 
-def test_a_notebook_is_shown_by_its_cells(browser: Browser, address: str, directory: Path) -> None:
+def test_a_change_to_a_notebook_is_shown_cell_by_cell(browser: Browser, address: str, directory: Path) -> None:
     cell: dict[str, Any] = {"cell_type": "code", "id": "a1", "metadata": {}, "outputs": [], "execution_count": None}
     book: dict[str, Any] = {"cells": [{**cell, "source": ["x = 1\n", "print(x)\n"]}], "metadata": {}, "nbformat": 4}
     path = directory / "book.ipynb"
@@ -231,7 +237,7 @@ def notebook(directory: Path, **given: Any) -> dict[str, Any]:
     return {"name": "NotebookEdit", "input": {"notebook_path": str(path), "cell_id": "a1", **given}}
 
 
-def test_the_new_text_of_a_cell_is_edited(browser: Browser, address: str, directory: Path) -> None:
+def test_the_new_text_of_a_cell_can_be_edited(browser: Browser, address: str, directory: Path) -> None:
     """The rest of the call stays in view next to the editor, and the draft survives a reload."""
     call = notebook(directory, new_source="x = 2\nprint(x)\n")
     with browser.person(address) as person:
@@ -256,6 +262,7 @@ def test_the_new_text_of_a_cell_is_edited(browser: Browser, address: str, direct
         person.sees(".settled-words", "Accepted with your edits")
 
 
+@pytest.mark.slow
 def test_a_deleted_cell_cannot_be_edited(browser: Browser, address: str, directory: Path) -> None:
     with browser.person(address) as person:
         asks(person, notebook(directory, new_source="", edit_mode="delete"))
@@ -263,6 +270,7 @@ def test_a_deleted_cell_cannot_be_edited(browser: Browser, address: str, directo
         assert person.reads(f"{CARD} footer button:has-text('Edit')") == []
 
 
+@pytest.mark.slow
 def test_an_approval_of_several_files_lists_them(browser: Browser, address: str, directory: Path) -> None:
     content = [
         {"type": "diff", "path": str(directory / f"{name}.py"), "oldText": "a\n" * 60, "newText": "b\n" * 60}
@@ -279,6 +287,7 @@ def test_an_approval_of_several_files_lists_them(browser: Browser, address: str,
 # Editing.
 
 
+@pytest.mark.slow
 def test_the_editor_begins_at_the_first_change(browser: Browser, address: str, directory: Path) -> None:
     before = "".join(f"line {number}\n" for number in range(1, 801))
     with browser.person(address) as person:
@@ -298,6 +307,7 @@ def test_the_editor_begins_at_the_first_change(browser: Browser, address: str, d
         assert person.complaints() == []
 
 
+@pytest.mark.slow
 def test_the_original_is_next_to_the_edit(browser: Browser, address: str, directory: Path) -> None:
     """The original is next to the edit if there is room for both. Resizing keeps the text and the caret's position."""
     call = change(directory, CODE, CHANGED)
@@ -352,6 +362,7 @@ def test_a_change_is_rejected_in_the_editor(browser: Browser, address: str, dire
         assert answer["updatedInput"]["content"] == CODE.replace("line 30\n", "line thirty\n")
 
 
+@pytest.mark.slow
 def test_a_plain_field_replaces_an_editor_that_does_not_load(browser: Browser, address: str, directory: Path) -> None:
     with browser.person(address) as person:
         asks(person, edit(directory / "notes.md", "up", "down"))
@@ -386,6 +397,7 @@ def test_comments_on_a_plan_are_sent(browser: Browser, address: str) -> None:
         assert answers(person) == [{"behavior": "deny", "message": "Plan\n> First the code.\nFirst a test."}]
 
 
+@pytest.mark.slow
 def test_a_plan_can_be_edited(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         asks(person, {"name": "ExitPlanMode", "input": {"plan": "# One"}})
@@ -448,6 +460,7 @@ def chooses(person: Person, key: str, option: str) -> None:
     wait_until(lambda: is_chosen() or None)
 
 
+@pytest.mark.slow
 def test_number_keys_choose_options(browser: Browser, address: str) -> None:
     with browser.person(address, height=1100) as person:
         asks(person, QUESTIONS)
@@ -462,6 +475,7 @@ def test_number_keys_choose_options(browser: Browser, address: str) -> None:
         assert found == {"Which colour?": "Black", "What else?": "Sign, Rail"}
 
 
+@pytest.mark.slow
 def test_answers_to_a_large_question_survive_a_reload(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         asks(person, {**QUESTIONS, "padding": 1_500_000})
@@ -472,14 +486,15 @@ def test_answers_to_a_large_question_survive_a_reload(browser: Browser, address:
         person.sees(f"{CARD} label:has-text('Black'):has(input:checked)")
 
 
-def test_a_choice_whose_preview_is_cut_is_not_sent(browser: Browser, address: str) -> None:
+@pytest.mark.slow
+def test_a_choice_needs_its_whole_preview_to_be_shown(browser: Browser, address: str) -> None:
     cut = "\n".join(f"row {number}" for number in range(200))
     options = [{"label": "Oak", "preview": cut}, {"label": "Black", "preview": cut}]
     question = {"question": "Which colour?", "header": "Colour", "multiSelect": False, "options": options}
     with browser.person(address, height=1100) as person:
         asks(person, {"name": "AskUserQuestion", "input": {"questions": [question]}})
         person.clicks("label:has-text('Black')")
-        for _ in range(2):  # by the button, and then by the key while the preview is closed
+        for _ in range(2):  # first with the preview open, then with it closed
             person.clicks(f"{SUBMIT}:has-text('Read on'):not(.moved)")
             person.sees(f"{CARD} .hint", "Show all of it first")
             person.until("document.activeElement.matches('.preview.chosen button.must')")
@@ -494,7 +509,8 @@ def test_a_choice_whose_preview_is_cut_is_not_sent(browser: Browser, address: st
         assert answers(person)[0]["updatedInput"]["answers"] == {"Which colour?": "Black"}
 
 
-def test_number_keys_act_only_on_a_card_in_view(browser: Browser, address: str) -> None:
+@pytest.mark.slow
+def test_number_keys_choose_options_only_on_a_visible_card(browser: Browser, address: str) -> None:
     with browser.person(address, height=500) as person:
         person.prompts("/lines 60")
         person.sees(".finished")
@@ -511,6 +527,7 @@ def test_number_keys_act_only_on_a_card_in_view(browser: Browser, address: str) 
 SIDEWAYS = {"width": 844, "height": 390}
 
 
+@pytest.mark.slow
 def test_comment_buttons_do_not_cover_a_plan(browser: Browser, address: str) -> None:
     """On a phone the comment buttons are always shown. They used to cover the first letters of each paragraph."""
     plan = {"name": "ExitPlanMode", "input": {"plan": "# Close on time\n\nFirst the code.\n\n1. Change it\n"}}
@@ -552,6 +569,7 @@ def test_the_current_approval_has_a_ring_in_forced_colors(browser: Browser, addr
 # Hostile requests.
 
 
+@pytest.mark.slow_for("a long command", "a rewritten file", "many changes")
 @pytest.mark.parametrize("kind", ["a long command", "many changes", "a rewritten file"])
 def test_no_request_freezes_the_web_ui(browser: Browser, address: str, directory: Path, kind: str) -> None:
     before = "".join(f"line {number}\n" for number in range(16_000))
@@ -587,11 +605,11 @@ def test_no_request_freezes_the_web_ui(browser: Browser, address: str, directory
 # Accessibility.
 
 
-@pytest.mark.parametrize("dark", [False, True])
-def test_all_cards_are_accessible(browser: Browser, address: str, directory: Path, dark: bool) -> None:
+@pytest.mark.slow
+def test_all_cards_are_accessible(browser: Browser, address: str, directory: Path) -> None:
     plan = {"name": "ExitPlanMode", "input": {"plan": "# One\n\nTwo.\n"}}
     calls = [change(directory, CODE, CHANGED), bash(COMMAND), plan, QUESTIONS]
-    with browser.person(address, width=1440, height=2400, dark=dark) as person:
+    with browser.person(address, width=1440, height=2400) as person:
         asks(person, *calls)
         person.clicks(f"{CARD} .view")
         person.clicks(f"{CARD} tr:has(.added) .comment >> nth=0")

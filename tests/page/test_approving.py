@@ -1,4 +1,4 @@
-"""A user can approve only what has been on the screen: keys, commands, fields, plans, several requests."""
+"""A user can approve a request only once all of it has been on the screen: commands, fields, plans, several files."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_keys_ignore_approvals_that_are_out_of_view(browser: Browser, address: s
             person.presses(key)
         stays(person, 1)
         assert not person("visible", css=f"{CARD} .editor-host, {CARD} textarea")
-        person.sees(".jump", "1 approval")
+        person.sees(".jump", "1 request")
         person.clicks(".jump")
         person.readies_keys()
         person.presses("a")
@@ -158,7 +158,7 @@ def test_several_approvals_are_answered_in_turn(browser: Browser, address: str, 
         assert [answer["behavior"] for answer in answers(person)] == ["allow"] * 3
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_click_makes_an_approval_the_current_one(browser: Browser, address: str, directory: Path) -> None:
     """The buttons of the clicked request do not move away from the pointer."""
     with browser.person(address) as person:
@@ -171,7 +171,7 @@ def test_a_click_makes_an_approval_the_current_one(browser: Browser, address: st
         assert "down" in person.edited()
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_only_the_current_approval_shows_key_hints(browser: Browser, address: str, directory: Path) -> None:
     with browser.person(address) as person:
         asks(person, edit(directory / "notes.md", "up", "down"), bash("ls"))
@@ -189,6 +189,7 @@ def test_a_group_of_calls_names_the_first_waiting_call(browser: Browser, address
         person.sees(".group > summary .waiting", "2 waiting for approval")
 
 
+@pytest.mark.slow_for("plan")
 @pytest.mark.parametrize("call", ["ls -la", pytest.param("plan", marks=pytest.mark.thorough)])
 def test_a_letter_does_not_accept_a_command_or_a_plan(browser: Browser, address: str, call: str) -> None:
     plan = {"name": "ExitPlanMode", "input": {"plan": "# Plan"}}
@@ -203,7 +204,7 @@ def test_a_letter_does_not_accept_a_command_or_a_plan(browser: Browser, address:
 
 
 @pytest.mark.thorough
-def test_a_second_key_does_not_answer_the_next_one(browser: Browser, address: str, directory: Path) -> None:
+def test_pressing_a_key_twice_answers_only_one_approval(browser: Browser, address: str, directory: Path) -> None:
     with browser.person(address) as person:
         asks(person, *(edit(directory / "notes.md", "up", word) for word in ("down", "away")))
         person.readies_keys()
@@ -214,8 +215,8 @@ def test_a_second_key_does_not_answer_the_next_one(browser: Browser, address: st
         stays(person, 1)
 
 
-@pytest.mark.thorough
-def test_typing_after_a_click_into_the_text_is_not_an_answer(browser: Browser, address: str, directory: Path) -> None:
+@pytest.mark.slow
+def test_letters_typed_after_a_click_on_text_are_not_answers(browser: Browser, address: str, directory: Path) -> None:
     """The typed text goes to the message box, including its first letter."""
     with browser.person(address) as person:
         person.prompts("/quick")
@@ -239,7 +240,7 @@ def test_other_letters_go_to_the_message_box(browser: Browser, address: str, dir
         stays(person, 1)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_long_approval_is_shown_from_its_start(browser: Browser, address: str, directory: Path) -> None:
     """Keys accept the request only once all of it has been read."""
     with browser.person(address, **PHONE) as person:
@@ -284,6 +285,7 @@ def test_a_long_command_wraps_and_is_not_cut(browser: Browser, address: str) -> 
         assert person.reads(f"{CARD} pre")[0] == COMMAND
 
 
+@pytest.mark.slow_for("empty lines")
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     ("command", "shown"),
@@ -301,6 +303,7 @@ def test_long_runs_of_blanks_cannot_hide_text(browser: Browser, address: str, co
         assert person.runs(IN_SIGHT)
 
 
+@pytest.mark.slow_for("field", "lines of a file", "one line of a file")
 @pytest.mark.parametrize(
     "kind",
     [
@@ -311,7 +314,9 @@ def test_long_runs_of_blanks_cannot_hide_text(browser: Browser, address: str, co
         ),
     ],
 )
-def test_a_cut_text_must_be_opened_before_accepting(browser: Browser, address: str, directory: Path, kind: str) -> None:
+def test_shortened_text_must_be_expanded_before_accepting(
+    browser: Browser, address: str, directory: Path, kind: str
+) -> None:
     path = directory / "new.py"
     call = {
         "command": bash("echo a\n" * 300 + "tail"),
@@ -348,7 +353,9 @@ def test_every_field_of_a_call_is_shown(browser: Browser, address: str, director
 
 
 @pytest.mark.thorough
-async def test_strange_characters_are_written_out(browser: Browser, server: Server, directory: Path) -> None:
+async def test_hidden_and_control_characters_are_shown_as_escapes(
+    browser: Browser, server: Server, directory: Path
+) -> None:
     """This applies to commands, fields, paths, tool names, diffs, Markdown, the list and the title."""
     place = directory.parent / "blog\u202egpj"
     place.mkdir()
@@ -380,7 +387,7 @@ async def test_strange_characters_are_written_out(browser: Browser, server: Serv
         )
 
 
-def test_a_tool_of_any_name_is_shown(browser: Browser, address: str, directory: Path) -> None:
+def test_a_tool_with_any_name_is_shown(browser: Browser, address: str, directory: Path) -> None:
     names = ["constructor", "__proto__", "toString", "x" * 3_000]
     with browser.person(address) as person:
         asks(person, *({"name": name, "input": {"constructor": name, "n": None}} for name in names))
@@ -424,7 +431,7 @@ def test_a_plan_is_shown_and_approved(browser: Browser, address: str) -> None:
         person.sees(".settled-line .markdown li", "Change bridge.py")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_plan_is_approved_with_its_edits(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         asks(person, plan())
@@ -432,7 +439,7 @@ def test_a_plan_is_approved_with_its_edits(browser: Browser, address: str) -> No
         assert answers(person)[0]["updatedPermissions"] == ACCEPT_EDITS
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_plan_is_sent_back_with_a_comment(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         asks(person, plan())
@@ -498,7 +505,7 @@ def test_no_part_of_an_input_is_hidden(browser: Browser, address: str, name: str
         assert [given for given, card in zip(calls, cards, strict=True) if EVIL not in card] == []
 
 
-def test_input_left_out_of_the_diff_is_shown(browser: Browser, address: str, directory: Path) -> None:
+def test_parts_of_the_input_that_a_diff_omits_are_shown(browser: Browser, address: str, directory: Path) -> None:
     cell: dict[str, Any] = {
         "cell_type": "code",
         "id": "c",
@@ -605,7 +612,7 @@ def test_every_field_of_a_question_is_shown(browser: Browser, address: str) -> N
             assert words in card
 
 
-def test_no_word_of_a_plan_is_left_out(browser: Browser, address: str) -> None:
+def test_every_word_of_a_plan_is_shown(browser: Browser, address: str) -> None:
     """Markdown has many kinds of text that are not drawn."""
     plan = (
         "<div>\nzebra\n</div>\n\n<!-- yankee -->\n\nwith <b title='xray'>tags</b>\n\n[1]: /x 'whisky'\n\n"
@@ -651,7 +658,7 @@ def test_ambiguous_emphasis_in_a_plan_is_also_shown_as_source(browser: Browser, 
         assert [part.strip() for part in person.reads(f"{CARD} .plan .raw")] == parts[:2]
 
 
-def test_a_letter_does_not_accept_what_only_looks_like_a_change(
+def test_a_letter_does_not_accept_a_command_that_contains_a_diff(
     browser: Browser, address: str, directory: Path
 ) -> None:
     diff = {"type": "diff", "path": str(directory / "notes.md"), "oldText": "a", "newText": "b"}
@@ -665,8 +672,8 @@ def test_a_letter_does_not_accept_what_only_looks_like_a_change(
 # Edits.
 
 
-@pytest.mark.thorough
-async def test_windows_of_the_same_name_are_distinguished(browser: Browser, address: str, directory: Path) -> None:
+@pytest.mark.slow
+async def test_windows_with_the_same_name_are_distinguished(browser: Browser, address: str, directory: Path) -> None:
     """An answer from the other window keeps the unfinished edit in this one, and this one shows who answered."""
     with browser.person(address) as mine, browser.person(address) as other:
         mine.prompts("Something")
@@ -679,8 +686,8 @@ async def test_windows_of_the_same_name_are_distinguished(browser: Browser, addr
         assert mine.edited() == "half an ed"
 
 
-@pytest.mark.thorough
-def test_leaving_an_edit_keeps_it(browser: Browser, address: str, directory: Path) -> None:
+@pytest.mark.slow
+def test_leaving_an_edit_keeps_it_as_a_draft(browser: Browser, address: str, directory: Path) -> None:
     before = (directory / "notes.md").read_text()
     with browser.person(address) as person:
         person.prompts("Something")
@@ -701,7 +708,7 @@ def test_leaving_an_edit_keeps_it(browser: Browser, address: str, directory: Pat
         person.sees(".said", "Done: notes.md has the new line.")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_history_shows_what_was_accepted(browser: Browser, address: str, directory: Path) -> None:
     with browser.person(address) as person:
         person.prompts("Something")

@@ -73,7 +73,7 @@ async def test_requests_of_codex_are_answered_in_the_web_ui(
     assert rig.poem.read_text() == "one\nTWO\n"
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_an_open_dialog_is_answered_only_in_the_terminal(
     browser: Browser, rig: Workstation, rig_server: Server
 ) -> None:

@@ -71,8 +71,8 @@ def test_a_reload_in_the_middle_of_an_answer_changes_nothing(browser: Browser, a
 @pytest.mark.thorough
 def test_a_reload_during_a_run_shows_the_rest_of_it_once(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
-        person.prompts("/slow 20")
-        person.sees(".live .markdown", "I keep talking")
+        person.prompts("/slow 8")
+        person.sees(".live .markdown", "I keep writing")
         person("reload")
         person.until(r"/^Working · [1-9]/.test(document.querySelector('.run .state')?.innerText ?? '')")
         person.sees(".finished", "Finished")
@@ -145,7 +145,7 @@ async def test_history_and_drafts_survive_a_killed_server(browser: Browser, tmp_
             person.sees(".said", "Done.")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_prompt_written_while_the_server_is_down_runs_once(
     browser: Browser, tmp_path: Path, directory: Path
 ) -> None:

@@ -120,7 +120,7 @@ async def test_comments_are_added_to_the_current_run(browser: Browser, server: S
 
 
 @pytest.mark.thorough
-async def test_a_comment_is_about_a_range_of_lines(browser: Browser, server: Server, project: str) -> None:
+async def test_a_comment_can_be_about_a_range_of_lines(browser: Browser, server: Server, project: str) -> None:
     with browser.person(address_of(server, project), width=1440, height=1000) as person:
         opens(person, project)
         person.sees(in_hunk("Line 5", ".line"), "line 2")
@@ -188,7 +188,7 @@ async def test_unfinished_text_survives_a_reload_and_an_update(browser: Browser,
     assert texts["Half typed"] == 30
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_decision_elsewhere_keeps_a_half_written_comment(
     browser: Browser, server: Server, project: str
 ) -> None:
@@ -266,7 +266,7 @@ async def test_a_comment_without_a_connection_is_kept_and_added_once(
     assert [one["text"] for one in await comments_of(server, project)] == ["Not lost."]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_comments_are_not_sent_while_another_is_being_written(
     browser: Browser, server: Server, project: str
 ) -> None:
@@ -277,7 +277,7 @@ async def test_comments_are_not_sent_while_another_is_being_written(
         begins(person, "Line 30", "30")
         person.fills(f"{FIELD} textarea", "Two, not added.")
         person.clicks(".review-bar button:has-text('Send 1 comment')")
-        person.sees(".review-bar .notice", "First add or discard the comment that you are writing.")
+        person.sees(".review-bar .notice", "First save or discard the comment that you are writing.")
         assert await prompts_of(server, project) == []
         person.clicks(f"{FIELD} button:has-text('Discard')")
         person.loses(".review-bar .notice")
@@ -317,7 +317,7 @@ async def test_answers_and_comments_link_to_each_other(browser: Browser, server:
         person.sees(in_hunk("Line 5", ".remark.sent"))
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_comments_can_be_read_after_everything_is_decided(browser: Browser, server: Server, project: str) -> None:
     await is_answered(server, project)
     with browser.person(address_of(server, project), width=1280, height=1800) as person:
@@ -331,6 +331,7 @@ async def test_comments_can_be_read_after_everything_is_decided(browser: Browser
         person.until("document.activeElement.matches('.empty .comments')")
 
 
+@pytest.mark.slow_for("approve")
 @pytest.mark.thorough
 @pytest.mark.parametrize("scope", ["view", "approve"])
 async def test_a_scope_limits_what_can_be_done_with_comments(
@@ -376,6 +377,7 @@ async def test_two_users_comment_on_one_review(browser: Browser, server: Server,
         person.loses(".review-bar button:has-text('Send')")
 
 
+@pytest.mark.slow_for("320-640", "844-390")
 @pytest.mark.thorough
 @pytest.mark.parametrize(("width", "height"), [(390, 844), (320, 640), (844, 390)])
 async def test_a_phone_writes_and_sends_a_comment(
@@ -431,7 +433,7 @@ HOSTILE = "<img src=x onerror=window.hurt=1> \u202e gnp \x1b[31m {{hurt}} " + "w
 
 
 @pytest.mark.thorough
-async def test_hostile_comments_are_only_text(browser: Browser, server: Server, repository: Path) -> None:
+async def test_hostile_comments_are_shown_as_plain_text(browser: Browser, server: Server, repository: Path) -> None:
     project = await project_in(server, repository)
     await runs(server, project, {"constructor": f"{HOSTILE}\n"})
     async with server.client() as client:
@@ -453,18 +455,18 @@ async def test_hostile_comments_are_only_text(browser: Browser, server: Server, 
             assert person.complaints() == []
 
 
+@pytest.mark.slow_for("1440-900")
 @pytest.mark.thorough
-@pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize(("width", "height"), [(1440, 900), (390, 844)])
 async def test_axe_finds_nothing_in_comments_and_commits(
-    browser: Browser, committing: Server, repository: Path, dark: bool, width: int, height: int
+    browser: Browser, committing: Server, repository: Path, width: int, height: int
 ) -> None:
     project = await project_in(committing, repository)
     await runs(committing, project, WORK)
     await is_answered(committing, project)
     await decides(committing, project, hunks=(await ids(committing, project))[:1], decision="keep")
     address = address_of(committing, project)
-    with browser.person(address, width=width, height=height, dark=dark) as person:
+    with browser.person(address, width=width, height=height) as person:
         opens(person, project)
         person.sees(REMARK)
         begins(person, "Line 5", "5")
@@ -482,6 +484,7 @@ async def test_axe_finds_nothing_in_comments_and_commits(
         assert person("axe", file=str(programs.axe())) == []
 
 
+@pytest.mark.slow_for("1001-700", "2560-1200", "768-1024")
 @pytest.mark.thorough
 @pytest.mark.parametrize(("width", "height"), [(280, 653), (768, 1024), (1001, 700), (2560, 1200)])
 async def test_comments_fit_every_screen_width(
@@ -512,7 +515,9 @@ async def committing(browser: Browser, tmp_path: Path, directory: Path) -> Any:
 
 
 async def is_kept(server: Server, repository: Path) -> str:
-    """Creates a project in which one of two changes to the poem and a new file were kept. Returns its id."""
+    """Creates a project with a review in which one of two changes to the poem and a new file were kept. Returns the
+    project's id.
+    """
     git(repository, "config", "user.name", "Ada")
     git(repository, "config", "user.email", "ada@example.org")
     project = await project_in(server, repository)
@@ -528,7 +533,7 @@ def opens_commit(person: Person, project: str) -> None:
     person.sees("dialog form")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_kept_changes_are_committed(browser: Browser, committing: Server, repository: Path) -> None:
     project = await is_kept(committing, repository)
     with browser.person(address_of(committing, project), width=1280, height=900) as person:
@@ -560,7 +565,7 @@ async def test_kept_changes_are_committed(browser: Browser, committing: Server, 
     assert git(repository, "branch", "--show-current").strip() == "bridge"
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_the_commit_dialog_is_reachable_after_keeping_everything(
     browser: Browser, committing: Server, repository: Path
 ) -> None:
@@ -588,7 +593,7 @@ async def test_the_commit_dialog_is_reachable_after_keeping_everything(
         assert person.complaints() == []
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_the_commit_link_updates_after_other_users_actions(
     browser: Browser, committing: Server, repository: Path
 ) -> None:
@@ -604,7 +609,7 @@ async def test_the_commit_link_updates_after_other_users_actions(
         person.loses(".to-review")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_comments_are_reachable_in_a_review_without_changes(
     browser: Browser, server: Server, project: str
 ) -> None:
@@ -625,7 +630,7 @@ async def test_comments_are_reachable_in_a_review_without_changes(
         person.sees(".empty button", "1 comment")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_commit_that_a_hook_refuses_keeps_the_message(
     browser: Browser, committing: Server, repository: Path
 ) -> None:
@@ -639,7 +644,7 @@ async def test_a_commit_that_a_hook_refuses_keeps_the_message(
         opens_commit(person, project)
         person.fills("dialog textarea", "Capitals")
         person.clicks("dialog button:has-text('Commit 2 files')")
-        person.sees("dialog .notice", "git or one of its hooks refused the commit.")
+        person.sees("dialog .notice", "The commit failed: git or one of its hooks refused it, or it took too long.")
         person.sees("dialog .remark-lines", "No capitals <b>please</b>")
         assert person("value", css="dialog textarea") == "Capitals"
         assert git(repository, "rev-parse", "HEAD") == before
@@ -670,7 +675,7 @@ async def test_commits_are_offered_only_where_they_are_allowed(
         assert not person("visible", css="button:has-text('Commit…')")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_device_without_the_admin_scope_cannot_commit(
     browser: Browser, committing: Server, repository: Path
 ) -> None:

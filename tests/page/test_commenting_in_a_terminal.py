@@ -26,6 +26,9 @@ PROMPT = (
     "### 1. `poem.txt`, line 5\n```\nLINE 5\n```\n\nWhy capitals?"
 )
 
+SENDS = "dialog button.yes:has-text('1 comment')"
+"""The button that sends the comment, or leaves it for an agent that is working."""
+
 COPIED = "window.copied = ''; navigator.clipboard.writeText = async (text) => { window.copied = text; }"
 
 
@@ -44,6 +47,7 @@ async def session(browser: Browser, home: Path) -> AsyncIterator[ReportedSession
         yield session
 
 
+@pytest.mark.slow_for("1440-900")
 @pytest.mark.thorough
 @pytest.mark.parametrize(("width", "height"), [(1440, 900), (390, 844)])
 async def test_withdrawn_comments_can_be_typed_into_the_terminal(
@@ -67,12 +71,12 @@ async def test_withdrawn_comments_can_be_typed_into_the_terminal(
             person.until("document.querySelector('dialog button.yes:not(:disabled)')")
             async with server.client() as client:
                 await until_prompts(client, project)
-            person.clicks("dialog button:has-text('Send 1 comment')")
+            person.clicks(SENDS)
             typed = await asked(bridge)
             assert typed["text"] == PROMPT
             bridge.send(type="typed", id=typed["id"])
             await session.begins("t2", PROMPT)
-            person.loses("dialog button:has-text('Send 1 comment')")
+            person.loses(SENDS)
             person.loses("dialog .notice")
             person.sees("dialog .remark.sent", "Sent")
         (session.directory / "poem.txt").write_text(poem(line_5="Line five", line_30="LINE 30"))
@@ -87,7 +91,7 @@ async def test_withdrawn_comments_can_be_typed_into_the_terminal(
         assert person.complaints() == []
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_waiting_comments_reach_the_agent_when_it_stops(browser: Browser, session: ReportedSession) -> None:
     """The web UI shows that the comments are waiting, were sent, and were answered."""
     server, project = session.server, session.project
@@ -110,7 +114,7 @@ async def test_waiting_comments_reach_the_agent_when_it_stops(browser: Browser, 
         assert person.complaints() == []
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_waiting_comments_become_drafts_if_the_session_ends(browser: Browser, session: ReportedSession) -> None:
     server, project = session.server, session.project
     with browser.person(address_of(server, project), width=1440, height=900) as person:
@@ -124,6 +128,7 @@ async def test_waiting_comments_become_drafts_if_the_session_ends(browser: Brows
         assert person.complaints() == []
 
 
+@pytest.mark.slow_for("1440-900")
 @pytest.mark.thorough
 @pytest.mark.parametrize(("width", "height"), [(1440, 900), (390, 844)])
 async def test_a_review_is_reachable_if_the_web_ui_opens_after_the_run(
@@ -148,7 +153,7 @@ async def test_a_review_is_reachable_if_the_web_ui_opens_after_the_run(
         assert person.complaints() == []
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_the_list_does_not_count_files_in_a_missing_directory(browser: Browser, session: ReportedSession) -> None:
     server, project = session.server, session.project
     with browser.person(address_of(server, project), width=1440, height=900) as person:
@@ -156,7 +161,7 @@ async def test_the_list_does_not_count_files_in_a_missing_directory(browser: Bro
         opens(person, project)
         session.directory.rename(session.directory.with_name("elsewhere"))
         person("reload")
-        person.sees(".review > .notice", "The directory of this project does not exist.")
+        person.sees(".review > .notice", "The session's directory does not exist.")
         person.sees(".project .state", "Idle in terminal")
         person.clicks(".project-head .back")
         person.sees(".project-head .state", "Idle in terminal")
@@ -168,7 +173,7 @@ def leaves_a_comment(person: Person, project: str) -> None:
     begins(person, "Line 5", "5")
     adds(person, "Why capitals?")
     person.clicks("button.comments")
-    person.clicks("dialog button:has-text('Send 1 comment')")
+    person.clicks(SENDS)
 
 
 async def receives(session: ReportedSession, event: str, **more: Any) -> str:

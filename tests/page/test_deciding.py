@@ -57,7 +57,7 @@ def test_a_first_visit_leads_from_sign_in_to_an_accepted_change(
         }
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_code_change_is_highlighted_and_fits_a_narrow_window(
     browser: Browser, server: Server, directory: Path
 ) -> None:
@@ -153,7 +153,7 @@ def test_a_rejection_sends_its_reason_and_changes_nothing(browser: Browser, addr
         person.presses("r")
         person("type", text="not in this file")
         person.presses("Enter")
-        person.sees(".said", "You wrote: “not in this file”")
+        person.sees(".said", "I was told: “not in this file”")
         person.sees(".settled-line", "not in this file")
     assert (directory / "notes.md").read_bytes() == before
 

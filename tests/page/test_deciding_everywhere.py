@@ -33,8 +33,10 @@ def shows_lines(editor: Neovim, lines: list[str]) -> None:
 
 
 @pytest.mark.thorough
-async def test_page_phone_and_neovim_decide_on_a_change(browser: Browser, own_server: Server, directory: Path) -> None:
-    """One decision counts: the file is as it requires, it is the only one in the history, and everybody sees it."""
+async def test_a_browser_a_phone_and_neovim_race_to_decide_a_change(
+    browser: Browser, own_server: Server, directory: Path
+) -> None:
+    """Only one decision counts: the file matches it, the history contains no other, and everybody sees it."""
     file = make_repository(directory) / "poem.txt"
     project = await project_in(own_server, directory)
     address = address_of(own_server, project)
@@ -81,7 +83,9 @@ async def test_page_phone_and_neovim_decide_on_a_change(browser: Browser, own_se
 
 
 def decide(page: Person, phone: Person, editor: Neovim, number: int) -> None:
-    """The page keeps the change, the phone undoes it, and Neovim does one or the other. Each is the first in turn."""
+    """The browser keeps the change, the phone undoes it, and Neovim does one or the other. They take turns at being
+    the first.
+    """
     actions = [
         lambda: page.begins("run", code=KEEP),
         lambda: phone.begins("run", code=UNDO),

@@ -48,7 +48,9 @@ def left() -> list[Path]:
 
 
 @pytest.mark.thorough
-def test_the_first_approval_waits_and_ctrl_c_leaves_nothing(browser: Browser, demo: subprocess.Popen[str]) -> None:
+def test_the_first_approval_waits_and_ctrl_c_leaves_nothing_behind(
+    browser: Browser, demo: subprocess.Popen[str]
+) -> None:
     with browser.person(address_in(demo)) as person:
         person.sees(".approval h3", "README.md")
         person.sees(".approval .line.added", "You said: Add a welcome to README.md")
@@ -90,7 +92,7 @@ def test_the_token_is_not_in_the_arguments_and_sigterm_cleans_up(browser: Browse
     assert left() == []
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_real_agent_gets_no_prompt_before_the_users_first(browser: Browser) -> None:
     claude = programs.claude()
     with MessagesStub() as model:

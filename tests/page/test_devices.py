@@ -131,7 +131,7 @@ async def test_a_revoked_device_shows_why_and_forgets_its_token(
         person.sees("h2", "blog")
         person.fills("#prompt", "a thought")
         Devices(own_server.data).revoke("a lost phone")
-        person.sees(".connect .problem", "revoked by the owner")
+        person.sees(".connect .problem", "was revoked")
         assert person.runs("localStorage.getItem('drawbridge.token')") is None
         person.fills("#token", own_server.token)
         person.clicks("text=Connect")

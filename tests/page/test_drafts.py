@@ -86,6 +86,7 @@ def test_every_line_can_be_commented_on_with_the_keyboard(browser: Browser, addr
         assert names == [f"Comment on line {number}" for number in (7, 8, 9, 10)]
 
 
+@pytest.mark.slow
 def test_enter_starts_a_new_line_in_a_reason_on_a_phone(browser: Browser, address: str, directory: Path) -> None:
     field = f"{CARD} .rejecting textarea"
     with browser.person(address, **PHONE) as person:
@@ -115,6 +116,7 @@ def test_the_key_that_ends_a_composition_sends_nothing(browser: Browser, address
 # The focus.
 
 
+@pytest.mark.slow
 def test_a_restored_draft_does_not_take_the_focus(browser: Browser, address: str, directory: Path) -> None:
     with browser.person(address) as person:
         asks(person, edit(directory / "notes.md", "up", "down"), bash("ls"))
@@ -133,6 +135,7 @@ def test_a_restored_draft_does_not_take_the_focus(browser: Browser, address: str
         assert person.runs("document.activeElement.closest('.approval')") is None
 
 
+@pytest.mark.slow
 def test_a_queued_message_has_the_focus_each_time_it_is_edited(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         person.prompts("/slow 600")
@@ -151,6 +154,7 @@ def test_a_queued_message_has_the_focus_each_time_it_is_edited(browser: Browser,
 # Drafts.
 
 
+@pytest.mark.slow
 def test_a_draft_survives_an_answer_from_elsewhere(browser: Browser, address: str, directory: Path) -> None:
     """The draft survives even if another view was open when somebody else answered."""
     with browser.person(address) as mine, browser.person(address) as other:
@@ -176,6 +180,7 @@ def test_a_draft_survives_an_answer_from_elsewhere(browser: Browser, address: st
         assert mine.runs(OPEN.format(1)), "what was closed stays closed"
 
 
+@pytest.mark.slow
 def test_an_answer_whose_reply_was_lost_is_not_a_draft(browser: Browser, address: str, directory: Path) -> None:
     """The web UI is reloaded after the server has recorded the answer, but before its reply has arrived."""
     with browser.person(address) as person:
@@ -258,7 +263,7 @@ async def test_a_message_whose_upload_failed_returns_to_its_session(
         person.until(f"{BOX} === 'Look at this' && {IMAGES} === 1")
 
 
-def test_a_visit_to_the_settings_keeps_an_image_being_read(browser: Browser, address: str) -> None:
+def test_opening_the_settings_keeps_an_image_being_attached(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         person.sees(".chip.mode")
         person.runs(SLOW_IMAGES)
@@ -269,6 +274,7 @@ def test_a_visit_to_the_settings_keeps_an_image_being_read(browser: Browser, add
         person.sees(".pictures img")
 
 
+@pytest.mark.slow
 def test_leaving_a_session_removes_its_elements(browser: Browser, address: str, directory: Path) -> None:
     """Its editor, its rows and their observers are removed."""
     with browser.person(address) as person:
@@ -297,7 +303,10 @@ def test_leaving_a_session_removes_its_elements(browser: Browser, address: str, 
 # Comments and settings.
 
 
-def test_a_comment_stays_at_its_line_in_other_columns(browser: Browser, address: str, directory: Path) -> None:
+@pytest.mark.slow
+def test_a_comment_stays_at_its_line_when_the_diff_style_changes(
+    browser: Browser, address: str, directory: Path
+) -> None:
     at = (
         f"[...document.querySelectorAll('{CARD} tr.commented')]"
         ".map((row) => row.previousElementSibling.querySelector('td:last-child').innerText.trim())"
@@ -316,7 +325,8 @@ def test_a_comment_stays_at_its_line_in_other_columns(browser: Browser, address:
             assert person("value", css=f"{CARD} .comment-field textarea") == "Why a word?"
 
 
-def test_line_wrapping_turned_on_to_accept_is_kept(browser: Browser, address: str, directory: Path) -> None:
+@pytest.mark.slow
+def test_line_wrapping_that_was_turned_on_to_accept_stays_on(browser: Browser, address: str, directory: Path) -> None:
     long = "x" * 1_000 + "tail\n"
     with browser.person(address) as person:
         person.runs("localStorage.setItem('drawbridge.setting.wrap', 'off')")
@@ -331,7 +341,7 @@ def test_line_wrapping_turned_on_to_accept_is_kept(browser: Browser, address: st
         assert person.reads(f"{CARD} button.must") == []
 
 
-def test_an_unknown_state_of_an_entry_is_not_a_class(browser: Browser, address: str) -> None:
+def test_the_state_of_a_todo_is_not_used_as_a_css_class(browser: Browser, address: str) -> None:
     """`shade` is a CSS class of an element that covers everything."""
     todos = [{"content": "Close the bridge", "status": "shade"}]
     block = {"type": "tool_use", "id": "t", "name": "TodoWrite", "input": {"todos": todos}}

@@ -61,6 +61,7 @@ def adds(person: Person, text: str) -> None:
     person("insert", text=text)
 
 
+@pytest.mark.slow_for("field", "lines of a file", "one line of a file", "plan")
 @pytest.mark.parametrize("kind", ["command", "field", "plan", "lines of a file", "one line of a file"])
 def test_a_request_with_folded_parts_cannot_be_accepted(
     browser: Browser, address: str, directory: Path, kind: str
@@ -136,6 +137,7 @@ KEYBOARD = """(() => {
 NO_KEYBOARD = "(() => { delete visualViewport.height; visualViewport.dispatchEvent(new Event('resize')) })()"
 
 
+@pytest.mark.slow_for("keyboard", "zoom")
 @pytest.mark.parametrize("cover", ["zoom", "keyboard"])
 def test_text_hidden_by_zoom_or_a_keyboard_counts_as_unread(
     browser: Browser, address: str, directory: Path, cover: str
@@ -165,6 +167,7 @@ def test_text_hidden_by_zoom_or_a_keyboard_counts_as_unread(
         assert answers(person)[0]["updatedInput"]["content"] == "# mine\n" + LONG
 
 
+@pytest.mark.slow
 def test_many_removed_lines_are_read_in_the_proposal(browser: Browser, address: str, directory: Path) -> None:
     """In the editor, the lines next to the removed ones are in view long before all of the removed lines are."""
     (directory / "notes.md").write_text(f"first\n{LONG}last\n")
@@ -172,7 +175,7 @@ def test_many_removed_lines_are_read_in_the_proposal(browser: Browser, address: 
         asks(person, edit(directory / "notes.md", LONG, ""))
         person.clicks(EDIT)
         adds(person, "my ")
-        person.sees(f"{CARD} .unopened", "Go back and read what is removed")
+        person.sees(f"{CARD} .unopened", "Go back and read the removed lines")
         scrolls_through_the_editor(person)
         assert not can_accept(person)
         person.presses("Control+Enter")
@@ -184,6 +187,7 @@ def test_many_removed_lines_are_read_in_the_proposal(browser: Browser, address: 
         assert answer["updatedInput"]["new_string"] == "first\nmy last\n"
 
 
+@pytest.mark.slow
 def test_a_change_that_was_read_can_be_accepted_in_its_editor(browser: Browser, address: str, directory: Path) -> None:
     with browser.person(address, height=600) as person:
         asks(person, write(directory / "long.py", LONG))
@@ -195,6 +199,7 @@ def test_a_change_that_was_read_can_be_accepted_in_its_editor(browser: Browser, 
         assert answers(person)[0]["updatedInput"]["content"] == "# mine\n" + LONG
 
 
+@pytest.mark.slow_for("Control+v-a command", "Control+v-a file", "Control+z-a command")
 @pytest.mark.parametrize("kind", ["a file", "a command"])
 @pytest.mark.parametrize("key", ["Control+z", "Control+v"])
 def test_restored_text_that_was_not_read_is_not_accepted(
@@ -265,6 +270,7 @@ def test_a_key_does_not_accept_a_command_that_was_not_read(browser: Browser, add
         assert "# mine" in answer["updatedInput"]["command"]
 
 
+@pytest.mark.slow
 def test_expanded_text_stays_expanded_after_editing(browser: Browser, address: str) -> None:
     asked: dict[str, Any] = bash("echo a\n" * 300 + "tail")
     with browser.person(address) as person:

@@ -67,6 +67,7 @@ def scrolls_up_to(person: Person, seq: int, *, steps: int = 200) -> None:
     raise AssertionError(f"{min(person.runs(SEQS))} is as far as one gets")
 
 
+@pytest.mark.slow_for("500")
 @pytest.mark.parametrize(
     "count", [pytest.param(500, marks=pytest.mark.thorough), pytest.param(100_000, marks=pytest.mark.slow)]
 )
@@ -96,7 +97,7 @@ async def test_a_long_history_scrolls_with_only_part_of_it_rendered(
             person.loses(".jump")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_huge_message_is_shown_whole_on_demand(browser: Browser, tmp_path: Path, directory: Path) -> None:
     """A warning also appears when the history is near its size limit."""
     text = "a long text " * 100_000 + "and its end"
@@ -115,7 +116,7 @@ async def test_a_huge_message_is_shown_whole_on_demand(browser: Browser, tmp_pat
             person.loses(".toast")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_divider_shows_that_earlier_messages_were_deleted(
     browser: Browser, tmp_path: Path, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,12 +126,12 @@ async def test_a_divider_shows_that_earlier_messages_were_deleted(
         with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:
             person.sees(".said", "Message 35:")
             person.runs("document.querySelector('.scroller').scrollTop = 0")
-            person.sees(".divider", "Earlier messages have been deleted")
+            person.sees(".divider", "Earlier history has been deleted")
             assert min(numbers := person.runs(SEQS)) > 1
             assert numbers == list(range(numbers[0], 36)), "what is left is all there"
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_on_the_narrowest_phone_nothing_is_cut_off(browser: Browser, server: Server, address: str) -> None:
     with browser.person(page_of(server), width=320, height=640) as person:
         person.sees("#token")
@@ -152,13 +153,12 @@ def test_on_the_narrowest_phone_nothing_is_cut_off(browser: Browser, server: Ser
         person.sees(".finished")
 
 
-@pytest.mark.parametrize("dark", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["light", "dark"])
-def test_axe_finds_no_violations(browser: Browser, server: Server, address: str, dark: bool) -> None:
+def test_axe_finds_no_violations(browser: Browser, server: Server, address: str) -> None:
     axe = str(programs.axe())
-    with browser.person(page_of(server), dark=dark) as person:
+    with browser.person(page_of(server)) as person:
         person.sees("#token")
         assert person("axe", file=axe) == []
-    with browser.person(address, dark=dark) as person:
+    with browser.person(address) as person:
         person.prompts("Something")
         person.sees(".approval")
         assert person("axe", file=axe) == []
@@ -171,7 +171,7 @@ def test_axe_finds_no_violations(browser: Browser, server: Server, address: str,
         person.presses("Escape")
         person.runs("document.activeElement.blur()")
         person.presses("?")
-        person.sees("dialog", "Accept the highlighted change")
+        person.sees("dialog", "Accept the current change to a file")
         assert person("axe", file=axe) == []
 
 

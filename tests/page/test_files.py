@@ -68,6 +68,7 @@ def changed(files: Path) -> Path:
     return files
 
 
+@pytest.mark.slow
 async def test_s2_14_a_changed_file_opens_its_diff(browser: Browser, server: Server, changed: Path) -> None:
     project = await project_in(server, changed)
     with browser.person(f"{page_of(server)}#token={server.token}&project={project}", width=1440, height=900) as person:
@@ -102,6 +103,7 @@ async def test_s2_14_a_changed_file_opens_its_diff(browser: Browser, server: Ser
         assert person.complaints() == []
 
 
+@pytest.mark.slow
 async def test_a_deleted_file_opens_with_its_old_content(browser: Browser, server: Server, changed: Path) -> None:
     project = await project_in(server, changed)
     address = f"{page_of(server)}#token={server.token}&project={project}"
@@ -126,7 +128,7 @@ async def test_a_deleted_file_opens_with_its_old_content(browser: Browser, serve
 
 
 @pytest.mark.parametrize(("name", "code"), [("a.py", "def a(): pass"), ("a.kt", "fun main() {}"), ("a.pl", "my $a;")])
-async def test_a_file_has_the_colors_of_its_language(
+async def test_a_file_is_highlighted_in_its_language(
     browser: Browser, server: Server, directory: Path, name: str, code: str
 ) -> None:
     """The file view supports the same languages as diffs."""
@@ -159,7 +161,7 @@ async def test_a_link_to_a_line_scrolls_to_it(browser: Browser, server: Server, 
         ("src", "it is a directory"),
         ("large.txt", "too large to show: 3.0 MB"),
         ("none.py", "This file doesn’t exist"),
-        ("../other/notes.md", "outside the project"),
+        ("../other/notes.md", "could lead out of the project"),
     ],
 )
 async def test_files_that_are_not_shown_have_a_reason(
@@ -173,6 +175,7 @@ async def test_files_that_are_not_shown_have_a_reason(
         assert "TOKEN" not in person.runs("document.body.innerText")
 
 
+@pytest.mark.slow
 async def test_a_link_to_a_directory_opens_it_in_the_tree(browser: Browser, server: Server, files: Path) -> None:
     project = await project_in(server, files)
     with browser.person(f"{page_of(server)}#token={server.token}&project={project}", width=1440, height=900) as person:
@@ -184,7 +187,9 @@ async def test_a_link_to_a_directory_opens_it_in_the_tree(browser: Browser, serv
         person.sees(".tree a", "bridge.py")
 
 
-async def test_strange_names_and_texts_are_written_out(browser: Browser, server: Server, directory: Path) -> None:
+async def test_strange_characters_in_files_are_shown_as_escapes(
+    browser: Browser, server: Server, directory: Path
+) -> None:
     (directory / "fi\u202elis").write_text("one\u202etwo\n")
     (directory / "<img src=x>.txt").write_text("<b>bold</b>")
     project = await project_in(server, directory)
@@ -218,6 +223,7 @@ async def test_the_tree_shows_git_status_marks(browser: Browser, server: Server,
         assert person.reads(".tree .entry:has-text('src') .mark") == []
 
 
+@pytest.mark.slow
 async def test_a_tool_row_opens_its_file(browser: Browser, server: Server, files: Path) -> None:
     read = {
         "type": "tool_use",

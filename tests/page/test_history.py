@@ -169,6 +169,7 @@ def test_a_group_of_calls_is_one_line_that_expands(reader: Person) -> None:
     reader.loses(row("npm test"))
 
 
+@pytest.mark.slow
 def test_s3_30_calls_show_their_times(reader: Person) -> None:
     """A group, a call in it and a to-do list show their times. The tooltips show the full date and time."""
     reader.clicks(row("Read 2 files"))
@@ -184,8 +185,9 @@ def test_s3_30_calls_show_their_times(reader: Person) -> None:
     reader.until("getComputedStyle(document.querySelector('.group > summary > time')).opacity === '1'")
 
 
+@pytest.mark.slow
 def test_a_read_file_has_its_own_line_numbers_and_colors(reader: Person) -> None:
-    """Finding S2-18: tool rows showed little."""
+    """Finding S2-18: the rows of tool calls showed few details."""
     reader.clicks(row("Read 2 files"))
     reader.clicks(row("src/bridge.py:10–12"))
     reader.sees(".tool[open] > .tool-body .file-lines")
@@ -196,6 +198,7 @@ def test_a_read_file_has_its_own_line_numbers_and_colors(reader: Person) -> None
     reader.sees(f"{opened('src/gate.py')} .code-string", "it's'''")
 
 
+@pytest.mark.slow
 def test_terminal_colors_are_shown(reader: Person) -> None:
     """Finding S2-17: escape sequences were shown as text."""
     reader.clicks(row("Read 2 files"))
@@ -230,6 +233,7 @@ def test_lines_with_unknown_numbers_have_no_line_number(browser: Browser, addres
         assert set(person.runs(shown)) == {'""'}
 
 
+@pytest.mark.slow
 def test_tables_links_and_tasks_can_be_read(reader: Person) -> None:
     """Finding S2-10: columns of tables were as narrow as a letter, and escaped bars split cells."""
     cells = reader.reads(".said td")
@@ -259,6 +263,7 @@ def copies(reader: Person, css: str, expected: str) -> None:
     reader.until(f"navigator.clipboard.readText().then((text) => text.includes({json.dumps(expected)}))")
 
 
+@pytest.mark.slow
 def test_every_kind_of_content_can_be_copied(reader: Person, directory: Path) -> None:
     """Finding S2-15: an answer, a message, a command and its output, a path and a plan can be copied."""
     reader("allow", what=["clipboard-read", "clipboard-write"], url=reader.runs("location.origin"))
@@ -279,6 +284,7 @@ def test_every_kind_of_content_can_be_copied(reader: Person, directory: Path) ->
     copies(reader, f"{opened('src/gate.py')} [aria-label='Copy lines']", "class Gate:")
 
 
+@pytest.mark.slow
 async def test_a_very_long_output_is_shown_without_color_codes(
     browser: Browser, tmp_path: Path, directory: Path
 ) -> None:
@@ -294,12 +300,14 @@ async def test_a_very_long_output_is_shown_without_color_codes(
             assert person.runs("/\\[\\d+m/.test(document.querySelector('.result').innerText)") is False
 
 
+@pytest.mark.slow
 def test_a_todo_list_is_shown_as_a_list(reader: Person) -> None:
     """Finding S2-22: the list was shown as JSON."""
     todos = reader.reads(".tool-row .todos li > span:not(.offscreen)")
     assert todos == ["Read the bridge", "Closing the gate", "Write tests"]
 
 
+@pytest.mark.slow
 def test_subagent_calls_are_shown_under_their_parent_call(reader: Person) -> None:
     """Finding S2-9: the calls of subagents were among the other calls."""
     reader.sees(".tool-row:has-text('Ran agent') > .nested-rows", "Read 1 file, ran 1 command")
@@ -307,7 +315,8 @@ def test_subagent_calls_are_shown_under_their_parent_call(reader: Person) -> Non
     reader.sees(f"{opened('Ran agent')} .markdown strong", "fine")
 
 
-def test_a_background_task_belongs_to_its_call(reader: Person) -> None:
+@pytest.mark.slow
+def test_a_background_task_is_shown_at_its_call(reader: Person) -> None:
     reader.sees(".tool-row:has(> .tool:has-text('sleep 100')) > .background", "sleep 100 has ended")
 
 
@@ -319,6 +328,7 @@ def test_images_are_shown(reader: Person) -> None:
     assert "[image]" not in str(reader.runs("document.body.innerText"))
 
 
+@pytest.mark.slow
 def test_thinking_and_the_summary_are_folded(reader: Person) -> None:
     """Finding S2-22: thinking was not shown."""
     reader.sees(".divider", "Conversation compacted (from 155k tokens)")
@@ -329,6 +339,7 @@ def test_thinking_and_the_summary_are_folded(reader: Person) -> None:
     reader.sees(".thinking .markdown em", "odd")
 
 
+@pytest.mark.slow
 def test_the_rest_of_a_long_output_is_shown_on_demand(reader: Person) -> None:
     reader.clicks(row("get_issue"))
     reader.sees(f"{opened('get_issue')} .fields", "bridge")
@@ -336,6 +347,7 @@ def test_the_rest_of_a_long_output_is_shown_on_demand(reader: Person) -> None:
     reader.until("document.querySelector('.tool[open] > .tool-body .result').textContent.length > 29000")
 
 
+@pytest.mark.slow
 def test_short_outputs_keep_their_height_while_out_of_view(browser: Browser, address: str) -> None:
     """Only long outputs are drawn in parts, whose heights are not known until they have been in view."""
     count = 40
@@ -355,6 +367,7 @@ def test_short_outputs_keep_their_height_while_out_of_view(browser: Browser, add
         assert len(set(heights)) == 1
 
 
+@pytest.mark.slow
 def test_expanded_rows_stay_expanded(reader: Person) -> None:
     reader.clicks(row("Edited"))
     reader.sees(opened("Edited"))
@@ -363,6 +376,7 @@ def test_expanded_rows_stay_expanded(reader: Person) -> None:
     reader.sees(opened("Edited"))
 
 
+@pytest.mark.slow
 def test_the_history_is_accessible(reader: Person) -> None:
     reader.runs("document.querySelectorAll('summary').forEach((one) => one.click())")
     reader.runs("document.querySelectorAll('.group summary').forEach((one) => one.click())")
@@ -393,6 +407,7 @@ def test_the_list_of_prompts_links_to_each_prompt(browser: Browser, address: str
         person.loses(".jump")
 
 
+@pytest.mark.slow
 async def test_all_prompts_of_a_session_are_listed(browser: Browser, tmp_path: Path, directory: Path) -> None:
     """Only the last records of a session are loaded, and the server finds the earlier prompts."""
     prompts = [f"Prompt {number}" for number in range(205)]
@@ -412,6 +427,7 @@ async def test_all_prompts_of_a_session_are_listed(browser: Browser, tmp_path: P
             person.until(f"{CHOSEN}?.innerText.includes('Prompt 0')")
 
 
+@pytest.mark.slow
 def test_the_jump_button_counts_approvals_below(browser: Browser, address: str) -> None:
     """Finding S3-39: users who were reading further up did not notice a new approval request."""
     with browser.person(address) as person:
@@ -422,11 +438,12 @@ def test_the_jump_button_counts_approvals_below(browser: Browser, address: str) 
         person.prompts("Something")
         person.sees(".approval")
         person.runs("document.querySelector('.scroller').scrollTop = 0")
-        person.sees(".jump", "1 approval")
+        person.sees(".jump", "1 request")
         person.clicks(".jump")
         person.sees(".approval.current .yes")
 
 
+@pytest.mark.slow
 def test_nothing_covers_an_approval_that_is_partly_in_view(browser: Browser, address: str) -> None:
     """Finding S4: the "Latest" button covered the buttons of the request."""
     with browser.person(address) as person:
@@ -435,15 +452,16 @@ def test_nothing_covers_an_approval_that_is_partly_in_view(browser: Browser, add
         person.prompts("Something")
         person.sees(".approval.current .yes")
         person.runs(f"{SCROLLER}.scrollTop -= {SCROLLER}.getBoundingClientRect().bottom - {CARD}.top + 50")
-        person.sees(".jump", "1 approval")
+        person.sees(".jump", "1 request")
         person.runs(f"{SCROLLER}.scrollTop += 150")
         person.loses(".jump")
         left = person.runs(f"{SCROLLER}.getBoundingClientRect().bottom - {CARD}.top")
         assert 0 < left < person.runs(f"{CARD}.height"), "a part of it is below the view"
         person.runs(f"{SCROLLER}.scrollTop -= 150")
-        person.sees(".jump", "1 approval")
+        person.sees(".jump", "1 request")
 
 
+@pytest.mark.slow
 def test_the_title_of_an_approval_is_visible_first(browser: Browser, address: str) -> None:
     """The buttons, which stay in view, do not cover the title of a request of which only the top is in view."""
     title = "document.querySelector('.approval h3')"
@@ -460,7 +478,7 @@ def test_the_title_of_an_approval_is_visible_first(browser: Browser, address: st
         )
 
 
-def test_accepted_with_edits_shows_what_was_written(browser: Browser, address: str) -> None:
+def test_an_approval_with_edits_shows_what_was_written(browser: Browser, address: str) -> None:
     """Finding S1-5: the history showed the proposal instead of the accepted version."""
     with browser.person(address) as person:
         person.prompts("Something")
@@ -475,8 +493,9 @@ def test_accepted_with_edits_shows_what_was_written(browser: Browser, address: s
         assert person.reads(".tool-body .hint") == ["Accepted version", "Proposed version"]
 
 
+@pytest.mark.slow_for("False")
 @pytest.mark.parametrize("has_call", [True, False])
-def test_an_edited_plan_is_read_as_it_was_accepted(browser: Browser, address: str, has_call: bool) -> None:
+def test_an_edited_plan_is_shown_as_it_was_accepted(browser: Browser, address: str, has_call: bool) -> None:
     """Claude Code's own call has no input. In a terminal session, the record of the call arrives later."""
     request = {"subtype": "can_use_tool", "tool_name": "ExitPlanMode", "input": {"plan": "# Old\n\n1. Theirs\n"}}
     asks: dict[str, Any] = {"type": "control_request", "request_id": "q", "request": request}
@@ -495,6 +514,7 @@ def test_an_edited_plan_is_read_as_it_was_accepted(browser: Browser, address: st
         assert person.runs("document.querySelectorAll('.settled-words').length") == 1
 
 
+@pytest.mark.slow
 def test_a_rejected_call_shows_the_reason(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         person.prompts("Something")
@@ -506,6 +526,7 @@ def test_a_rejected_call_shows_the_reason(browser: Browser, address: str) -> Non
         assert person.runs("document.querySelectorAll('.item .settled-words').length") == 1
 
 
+@pytest.mark.slow
 def test_answers_to_questions_are_in_view(browser: Browser, address: str) -> None:
     """Finding S3-42: the history showed only "Accepted by … AskUserQuestion"."""
     with browser.person(address) as person:
@@ -522,6 +543,7 @@ def test_answers_to_questions_are_in_view(browser: Browser, address: str) -> Non
         assert person.reads(".answers dd") == [chosen]
 
 
+@pytest.mark.slow_for("None", "answers0")
 @pytest.mark.parametrize("answers", [{"Which?": "Oak", "What else?": ["a", "b"]}, None])
 def test_answers_that_no_client_has_given_are_in_the_history(
     browser: Browser, address: str, answers: dict[str, Any] | None
@@ -563,7 +585,10 @@ new MutationObserver((all) => {
 CHOSEN = "document.activeElement.closest('.item')"
 
 
-async def test_an_address_with_a_seq_opens_its_record(browser: Browser, tmp_path: Path, directory: Path) -> None:
+@pytest.mark.slow
+async def test_an_address_with_a_record_number_opens_that_record(
+    browser: Browser, tmp_path: Path, directory: Path
+) -> None:
     messages = [said(f"message {number}") for number in range(1000)]
     async with serving_history(tmp_path, directory, messages) as (server, project):
         with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:
@@ -588,6 +613,7 @@ async def test_an_address_with_a_seq_opens_its_record(browser: Browser, tmp_path
             person.until(f"{CHOSEN}?.innerText.includes('message 500')")
 
 
+@pytest.mark.slow
 def test_files_are_links(reader: Person) -> None:
     """Finding S2-14: names of files were plain text, and links to files were shown as their source."""
     reader.sees(".said .file-link", "src/bridge.py:11")
@@ -595,6 +621,7 @@ def test_files_are_links(reader: Person) -> None:
     reader.until("location.hash.endsWith('/files/src/gate.py?line=3')")
 
 
+@pytest.mark.slow
 def test_enter_expands_the_focused_item(reader: Person) -> None:
     """Finding S3-27: the focus was lost."""
     reader.runs("document.querySelector('.item[data-kind=tool]').tabIndex = -1")
@@ -611,6 +638,7 @@ TOP = "document.querySelector('.scroller').scrollTop"
 AT_END = "((one) => one.scrollHeight - one.scrollTop - one.clientHeight < 2)(document.querySelector('.scroller'))"
 
 
+@pytest.mark.slow
 def test_s2_16_j_and_k_start_from_the_item_in_view(reader: Person) -> None:
     """Tested at the end of a long conversation, and after scrolling away from the focused item."""
     reader("resize", width=1280, height=500)

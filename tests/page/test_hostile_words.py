@@ -62,7 +62,7 @@ async def test_no_code_in_a_text_from_an_agent_runs(browser: Browser, tmp_path: 
             assert person.complaints() == []
 
 
-async def test_a_hostile_question_is_only_text(browser: Browser, server: Server, directory: Path) -> None:
+async def test_a_hostile_question_is_shown_as_plain_text(browser: Browser, server: Server, directory: Path) -> None:
     (directory / "notes.md").unlink()
     (directory / "<img src=x onerror=window.hurt=1>.md").write_text(SCRIPT + "\n")
     project = await project_in(server, directory)

@@ -81,7 +81,7 @@ def picks(person: Person, item: str) -> None:
 def test_questions_are_answered_with_the_keyboard(browser: Browser, address: str) -> None:
     with browser.person(address, **SIZE) as person:
         asks(person, QUESTIONS)
-        presses_until(person, "2", "document.querySelector('[value=Black]').checked")  # after a move, a key is ignored
+        presses_until(person, "2", "document.querySelector('[value=Black]').checked")  # a card that moves ignores keys
         person.presses("k")
         person.until(at(CARD))
         presses_until(person, "Tab", at("[value=Black]"))
@@ -290,7 +290,7 @@ def test_a_device_is_revoked_with_the_keyboard(browser: Browser, own_server: Ser
         presses_until(person, "Tab", named("Revoke"))
         person.presses("Enter")
         confirms(person, "Revoke")
-        person.sees(".settings", "No device has been paired")
+        person.sees(".settings", "No devices are paired")
         person.until(named("Pair a device"))
 
 
@@ -326,7 +326,7 @@ async def test_sessions_are_managed_with_the_keyboard(
         person.sees(".project-head .title", "Toll of the week")
         person.until(at(MENU))
 
-        presses_until(person, "Shift+Tab", named('More about “/say "The second'))
+        presses_until(person, "Shift+Tab", named('Actions for “/say "The second'))
         person.presses("Enter")
         person.until(at("[role=menuitem]"))
         presses_until(person, "ArrowDown", named("Remove session"))
@@ -361,7 +361,7 @@ def test_a_run_is_undone_with_the_keyboard(browser: Browser, address: str, direc
         for _ in range(2):
             person.presses("Enter")
             person.until(at(".changes summary"))
-            presses_until(person, "Shift+Tab", named("Close changes"))
+            presses_until(person, "Shift+Tab", named("Close the changes"))
             person.presses("Enter")
             person.until(named("View changes"))
         person.presses("Enter")
@@ -378,7 +378,7 @@ def test_a_run_is_undone_with_the_keyboard(browser: Browser, address: str, direc
         person.presses("Enter")
         person.sees(".changes", "Changes undone.")
         assert (directory / "notes.md").read_text() == before
-        person.until(named("Close changes"))
+        person.until(named("Close the changes"))
 
 
 async def test_a_browser_signs_in_with_the_keyboard(browser: Browser, own_server: Server, directory: Path) -> None:

@@ -38,6 +38,7 @@ def asks(person: Person, *approvals: dict[str, Any]) -> None:
     person.until(f"document.querySelectorAll('.approval').length === {len(approvals)}")
 
 
+@pytest.mark.slow
 def test_a_rejection_is_next_to_its_icon_on_a_phone(browser: Browser, address: str) -> None:
     """The icon used to be alone on its line."""
     with browser.person(address, width=390, height=844) as person:
@@ -52,6 +53,7 @@ def test_a_rejection_is_next_to_its_icon_on_a_phone(browser: Browser, address: s
         assert box(person, ".settled-line.no .tool-words")["top"] >= words["bottom"] - 1
 
 
+@pytest.mark.slow
 def test_all_lines_of_answers_have_the_same_height(browser: Browser, address: str, directory: Path) -> None:
     """The height used to depend on whether a line can be unfolded."""
     waiting = [
@@ -77,6 +79,7 @@ GAPS = """[...document.querySelectorAll('.settled-line')].map((one) => {
 CUT = "[...document.querySelectorAll('.settled-words')].filter((one) => one.scrollWidth > one.clientWidth).length"
 
 
+@pytest.mark.slow
 def test_an_answered_call_is_one_line_next_to_its_icon(browser: Browser, address: str, directory: Path) -> None:
     """The words used to have free space on both sides, and the answer was cut off."""
     with browser.person(address, width=1440, height=900) as person:
@@ -87,13 +90,14 @@ def test_an_answered_call_is_one_line_next_to_its_icon(browser: Browser, address
         person.prompts(f"/calls {json.dumps([call])}")
         person.sees(".approval")
         person.clicks(".stop")
-        person.sees(".tool.settled-line", "Withdrawn: interrupted")
+        person.sees(".tool.settled-line", "Withdrawn: the run was interrupted")
         gaps = person.runs(GAPS)
         assert len(gaps) == 3
         assert all(0 < gap < 20 for gap in gaps), gaps
         assert person.runs(CUT) == 0
 
 
+@pytest.mark.slow
 def test_a_wide_window_is_used_fully(browser: Browser, address: str, directory: Path) -> None:
     """The columns of a diff used to wrap although 1,000 pixels were free, and code was cut off although 200 were."""
     (directory / "a.py").write_text(f"def is_open():\n{LONG[:70]}\n")
@@ -111,7 +115,7 @@ def test_a_wide_window_is_used_fully(browser: Browser, address: str, directory: 
         assert len(set(person.runs(rows))) == 1, "no line is wrapped"
 
 
-def test_a_tablet_has_room_in_its_header(browser: Browser, address: str, directory: Path) -> None:
+def test_the_header_uses_the_width_of_a_tablet(browser: Browser, address: str, directory: Path) -> None:
     """The path used to be cut off although 470 pixels were free, "Ready" was 56 pixels tall, and notes were not
     centered over the conversation."""
     with browser.person(address, width=768, height=1024) as person:
@@ -126,7 +130,8 @@ def test_a_tablet_has_room_in_its_header(browser: Browser, address: str, directo
         assert abs(center(box(person, ".toast")) - center(box(person, ".conversation"))) <= 1
 
 
-def test_keys_after_a_click_draw_no_frame(browser: Browser, address: str) -> None:
+@pytest.mark.slow
+def test_keys_after_a_click_do_not_frame_the_conversation(browser: Browser, address: str) -> None:
     """There used to be a frame around the whole conversation. Now a bar shows that keys scroll it."""
     with browser.person(address) as person:
         person.prompts('/say "Hello."')

@@ -163,6 +163,19 @@ async def test_a_push_about_a_review_opens_the_review(browser: Browser, server: 
         ]
 
 
+@pytest.mark.thorough
+async def test_only_a_test_notification_stays_while_the_web_ui_is_visible(browser: Browser, server: Server) -> None:
+    with browser.person(page_of(server)) as person:
+        person("allow", what=["notifications"], url=page_of(server))
+        person.runs("navigator.serviceWorker.ready.then(() => true)")
+        person("worker", code=REMEMBER_NOTICES)
+        for project, title in (("test", "Drawbridge"), ("proj_1", "blog needs you")):
+            person("push", data=json.dumps({"title": title, "body": "", "project": project}))
+        until_worker(person, "self.shown.length > 1")
+        person.until(f"{NOTICES}.then((shown) => shown.map(({{ title }}) => title).join() === 'Drawbridge')")
+        assert [address for *_, address in person("worker", code="self.shown")] == ["/", "/#/p/proj_1"]
+
+
 NOBODY_LOOKS = "self.clients.matchAll = async () => []; ExtendableEvent.prototype.waitUntil = () => {}"
 """Keeps notifications open although the web UI is visible. `waitUntil` would throw for events that a test creates."""
 
@@ -198,6 +211,7 @@ async def asks(owner: WireClient, server: access_rig.Server) -> tuple[str, str]:
     return project, asked["data"]["approval_id"]
 
 
+@pytest.mark.slow_for("deny")
 @pytest.mark.parametrize("decision", ["allow", "deny"])
 async def test_a_notification_accepts_or_rejects_once(
     browser: Browser, tmp_path: Path, decision: str, monkeypatch: pytest.MonkeyPatch
@@ -225,7 +239,7 @@ async def test_a_notification_accepts_or_rejects_once(
                 person("allow", what=["notifications"], url=f"http://127.0.0.1:{server.port}/")
                 person.runs("navigator.serviceWorker.ready.then(() => true)")
                 person("worker", code=f"{REMEMBER_NOTICES}; {NOBODY_LOOKS}")
-                for token, problem in (("first", ""), ("second", "has already answered"), ("wrong", "has expired")):
+                for token, problem in (("first", ""), ("second", "has already answered"), ("wrong", "no longer work")):
                     person("push", data=json.dumps({**push, "token": token}))
                     presses(person, token, decision)
                     if not problem:
@@ -252,16 +266,21 @@ BREAKS = """(() => {
 })()"""
 
 
+@pytest.mark.slow_for("before it")
 @pytest.mark.parametrize(
-    ("last", "reason"),
+    ("last", "title", "reason"),
     [
-        ("auth", "The server can’t be reached. Open Drawbridge to answer."),
-        ("permission_response", "The connection was lost. Open Drawbridge to see whether your answer arrived."),
+        ("auth", "Your answer was not recorded", "The server can’t be reached. Open Drawbridge to answer."),
+        (
+            "permission_response",
+            "Your answer may not have been recorded",
+            "The connection was lost. Open Drawbridge to see whether your answer arrived.",
+        ),
     ],
     ids=["before it", "after it"],
 )
 def test_a_notification_reports_that_an_answer_may_be_lost(
-    browser: Browser, server: Server, last: str, reason: str
+    browser: Browser, server: Server, last: str, title: str, reason: str
 ) -> None:
     """The connection is lost before the answer is sent, or afterwards, before the result arrives."""
     push = {"title": "blog needs you", "body": "npm test", "project": "p", "approval_id": "a", "whole": True}
@@ -273,11 +292,11 @@ def test_a_notification_reports_that_an_answer_may_be_lost(
         presses(person, server.token, "allow")
         until_worker(person, "self.shown.length > 1")
         notice = person("worker", code="self.shown")[-1]
-        assert notice == ["Your answer may not have been recorded", reason, "a", "/#/p/p"]
+        assert notice == [title, reason, "a", "/#/p/p"]
         assert person("worker", code="self.buttons") == []
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_session_is_marked_unread_until_it_is_opened(browser: Browser, server: Server, directory: Path) -> None:
     project = await project_in(server, directory)
     async with server.client() as other:

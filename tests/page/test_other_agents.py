@@ -37,6 +37,7 @@ async def address(server: Server, directory: Path, agent: str) -> str:
     return f"{page_of(server)}#token={server.token}&project={made['project_id']}"
 
 
+@pytest.mark.slow
 async def test_an_acp_agents_messages_are_shown(browser: Browser, serves_others: Server, directory: Path) -> None:
     with browser.person(await address(serves_others, directory, "official")) as person:
         person.prompts("say It is **open**|, I think.")
@@ -68,8 +69,9 @@ async def test_an_acp_call_shows_its_approval_and_its_change(
     assert (directory / "notes.md").read_text().startswith("# Remarks")
 
 
+@pytest.mark.slow_for("Always-always", "Keep planning-no")
 @pytest.mark.parametrize(("button", "expected"), [("Approve", "once"), ("Always", "always"), ("Keep planning", "no")])
-async def test_an_acp_agents_plan_has_the_answers_the_agent_offers(
+async def test_an_acp_agents_plan_is_answered_with_the_agents_options(
     browser: Browser, serves_others: Server, directory: Path, button: str, expected: str
 ) -> None:
     with browser.person(await address(serves_others, directory, "official")) as person:

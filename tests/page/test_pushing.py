@@ -108,7 +108,7 @@ async def test_a_failed_push_shows_the_reason_and_can_be_repeated(
         person.sees("dialog .address a", ADDRESS)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_pushes_are_offered_only_where_they_are_allowed(
     browser: Browser, own_server: Server, repository: Path, tmp_path: Path
 ) -> None:
@@ -121,7 +121,7 @@ async def test_pushes_are_offered_only_where_they_are_allowed(
         assert not person("visible", css=PUSH)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_push_by_another_client_is_shown(
     browser: Browser, pushing: Server, repository: Path, tmp_path: Path
 ) -> None:
@@ -137,7 +137,7 @@ async def test_a_push_by_another_client_is_shown(
         person.until("document.body.innerText.includes('pushed work to origin.')")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_commit_requires_a_git_identity(
     browser: Browser, tmp_path: Path, directory: Path, repository: Path
 ) -> None:
@@ -152,17 +152,17 @@ async def test_a_commit_requires_a_git_identity(
             assert person.runs("document.querySelector('dialog button[type=submit]').disabled")
 
 
+@pytest.mark.slow_for("1440-900", "320-568", "768-1024", "844-390")
 @pytest.mark.thorough
-@pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize(("width", "height"), [(1440, 900), (768, 1024), (390, 844), (320, 568), (844, 390)])
 async def test_the_push_dialog_fits_and_is_accessible(
-    browser: Browser, pushing: Server, repository: Path, tmp_path: Path, dark: bool, width: int, height: int
+    browser: Browser, pushing: Server, repository: Path, tmp_path: Path, width: int, height: int
 ) -> None:
     add_remote(repository, tmp_path / "remote.git", GITHUB)
     git(repository, "checkout", "-q", "-b", "a-long-name-of-a-branch/" + "that-says-everything-" * 4)
     stand_in(tmp_path, "gh", f"echo {ADDRESS}{'0' * 80}")
     project = await is_kept(pushing, repository)
-    with browser.person(address_of(pushing, project), width=width, height=height, dark=dark) as person:
+    with browser.person(address_of(pushing, project), width=width, height=height) as person:
         opens(person, project)
         if not person("visible", css="button:has-text('Push…')"):
             person.clicks(".pager button:has-text('Files')")

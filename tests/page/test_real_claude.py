@@ -119,7 +119,7 @@ async def test_claude_asks_in_the_web_ui_and_follows_the_decision(
         person.fills(".approval textarea", "no files please")
         person.presses("Enter")
         person.sees(".approval legend", "Which one?")
-        person.sees(".tool > summary:has-text('Asking Which one?')", "Waiting for approval")
+        person.sees(".tool > summary:has-text('Asking Which one?')", "Waiting for an answer")
         assert not (directory / "made").exists()
         person.clicks("label:has-text('Right')")
         person.clicks("button:has-text('Submit')")
@@ -136,6 +136,7 @@ def picks_mode(person: Person, mode: str, words: str) -> None:
     person.sees(".toast", f"Mode: {words}")
 
 
+@pytest.mark.slow_for("acceptEdits-Approve, ask before edits-default")
 @pytest.mark.parametrize(
     ("before", "button", "after"),
     [("", "Approve and accept edits", "acceptEdits"), ("acceptEdits", "Approve, ask before edits", "default")],
@@ -182,7 +183,7 @@ async def test_claudes_plan_is_approved(
     assert "2 birds" in poem.read_text()
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_card_names_the_subagent_and_the_path(browser: Browser, tmp_path: Path, directory: Path) -> None:
     task = "Touch the file"
     agent = tool_use("Agent", description="a file", prompt=task, subagent_type="general-purpose")

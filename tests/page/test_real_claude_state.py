@@ -33,7 +33,7 @@ async def test_claudes_commands_models_and_context_are_shown(browser: Browser, t
         assert "haiku" in str(model.requests[-1].body["model"])
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_conversation_is_compacted(browser: Browser, tmp_path: Path, directory: Path) -> None:
     async with working(browser, tmp_path / "data", directory, text("Hello.")) as (person, model):
         person.prompts("Hello")
@@ -71,7 +71,7 @@ async def test_a_wrong_api_key_is_reported_during_and_after_retries(
         person.loses(".error-card")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_background_command_is_listed_as_a_task(browser: Browser, tmp_path: Path, directory: Path) -> None:
     turns = [
         tool_use("Bash", command="sleep 30", description="Wait a while", run_in_background=True),
@@ -102,7 +102,7 @@ async def test_a_message_is_sent_into_the_running_turn(browser: Browser, tmp_pat
     assert "and be brief" in str(model.requests[-1].body["messages"])
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_an_effort_is_set_and_another_agent_chosen(browser: Browser, tmp_path: Path, directory: Path) -> None:
     """The next message uses the chosen effort. A message to another agent starts a new session."""
     async with working(browser, tmp_path / "data", directory, text("Hello.")) as (person, model):

@@ -19,7 +19,7 @@ from tests.rigs.reviews import POEM, WORK, decides, make_repository, poem
 from tests.server.checkpoints.rig import git
 from tests.server.processes import Server
 
-from .conftest import page_of, project_in, serving
+from .conftest import page_of, project_in
 from .rig import Browser, Person
 from .test_frame import WIDER
 from .test_looks import box
@@ -125,12 +125,12 @@ async def test_the_notice_about_missing_git_can_be_dismissed(browser: Browser, s
     await runs(server, project, {"notes.md": "# Notes\n\nThe bridge is down.\n"})
     with browser.person(address_of(server, project), width=390, height=844) as person:
         opens(person, project)
-        person.sees(".about-all", "This directory is not in a git repository")
+        person.sees(".about-all", "in its own repository")
         person.clicks(".about-all button:has-text('Dismiss')")
-        person.loses(".about-all", "not in a git repository")
+        person.loses(".about-all", "in its own repository")
         person("reload")
         person.sees(HUNK)
-        assert not person("visible", css=".about-all:has-text('not in a git repository')")
+        assert not person("visible", css=".about-all:has-text('in its own repository')")
 
 
 @pytest.mark.thorough
@@ -205,7 +205,7 @@ async def test_undo_does_not_touch_a_file_changed_since_it_was_shown(
         mine = poem(line_5="my line", line_30="LINE 30")
         (repository / "poem.txt").write_text(mine)
         person.clicks(in_hunk("Line 5", "button:has-text('Undo')"))
-        person.sees(".hunk[data-gone] .notice", "its lines have changed.")
+        person.sees(".hunk[data-gone] .notice", "the file has changed.")
         assert (repository / "poem.txt").read_text() == mine
         person.clicks(".hunk[data-gone] button:has-text('Close')")
         person.loses(".hunk[data-gone]")
@@ -218,7 +218,7 @@ async def test_undo_does_not_touch_a_file_changed_since_it_was_shown(
         assert (repository / "src" / "new.py").exists()
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_conflict_is_reported_at_its_hunk(
     browser: Browser, server: Server, project: str, repository: Path
 ) -> None:
@@ -248,7 +248,9 @@ HOSTILE = {
 
 
 @pytest.mark.thorough
-async def test_hostile_names_and_texts_are_only_text(browser: Browser, server: Server, repository: Path) -> None:
+async def test_hostile_names_and_texts_are_shown_as_plain_text(
+    browser: Browser, server: Server, repository: Path
+) -> None:
     project = await project_in(server, repository)
     await runs(server, project, dict(HOSTILE))
     with browser.person(address_of(server, project), width=1280, height=1800) as person:
@@ -283,9 +285,10 @@ async def test_an_empty_review_closes(browser: Browser, server: Server, reposito
         person.sees("#prompt")
 
 
+@pytest.mark.slow_for("1280-500")
 @pytest.mark.thorough
 @pytest.mark.parametrize(("width", "height"), [(1280, 500), (375, 500)])
-async def test_a_click_on_a_change_that_was_not_fully_in_view_asks_for_confirmation(
+async def test_a_click_on_a_partly_seen_change_asks_for_confirmation(
     browser: Browser, server: Server, repository: Path, width: int, height: int
 ) -> None:
     """Its buttons stay in view while it is read. A key does nothing before the end."""
@@ -372,7 +375,7 @@ async def test_keys_decide_only_what_is_in_view(
         person.sees(".review-bar", "2 changes")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_esc_returns_to_the_session(browser: Browser, server: Server, project: str) -> None:
     with browser.person(address_of(server, project)) as person:
         opens(person, project)
@@ -404,8 +407,8 @@ async def test_another_users_decision_keeps_an_unfinished_edit(
         assert (repository / "poem.txt").read_text() == poem(line_5="LINE 5")
 
 
-@pytest.mark.thorough
-async def test_who_decided_first_is_reported_where_the_hunk_was(
+@pytest.mark.slow
+async def test_the_hunk_is_replaced_by_a_note_about_who_decided_first(
     browser: Browser, server: Server, project: str, repository: Path
 ) -> None:
     with browser.person(address_of(server, project), width=1280, height=800) as person:
@@ -423,7 +426,7 @@ async def test_who_decided_first_is_reported_where_the_hunk_was(
         person.sees(HUNK)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_two_devices_decide_the_same_hunk_simultaneously(
     browser: Browser, server: Server, project: str, repository: Path
 ) -> None:
@@ -443,7 +446,7 @@ async def test_two_devices_decide_the_same_hunk_simultaneously(
                 person.sees(HUNK, f"round {number}")
                 keep = {"hunks": [hunk], "decision": "keep"}
                 click = asyncio.create_task(asyncio.to_thread(person.runs, undo))
-                if number % 2:  # otherwise the phone is always faster than the browser
+                if number % 2:  # lets the browser be the first in every other round
                     await click
                 reply = await phone.ask("review_decide", keep, project)
                 await click
@@ -476,14 +479,14 @@ async def test_undoing_several_hunks_asks_once(
     assert not (repository / "src").exists() or not list((repository / "src").iterdir())
 
 
-@pytest.mark.thorough
-async def test_a_cut_change_is_shown_whole_before_it_is_decided(
+@pytest.mark.slow
+async def test_a_shortened_change_must_be_expanded_before_deciding(
     browser: Browser, server: Server, project: str, repository: Path
 ) -> None:
     await runs(server, project, {"long.txt": "".join(f"a line {number}\n" for number in range(600))})
     with browser.person(address_of(server, project), width=1280, height=800) as person:
         opens(person, project)
-        person.sees(".review-bar .hint", "expand 1 change first")
+        person.sees(".review-bar .hint", "first expand the collapsed change")
         person.clicks(".review-files button:has-text('long.txt')")
         person.sees(in_hunk("long.txt", ".unopened"))
         assert person.runs("[...document.querySelectorAll('.hunk')].at(0).querySelector('.yes').disabled")
@@ -496,8 +499,8 @@ async def test_a_cut_change_is_shown_whole_before_it_is_decided(
         person.loses(".review-files", "long.txt")
 
 
-@pytest.mark.thorough
-async def test_files_without_lines_are_shown_in_words(
+@pytest.mark.slow
+async def test_changes_without_lines_are_described_in_words(
     browser: Browser, server: Server, project: str, repository: Path
 ) -> None:
     await runs(server, project, {"notes.md": 0o755, "logo.bin": "\0\1\2"})
@@ -554,6 +557,7 @@ REACHED = (
 """Whether the "Keep" button is in the lower half of the screen."""
 
 
+@pytest.mark.slow_for("320-640", "844-390")
 @pytest.mark.thorough
 @pytest.mark.parametrize(("width", "height"), SMALL)
 async def test_a_phone_shows_one_hunk_per_screen(
@@ -589,6 +593,7 @@ async def test_a_phone_shows_one_hunk_per_screen(
         assert person.complaints() == []
 
 
+@pytest.mark.slow_for("1001-700", "2560-1200", "768-1024")
 @pytest.mark.thorough
 @pytest.mark.parametrize(("width", "height"), [(280, 653), (768, 1024), (1001, 700), (2560, 1200)])
 async def test_a_review_fits_every_screen_width(
@@ -612,6 +617,7 @@ OPEN_FIELD = (
 """Whether the whole field of an edit is in view, above the buttons."""
 
 
+@pytest.mark.slow_for("1280-640", "844-390")
 @pytest.mark.thorough
 @pytest.mark.parametrize(("width", "height"), [(1280, 640), (390, 844), (844, 390)])
 async def test_the_text_box_of_an_edit_is_in_view(
@@ -626,7 +632,7 @@ async def test_the_text_box_of_an_edit_is_in_view(
         person.until(OPEN_FIELD)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_listed_file_stays_in_view_while_it_is_drawn(browser: Browser, server: Server, project: str) -> None:
     """The files above it are drawn, and its own lines are loaded, after it has been scrolled into view."""
     many = {f"a{number:02}.txt": "a line\n" * (1 + number % 7 * 9) for number in range(20)}
@@ -651,13 +657,13 @@ async def test_the_list_of_files_stays_open_when_somebody_else_decides(
         assert person("visible", css=".review-files")
 
 
+@pytest.mark.slow_for("1440-900")
 @pytest.mark.thorough
-@pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize(("width", "height"), [(1440, 900), (390, 844)])
 async def test_axe_finds_nothing_in_a_review(
-    browser: Browser, server: Server, project: str, dark: bool, width: int, height: int
+    browser: Browser, server: Server, project: str, width: int, height: int
 ) -> None:
-    with browser.person(address_of(server, project), width=width, height=height, dark=dark) as person:
+    with browser.person(address_of(server, project), width=width, height=height) as person:
         opens(person, project)
         assert person("axe", file=str(programs.axe())) == []
         person.clicks("button[aria-label='Next change']" if width < 500 else in_hunk("Line 5", "h4"))
@@ -717,7 +723,7 @@ async def test_a_click_right_after_scrolling_makes_the_hunk_current(
         person.sees(CURRENT, "open_bridge")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_the_scroll_position_in_a_review_is_kept(browser: Browser, server: Server, project: str) -> None:
     """When another device decides on a hunk above, the hunk that is being read stays in place."""
     with browser.person(address_of(server, project), width=1280, height=640) as person:
@@ -736,16 +742,6 @@ async def test_the_scroll_position_in_a_review_is_kept(browser: Browser, server:
 
 
 @pytest.mark.thorough
-async def test_a_review_without_git_shows_the_reason(browser: Browser, tmp_path: Path, directory: Path) -> None:
-    async with serving(tmp_path / "data", "--no-tls", "--allow", directory.parent) as server:
-        project = await project_in(server, directory)
-        with browser.person(address_of(server, project)) as person:
-            person.sees("h2", "blog")
-            person.goes_to(f"#/p/{project}/review")
-            person.sees(".review > .notice, .review .empty")
-
-
-@pytest.mark.thorough
 async def test_a_review_of_a_missing_directory_shows_the_reason(
     browser: Browser, server: Server, project: str, repository: Path
 ) -> None:
@@ -757,7 +753,7 @@ async def test_a_review_of_a_missing_directory_shows_the_reason(
         person.fills(".hunk textarea", "my line")
         repository.rename(away)
         person.clicks(in_hunk("Line 5", ".yes"))
-        person.sees(".review > .notice", "The directory of this project does not exist.")
+        person.sees(".review > .notice", "The session's directory does not exist.")
         person.loses(".review-body .hunk")
         person.loses(".review-bar")
         assert not person("visible", css=".empty"), "it is not known what there is to review"
@@ -771,8 +767,10 @@ async def test_a_review_of_a_missing_directory_shows_the_reason(
 
 
 @pytest.mark.slow
-async def test_a_review_of_200_files_and_2000_hunks(browser: Browser, server: Server, repository: Path) -> None:
-    """A review of this size opens, and a hunk can be decided. ``bench/reviews.py`` measures the times."""
+async def test_a_review_of_2000_hunks_can_be_opened_and_decided(
+    browser: Browser, server: Server, repository: Path
+) -> None:
+    """The hunks are in 200 files. ``bench/reviews.py`` measures how long opening and deciding take."""
     for number in range(200):
         (repository / f"file{number:03}.txt").write_text(POEM * 5)
     git(repository, "add", ".")
@@ -787,7 +785,7 @@ async def test_a_review_of_200_files_and_2000_hunks(browser: Browser, server: Se
         person.sees(".review-bar", "1,999 changes")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_rename_and_an_edit_of_a_file_are_decided_separately(
     browser: Browser, server: Server, repository: Path
 ) -> None:

@@ -9,8 +9,8 @@ from .rig import Browser
 pytestmark = pytest.mark.thorough
 
 
-def test_an_unread_answer_does_not_reach_the_next_command(browser: Browser, address: str) -> None:
-    """A test that is stopped because it takes too long leaves an answer unread, too."""
+def test_the_answer_to_an_earlier_command_is_not_used_for_another(browser: Browser, address: str) -> None:
+    """An answer stays unread if, for example, a test is stopped because it takes too long."""
     with browser.person(address) as person:
         person.begins("run", code="'late'")
         assert person.runs("'next'") == "next"

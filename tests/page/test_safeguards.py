@@ -1,4 +1,4 @@
-"""Nothing is accepted unseen in the editor, by keys, or by a click on a button that has just moved."""
+"""A user can't accept what they have not seen: not in the editor, with a key, or with a button that has just moved."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def is_disabled(person: Person, css: str) -> bool:
 # The editor.
 
 
-def test_editing_hides_no_part_of_the_call(browser: Browser, address: str) -> None:
+def test_editing_does_not_hide_any_part_of_the_call(browser: Browser, address: str) -> None:
     """Even an edited version can be accepted only after "Show all". The same applies after a reload."""
     flagged = bash("sudo npm tset", dangerouslyDisableSandbox=True, odd=LONG)
     edited = f"{CURRENT} footer .yes"
@@ -156,7 +156,7 @@ def test_a_note_is_fully_visible_next_to_the_answer_bar(
         person.runs("document.querySelector('.approval').scrollIntoView({ block: 'start' })")
         assert person.runs(
             "(() => { const toast = document.querySelector('.toast'); const box = toast.getBoundingClientRect();"
-            " toast.style.pointerEvents = 'auto';"  # by default, clicks go to what is behind it
+            " toast.style.pointerEvents = 'auto';"  # otherwise, elementFromPoint skips the note
             " const bar = document.querySelector('.approval footer').getBoundingClientRect();"
             " const corners = [[box.left + 9, box.top + 9], [box.right - 9, box.top + 9],"
             " [box.left + 9, box.bottom - 9], [box.right - 9, box.bottom - 9]];"
@@ -165,7 +165,7 @@ def test_a_note_is_fully_visible_next_to_the_answer_bar(
         ) == [True, True]
 
 
-async def test_letters_go_into_the_search_of_a_file(browser: Browser, server: Server, directory: Path) -> None:
+async def test_shortcut_letters_are_typed_into_a_file_search(browser: Browser, server: Server, directory: Path) -> None:
     project = await project_in(server, directory)
     address = f"{page_of(server)}#token={server.token}&project={project}"
     with browser.person(address) as person:
@@ -340,7 +340,7 @@ def begins_a_reason(person: Person, directory: Path) -> None:
     person.fills(f"{CARD} .rejecting textarea", "Not yet")
 
 
-def test_loading_a_conversation_again_withdraws_nothing(browser: Browser, address: str, directory: Path) -> None:
+def test_reloading_a_conversation_does_not_withdraw_requests(browser: Browser, address: str, directory: Path) -> None:
     with browser.person(address) as person:
         begins_a_reason(person, directory)
         person.runs(RELOAD)
@@ -353,7 +353,7 @@ def test_loading_a_conversation_again_withdraws_nothing(browser: Browser, addres
         assert answers(person) == [{"behavior": "deny", "message": "Not yet"}]
 
 
-def test_an_approval_that_is_open_again_can_be_answered(browser: Browser, address: str, directory: Path) -> None:
+def test_an_approval_that_is_reopened_can_be_answered(browser: Browser, address: str, directory: Path) -> None:
     with browser.person(address) as person:
         begins_a_reason(person, directory)
         person.runs(WITHDRAWN)

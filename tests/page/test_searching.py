@@ -31,7 +31,7 @@ async def test_s2_16_a_conversation_is_found_by_its_words(browser: Browser, serv
         person.fills("#filter", "drawbridges")
         person.clicks(".search-all")
         person.sees(".results mark", "drawbridges")
-        person.sees(".results .tag", "Prompt")
+        person.sees(".results .tag", "Message")
         person.fills("#search", "<b>and</b> moats")
         person.sees(".results p", "<b>and</b> moats")
         assert person("axe", file=str(programs.axe())) == []
@@ -46,6 +46,7 @@ async def test_s2_16_a_conversation_is_found_by_its_words(browser: Browser, serv
 ASKED = "new Promise((later) => setTimeout(later, 250))"
 
 
+@pytest.mark.slow
 async def test_a_search_made_offline_runs_after_reconnecting(browser: Browser, server: Server, directory: Path) -> None:
     project = await project_in(server, directory)
     await has_said(server, project, "/quick about drawbridges")
@@ -72,6 +73,7 @@ TYPES_AT_ONCE = """new MutationObserver((_, watch) => {
 }).observe(document.body, { childList: true, subtree: true })"""
 
 
+@pytest.mark.slow
 async def test_what_is_typed_as_soon_as_the_field_appears_is_searched(
     browser: Browser, server: Server, directory: Path
 ) -> None:
@@ -103,6 +105,7 @@ KEEPS_EXPORTS = (
 """Keeps the text of the last file that the web UI handed to the browser as a download."""
 
 
+@pytest.mark.slow
 async def test_a_session_is_exported(browser: Browser, server: Server, directory: Path) -> None:
     project = await project_in(server, directory)
     await has_said(server, project, "/quick about drawbridges")

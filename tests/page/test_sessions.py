@@ -57,6 +57,7 @@ def test_sessions_are_grouped_by_folder_with_their_last_line(browser: Browser, a
         person.sees(".project-head .title", "All the carts")
 
 
+@pytest.mark.slow
 def test_changed_lines_are_counted(browser: Browser, address: str, directory: Path) -> None:
     call = {
         "type": "tool_use",
@@ -83,6 +84,7 @@ def test_changed_lines_are_counted(browser: Browser, address: str, directory: Pa
         person.sees(".project .lines", "+2 −1")
 
 
+@pytest.mark.slow
 def test_choosing_a_session_shows_its_conversation(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         has_two_sessions(person)
@@ -97,7 +99,8 @@ def test_choosing_a_session_shows_its_conversation(browser: Browser, address: st
         assert person.reads(".said:not(.live) .markdown") == ["The second one."]
 
 
-def test_a_resumed_session_shows_what_the_agent_knows(browser: Browser, address: str) -> None:
+@pytest.mark.slow
+def test_a_resumed_session_shows_its_earlier_messages(browser: Browser, address: str) -> None:
     """Finding S1-8: the web UI showed the wrong conversation."""
     with browser.person(address) as person:
         has_two_sessions(person)
@@ -147,6 +150,7 @@ def test_an_address_with_a_record_opens_it(browser: Browser, address: str) -> No
         person.sees(".item.found")
 
 
+@pytest.mark.slow
 def test_a_session_is_renamed_and_removed(browser: Browser, server: Server, address: str) -> None:
     with browser.person(address) as person:
         person.prompts("/quick")

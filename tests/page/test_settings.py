@@ -50,7 +50,7 @@ async def test_s3_34_a_phone_is_paired_from_the_web_ui(browser: Browser, own_ser
             person.clicks(".devices button:has-text('Revoke')")
             person.sees("dialog", "Revoke “Ada's phone”?")
             person.clicks("dialog button:has-text('Revoke')")
-            person.sees(".settings", "No device has been paired")
+            person.sees(".settings", "No devices are paired")
             phone.sees(".connect", "")
         assert all(device.revoked for device in Devices(own_server.data))
 
@@ -104,7 +104,9 @@ async def test_a_test_notification_has_the_chosen_buttons(browser: Browser, serv
         assert subscription(server)["actions"] is True
         person.runs(ANSWERS.replace("ANSWER", "{ accepted: true }"))
         person.clicks("button:has-text('Send a test notification')")
-        person.sees(".settings [role=status]", "Sent. It appears in a few seconds.")
+        person.sees(
+            ".settings [role=status]", "Sent. While Drawbridge is visible, the notification closes immediately."
+        )
         assert person.runs("self.asked") == {"endpoint": ENDPOINT}
         person.runs(ANSWERS.replace("ANSWER", "{ accepted: false, problem: 'The subscription has expired.' }"))
         person.clicks("button:has-text('Send a test notification')")
@@ -131,7 +133,7 @@ ANSWERS = """(() => {
 """Answers in place of the server, which would contact a push service on the internet."""
 
 
-def test_the_theme_and_the_keys_are_kept(browser: Browser, server: Server) -> None:
+def test_the_theme_and_the_key_settings_are_kept(browser: Browser, server: Server) -> None:
     with browser.person(f"{page_of(server)}#token={server.token}") as person:
         opens_settings(person)
         person.clicks("label:has-text('Dark')")
@@ -164,6 +166,7 @@ def test_the_diff_settings_apply_immediately(browser: Browser, address: str, dir
         person.sees(".tool-body .diff:not(.unwrapped) table.split")
 
 
+@pytest.mark.slow
 async def test_usage_is_shown_by_project_and_day(browser: Browser, server: Server, directory: Path) -> None:
     project = await project_in(server, directory)
     async with server.client() as client:

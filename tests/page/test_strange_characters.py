@@ -1,4 +1,4 @@
-"""The web UI and the terminal client write out the same characters: those that hide, reorder or imitate others."""
+"""The web UI and the terminal client escape the same characters: those that hide, reorder or imitate others."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def by_the_page(texts: list[str]) -> list[str]:
     return found
 
 
-def test_web_ui_and_terminal_write_out_the_same_characters() -> None:
+def test_web_ui_and_terminal_escape_the_same_characters() -> None:
     """Tests each character alone and, if it is below U+10000, after a letter and between a space and a digit. Also
     tests random texts of characters with special rules.
     """

@@ -17,8 +17,9 @@ COUNT = """(() => { window.drawn = 0; new MutationObserver((all) => { for (const
   .observe(document.querySelector('.column'), { subtree: true, childList: true }) })()"""
 
 
+@pytest.mark.slow
 def test_a_long_answer_is_drawn_once_while_it_arrives(browser: Browser, address: str) -> None:
-    """All of it used to be drawn in each frame: long tasks took 19 of 20 seconds."""
+    """The whole answer used to be drawn in each frame, so long tasks took 19 of 20 seconds."""
     with browser.person(address) as person:
         person.sees("h2", "blog")
         person.runs(COUNT)
@@ -34,6 +35,7 @@ def test_a_long_answer_is_drawn_once_while_it_arrives(browser: Browser, address:
         assert drawn < there * 5, (drawn, there)  # code is drawn again when it gets its colors
 
 
+@pytest.mark.slow
 def test_a_streamed_answer_is_not_drawn_again_when_it_ends(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         person.sees("h2", "blog")
@@ -54,6 +56,7 @@ def lexer() -> str:
     return found
 
 
+@pytest.mark.slow
 def test_the_message_box_works_before_messages_can_be_drawn(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         person.sees("h2", "blog")

@@ -121,7 +121,7 @@ async def test_a_terminal_sessions_requests_are_answered_in_the_web_ui(
     assert new.read_text() == "mine\n"
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_requests_answered_in_the_terminal_leave_the_web_ui(
     browser: Browser, rig: ServedWorkstation, rig_server: Server
 ) -> None:

@@ -187,11 +187,11 @@ def test_a_request_is_checked_before_its_body_is_read(headers: dict[str, str], b
 @pytest.mark.parametrize("upgrade", ["websocket", None])
 def test_any_method_can_be_refused(method: str, upgrade: str | None) -> None:
     connection, _ = ask(request({"Upgrade": upgrade}, line=f"{method} / HTTP/1.1"))
-    connection.refuse(Refusal(403, "Requests from web pages are refused."))
+    connection.refuse(Refusal(403, "Requests from web pages are not accepted."))
     sent = answer(connection)
     assert sent.startswith(b"HTTP/1.1 403 Forbidden\r\n")
     assert b"Connection: close\r\n" in sent
-    assert sent.endswith(b"refused.\n") == (method != "HEAD")
+    assert sent.endswith(b"accepted.\n") == (method != "HEAD")
     assert connection.finished
 
 

@@ -44,8 +44,8 @@ def test_an_id_is_text_or_a_whole_number_and_returned_unchanged(id: int | str) -
 
 
 @pytest.mark.parametrize("id", ["2" * 30, "-" + "9" * 100, "1" + "0" * 1_000])
-def test_a_whole_number_of_any_length_gets_an_answer(id: str) -> None:
-    """The answer, which must never be missing, repeats the id or is an error without one."""
+def test_an_id_of_any_length_gets_a_response(id: str) -> None:
+    """There is always a response: it repeats the id, or is an error without one."""
     answer = decode(f'{{"jsonrpc": "2.0", "id": {id}, "method": "ping"}}')
     assert isinstance(answer, Request | Invalid)
     assert json.loads(jsonrpc.error(answer.id, 0, ""))["id"] in (int(id), None)

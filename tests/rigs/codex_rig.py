@@ -74,10 +74,23 @@ class Codex:
         return codex
 
     def prompt(self, words: str) -> None:
-        """Types a prompt and sends it."""
+        """Types a prompt and sends it. Codex takes an Enter right after fast typing for a part of a pasted text, so it is
+        pressed again while the prompt is still in the field."""
         self.pane.type(words)
         self.pane.wait_for(r"(?m)^› " + re.escape(words))
-        self.pane.press("Enter")
+        press_at = 0.0
+
+        def sent() -> bool | None:
+            nonlocal press_at
+            field = [line for line in self.pane.screen.splitlines() if line.startswith("› ")][-1:]
+            if not field or not field[0].startswith(f"› {words}"):
+                return True
+            if time.monotonic() >= press_at:
+                self.pane.press("Enter")
+                press_at = time.monotonic() + KEY_IS_SEEN
+            return None
+
+        wait_until(sent)
 
     def leave(self) -> None:
         """Ends Codex. Ctrl-C may only interrupt a turn that is just ending, so it is pressed again while Codex is still

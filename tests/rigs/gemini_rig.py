@@ -128,8 +128,8 @@ class Gemini:
         wait_until(sent)
 
     def _type(self, words: str, typed: str) -> None:
-        """Types ``words`` until the screen matches ``typed``. What is typed while the CLI draws its box anew, as after
-        ``/clear``, can be lost."""
+        """Types ``words`` until the screen matches ``typed``. Keys can be lost while the CLI redraws its box, for
+        example after ``/clear``."""
         began = time.monotonic()
         self.pane.type(words)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.server.app import core
+from drawbridge.server.app import history_commands
 from drawbridge.server.checkpoints import private
 from drawbridge.server.sessions import allowed_directories, checkpointing, file_changes, file_index
 from drawbridge.server.store import search
@@ -26,7 +26,7 @@ def generous_time_limits(monkeypatch: pytest.MonkeyPatch) -> None:
         (file_index, "GIT_SECONDS"),
         (file_changes, "GIT_SECONDS"),
         (private, "LIST_SECONDS"),
-        (core, "COUNTING_SECONDS"),
+        (history_commands, "COUNTING_SECONDS"),
         (checkpointing, "LAST_SECONDS"),
         (directories, "READY_SECONDS"),
         (directories, "CLOSE_SECONDS"),

@@ -20,7 +20,6 @@ from drawbridge.server import composition
 from drawbridge.server.app.command_table import COMMANDS
 from drawbridge.server.app.dispatch import AnyRow
 from drawbridge.server.app.outbox import Writers
-from drawbridge.server.app.review_commands import ReviewCommands
 from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.commands import PermissionResponse, parse
 from drawbridge.server.protocol.frames import Frame, Subscriber, encode
@@ -286,7 +285,8 @@ class Server:
         sender: Any = client  # the core uses a client only as a subscriber
         if isinstance(command, PermissionResponse):
             command = await self.core.with_input(command, sender)
-        owner = self.built.reviews if row.owner is ReviewCommands else self.core
+        owners = (self.core, self.built.runs, self.built.reviews, self.built.files, self.built.histories)
+        owner = next(one for one in owners if isinstance(one, row.owner))
         answered = row.handler(owner, command, sender)
         answer: Answer[Any] = answered if isinstance(answered, Answer) else await answered
         found: dict[str, Any] = json.loads(encode(answer, command.request_id))

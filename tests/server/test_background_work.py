@@ -50,6 +50,7 @@ async def state(client: WireClient, project: str) -> dict[str, Any]:
     return next(one for one in listed if one["id"] == project)
 
 
+@pytest.mark.slow_for("deny")
 @pytest.mark.parametrize("decision", ["allow", "deny"])
 async def test_a_subagent_is_answered_after_the_main_turn(poem: Path, model: MessagesStub, decision: str) -> None:
     haiku = poem.parent / "haiku.txt"
@@ -76,6 +77,7 @@ async def test_a_subagent_is_answered_after_the_main_turn(poem: Path, model: Mes
         assert (await state(client, project))["state"] == "IDLE"
 
 
+@pytest.mark.slow
 async def test_two_subagents_ask_and_the_run_ends_once(poem: Path, model: MessagesStub) -> None:
     files = {f"Write poem {n}": poem.parent / f"{n}.txt" for n in (1, 2)}
     model.will_say([subagent(task) for task in files], text("Both are at work."))
@@ -93,6 +95,7 @@ async def test_two_subagents_ask_and_the_run_ends_once(poem: Path, model: Messag
         assert len([m for m in client.received if m["data"].get("update_type") == "run_finished"]) == 2
 
 
+@pytest.mark.slow_for("agent_kill")
 @pytest.mark.parametrize("how", ["agent_interrupt", "agent_kill"])
 async def test_a_waiting_subagent_can_be_stopped(poem: Path, model: MessagesStub, how: str) -> None:
     haiku = poem.parent / "haiku.txt"
@@ -114,6 +117,7 @@ async def test_a_waiting_subagent_can_be_stopped(poem: Path, model: MessagesStub
         assert words(client)[-1] == "Here I am."
 
 
+@pytest.mark.slow
 async def test_a_prompt_waits_for_the_subagent(poem: Path, model: MessagesStub) -> None:
     model.will_say(subagent(), text("It is being written."), text("Noted."), text("Second answer."))
     model.will_say_to(TASK, [text("old"), HOLD, text("pond")])
@@ -128,6 +132,7 @@ async def test_a_prompt_waits_for_the_subagent(poem: Path, model: MessagesStub) 
         assert words(client)[-2:] == ["Noted.", "Second answer."]
 
 
+@pytest.mark.slow
 async def test_a_dev_server_does_not_keep_the_run_open(poem: Path, model: MessagesStub) -> None:
     command = tool_use("Bash", command="touch log; tail -f log", description="Serve", run_in_background=True)
     model.will_say(command, text("It runs."), text("Second answer."))
@@ -159,6 +164,7 @@ async def test_an_agent_with_a_wake_up_is_kept_until_it_is_canceled(poem: Path, 
         assert "scheduled_until" not in await state(client, project)
 
 
+@pytest.mark.slow
 async def test_a_job_is_shown_again_when_its_conversation_resumes(poem: Path, model: MessagesStub) -> None:
     """Canceling hides the job until its conversation resumes, because only the agent can delete a job permanently."""
     job = tool_use("CronCreate", cron="0 4 * * *", prompt="Look at CI", recurring=True)

@@ -75,7 +75,7 @@ async def opened(folder: Path, data: Path) -> tuple[dict[str, Any], dict[str, by
             await until(lambda: len(phone.frames) - before >= count, "the records")  # noqa: B023
             key = session.recorded.session_key
             rename = commands.SessionRename(project_id=session.id, session_id=key, name="Walnuts")
-            await server.core.session_rename(rename, phone)
+            await server.built.histories.session_rename(rename, phone)
             states[session.id] = msgspec.to_builtins(session.recorded)
     # The index of a log contains times, and is rebuilt from the log if it is lost.
     kept = [path for path in sorted((folder / "data").rglob("*.json*")) if path.name != "index.json"]
@@ -87,7 +87,9 @@ async def opened(folder: Path, data: Path) -> tuple[dict[str, Any], dict[str, by
 
 
 @pytest.mark.parametrize("data", [OLD, OLD_1], ids=lambda data: data.name)
-async def test_a_changed_protocol_changes_no_file(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_changed_protocol_does_not_change_stored_files(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     states, files, received = await opened(tmp_path / "as it is", data)
     change_the_protocol(monkeypatch)
     other_states, other_files, other_received = await opened(tmp_path / "changed", data)

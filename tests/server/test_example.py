@@ -51,6 +51,7 @@ def test_the_example_is_short() -> None:
     assert len([line for line in code.splitlines() if line.strip()]) <= 70
 
 
+@pytest.mark.slow_for("n-False")
 @pytest.mark.parametrize(("answer", "changed"), [("y", True), pytest.param("n", False, marks=pytest.mark.thorough)])
 async def test_the_example_runs_a_prompt_and_asks_the_user(
     tmp_path: Path, code: Path, answer: str, changed: bool

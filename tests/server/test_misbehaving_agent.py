@@ -78,7 +78,7 @@ async def test_a_misbehaving_agent_does_not_block_the_next_prompt(tmp_path: Path
                 "AGENT_TOO_OLD",
                 "1.0.128 is too old; 2.0.0 or newer is required",
             ),
-            (claude.unlink, "AGENT_NOT_FOUND", "--agent-path claude=PATH"),
+            (claude.unlink, "AGENT_NOT_FOUND", "or correct --agent-path"),
         ]
         for change, code, words in bad_programs:
             await client.ask("agent_new_session", project_id=project)
@@ -92,7 +92,7 @@ async def test_a_misbehaving_agent_does_not_block_the_next_prompt(tmp_path: Path
         assert [one["seq"] for one in history["messages"]] == list(range(1, len(history["messages"]) + 1))
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_silent_agent_is_ended_after_the_owners_limit(tmp_path: Path) -> None:
     flags = rig.bad_claude(tmp_path)
     async with serving(tmp_path / "data", *flags, "--idle-timeout", "10") as server, server.client() as client:

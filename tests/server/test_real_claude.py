@@ -152,7 +152,7 @@ async def test_an_attached_file_is_read_without_an_approval(poem: Path, model: M
         assert "theirs" not in str(results)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_allowed_denied_and_edited_answers_take_effect(poem: Path, model: MessagesStub) -> None:
     change = [read(poem), edit(poem, "two", "2")]
     command = tool_use("Bash", command="touch made", description="Make a file")
@@ -224,7 +224,7 @@ async def test_errors_are_reported_and_the_next_prompt_is_accepted(poem: Path, m
         assert (await client.ask("session_resume", {"session_id": "no id"}, project))["type"] == "error"
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_conversation_from_a_terminal_is_resumed_and_forked(poem: Path, model: MessagesStub) -> None:
     model.will_say(text("I am Ada."), text("Ada still."), text("Another Ada."))
     begun = await asyncio.create_subprocess_exec(
@@ -258,6 +258,7 @@ def agent_processes(server: Server) -> list[psutil.Process]:
     return [process for process in found if "supervisor.py" not in " ".join(process.cmdline()[:5])]
 
 
+@pytest.mark.slow_for("message", "start")
 @pytest.mark.thorough
 @pytest.mark.parametrize("moment", ["start", "session", "message"])
 async def test_a_prompt_after_an_agent_was_killed_at_its_start(moment: str, poem: Path, model: MessagesStub) -> None:
@@ -280,7 +281,7 @@ async def test_a_prompt_after_an_agent_was_killed_at_its_start(moment: str, poem
         assert (ended["outcome"], ended.get("error")) == ("completed", None)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_prompt_after_the_server_was_killed_at_agent_start(poem: Path, model: MessagesStub) -> None:
     model.will_say(text("Here I am."))
     async with at_work(poem, model) as (server, client, project):

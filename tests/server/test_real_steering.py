@@ -16,7 +16,7 @@ from .test_real_claude import at_work, model, poem
 __all__ = ["model", "poem"]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_command_is_described_and_can_be_edited(poem: Path, model: MessagesStub) -> None:
     model.will_say(tool_use("Bash", command="sudo -n touch wrong.txt", description="Make a file"), text("Done."))
     async with at_work(poem, model) as (_, client, project):

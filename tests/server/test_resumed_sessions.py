@@ -58,7 +58,7 @@ async def written_down(client: WireClient, project: str, words: list[str]) -> st
             await asyncio.sleep(0.05)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_conversation_from_a_terminal_is_shown_whole(poem: Path, model: MessagesStub) -> None:
     model.will_say(read(poem), text("I am Ada."), text("Ada herself."), text("Another Ada."))
     with Tmux.server() as tmux:

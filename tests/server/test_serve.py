@@ -159,7 +159,7 @@ async def test_the_default_limits_of_a_message_apply(data: Path) -> None:
 
 
 @pytest.mark.thorough
-async def test_the_next_start_has_the_same_token_and_certificate(data: Path) -> None:
+async def test_token_and_certificate_stay_the_same_after_a_restart(data: Path) -> None:
     async with serving(data) as server:
         before = server.token, server.ready["fingerprint"]
     async with serving(data) as server:
@@ -253,7 +253,7 @@ async def test_all_problems_are_reported_together_and_nothing_starts(data: Path,
         "--insecure-no-auth requires a loopback address, not 0.0.0.0",
         f"--allow: {tmp_path / 'missing'} is not a directory",
         f"--allow: {config} is not a directory",
-        "--agent-path: /no/claude was not found, or is not executable",
+        "--agent-path: /no/claude was not found",
         "--agent-path: the program of hal can't be set",
         "--public-host: not a name is not a valid host name",
         "--cert and --key must be given together",
@@ -266,9 +266,10 @@ async def test_all_problems_are_reported_together_and_nothing_starts(data: Path,
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["--host", "no-such-host.invalid"], "--host: no-such-host.invalid is not an address"),
+        (["--host", "no-such-host.invalid"], "--host: no address was found for no-such-host.invalid"),
         (["--host", "203.0.113.1"], "Choose an address of this machine with --host."),
         (["--agent-path", "claude"], "--agent-path must have the form AGENT=PATH"),
+        (["--acp-agent", "Goose=goose acp"], "NAME=COMMAND (NAME: a lowercase letter"),
         (["--mode", "bypassPermissions"], "--mode must be one of default, manual, plan, acceptEdits, auto, dontAsk"),
         pytest.param(
             ["--cert", "/nowhere/c.pem", "--key", "/nowhere/k.pem"],
@@ -281,7 +282,7 @@ async def test_all_problems_are_reported_together_and_nothing_starts(data: Path,
             marks=pytest.mark.thorough,
         ),
         pytest.param(["--max-queue", "0"], "--max-queue must be between", marks=pytest.mark.thorough),
-        pytest.param(["--hours", "9-9"], "--hours: 9-9 does not contain an hour", marks=pytest.mark.thorough),
+        pytest.param(["--hours", "9-9"], "--hours: 9-9 does not include any hours", marks=pytest.mark.thorough),
     ],
 )
 async def test_a_setting_that_cannot_be_used_is_reported(data: Path, arguments: list[str], expected: str) -> None:
@@ -373,6 +374,15 @@ async def test_a_leftover_lock_file_does_not_prevent_a_start(data: Path) -> None
     (data / "server.lock").write_text(str(os.getpid()))
     async with serving(data) as server:
         assert (data / "server.lock").read_text() == str(server.process.pid)
+
+
+async def test_a_lock_file_that_cannot_be_written_is_named(data: Path) -> None:
+    (data / "server.lock").mkdir(mode=0o700, parents=True)
+    data.chmod(0o700)
+    code, output = await refused("--data-dir", data, "--port", "0")
+    assert code == 3
+    assert f"{data / 'server.lock'} can't be written: is a directory." in output
+    assert "[NOT_WRITABLE]" in output
 
 
 # stopping
@@ -494,7 +504,7 @@ async def test_log_settings_are_read_from_file_environment_and_flags(data: Path,
         await server.end()
         assert server.errors == ""
     lines = [json.loads(line) for line in (tmp_path / "server.log").read_text().splitlines()]
-    assert any("is connected from" in line["message"] for line in lines)
+    assert any(" connected from " in line["message"] for line in lines)
 
 
 # stats
@@ -550,4 +560,4 @@ async def test_the_token_file_may_be_replaced_between_starts(data: Path) -> None
         assert (await client.ask("health_check"))["data"]["status"] == "ok"
     (data / "token").write_text("short")
     code, output = await refused("--data-dir", data, "--port", "0")
-    assert (code, "does not contain a token" in output) == (2, True)
+    assert (code, "does not contain a valid token" in output) == (2, True)

@@ -38,7 +38,7 @@ async def test_a_session_open_in_a_terminal_is_forked_not_resumed(poem: Path, mo
 
             refused = await client.ask("session_resume", wanted, project)
             assert refused["data"]["code"] == "SESSION_IN_USE"
-            assert "or fork it" in refused["data"]["message"]
+            assert "or fork the conversation" in refused["data"]["message"]
             assert not any(one.get("current") for one in await listed(client, project))
 
             assert (await client.ask("session_fork", wanted, project))["type"] == "ok"

@@ -44,8 +44,9 @@ async def at_work(poem: Path, model: MessagesStub, *flags: str) -> AsyncIterator
         yield client, created["project_id"]
 
 
+@pytest.mark.slow_for("acceptEdits", "auto")
 @pytest.mark.parametrize("mode", ["bypassPermissions", "auto", "acceptEdits"])
-async def test_the_owners_own_mode_does_not_skip_questions(poem: Path, model: MessagesStub, mode: str) -> None:
+async def test_the_mode_in_the_owners_settings_is_not_used(poem: Path, model: MessagesStub, mode: str) -> None:
     owner_has(permissions={"defaultMode": mode})
     made = poem.parent / "made.txt"
     model.will_say(write(made, "x\n"), text("Done."))

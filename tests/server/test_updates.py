@@ -48,7 +48,7 @@ def test_every_event_for_clients_has_a_message() -> None:
 
 
 @pytest.mark.parametrize("event", FOR_CLIENTS, ids=name)
-def test_a_message_is_one_that_the_protocol_describes(event: Event) -> None:
+def test_every_message_is_described_by_the_protocol(event: Event) -> None:
     types, updates = sent()
     message = json.loads(audience.frame(Announced("p1", PATH, event)).data)
     kind, data = types.get(message["type"]), message["data"]

@@ -103,7 +103,7 @@ async def test_the_server_records_the_format_of_data_it_has_opened(data: Path) -
 @pytest.mark.parametrize(
     ("content", "reason", "words"),
     [
-        (f'{{"format": {FORMAT + 1}, "drawbridge": "9.1.0"}}', "newer Drawbridge (9.1.0)", "install that version"),
+        (f'{{"format": {FORMAT + 1}, "drawbridge": "9.1.0"}}', "newer Drawbridge (9.1.0)", "Install that version"),
         pytest.param(
             '{"format": 99}', "newer Drawbridge (of an unknown version)", "--data-dir", marks=pytest.mark.thorough
         ),

@@ -123,11 +123,11 @@ def test_another_commands_table_is_ignored(file: Path) -> None:
 
 def test_a_misspelled_table_is_a_problem_for_all_but_the_guard(file: Path) -> None:
     file.write_text("[server]\nport = 1\n")
-    assert f"{file}: [server] is not a table of this file; the tables are [ide], [hook], [serve], [attach]" in problems(
-        file
-    )
+    assert f"{file}: [server] is not a known table; the tables are [ide], [hook], [serve], [attach]" in problems(file)
     environ = {"DRAWBRIDGE_CONFIG": str(file)}
     assert load("hook", HookSettings, {"agent": "claude"}, environ).agent == "claude"
+    file.write_text("port = 1\n")
+    assert f"{file}: port is not in a table; the tables are [ide]" in problems(file)
 
 
 def test_each_module_of_settings_has_a_table() -> None:

@@ -72,7 +72,7 @@ def test_setup_creates_what_it_needs_and_removes_it_again(agent: str, scope: str
     assert path.stat().st_mode & 0o777 == 0o600
     output = setup(agent, "--scope", scope, "--remove")
     assert output.code == 0
-    assert f"  Delete {path}: it contains only the guard's hooks" in output.output
+    assert f"  Delete {path}: it contains only what setup added" in output.output
     left = everything_below(home)
     assert {name: left[name] for name in left if name not in (".local", ".local/share")} == before
 
@@ -104,7 +104,7 @@ def test_a_second_setup_changes_nothing(agent: str, setup: Setup) -> None:
     times = {name: path.lstat().st_mtime_ns for name, path in before.items()}
     output = setup(agent)
     assert output.code == 0
-    assert output.output == f"Already set up: {settings_file(agent)} makes {AGENTS[agent].title} call the guard.\n"
+    assert output.output == f"Already set up: {settings_file(agent)} contains the guard's hooks.\n"
     assert {name: (Path.home() / name).lstat().st_mtime_ns for name in everything_below(Path.home())} == times
     setup(agent, "--remove")
     assert setup(agent, "--remove").output.startswith("Nothing to remove: ")
@@ -175,7 +175,9 @@ def test_claudes_permission_hook_may_wait_for_a_day(setup: Setup) -> None:
     assert handler["timeout"] == 24 * 60 * 60
 
 
-def test_claude_blocks_edits_if_a_closed_guard_cannot_start(setup: Setup, claude_says: Callable[[str], None]) -> None:
+def test_claude_blocks_edits_if_a_fail_closed_guard_cannot_start(
+    setup: Setup, claude_says: Callable[[str], None]
+) -> None:
     claude_says("2.1.295")
     setup("claude", "--fail", "closed")
     found = {event: handler.get("onFailure") for event, (handler,) in handlers("claude").items()}
@@ -185,7 +187,7 @@ def test_claude_blocks_edits_if_a_closed_guard_cannot_start(setup: Setup, claude
     assert "onFailure" not in settings_file("claude").read_text()
 
 
-def test_codex_denies_calls_if_a_closed_guard_cannot_start(setup: Setup) -> None:
+def test_codex_denies_calls_if_a_fail_closed_guard_cannot_start(setup: Setup) -> None:
     setup("codex", "--fail", "closed")
     found = {event: handler["command"].endswith(" || exit 2") for event, (handler,) in handlers("codex").items()}
     assert found.pop("PreToolUse")
@@ -198,7 +200,8 @@ def test_an_older_claude_gets_no_unknown_setting(setup: Setup, claude_says: Call
     claude_says("2.1.294")
     output = setup("claude", "--fail", "closed")
     assert "onFailure" not in settings_file("claude").read_text()
-    assert "Claude Code is 2.1.294: from 2.1.295 on it can also block an edit" in output.errors
+    assert "Claude Code 2.1.295 or newer can also block an edit" in output.errors
+    assert "Your version is 2.1.294." in output.errors
 
 
 def around(path: Path) -> dict[str, Any]:
@@ -262,7 +265,7 @@ def test_remove_leaves_no_empty_object_even_without_its_record(setup: Setup) -> 
 BAD = {
     "a trailing comma": ('{\n  "a": 1,\n}', "line 3, column 1: a name in double quotes was expected"),
     "truncated": ('{"a": [1', "line 1, column 9: a comma or ] was expected"),
-    "not an object": ("[]", "line 1, column 1: an object was expected"),
+    "not an object": ("[]", "a JSON object was expected"),
     "not UTF-8": ('{\n "a": "\udcff"}', "line 2, column 8: a byte that is not UTF-8"),
     "hooks that are a list": ('{"hooks": []}', "hooks is a list, not an object"),
 }
@@ -280,7 +283,7 @@ def test_invalid_settings_are_reported_and_left_unchanged(agent: str, text: str,
     assert output.output == ""
     assert (
         output.errors
-        == f"drawbridge setup: {path}: {problem}. It was not changed; correct it there and run this again.\n"
+        == f"drawbridge setup: {path}: {problem}. The file was not changed. Correct it and run this again.\n"
     )
     assert everything_below(Path.home()) == before
 
@@ -370,7 +373,7 @@ def test_the_json_output_describes_the_changes(setup: Setup) -> None:
 def test_two_scopes_can_be_set_up_and_are_reported(setup: Setup) -> None:
     setup("claude", "--policy", "any")
     output = setup("claude", "--scope", "project", "--policy", "visible")
-    assert f"{settings_file('claude')} calls the guard too" in output.errors
+    assert f"{settings_file('claude')} also contains the guard's hooks" in output.errors
     guards = {file.name: file.read_text() for file in stub("claude").parent.glob("*.py")}
     assert len(guards) == 2
     assert "'any'" in guards.pop("claude.py")

@@ -112,7 +112,7 @@ def test_on_a_terminal_the_user_sees_the_change_and_is_asked(terminal: Callable[
     setup = terminal("gemini")
     setup.wait_for(r"Do this\?")
     setup.type("y\r")
-    setup.wait_for("Gemini CLI now calls the guard")
+    setup.wait_for("the guard is set up for Gemini CLI")
     assert setup.end() == 0
     assert "BeforeTool" in path.read_text()
 
@@ -129,14 +129,14 @@ def test_control_characters_in_settings_are_escaped(terminal: Callable[..., Term
     assert "\x1b[2J" not in setup.screen
 
 
-def test_no_answer_means_no_and_yes_skips_the_question(terminal: Callable[..., Terminal], home: Path) -> None:
+def test_no_answer_means_no_and_the_yes_flag_skips_the_question(terminal: Callable[..., Terminal], home: Path) -> None:
     setup = terminal("gemini")
     setup.wait_for(r"Do this\?")
     setup.type("\x04")
     assert setup.end() == 0
     assert not (home / ".gemini").exists()
     setup = terminal("gemini", "--yes")
-    setup.wait_for("Gemini CLI now calls the guard")
+    setup.wait_for("the guard is set up for Gemini CLI")
     assert setup.end() == 0
     assert "Do this?" not in setup.screen
 
@@ -196,15 +196,15 @@ def test_without_a_terminal_nothing_is_changed(
     [
         '{"a": 1}',
         '{\n  "permissions": {\n    "allow": []\n  }\n}\n',
-        '{"permissions": {"defaultMode": "plan"}, "b": 2}',
+        '{"permissions": {"defaultMode": "acceptEdits"}, "b": 2}',
         '{"permissions": {"disableAutoMode": "no", "allow": []}}',
     ],
 )
-def test_the_mode_is_set_and_removed_byte_for_byte(text: str, setup: Setup, user: Path) -> None:
+def test_removing_the_mode_restores_the_file_exactly(text: str, setup: Setup, user: Path) -> None:
     user.parent.mkdir()
     user.write_text(text)
     output = setup("claude", "--yes")
-    assert "defaultMode" not in user.read_text() or "plan" in user.read_text()
+    assert "defaultMode" not in user.read_text() or "acceptEdits" in user.read_text()
     assert f"Note: {ASK_MODE.unasked}" in output.errors
     output = setup("claude", "--ask-mode")
     assert LASTING.items() <= json.loads(user.read_text())["permissions"].items()
@@ -245,7 +245,7 @@ def test_permissions_of_another_type_are_kept_and_reported(setup: Setup, user: P
     put(user, {"permissions": ["Bash"]})
     output = setup("claude", "--ask-mode")
     assert output.code == 2
-    assert f"{user}: permissions is a list, not an object. It was not changed" in output.errors
+    assert f"{user}: permissions is a list, not an object. The file was not changed" in output.errors
     assert json.loads(user.read_text()) == {"permissions": ["Bash"]}
 
 
@@ -262,7 +262,7 @@ def test_disabled_hooks_of_claude_are_reported(
     output = setup("claude", "--ask-mode")
     assert (
         output.errors
-        == f"Note: {path} sets disableAllHooks: no hooks run, and nothing is protected, until you remove it.\n"
+        == f"Note: {path} sets disableAllHooks: no hooks run, and nothing is protected, until that setting is removed.\n"
     )
 
 
@@ -285,8 +285,8 @@ def test_disabled_hooks_of_other_agents_are_reported(setup: Setup, home: Path) -
 @pytest.mark.parametrize("agent", ["gemini", "codex"])
 def test_a_note_warns_about_a_file_that_others_share(agent: str, setup: Setup) -> None:
     output = setup(agent, "--scope", "project")
-    assert f"{AGENTS[agent].settings_file(Path.cwd())} names the Python on this machine" in output.errors
-    assert "names the Python" not in setup(agent).errors
+    assert f"{AGENTS[agent].settings_file(Path.cwd())} contains the path of a Python on this machine" in output.errors
+    assert "the path of a Python" not in setup(agent).errors
 
 
 @pytest.mark.usefixtures("guard")

@@ -60,7 +60,7 @@ def test_a_link_to_a_missing_file_is_followed(tmp_path: Path) -> None:
 def test_a_file_that_has_changed_since_is_not_overwritten(tmp_path: Path) -> None:
     file = tmp_path / "a"
     file.write_bytes(b"newer")
-    with pytest.raises(NotWritable, match=r"was not written: it has changed in the meantime\. Run"):
+    with pytest.raises(NotWritable, match=r"was left as it is: another program has changed it in the meantime\. Run"):
         Change(file, b"old", b"new").apply()
     assert everything_below(tmp_path) == {"a": b"newer"}
 
@@ -93,13 +93,13 @@ def test_a_write_that_fails_leaves_the_file_as_it_was(tmp_path: Path, monkeypatc
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "replace", full)
-    with pytest.raises(NotWritable, match=r"a can't be written: no space left on device\. It was not changed"):
+    with pytest.raises(NotWritable, match=r"a can't be changed: no space left on device\."):
         Change(file, b"old", b"new").apply()
     assert everything_below(tmp_path) == {"a": b"old"}
 
 
 def test_a_directory_or_an_unreadable_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UnusableFile, match="is not a file"):
+    with pytest.raises(UnusableFile, match="is not a regular file"):
         read(tmp_path)
     (tmp_path / "loop").symlink_to("loop")
     with pytest.raises(UnusableFile, match="loop can't be read: too many levels of symbolic links"):

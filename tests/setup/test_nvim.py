@@ -105,7 +105,7 @@ def test_a_plain_neovim_has_the_plugin_and_one_bridge(nvim: Path, setup: Setup, 
     assert seen["state"] == "listening"
     assert seen["commands"] == 2
     assert seen["locks"] == 1
-    assert setup("nvim").output.startswith("Nothing to change: ")
+    assert setup("nvim").output.startswith("Nothing to change in ")
     assert setup("nvim", "--remove").code == 0
     assert ours(home) == set()
     assert start(nvim, wait=False)["commands"] == 0
@@ -161,14 +161,14 @@ def test_the_users_own_call_to_setup_takes_effect(text: str, newest: Path, setup
     assert seen["locks"] == 1
 
 
-def test_no_starter_is_written_if_the_configuration_has_one(newest: Path, setup: Setup, home: Path) -> None:
+def test_no_starter_is_added_if_the_configuration_calls_setup(newest: Path, setup: Setup, home: Path) -> None:
     starter = packages(home) / "drawbridge-setup"
     path = init(home, "-- require('drawbridge').setup{}\n")
     setup("nvim")
     assert starter.exists(), "a comment starts nothing"
     path.write_text("require('drawbridge').setup{}\n")
     output = setup("nvim")
-    assert f"{path} mentions the plugin, so your configuration has to start it" in output.errors
+    assert f"{path} mentions the plugin, so your configuration is expected to call setup{{}}" in output.errors
     assert not starter.exists()
     assert (packages(home) / "drawbridge").is_symlink()
 

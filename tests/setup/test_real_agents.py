@@ -44,6 +44,7 @@ def called(log: Path) -> list[tuple[str, str]]:
     return [(call["hook_event_name"], call.get("tool_name", "")) for call in calls]
 
 
+@pytest.mark.slow_for("project")
 @pytest.mark.usefixtures("guard")
 @pytest.mark.thorough
 @pytest.mark.parametrize("scope", ["user", "project"])
@@ -102,8 +103,8 @@ def test_claude_reports_changes_of_files_the_guard_watches(setup: Setup, guard: 
     assert log.with_name("log.FileChanged").exists()
 
 
-@pytest.mark.thorough
-def test_claude_writes_nothing_if_a_closed_guard_cannot_start(
+@pytest.mark.slow
+def test_without_its_fail_closed_guard_claude_writes_nothing(
     setup: Setup, guard: Path, poem: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "bin").mkdir()
@@ -136,7 +137,7 @@ async def unsaved(poem: Path) -> AsyncIterator[Path]:
         await editor.wait()
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_claude_is_denied_writes_over_unsaved_work(setup: Setup, poem: Path, unsaved: Path) -> None:
     claude_rig.prepare_home(poem.parent)
     setup("claude", "--socket-dir", unsaved)
@@ -147,6 +148,7 @@ async def test_claude_is_denied_writes_over_unsaved_work(setup: Setup, poem: Pat
     assert "unsaved" in model.requests[2].tool_results[0]
 
 
+@pytest.mark.slow_for("project")
 @pytest.mark.thorough
 @pytest.mark.usefixtures("guard")
 @pytest.mark.parametrize("scope", ["user", "project"])
@@ -167,7 +169,7 @@ def test_gemini_calls_the_guard(scope: str, setup: Setup, home: Path, poem: Path
     ]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_gemini_is_denied_writes_over_unsaved_work(setup: Setup, home: Path, poem: Path, unsaved: Path) -> None:
     settings_of_gemini(home)
     setup("gemini", "--socket-dir", unsaved)
@@ -253,9 +255,10 @@ BROKEN = pytest.mark.parametrize(
 """Parameters: how the guard is broken, its ``fail`` setting, and the poem's content after the agent's edit."""
 
 
+@pytest.mark.slow_for("damage-open-one\\nTWO\\n", "lose_python-open-one\\nTWO\\n")
 @BROKEN
 @pytest.mark.thorough
-def test_a_broken_guard_blocks_claude_only_if_it_is_closed(
+def test_a_broken_guard_blocks_claude_only_if_it_fails_closed(
     setup: Setup, poem: Path, breaks: Callable[[], None], fail: str, left: str
 ) -> None:
     claude_rig.prepare_home(poem.parent)
@@ -268,9 +271,10 @@ def test_a_broken_guard_blocks_claude_only_if_it_is_closed(
     assert not any("Traceback" in request.new_text for request in model.requests)
 
 
+@pytest.mark.slow_for("damage-open-one\\nTWO\\n", "lose_python-open-one\\nTWO\\n", "remove-open-one\\nTWO\\n")
 @BROKEN
 @pytest.mark.thorough
-def test_a_broken_guard_blocks_gemini_only_if_it_is_closed(
+def test_a_broken_guard_blocks_gemini_only_if_it_fails_closed(
     setup: Setup, home: Path, poem: Path, breaks: Callable[[], None], fail: str, left: str
 ) -> None:
     settings_of_gemini(home)
@@ -284,7 +288,7 @@ def test_a_broken_guard_blocks_gemini_only_if_it_is_closed(
 
 @BROKEN
 @pytest.mark.thorough
-def test_a_broken_guard_blocks_codex_only_if_it_is_closed(
+def test_a_broken_guard_blocks_codex_only_if_it_fails_closed(
     setup: Setup, home: Path, poem: Path, breaks: Callable[[], None], fail: str, left: str
 ) -> None:
     programs.codex()
@@ -298,7 +302,7 @@ def test_a_broken_guard_blocks_codex_only_if_it_is_closed(
 @pytest.mark.thorough
 @pytest.mark.parametrize("breaks", [remove, lose_python])
 @pytest.mark.usefixtures("guard")
-def test_codex_writes_nothing_if_a_closed_guard_cannot_start(
+def test_without_its_fail_closed_guard_codex_writes_nothing(
     setup: Setup, home: Path, poem: Path, breaks: Callable[[], None]
 ) -> None:
     programs.codex()

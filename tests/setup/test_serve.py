@@ -115,7 +115,7 @@ def test_a_unit_that_setup_did_not_write_is_left_alone(setup: Setup, home: Path,
     unit(home).write_text("[Service]\nExecStart=/bin/true\n")
     before = left(home)
     output = setup("serve")
-    assert "was not written by setup" in output.errors
+    assert "was not written by `drawbridge setup`" in output.output
     assert "Nothing to remove" in setup("serve", "--remove").output
     assert (left(home), asked(systemd)) == (before, [])
 
@@ -125,7 +125,8 @@ def test_without_a_manager_the_file_is_written(setup: Setup, home: Path, monkeyp
     output = setup("serve")
     assert unit(home).exists()
     assert "systemctl --user daemon-reload; systemctl --user enable drawbridge.service" in output.errors
-    setup("serve", "--remove")
+    output = setup("serve", "--remove")
+    assert "so the server was not stopped if it is running" in output.output
     assert left(home) == {"project": "directory"}
 
 
@@ -143,7 +144,7 @@ def test_a_temporary_environment_is_refused(setup: Setup, home: Path, monkeypatc
     monkeypatch.setattr(sys, "executable", "/passing/venv/bin/python")
     output = setup("serve")
     assert output.code == 3
-    assert "which is in a temporary directory" in output.errors
+    assert "which is in a temporary or cache directory" in output.errors
     assert not unit(home).exists()
 
 
@@ -176,11 +177,12 @@ def test_a_secret_that_the_service_does_not_get_is_mentioned(home: Path, monkeyp
     given = {"PATH": "/usr/bin", "DRAWBRIDGE_SERVE_WEBHOOK": "https://ntfy.example/sk-secret"}
     for platform in ("linux", "darwin"):
         assert b"sk-secret" not in serve.service(platform, given).content()
-    [note] = serve.left_out(given)
-    assert "DRAWBRIDGE_SERVE_WEBHOOK" in note
-    assert "serve.env" in note
-    assert "sk-secret" not in note
-    assert serve.left_out({}) == []
+    for manager, place in (("systemd", "serve.env"), ("launchd", "config.toml")):
+        [note] = serve.left_out(given, manager)
+        assert "DRAWBRIDGE_SERVE_WEBHOOK" in note
+        assert place in note
+        assert "sk-secret" not in note
+    assert serve.left_out({}, "systemd") == []
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")

@@ -90,10 +90,10 @@ def test_format_changes_describes_what_lines_cannot_show() -> None:
     assert format_changes(plain, other) == [
         "proposed with CRLF line endings",
         "a byte-order mark is added",
-        "the last line loses its newline",
+        "the newline is removed from the end of the file",
     ]
     assert format_changes(other, plain) == [
         "proposed with LF line endings",
         "the byte-order mark is removed",
-        "the last line gets its newline",
+        "a newline is added at the end of the file",
     ]

@@ -87,10 +87,10 @@ def test_eleven_failures_end_the_run_immediately(
         (tmp_path / f"test_{number}.py").write_text(ONCE)
     assert flaky.run(command, listed, tmp_path) != 0
     assert flaky.listed(listed) == []
-    assert "running what failed again" not in capfd.readouterr().err
+    assert "running the failed tests again" not in capfd.readouterr().err
 
 
-def test_all_runs_of_a_proof_share_the_limit(command: list[str], listed: Path, tmp_path: Path) -> None:
+def test_failures_of_earlier_runs_count_toward_the_limit(command: list[str], listed: Path, tmp_path: Path) -> None:
     listed.write_text("earlier\n" * flaky.MOST)
     (tmp_path / "test_once.py").write_text(ONCE)
     assert flaky.run(command, listed, tmp_path) != 0
@@ -109,9 +109,9 @@ def test_a_campaign_names_what_failed_and_how_often(
     (tmp_path / "test_once.py").write_text(ONCE)
     (tmp_path / "test_steady.py").write_text(STEADY)
     assert flaky.campaign(command, ["--rounds", "2", "--load", "1"]) == flaky.FAILED
-    summary = capfd.readouterr().out.rpartition("== test_always.py::test_never_passes: failed 2 of 2")[2]
+    summary = capfd.readouterr().out.rpartition("== test_always.py::test_never_passes: failed in 2 of 2 rounds")[2]
     assert "broken for good" in summary
-    assert "== test_once.py::test_passes_the_second_time: failed 1 of 2" in summary
+    assert "== test_once.py::test_passes_the_second_time: failed in 1 of 2 rounds" in summary
     assert summary.endswith(
         "2 tests failed at least once in 2 rounds.\n"
         "   2 test_always.py::test_never_passes\n"

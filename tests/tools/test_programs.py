@@ -73,7 +73,7 @@ def test_a_damaged_program_is_fetched_again(damage: str) -> None:
     assert install.installs == 2
 
 
-def test_bytecode_from_python_is_not_damage() -> None:
+def test_bytecode_from_python_does_not_count_as_damage() -> None:
     install = Fetched()
     wanted = program(install)
     programs.fetch(wanted)
@@ -83,7 +83,7 @@ def test_bytecode_from_python_is_not_damage() -> None:
     assert install.installs == 1
 
 
-def test_another_version_or_recipe_is_another_program() -> None:
+def test_each_version_and_recipe_has_its_own_directory() -> None:
     directories = {
         program(Fetched(), version, recipe).directory for version in ("1.2", "1.3") for recipe in ("", "other")
     }

@@ -44,7 +44,7 @@ def test_the_thorough_tests_use_one_worker_per_core(monkeypatch: pytest.MonkeyPa
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What starts tests, in place of starting them: "once", or "again" if failed tests would run again."""
+    """Records how tests would be started, and starts none: "once", or "again" if failed tests would run again."""
     started: list[str] = []
 
     def run(_command: list[str], _file: Path) -> int:
@@ -58,7 +58,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return started
 
 
-def test_failed_tests_do_not_run_again_by_hand(started: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_tests_run_only_once_outside_ci(started: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(flaky.LIST, raising=False)
     verbs.pytest_in_parallel([])
     assert started == ["once"]

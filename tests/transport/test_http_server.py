@@ -311,7 +311,7 @@ async def test_reaching_the_connection_limit_is_logged(
     lingering = await rig.raw(plain("/echo", b"x"))
     assert (await lingering.head()).startswith(b"HTTP/1.1 200 ")
     await rig.websocket()
-    assert "the limit of 2 connections is reached: closed one without an active request" in caplog.text
+    assert "the limit of 2 connections is reached: closed one that was waiting for its client" in caplog.text
     refused = await rig.raw(handshake())
     assert await refused.rest() == b""
     assert "the limit of 2 connections is reached: refused a new one" in caplog.text

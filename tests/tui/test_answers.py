@@ -81,7 +81,7 @@ def test_a_diff_counts_skipped_lines_and_marks_changed_words() -> None:
     assert shown[4:6] == [("removed", 10, "line 10"), ("added", 10, "line ten")]
     assert [line.marks for line in found.lines[4:6]] == [((5, 7),), ((5, 8),)]
     assert shown[-1] == ("skipped", 7, "")
-    assert (found.added, found.removed, found.notes) == (1, 1, ["the last line loses its newline"])
+    assert (found.added, found.removed, found.notes) == (1, 1, ["the newline is removed from the end of the file"])
 
 
 @given(st.lists(st.sampled_from("abcd"), max_size=12), st.lists(st.sampled_from("abcd"), max_size=12))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -45,7 +46,7 @@ def test_the_title_comes_from_the_server() -> None:
     assert title(before, "Claude", "/p", None, 1).plain == "Claude wants to use Bash"
 
 
-def test_a_link_is_found_by_the_path_in_the_title() -> None:
+def test_the_title_shows_the_target_of_a_link() -> None:
     links = {"/home/ada/blog/notes.md": "/home/ada/.bashrc"}
     request = asked("Write", {"file_path": "/home/ada/blog/notes.md", "content": ""}, link_targets=links)
     shown = title(request, "Claude", "/home/ada/blog", None, 1).plain
@@ -62,7 +63,7 @@ def test_risky_parts_have_a_line_each() -> None:
     assert piece(request, {"field": "elsewhere.command", "start": 0, "end": 4}) == ""
 
 
-def test_always_has_the_servers_text_and_the_file() -> None:
+def test_always_shows_the_servers_text_and_the_settings_file() -> None:
     rule = {"type": "addRules", "behavior": "allow", "rules": [{"toolName": "Bash", "ruleContent": "ls *"}]}
     request = asked("Bash", {"command": "ls"}, suggestions=[rule | {"destination": "localSettings"}])
     assert always_words(request) == "Always allow `ls …` in this project (.claude/settings.local.json)"
@@ -119,8 +120,15 @@ def test_a_missing_prompt_box_is_explained() -> None:
 
 
 def test_a_withdrawn_request_has_the_same_text_as_in_the_history() -> None:
-    assert wording.first_words({"reason": "the run has ended"}) == "Withdrawn: the run has ended."
-    assert wording.first_words({"reason": "answered elsewhere"}) == "Answered elsewhere."
+    assert wording.first_words({"reason": "the run has ended"}, REQUEST) == "Withdrawn: the run has ended."
+    assert wording.first_words({"reason": "answered elsewhere"}, REQUEST) == "Answered elsewhere."
+
+
+def test_a_user_who_was_about_to_answer_sees_who_answered_first() -> None:
+    assert wording.first_words({"by": "Ada", "decision": "allow"}, REQUEST) == "Ada accepted this first."
+    question = {"kind": "question"}
+    assert wording.first_words({"by": "Ada", "decision": "allow"}, question) == "Ada answered this first."
+    assert wording.first_words({"by": "Ada", "decision": "deny"}, question) == "Ada skipped this first."
 
 
 def test_a_command_can_be_edited_by_a_device_that_may_run() -> None:
@@ -130,6 +138,13 @@ def test_a_command_can_be_edited_by_a_device_that_may_run() -> None:
     unchangeable = asked("Bash", {"command": "ls"}, changeable=False)
     assert field(unchangeable) is None
     assert why_not_edited(unchangeable) != ""
+
+
+def test_a_limit_that_resets_on_another_day_is_shown_with_the_date() -> None:
+    until = datetime(2030, 5, 4, 12, tzinfo=UTC)
+    project = {"state": "IDLE", "continues_at": until.isoformat()}
+    assert wording.waits_until(project).endswith(" on 4 May")
+    assert wording.lifted(until.isoformat(), until - timedelta(days=2)).endswith(" on 4 May.")
 
 
 def test_a_retry_and_a_compaction_are_reported() -> None:

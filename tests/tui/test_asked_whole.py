@@ -102,7 +102,7 @@ async def test_a_request_is_accepted_only_after_all_of_it_was_shown(command: str
         await pilot.press("a")
         await pilot.pause()
         assert app.given == []
-        assert "There is more below" in app.text
+        assert "There is more to see: Space shows it" in app.text
         for _ in range(60):
             await pilot.press("space")
             await pilot.pause()
@@ -127,6 +127,34 @@ async def test_a_jump_to_the_end_does_not_count_as_seeing_the_middle() -> None:
         await pilot.press("a")
         await pilot.pause()
         assert app.given == []
+
+
+async def test_space_shows_what_a_jump_to_the_end_has_skipped() -> None:
+    app = Alone(bash(command="\n".join(f"echo {number}" for number in range(100))))
+    async with alone(app) as pilot:
+        await pilot.press("end")
+        await until(lambda: "echo 99" in app.text)
+        await pilot.wait_for_animation()
+        await pilot.press("a")
+        await until(lambda: "There is more to see: Space shows it" in app.text)
+        for _ in range(20):
+            await pilot.press("space")
+            await pilot.pause()
+        await pilot.press("a")
+        await pilot.pause()
+        assert [answer.allow for answer in app.given] == [True]
+
+
+async def test_an_empty_file_and_a_change_without_lines_are_described() -> None:
+    proposal = {"path": "/x/a.py", "old_text": "", "new_text": ""}
+    app = Alone({"tool_name": "Write", "input": {"file_path": "/x/a.py", "content": ""}, "proposal": proposal})
+    async with alone(app):
+        assert "The file is empty." in app.text
+    proposal = {"path": "/x/a.py", "old_text": "a", "new_text": "a\n"}
+    app = Alone({"tool_name": "Write", "input": {"file_path": "/x/a.py", "content": "a\n"}, "proposal": proposal})
+    async with alone(app):
+        assert "No lines change." in app.text
+        assert "A newline is added at the end of the file." in app.text
 
 
 async def test_a_click_does_not_accept_a_request_not_fully_seen() -> None:
@@ -451,7 +479,7 @@ async def test_an_unseen_change_is_not_accepted_from_its_editor() -> None:
         app.view.accept()
         await pilot.pause()
         assert app.given == []
-        assert "You have not seen all of this change" in app.text
+        assert "You have not seen all of this request" in app.text
 
 
 @pytest.mark.parametrize("keys", [["ctrl+z"], ["ctrl+v"]], ids=["undone", "pasted"])
@@ -468,7 +496,7 @@ async def test_a_restored_change_that_was_not_seen_is_not_accepted(keys: list[st
         await pilot.pause()
         assert "line 299" in app.view.query_one(PlainTextArea).text
         assert app.given == []
-        assert "You have not seen all of this change" in app.text
+        assert "You have not seen all of this request" in app.text
 
 
 async def test_a_short_version_of_an_unseen_change_is_accepted() -> None:
@@ -507,7 +535,7 @@ async def test_a_path_through_a_link_is_shown_with_its_target() -> None:
     app = Alone(request | {"link_targets": {"/x/README.md": "/home/ada/.bashrc"}})
     async with alone(app):
         assert "wants to overwrite /x/README.md → /home/ada/.bashrc" in app.text
-        assert "leads through a link. The file is /home/ada/.bashrc." in app.text
+        assert "leads through a symbolic link to /home/ada/.bashrc." in app.text
 
 
 STEPS = (

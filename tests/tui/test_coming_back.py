@@ -39,7 +39,7 @@ async def test_the_client_resumes_where_it_was_after_a_server_crash(tmp_path: Pa
             card = await person.is_asked("Something")
             await person.presses("e", *"Mine ")
             await first.end(signal.SIGKILL)
-            await person.sees("Not connected to the server. Retrying… What you write is kept.")
+            await person.sees("Not connected to the server: ", "Retrying… What you write is kept.")
             await person.presses("ctrl+s")
             await person.prompts("/quick meanwhile")
             await person.sees("Will send when reconnected  /quick meanwhile")
@@ -80,7 +80,7 @@ async def test_a_lost_connection_resumes_at_the_cursor(tmp_path: Path, directory
             assert conversation.items[: len(known)] == known, "what was here was not asked for again"
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_prompt_removed_during_a_disconnect_is_reported(tmp_path: Path, directory: Path) -> None:
     async with serving(tmp_path / "data", "--no-tls", "--allow", directory.parent) as server:
         project = await make_project(server, directory)
@@ -117,7 +117,7 @@ async def test_an_answer_in_flight_during_a_disconnect_counts_once(tmp_path: Pat
     assert (directory / "notes.md").read_text().count("Something") == 1
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_rejected_token_is_reported_and_typed_text_is_kept(tmp_path: Path, directory: Path) -> None:
     """The token is replaced by an invalid one before the client reconnects."""
     async with serving(tmp_path / "data", "--no-tls", "--allow", directory.parent) as server:
@@ -130,5 +130,7 @@ async def test_a_rejected_token_is_reported_and_typed_text_is_kept(tmp_path: Pat
             socket = person.app.client.connection._socket
             assert socket is not None
             socket.transport.abort()
-            await person.sees("The server no longer accepts the token: ", "half a thought")
+            await person.sees(
+                "Disconnected: The token is missing or wrong. To use another token, quit", "half a thought"
+            )
             assert person.app.client.connection.state == "refused"

@@ -77,7 +77,7 @@ def unwrapped(person: Person) -> str:
 async def begins(person: Person, *keys: str) -> None:
     """Begins a comment on the current change. ``keys`` choose its lines."""
     await person.presses("c")
-    await is_told(person, "Enter writes it.")
+    await is_told(person, "Enter starts writing.")
     await person.presses(*keys, "enter")
     await is_open(person, CommentDialog)
     await person.waits_for(lambda: field(person).has_focus, "the field")
@@ -155,7 +155,7 @@ async def test_comments_are_added_to_the_current_run(server: Server, repository:
         await person.presses("S")
         await person.sees("Send 1 comment?", "y Send · Esc Cancel")
         run = (await owner.ask("execute", {"prompt": f"/emit {json.dumps(WORKING)}"}, project))["data"]["run_id"]
-        await person.sees("It is working: you can queue the", "prompt, or add it to the current run.")
+        await person.sees("The agent is working: you can", "queue the prompt, or add it to the current run.")
         await person.sees("y Queue · a Add to the current run · Esc Cancel")
         await person.presses("a")
         await is_told(person, "Added 1 comment to the current run.")
@@ -182,7 +182,7 @@ async def test_comments_that_another_client_sent_are_shown_as_sent(server: Serve
         await owner.ask("agent_interrupt", {}, project)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_comments_on_a_terminal_session_can_be_withdrawn(home: Path) -> None:
     """The comments wait until the agent stops, and are drafts again once they are withdrawn."""
     (home / "blog").mkdir()
@@ -209,17 +209,40 @@ async def test_comments_on_a_terminal_session_can_be_withdrawn(home: Path) -> No
             await person.sees("▎ You  Draft")
 
 
-@pytest.mark.thorough
+async def test_comments_that_cannot_be_sent_can_be_copied(home: Path) -> None:
+    (home / "blog").mkdir()
+    directory = make_repository(home / "blog")
+    async with serving(home / "data", "--no-tls", "--allow", home) as server:
+        session = ReportedSession(server, directory)
+        await session.runs("t1", "Shout", poem(line_5="LINE 5"))
+        await session.reports("SessionEnd", reason="prompt_input_exit")
+        async with attached(server, session.project) as person:
+            await opens(person)
+            await begins(person)
+            await adds(person, "Why capitals?")
+            await person.presses("S")
+            await person.sees("Send 1 comment?")
+            await person.presses("y")
+            await is_told(person, "Press y to copy the comments as a prompt.")
+            assert person.app.clipboard == ""
+            await person.presses("y")
+            await is_told(person, "The prompt was copied, if your terminal allows that.")
+            assert "Why capitals?" in person.app.clipboard
+            assert "LINE 5" in person.app.clipboard
+            await person.sees("▎ You  Draft")
+
+
+@pytest.mark.slow
 async def test_a_comment_is_about_the_chosen_lines_with_a_suggestion(server: Server, repository: Path) -> None:
     async with reviewing(server, repository) as (person, project):
         await person.presses("j")
         await person.sees("▌   4   line 4")
         await person.presses("c")
-        await is_told(person, "Comment on line 5: Enter writes it.")
+        await is_told(person, "Comment on line 5: Enter starts writing.")
         await person.sees("▌▸  5 + LINE 5", "▌   5 − line 5")
         await person.presses("a", "u", "X")  # while lines are being chosen, these keys have no effect
         await person.presses("j", "K", "J", "J")
-        await is_told(person, "Comment on lines 5–6: Enter writes it.")
+        await is_told(person, "Comment on lines 5–6: Enter starts writing.")
         await person.sees("▌▸  6   line 6")
         await person.presses("escape")
         await person.loses("▸")
@@ -243,7 +266,7 @@ async def test_a_comment_is_about_the_chosen_lines_with_a_suggestion(server: Ser
     assert "Replace these lines with:\n```suggestion\nLINE 5\nline 6!\n```" in prompt
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_comment_that_is_refused_stays_in_its_field(server: Server, repository: Path) -> None:
     async with reviewing(server, repository) as (person, project):
         await person.presses("j")
@@ -267,7 +290,7 @@ async def test_a_comment_that_is_refused_stays_in_its_field(server: Server, repo
     assert await comments_of(server, project) == []
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_comment_is_kept_until_it_is_added_or_discarded(server: Server, repository: Path) -> None:
     async with reviewing(server, repository) as (person, project):
         await person.presses("j")
@@ -279,7 +302,7 @@ async def test_a_comment_is_kept_until_it_is_added_or_discarded(server: Server, 
         await person.presses("escape")
         await is_told(person, "Your comment is kept here until you add it: c continues, d discards it.")
         await person.presses("g", "S")
-        await is_told(person, "First add or discard the comment that you are writing.")
+        await is_told(person, "First save or discard the comment that you are writing.")
         assert current(person) == "poem.txt: LINE 30", "it leads to it"
         # The comment follows its lines when they move, and is kept when the review is closed.
         first = (await hunks(server, project))["poem.txt"][0]
@@ -342,14 +365,14 @@ async def is_answered(server: Server, directory: Path) -> str:
     return project
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_answers_are_shown_and_comments_resolved_and_reopened(server: Server, repository: Path) -> None:
     project = await is_answered(server, repository)
     async with attached(server, repository) as person:
         await opens(person)
         await person.presses("j")
         await person.sees("In answer to: Why capitals?", "Sent · Outdated · line 5", "Answered by: Line 5")
-        await person.sees("These lines have changed since the comment was written:")
+        await person.sees("These lines have changed or moved since the comment was written:")
         await person.presses("g", "C")
         await person.sees("r resolve", "Enter go to the change")
         await person.presses("r")
@@ -377,6 +400,7 @@ async def version_of(server: Server, project: str) -> str:
         return str((await client.ask("review_get", project_id=project))["data"]["version"])
 
 
+@pytest.mark.slow_for("approve")
 @pytest.mark.thorough
 @pytest.mark.parametrize("scope", ["view", "approve"])
 async def test_a_scope_limits_what_can_be_done_with_comments(
@@ -412,7 +436,7 @@ async def test_a_scope_limits_what_can_be_done_with_comments(
     assert len(await comments_of(server, project)) == 2
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_two_users_comment_on_one_review(server: Server, repository: Path) -> None:
     """Each sees the other's comments, and comments can be sent only by a user who has seen all of them."""
     async with reviewing(server, repository) as (person, project), server.client() as client:
@@ -459,7 +483,7 @@ async def test_nothing_typed_offline_is_lost_or_sent_twice(tmp_path: Path) -> No
             await begins(person)
             await person.types("Not lo")
             await first.end(signal.SIGKILL)
-            await person.sees("Not connected to the server.")
+            await person.sees("Not connected to the server: ")
             await person.types("st.")
             await person.presses("ctrl+s")
             await person.sees("Saving…", "Not lost.")
@@ -468,14 +492,14 @@ async def test_nothing_typed_offline_is_lost_or_sent_twice(tmp_path: Path) -> No
             message(person).text = "Message"
             await person.sees("Message")
             await person.presses("ctrl+s")
-            await person.sees("The connection was lost before the server responded.")
+            await person.sees("You’re disconnected. Try again once you’re back online.")
             await person.presses("escape")
             async with serving(*arguments) as second:
                 person.app.client.connection.retry_now()
                 await person.sees("Connected", "▎ You  Draft", "Not lost.")
                 assert [one["text"] for one in await comments_of(second, project)] == ["Not lost."]
                 await second.end(signal.SIGKILL)
-                await person.sees("Not connected to the server.")
+                await person.sees("Not connected to the server: ")
                 await person.presses("S")
                 await person.sees("Send 1 comment?")
                 await person.presses("y")
@@ -489,6 +513,7 @@ async def test_nothing_typed_offline_is_lost_or_sent_twice(tmp_path: Path) -> No
                     assert person.app.screen.query_one(PlainTextArea).text == "Message"
 
 
+@pytest.mark.slow_for("40x20")
 @pytest.mark.thorough
 @pytest.mark.parametrize("size", [(100, 30), (40, 20)], ids=lambda size: "x".join(map(str, size)))
 async def test_hostile_comments_are_only_text(server: Server, repository: Path, size: tuple[int, int]) -> None:
@@ -527,7 +552,7 @@ async def fits(person: Person, width: int) -> None:
     await person.waits_for(lambda: all(len(line) <= width for line in person.screen.splitlines()), f"{width} columns")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_small_screen_has_room_for_a_comment(server: Server, repository: Path) -> None:
     long: Work = {"poem.txt": poem(line_5="LINE 5 " + "and so on " * 12)}
     async with reviewing(server, repository, long, size=(40, 20)) as (person, _):
@@ -576,7 +601,7 @@ def message(person: Person) -> PlainTextArea:
     return person.app.screen.query_one(PlainTextArea)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_kept_changes_are_committed(server: Server, repository: Path) -> None:
     await is_kept(server, repository)
     async with attached(server, repository) as person:
@@ -609,7 +634,7 @@ async def test_kept_changes_are_committed(server: Server, repository: Path) -> N
     assert git(repository, "branch", "--show-current").strip() == "bridge"
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_commit_that_a_hook_refuses_keeps_the_message(server: Server, repository: Path) -> None:
     await is_kept(server, repository)
     hook = repository / ".git" / "hooks" / "pre-commit"
@@ -625,7 +650,7 @@ async def test_a_commit_that_a_hook_refuses_keeps_the_message(server: Server, re
         await person.sees("Write a message first.")
         message(person).text = "Capitals"
         await person.presses("ctrl+s")
-        await is_noted(person, "git or one of its hooks refused the commit.")
+        await is_noted(person, "The commit failed: git or one of its hooks refused it, or it took too long.")
         await person.sees("Output of git", "No capitals [red]please[/red]")
         assert git(repository, "rev-parse", "HEAD") == before
         await person.presses("escape")
@@ -641,7 +666,7 @@ async def test_a_commit_that_a_hook_refuses_keeps_the_message(server: Server, re
     assert git(repository, "rev-parse", "HEAD~1") == before
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_no_commit_is_made_while_the_agent_works(server: Server, repository: Path) -> None:
     project = await is_kept(server, repository)
     before = git(repository, "rev-parse", "HEAD")
@@ -658,7 +683,7 @@ async def test_no_commit_is_made_while_the_agent_works(server: Server, repositor
         await person.sees("Committed 2 files on")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_commits_are_offered_only_where_they_are_allowed(tmp_path: Path, directory: Path) -> None:
     make_repository(directory)
     async with serving(tmp_path / "data", "--no-tls", "--allow", directory.parent) as server:

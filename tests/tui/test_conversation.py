@@ -69,6 +69,41 @@ def test_pages_and_live_records_never_leave_a_gap(steps: list[str]) -> None:
         assert conversation.cursor == newest
 
 
+def report(seq: int, subtype: str, **fields: Any) -> Record:
+    return Record(seq, "2026-11-21T09:00:00Z", "claude", {"type": "system", "subtype": subtype, **fields})
+
+
+def told(conversation: Conversation) -> list[str]:
+    return [item.data["text"] for item in conversation.items if item.kind in ("notice", "aside")]
+
+
+def test_the_end_of_a_background_task_is_shown() -> None:
+    """The end of a task that the agent waits for is the result of its call."""
+    conversation = joined()
+    for seq, id in enumerate(("waits", "background"), 1):
+        conversation.apply(said(seq, {"type": "tool_use", "id": id, "name": "Agent", "input": {}}))
+    conversation.apply(said(3, {"type": "tool_result", "tool_use_id": "background", "content": "started"}, type="user"))
+    for seq, id in enumerate(("waits", "background", "unknown"), 4):
+        conversation.apply(report(seq, "task_notification", tool_use_id=id, status="failed", summary=f"{id} failed"))
+    conversation.apply(report(7, "task_notification", tool_use_id=["odd"], summary={"odd": 1}))
+    assert told(conversation) == ["background failed", "unknown failed"]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"pre_tokens": 155_400, "post_tokens": 900}, "Conversation compacted (155k to 900 tokens)"),
+        ({"pre_tokens": 155_400}, "Conversation compacted (from 155k tokens)"),
+        ({"pre_tokens": "odd"}, "Conversation compacted"),
+        ("odd", "Conversation compacted"),
+    ],
+)
+def test_a_compaction_is_shown_with_its_sizes(given: Any, words: str) -> None:
+    conversation = joined()
+    conversation.apply(report(1, "compact_boundary", compact_metadata=given))
+    assert told(conversation) == [words]
+
+
 def test_a_request_withdrawn_before_a_snapshot_is_not_reopened() -> None:
     asked = {"approval_id": "a", "tool_name": "Bash", "input": {}, "created_at": ""}
     conversation = Conversation("p")
@@ -123,6 +158,22 @@ def test_a_run_leaves_the_queue_and_reports_its_cost() -> None:
     assert conversation.queue == []
     conversation.apply(event(2, "run_finished", run_id="r", outcome="completed", cost_usd=0.25))
     assert (conversation.run is None, conversation.cost) == (True, 0.25)
+
+
+@pytest.mark.parametrize(
+    ("said", "error", "shown"),
+    [
+        ("API Error: 529.", "API Error: 529", []),
+        ("API Error: 529", "The model is not available: API Error: 529. Try again later.", []),
+        ("I read the file", "API Error: 529", ["I read the file"]),
+    ],
+)
+def test_an_error_is_shown_once(said: str, error: str, shown: list[str]) -> None:
+    conversation = joined()
+    conversation.apply(text(1, said))
+    conversation.apply(event(2, "run_finished", run_id="r", outcome="failed", error=error))
+    assert texts(conversation) == shown
+    assert conversation.items[-1].data["error"] == error
 
 
 # Prompts in the queue.
@@ -249,7 +300,7 @@ def test_every_recorded_conversation_of_the_real_agent_is_shown(transcript: Path
     ("content", "words"),
     [
         ("plain", "plain"),
-        ([{"type": "text", "text": "a"}, {"type": "image"}, "odd"], "a\n[image]\n[something]"),
+        ([{"type": "text", "text": "a"}, {"type": "image"}, "odd"], "a\n[image]\n[unknown content]"),
         (None, ""),
         ({"odd": 1}, ""),
     ],

@@ -55,7 +55,7 @@ async def test_a_rejection_sends_its_reason_and_changes_nothing(server: Server, 
         await person.presses("r")
         await person.types("not in this file")
         await person.presses("enter")
-        await person.reads("You wrote: “not in this file”", "✗ Rejected by you: “not in this file”", "✗ rejected")
+        await person.reads("I was told: “not in this file”", "✗ Rejected by you: “not in this file”", "✗ rejected")
         assert "failed" not in person.history
     assert (directory / "notes.md").read_bytes() == before
 
@@ -84,7 +84,7 @@ async def test_a_question_with_choices_is_answered(server: Server, directory: Pa
         await person.reads("Oak it is.")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_question_is_answered_with_free_text(server: Server, directory: Path) -> None:
     async with attached(server, directory) as person:
         await person.prompts("/ask")
@@ -95,7 +95,7 @@ async def test_a_question_is_answered_with_free_text(server: Server, directory: 
         await person.reads("tar it is.")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_the_second_user_keeps_their_text_and_sees_who_was_first(server: Server, directory: Path) -> None:
     async with attached(server, directory, name="Ada") as ada, attached(server, directory, name="Bob") as bob:
         await ada.prompts("Something")
@@ -113,7 +113,7 @@ async def test_the_second_user_keeps_their_text_and_sees_who_was_first(server: S
     assert "Bobs" not in (directory / "notes.md").read_text()
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_another_client_with_the_same_name_is_distinguished(server: Server, directory: Path) -> None:
     async with attached(server, directory, name="Ada") as first, attached(server, directory, name="Ada") as second:
         await first.prompts("Something")
@@ -121,7 +121,7 @@ async def test_another_client_with_the_same_name_is_distinguished(server: Server
         await second.is_asked("Something")
         await second.presses("e", *"Mine ")
         await first.presses("a")
-        await second.sees("Another client (Ada) accepted this first.", "Another client (Ada) accepted it.")
+        await second.sees("Another client (Ada) accepted this first.", "Another client (Ada) accepted the request.")
         await first.reads("Finished")
         assert "Another client" not in first.screen
 
@@ -160,7 +160,7 @@ async def test_a_key_meant_for_something_else_is_not_an_answer(
         assert person.prompt.text == "are we "
         assert person.prompt.has_focus, "nobody took the keyboard from under their hands"
         await person.presses("escape", "a", "w", "e", "r")
-        await person.sees("Needs you", "e Edit", "Read it, then press the key again.")
+        await person.sees("Needs you", "e Edit", "Read the request, then press the key again.")
         assert "Accepted" not in person.history
     assert (directory / "notes.md").read_bytes() == before
 
@@ -178,7 +178,7 @@ async def test_a_view_only_device_is_offered_no_answers(server: Server, director
             assert "Accept" not in person.screen
             assert not person.prompt.display
             assert "Needs you" in person.screen
-            assert "View only. Approve from another device." in person.screen
+            assert "View only. Answer on another device." in person.screen
             assert "View only." in person.screen.splitlines()[-2]
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import json
 import os
+import re
 import socket
 import ssl
 import sys
@@ -17,7 +19,7 @@ from websockets.asyncio.server import ServerConnection, serve
 
 from drawbridge.core.errors import BadSetting, NoServer
 from drawbridge.tui.client import Client
-from drawbridge.tui.command import begin
+from drawbridge.tui.command import ambiguous_words, begin
 from drawbridge.tui.server_address import Finder, fingerprint_of
 from tests import programs
 from tests.ide.processes import run
@@ -69,7 +71,7 @@ async def test_without_server_json_the_server_settings_are_used(
     ("error", "reason"),
     [
         (OSError(errno.ENETUNREACH, "Connect call failed ('2001:db8::1', 443)"), "network is unreachable"),
-        (OSError("Multiple exceptions: [Errno 111] …, [Errno 101] …"), "none of its addresses can be reached"),
+        (OSError("Multiple exceptions: [Errno 111] …, [Errno 101] …"), "none of the host's addresses can be reached"),
         (socket.gaierror(socket.EAI_NONAME, "Name or service not known"), "name or service not known"),
     ],
 )
@@ -115,6 +117,16 @@ async def test_a_project_is_selected_by_name_path_or_id(secured: Server, tmp_pat
         await connects(Finder(), "nowhere")
 
 
+def test_projects_with_the_same_path_are_told_apart_by_id() -> None:
+    """All terminal sessions in a directory have the same path."""
+    words = ambiguous_words("blog", [("proj_1", "/a/blog"), ("proj_2", "/b/blog")])
+    assert words == "blog is ambiguous: the server has /a/blog, /b/blog. Choose one by its path."
+    words = ambiguous_words(".", [("proj_1", "/a/blog"), ("desk_2", "/a/blog")])
+    assert words == ". is ambiguous: the server has proj_1 (/a/blog), desk_2 (/a/blog). Choose one by its ID."
+    words = ambiguous_words(".", [(f"desk_{number}", "/a/blog") for number in range(12)])
+    assert words.endswith("desk_9 (/a/blog) and 2 more. Choose one by its ID.")
+
+
 async def test_the_address_of_the_web_ui_can_be_used_to_connect(secured: Server) -> None:
     """The certificate can be verified by its fingerprint or with a CA file."""
     page = secured.url.replace("wss:", "https:").removesuffix("ws")
@@ -148,7 +160,7 @@ async def test_a_server_that_cannot_be_verified_gets_no_token(secured: Server, t
     async with serving(tmp_path / "other") as other:
         ca = str(other.data / "tls" / "cert.pem")
     async with impostor(secured) as (url, received):
-        with pytest.raises(NoServer, match="could not be verified: its fingerprint is") as refusal:
+        with pytest.raises(NoServer, match="could not be verified: its certificate has the fingerprint") as refusal:
             await connects(Finder(url, token, fingerprint="AB:" * 31 + "CD"))
         assert fingerprint in str(refusal.value)
         assert "The token was not sent" in str(refusal.value)
@@ -173,22 +185,25 @@ async def test_a_rejected_or_missing_token_is_reported(secured: Server, tmp_path
     with pytest.raises(BadSetting, match=r"The server at wss://.* did not accept the token: .* --token-file"):
         await connects(Finder(secured.url, str(tmp_path / "wrong")))
     (secured.data / "token").unlink()
-    with pytest.raises(BadSetting, match="There is no token in"):
+    with pytest.raises(
+        BadSetting, match=r"requires a token, but .* does not contain one or does not exist\. Use --token-file"
+    ):
         await connects(Finder())
 
 
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        ({"url": "ftp://x"}, "is not a server's address"),
-        ({"url": "wss://host:99999"}, "is not a server's address"),
+        ({"url": "ftp://x"}, "is not a valid server address"),
+        ({"url": "wss://host:99999"}, "is not a valid server address"),
         ({"url": "ws://example.net:1", "token_file": "x"}, "would send the token over the network unencrypted"),
-        ({"url": "wss://example.net:1"}, "its token is needed"),
+        ({"url": "wss://example.net:1"}, "so a token is required"),
         ({"fingerprint": "ab:cd"}, "--fingerprint must be the SHA-256"),
         ({"fingerprint": "AB" * 32, "ca": "x"}, "can't be combined"),
         ({"token_file": "/nowhere/token"}, "The token file /nowhere/token does not exist"),
         ({"token_file": "/"}, "The token can't be read from /"),
-        ({"ca": "/nowhere.pem"}, "/nowhere.pem does not contain a PEM certificate"),
+        ({"ca": "/nowhere.pem"}, "/nowhere.pem can't be read: no such file or directory"),
+        ({"ca": __file__}, "does not contain a PEM certificate"),
     ],
 )
 def test_invalid_flags_are_reported_before_anything_is_sent(flags: dict[str, str], words: str) -> None:
@@ -216,6 +231,21 @@ async def test_an_address_without_a_drawbridge_server_is_reported() -> None:
             await connects(Finder(f"ws://127.0.0.1:{port}"))
 
 
+async def test_a_server_without_tls_is_reported() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(65_536)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as web:
+        port = web.sockets[0].getsockname()[1]
+        with pytest.raises(
+            NoServer, match=r"The TLS connection to wss://.* failed: (?!operation).*, use ws:// in --url"
+        ):
+            await connects(Finder(f"wss://127.0.0.1:{port}"))
+
+
 @pytest.mark.parametrize("words", ["not JSON", '{"type": 5}', "[]", '{"type": "error"}'])
 async def test_another_kind_of_websocket_server_is_reported(words: str) -> None:
     async def answer(socket: ServerConnection) -> None:
@@ -224,6 +254,19 @@ async def test_another_kind_of_websocket_server_is_reported(words: str) -> None:
     async with serve(answer, "127.0.0.1", 0) as other:
         port = next(iter(other.sockets)).getsockname()[1]
         with pytest.raises(NoServer, match="is not a Drawbridge server"):
+            await connects(Finder(f"ws://127.0.0.1:{port}"))
+
+
+async def test_the_reason_why_a_server_refuses_the_connection_is_shown() -> None:
+    words = "Too many failed sign-in attempts. Try again in 5 s."
+
+    async def answer(socket: ServerConnection) -> None:
+        await socket.send(json.dumps({"type": "error", "data": {"code": "RATE_LIMITED", "message": words}}))
+        await socket.wait_closed()
+
+    async with serve(answer, "127.0.0.1", 0) as other:
+        port = next(iter(other.sockets)).getsockname()[1]
+        with pytest.raises(NoServer, match=rf"The server at ws://.* refused the connection: {re.escape(words)}$"):
             await connects(Finder(f"ws://127.0.0.1:{port}"))
 
 
@@ -237,7 +280,8 @@ async def test_without_a_terminal_the_command_reports_an_error() -> None:
     code, output, errors = await run("attach", "blog")
     assert (code, output) == (2, "")
     assert errors == (
-        "drawbridge attach: requires a terminal for its input and output. Run it without pipes; over SSH use `ssh -t`.\n"
+        "drawbridge attach: requires a terminal for its input and output. Run it without pipes and redirections. Over "
+        "SSH, use `ssh -t`.\n"
     )
 
 

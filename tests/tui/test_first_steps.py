@@ -20,7 +20,7 @@ async def test_an_empty_list_shows_its_keys(lasting: Server, directory: Path) ->
     async with attached(lasting, None) as person:
         await person.sees("No projects yet", "Press n to add one", "n new project", "? help", "q quit")
         await person.presses("question_mark")
-        await person.sees("Keys (outside text fields)")
+        await person.sees("Keys (letters work outside text fields)")
         await person.presses("escape", "q")
         await person.waits_for(lambda: not person.app.is_running, "the end")
 
@@ -161,9 +161,9 @@ async def test_the_status_line_has_the_same_words_as_the_list(server: Server, di
 async def test_the_status_line_shows_a_problem_of_the_project(server: Server, directory: Path) -> None:
     async with attached(server, directory) as person:
         (project,) = person.app.client.projects.named(str(directory), "")
-        project["problem"] = "The directory of this project does not exist."
+        project["problem"] = "The session's directory does not exist."
         person.app.client.on_change()
-        await person.sees("● The directory of this project does not exist.")
+        await person.sees("● The session's directory does not exist.")
 
 
 async def in_a_terminal(person: Person, directory: Path, fields: dict[str, Any] | None = None) -> str:

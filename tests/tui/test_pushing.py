@@ -65,7 +65,7 @@ async def test_kept_changes_can_become_a_pull_request(pushing: tuple[Server, Pat
     assert calls_of(tmp_path / "gh.calls") == [["pr", "create", *words]]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_failed_push_shows_the_reason_and_can_be_repeated(pushing: tuple[Server, Path], tmp_path: Path) -> None:
     server, directory = pushing
     remote = tmp_path / "remote.git"
@@ -104,7 +104,7 @@ def output(person: object) -> object:
     return person.app.screen.query_one(".output").content  # type: ignore[attr-defined]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_pushes_are_offered_only_where_they_are_allowed(tmp_path: Path, directory: Path) -> None:
     make_repository(directory)
     add_remote(directory, tmp_path / "remote.git")

@@ -49,6 +49,7 @@ async def opens(person: Person, count: int) -> None:
     )
 
 
+@pytest.mark.slow
 async def test_a_prompt_that_another_client_sends_is_in_the_queue(server: Server, directory: Path) -> None:
     async with queued(server, directory, "/quick") as (person, owner, project):
         await owner.ask("execute", {"prompt": "from the phone"}, project)
@@ -72,6 +73,7 @@ async def test_prompts_are_moved_and_removed(server: Server, directory: Path) ->
         await person.reads("Removed from the queue by")
 
 
+@pytest.mark.slow
 async def test_a_waiting_prompt_is_edited(server: Server, directory: Path) -> None:
     async with queued(server, directory, "x" * 600) as (person, owner, _):
         await opens(person, 1)
@@ -86,6 +88,7 @@ async def test_a_waiting_prompt_is_edited(server: Server, directory: Path) -> No
         await person.presses("escape")
 
 
+@pytest.mark.slow
 async def test_a_prompt_is_sent_now(server: Server, directory: Path) -> None:
     async with queued(server, directory, "/quick", "/slow 601") as (person, _, _):
         await opens(person, 2)
@@ -96,6 +99,7 @@ async def test_a_prompt_is_sent_now(server: Server, directory: Path) -> None:
         await person.reads("Stopped")
 
 
+@pytest.mark.slow
 async def test_stop_all_removes_the_queued_prompts(server: Server, directory: Path) -> None:
     async with queued(server, directory, "/quick", "/quick") as (person, _, _):
         await person.presses("escape", "S")
@@ -111,12 +115,13 @@ async def test_the_user_is_notified_of_a_removed_prompt(server: Server, director
         await person.sees("removed your prompt from the queue")
 
 
+@pytest.mark.slow
 async def test_the_agents_state_is_shown_in_the_status_line(server: Server, directory: Path) -> None:
     retry = {"attempt": 3, "attempts": 10, "reason": "authentication_failed", "status": 401}
     async with queued(server, directory, "/quick") as (person, _, project):
         state = {"context_tokens": 50_000, "context_window": 200_000, "retry": retry}
         update = {"type": "update", "project_id": project, "data": {"update_type": "agent_state", "data": state}}
-        await person.sees("I keep talking")  # the agent's first reports have arrived by then
+        await person.sees("I keep writing")  # the agent's first reports have arrived by then
         person.app.client._received(update)
         await person.sees("Retrying 3 of 10: 401 authentication", "25% context")
 

@@ -126,15 +126,28 @@ WHOLE = hunk(kind="file", removed="")
         ({"change": "added", "old_mode": None}, WHOLE, "This is a new file."),
         ({"change": "added", "old_mode": None}, {**WHOLE, "added": ""}, "This is a new file. It is empty."),
         ({"change": "deleted", "new_mode": None}, WHOLE, "This file was deleted."),
+        ({"change": "deleted", "new_mode": None}, {**WHOLE, "added": ""}, "This file was deleted. It was empty."),
         (
             {"change": "added", "new_mode": "100755", "binary": True},
             WHOLE,
-            "This is a new file: an executable file. Its content is not shown: it is not text, or it is too large to compare.",
+            "This is a new executable file. Its content is not shown: it is not UTF-8 text, or it is too large to compare.",
         ),
         (
             {"binary": True},
             WHOLE,
-            "The content of this file was changed. Its content is not shown: it is not text, or it is too large to compare.",
+            "The content of this file was changed. "
+            "Its content is not shown: it is not UTF-8 text, or it is too large to compare.",
+        ),
+        (
+            {"binary": True, "new_mode": "100755"},
+            WHOLE,
+            "The content of this file was changed, and the file is now executable. "
+            "Its content is not shown: it is not UTF-8 text, or it is too large to compare.",
+        ),
+        (
+            {"binary": True, "new_mode": "120000"},
+            WHOLE,
+            "The file was a regular file and is now a symbolic link. Its content is not shown.",
         ),
     ],
 )
@@ -155,6 +168,17 @@ def test_who_was_first_is_reported() -> None:
     assert words("PROCESS_ACTIVE") == "The server's words."
 
 
+def test_an_unknown_interrupted_decision_is_described() -> None:
+    decided = {"decision": "undo", "files": 1, "hunks": 2, "result": "unknown"}
+    assert review_words.interrupted_words(decided) == (
+        "wanted to undo 2 changes in 1 file, but the server was restarted in the meantime, and it is not known what was "
+        "changed. Check the files."
+    )
+    assert review_words.interrupted_words(decided | {"changed": ["a.py"]}).endswith(
+        "in the meantime, and a.py changed. Check the review."
+    )
+
+
 def test_deciding_on_all_reports_how_many_were_not_shown() -> None:
     assert review_words.question("keep", 3, 0, "a.py") == ("Keep 3 changes in a.py?", "")
     assert review_words.question("undo", 3, 1, "2 files") == (
@@ -171,6 +195,7 @@ def test_changes_that_are_not_shown_prevent_deciding_on_all() -> None:
     assert "not shown here" in review_parts.why_not_all([part], 1, ())
     assert "not shown here" in review_parts.why_not_all([Part("f", file(too_large=True))], 0, ())
     assert "your edit" in review_parts.why_not_all([part], 0, {"h"})
+    assert review_parts.why_not_all([part], 0, {"h"}, "the whole file").endswith("to decide on the whole file.")
 
 
 def test_the_next_change_becomes_current_when_one_is_removed() -> None:
@@ -191,7 +216,7 @@ def test_only_lines_and_new_texts_can_be_edited() -> None:
     assert not review_parts.may_edit(Part("h", file(), hunk(), "my text"))
 
 
-def test_the_numbers_of_a_review_are_those_of_the_last_message() -> None:
+def test_the_counts_of_a_review_come_from_the_last_message() -> None:
     reviews = Reviews()
     assert reviews.expect("p")
     assert not reviews.expect("p")
@@ -304,7 +329,7 @@ def test_a_list_shows_how_much_there_is_to_review() -> None:
     assert words(desk={"state": "ended"}) == "7 files to review"
     assert words(desk={"state": "ended", "continued_in": "b"}) == "Continued in the background"
     assert words(desk={"state": "ended"}, review={"files": 0}) == "Ended"
-    assert words(scheduled_until="2040-03-04T12:30:00Z").startswith("7 files to review · scheduled until 4 Mar ")
+    assert words(scheduled_until="2040-03-04T12:30:00Z").endswith(" on 4 Mar")
     assert words(scheduled_until="2040-03-04T12:30:00Z", state="EXECUTING") == "Working"
     changed = {"update_type": "review_changed", "data": {"files": 1}}
     projects.apply({"type": "update", "project_id": "p", "data": changed})

@@ -131,9 +131,9 @@ async def reviewing(
 async def test_a_directory_outside_a_repository_is_mentioned_once(server: Server, directory: Path) -> None:
     programs.git()  # keeps the checkpoints of this directory too
     async with reviewing(server, directory, {"notes.md": "# Notes\n\nThe bridge is down.\n"}) as (person, _):
-        await person.sees("This directory is not in a git repository")
+        await person.sees("in its own repository")
         await person.presses("escape", "v")
-        await person.loses("This directory is not in a git repository")
+        await person.loses("in its own repository")
 
 
 @pytest.mark.thorough
@@ -169,7 +169,7 @@ async def test_a_run_is_decided_hunk_by_hunk(server: Server, repository: Path) -
     assert (repository / "poem.txt").read_text() == poem(line_5="LINE 5")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_decision_in_a_review_is_shown_in_the_conversation(server: Server, repository: Path) -> None:
     """The server does not report a decision to the client that made it, but the records after it must be shown."""
     async with reviewing(server, repository) as (person, _):
@@ -182,7 +182,7 @@ async def test_a_decision_in_a_review_is_shown_in_the_conversation(server: Serve
         await person.reads("Line 3")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_review_follows_the_decisions_of_another_user(server: Server, repository: Path) -> None:
     async with reviewing(server, repository, size=(100, 16)) as (person, project):
         ids = await hunks(server, project)
@@ -232,7 +232,9 @@ async def test_a_change_on_disk_is_shown_when_the_user_returns(server: Server, r
         await is_at(person, "poem.txt: LINE 5")
         (repository / "poem.txt").write_text(poem(line_5="Another 5", line_30="LINE 30"))
         await person.presses("a")
-        await is_told(person, "This change is no longer in the review: its lines have changed.")
+        await is_told(
+            person, "This change is no longer in the review: someone has decided on it, or the file has changed."
+        )
         await person.sees("+ Another 5")
         (repository / "poem.txt").write_text(poem(line_5="A third 5", line_30="LINE 30"))
         person.app.on_app_focus()
@@ -247,12 +249,12 @@ async def test_only_a_fully_shown_change_can_be_decided(server: Server, reposito
     async with reviewing(server, repository, {"long.txt": long}, size=(80, 24)) as (person, _):
         await person.sees("verse 5")
         await person.presses("a", "u", "e")
-        await is_told(person, "There is more below: Space shows it.")
+        await is_told(person, "You have not seen all of this change: scroll through it")
         assert not person.app.screen.query_one(PlainTextArea).display
         await person.presses("G", "pagedown", "pagedown", "pagedown")
         await person.sees("verse 70")
         await person.presses("a")
-        await is_told(person, "There is more below: Space shows it.")
+        await is_told(person, "You have not seen all of this change: scroll through it")
         while not view(person).is_seen(str(view(person).current)):
             place = view(person).scroll_offset.y
             await person.presses("space")
@@ -262,7 +264,7 @@ async def test_only_a_fully_shown_change_can_be_decided(server: Server, reposito
         await person.sees("Nothing to review")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_change_behind_a_notice_cannot_be_decided(server: Server, repository: Path) -> None:
     async with reviewing(server, repository, {"new.txt": "".join(f"verse {n}\n" for n in range(6))}) as (person, _):
         person.app.notify("word " * 200, timeout=3600)
@@ -299,7 +301,7 @@ async def test_all_changes_of_a_file_are_decided_together(server: Server, reposi
     assert (repository / "src" / "new.py").exists()
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_deciding_on_all_requires_the_shown_version(server: Server, repository: Path) -> None:
     async with reviewing(server, repository, size=(100, 12)) as (person, project):
         await person.presses("X")
@@ -332,7 +334,7 @@ async def test_a_view_only_device_cannot_decide(server: Server, repository: Path
     assert not (repository / "old.txt").exists()
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_while_the_agent_works_changes_can_only_be_kept(server: Server, repository: Path) -> None:
     async with reviewing(server, repository) as (person, project), server.client() as owner:
         await owner.ask("execute", {"prompt": "/slow 600"}, project)
@@ -352,7 +354,7 @@ async def test_while_the_agent_works_changes_can_only_be_kept(server: Server, re
     assert not (repository / "old.txt").exists()
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_an_edit_is_kept_as_a_draft_until_it_is_decided(server: Server, repository: Path) -> None:
     async with reviewing(server, repository) as (person, _):
         await person.presses("j", "e")
@@ -392,7 +394,7 @@ async def test_an_edit_is_kept_when_another_user_decides(server: Server, reposit
         await person.types("My ")
         ids = await hunks(server, project)
         await decides(server, project, hunks=ids["poem.txt"][:1], decision="undo")
-        await is_told(person, "What you wrote is kept here until you discard it (d).")
+        await is_told(person, "What you wrote is kept here until you discard it (Esc, then d).")
         await person.sees("3 files · 3 changes")
         assert field.text == "My LINE 5"
         await person.presses("x", "ctrl+s")
@@ -400,7 +402,7 @@ async def test_an_edit_is_kept_when_another_user_decides(server: Server, reposit
         await person.presses("escape")
         await person.sees("poem.txt  Your edit", "My LINE 5")
         await person.presses("a")
-        await is_told(person, "There is nothing left to decide")
+        await is_told(person, "d discards what you wrote")
         await person.presses("d")
         await person.loses("Your edit")
         await person.sees("3 files · 3 changes")
@@ -446,6 +448,7 @@ async def test_an_approval_behind_a_review_is_not_seen(server: Server, repositor
 EVIL = "[red]x[/] $ink \x1b[2J \x1b]52;c;AAAA\x07 \u202egnp.\u202c \u200b \r漢字"
 
 
+@pytest.mark.slow_for("40x16")
 @pytest.mark.thorough
 @pytest.mark.parametrize("size", [(100, 30), (40, 16)], ids=lambda size: "x".join(map(str, size)))
 async def test_control_characters_in_names_and_texts_are_escaped(
@@ -462,7 +465,7 @@ async def test_control_characters_in_names_and_texts_are_escaped(
             assert not any(character in person.screen for character in "\x1b\x07\u202e\u202c\u200b\r")
             await person.presses("j")
         await person.presses("e")
-        await is_told(person, "edit it in the web UI or in an editor.")
+        await is_told(person, "edit them in the web UI, or edit the file in an editor.")
 
 
 @pytest.mark.thorough
@@ -483,7 +486,7 @@ async def test_a_small_screen_shows_everything_and_can_be_resized(server: Server
         await person.waits_for(lambda: current(person).endswith("name.txt: x"), "the other file")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_binary_file_is_described_in_words(server: Server, repository: Path) -> None:
     async with reviewing(server, repository, {"image.bin": b"\0\xff\n"}) as (person, _):
         await person.sees("image.bin  new · binary", "This is a new file. Its content is not shown")
@@ -493,7 +496,7 @@ async def test_a_binary_file_is_described_in_words(server: Server, repository: P
     assert not (repository / "image.bin").exists()
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_directory_without_git_has_a_review(server: Server, directory: Path) -> None:
     before = (directory / "notes.md").read_text()
     async with reviewing(server, directory, {"notes.md": f"{before}More.\n"}) as (person, _):
@@ -509,13 +512,13 @@ async def test_the_reason_for_a_missing_review_is_shown(server: Server, reposito
         repository.rename(repository.with_name(f"{repository.name} elsewhere"))
         await person.presses("escape", "v")
         await person.waits_for(lambda: isinstance(person.app.screen, ReviewScreen), "the review")
-        await is_told(person, "The directory of this project does not exist.")
+        await is_told(person, "The session's directory does not exist.")
         await person.presses("escape")
-        await person.sees("● The directory of this project does not exist.")
+        await person.sees("● The session's directory does not exist.")
         repository.with_name(f"{repository.name} elsewhere").rename(repository)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_the_review_of_a_missing_directory_closes_with_a_reason(server: Server, repository: Path) -> None:
     """A drafted edit is still there once the directory exists again."""
     async with reviewing(server, repository) as (person, _):
@@ -528,7 +531,7 @@ async def test_the_review_of_a_missing_directory_closes_with_a_reason(server: Se
         away = repository.rename(repository.with_name("elsewhere"))
         await person.presses("a")
         await person.waits_for(lambda: current(person) == "poem.txt: ", "only the draft")
-        await is_told(person, "The directory of this project does not exist.")
+        await is_told(person, "The session's directory does not exist.")
         await person.loses("3 files", "new.py")
         away.rename(repository)
         await person.presses("escape")
@@ -551,7 +554,7 @@ async def test_a_decision_made_offline_is_applied_once(tmp_path: Path) -> None:
             await opens(person)
             await is_at(person, "old.txt: ")
             await first.end(signal.SIGKILL)
-            await person.sees("Not connected to the server.")
+            await person.sees("Not connected to the server: ")
             await person.presses("u")
             await is_told(person, "Sending…")
             await person.presses("u", "a")
@@ -569,7 +572,7 @@ async def test_a_decision_made_offline_is_applied_once(tmp_path: Path) -> None:
     assert (directory / "old.txt").read_text() == "old\n"
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_deciding_on_a_file_too_large_to_show_asks_first(server: Server, repository: Path) -> None:
     async with reviewing(server, repository, {"big.txt": "a line of many\n" * 40_000}) as (person, project):
         await person.sees("big.txt  new  +40000 −0", "The changes to this file are too large to show here.")

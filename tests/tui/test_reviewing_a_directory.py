@@ -112,7 +112,7 @@ async def test_without_a_server_the_review_command_starts_its_own(home: Path, bl
     await in_a_terminal(reads, home, "blog")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_running_server_is_used(home: Path, blog: Path) -> None:
     (blog / "src").mkdir()
     async with serving(home / "data", "--no-tls") as server:
@@ -133,7 +133,7 @@ async def test_a_running_server_is_used(home: Path, blog: Path) -> None:
 @pytest.mark.thorough
 async def test_only_a_review_with_changes_is_opened(home: Path, blog: Path) -> None:
     async with serving(home / "data", "--no-tls") as server:
-        with pytest.raises(NoReview, match=r"^No agent has worked in .*/blog yet") as nothing:
+        with pytest.raises(NoReview, match=r"^Nothing to review: the server has no session in .*/blog\.$") as nothing:
             await begin_review(Client(Finder().find, "Ada"), str(blog))
         assert not nothing.value.is_failure
         project = await work(server, blog)
@@ -142,21 +142,23 @@ async def test_only_a_review_with_changes_is_opened(home: Path, blog: Path) -> N
             first = await begin_review(client, str(inside))
             await client.connection.close()
             assert (first.project, first.review) == (project, True)
-        with pytest.raises(NoReview, match=r"^No agent has worked in"):
+        with pytest.raises(NoReview, match=r"^Nothing to review: the server has no session in "):
             await begin_review(Client(Finder().find, "Ada"), str(home))
         await decides(server, project, hunks=(await hunks(server, project))["poem.txt"], decision="keep")
         with pytest.raises(NoReview, match=r"^There is nothing to review in .*/blog/src\.$"):
             await begin_review(Client(Finder().find, "Ada"), str(blog / "src"))
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_the_reason_why_no_review_is_shown_is_printed(home: Path, blog: Path) -> None:
     async with serving(home / "data", "--no-tls") as server:
         await work(server, blog)
     (home / "elsewhere").mkdir()
 
     def reads(pane: Pane) -> None:
-        pane.wait_for(r"The review can't be shown: This project is outside the directories that the owner allows")
+        pane.wait_for(
+            r"The review can't be shown: The session's directory is outside the directories that the owner allows"
+        )
         pane.wait_for(r"exit code 1\b")
 
     async with serving(home / "data", "--no-tls", "--allow", home / "elsewhere"):

@@ -62,7 +62,7 @@ async def test_only_the_changes_since_the_last_visit_are_shown(server: Server, r
     assert (repository / "src" / "later.py").exists()
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_once_the_new_changes_are_decided_the_others_are_shown(server: Server, repository: Path) -> None:
     async with reviewing(server, repository, size=(120, 60)) as (person, _):
         await is_at(person, "old.txt: ")
@@ -78,7 +78,7 @@ async def test_once_the_new_changes_are_decided_the_others_are_shown(server: Ser
         assert "You have not" not in person.screen, "what was hidden was seen before"
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_seen_changes_are_remembered_after_quitting(server: Server, repository: Path) -> None:
     await runs(server, repository, WORK)
     async with attached(server, repository, size=(120, 60)) as person:

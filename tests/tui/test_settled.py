@@ -32,7 +32,7 @@ def test_an_edited_change_is_shown_as_edited() -> None:
     assert _drawn(WRITE, answer, folded=True, mine=True).startswith("✓ Accepted with your edits")
 
 
-def test_the_users_own_decision_is_shown_as_by_you() -> None:
+def test_the_users_own_decision_is_attributed_to_you() -> None:
     answer = {"decision": "allow", "by": "Ada"}
     assert _drawn(BASH, answer, folded=True, mine=True).startswith("✓ Accepted by you")
     assert _drawn(BASH, answer, folded=True).startswith("✓ Accepted by Ada")

@@ -14,6 +14,7 @@ from tests.server.processes import Server
 from .rig import attached
 
 
+@pytest.mark.slow_for("80x24")
 @pytest.mark.thorough
 @pytest.mark.parametrize("size", [(80, 24), (40, 16)], ids=lambda size: "x".join(map(str, size)))
 async def test_an_approval_request_fits_the_screen(server: Server, directory: Path, size: tuple[int, int]) -> None:

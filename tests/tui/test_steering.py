@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from drawbridge.tui import screen_conversation
+from drawbridge.tui.client import Unsent
+from drawbridge.tui.connection import RequestError
 from drawbridge.tui.screen_conversation import ConversationScreen
 from tests.page.agent import TASK, wake_up
 from tests.server.processes import Server
@@ -39,7 +42,7 @@ async def test_projects_that_need_the_user_come_first_in_the_list(server: Server
 async def test_partial_text_is_shown_and_the_run_can_be_stopped(server: Server, directory: Path) -> None:
     async with attached(server, directory) as person:
         await person.prompts("/slow 600")
-        await person.reads("I keep talking until")
+        await person.reads("I keep writing until")
         assert "Finished" not in person.history
         await person.sees("Working")
         await person.presses("escape", "s")
@@ -53,8 +56,8 @@ async def test_the_automatic_resume_after_a_limit_can_be_canceled(server: Server
     lifted = datetime.now() + timedelta(hours=2)
     async with attached(server, directory) as person:
         await person.prompts(f"/limit {lifted.timestamp()}")
-        await person.reads("Limit resets", f"{lifted:%H:%M}.")
-        await person.sees(f"Resumes at {lifted:%H:%M} (s: cancel)")
+        await person.reads("Limit resets", f"{lifted:%H:%M}")
+        await person.sees("Resumes at", f"{lifted:%H:%M}", "(s: cancel)")
         await person.presses("escape", "s")
         await person.sees("Last run failed")
         await person.loses("Resumes at")
@@ -76,8 +79,8 @@ async def test_a_scheduled_alarm_is_shown_and_can_be_canceled(server: Server, di
         await person.loses("Scheduled until")
 
 
-@pytest.mark.thorough
-async def test_canceling_a_schedule_mentions_tasks_next_to_its_key(server: Server, directory: Path) -> None:
+@pytest.mark.slow
+async def test_the_cancel_key_shows_that_it_also_cancels_tasks(server: Server, directory: Path) -> None:
     alarm = datetime.now() + timedelta(minutes=30)
     async with attached(server, directory) as person:
         await person.prompts(f"/emit {json.dumps([*wake_up(alarm.timestamp()), TASK])}")
@@ -106,6 +109,22 @@ async def test_a_disk_warning_is_shown(server: Server, directory: Path) -> None:
     async with attached(server, directory) as person:
         person.app.client._received({"type": "update", "data": {"update_type": "disk_warning", "data": warning}})
         await person.sees("The server's data uses 16,000 MB")
+
+
+def _has_prompt(person: Person, text: str) -> bool:
+    return person.prompt.text == text
+
+
+async def test_a_refused_prompt_is_put_before_what_was_written_since(server: Server, directory: Path) -> None:
+    async with attached(server, directory) as person:
+        conversation = person.app.client.conversation
+        assert conversation is not None
+        for first, text in (("One", "One"), ("Zero", "Zero\n\nOne")):
+            person.app.client.on_refused(
+                Unsent("1", conversation.id, first), RequestError("QUEUE_FULL", "The queue is full.")
+            )
+            await person.waits_for(partial(_has_prompt, person, text), "the prompt")
+        await person.sees("The queue is full.")
 
 
 async def test_a_queued_prompt_is_shown_and_runs_in_its_turn(server: Server, directory: Path) -> None:
@@ -155,14 +174,14 @@ async def test_tool_calls_are_folded_until_the_user_opens_them(server: Server, d
         await person.is_asked("Something")
         await person.presses("a")
         await person.reads("▸ Edit notes.md  ✓ done", "Finished")
-        assert "has been updated" not in person.history
+        assert "was written" not in person.history
         await person.presses("escape", "k", "k", "k", "k", "enter")
-        await person.reads("▾ Edit notes.md  ✓ done", "+ > You said: Something", "has been updated")
+        await person.reads("▾ Edit notes.md  ✓ done", "+ > You said: Something", "was written")
         await person.presses("enter")
-        await person.waits_for(lambda: "has been updated" not in person.history, "folded again")
+        await person.waits_for(lambda: "was written" not in person.history, "folded again")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_all_of_a_long_history_can_be_reached_in_parts(server: Server, directory: Path) -> None:
     """The client keeps only a part of the history in memory."""
     async with server.client() as owner:
@@ -187,7 +206,7 @@ async def test_all_of_a_long_history_can_be_reached_in_parts(server: Server, dir
         assert "G: latest" not in person.screen
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_the_scroll_position_stays_while_more_arrives(server: Server, directory: Path) -> None:
     async with attached(server, directory, size=(80, 24)) as person:
         await person.prompts("/lines 60")

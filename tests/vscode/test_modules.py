@@ -11,7 +11,7 @@ from tests import programs
 HERE = Path(__file__).resolve().parent
 
 
-def test_the_modules_that_do_not_need_vs_code() -> None:
+def test_the_unit_tests_of_modules_without_vs_code_pass() -> None:
     command = [str(programs.node()), "--test", "--test-reporter=dot", *map(str, sorted(HERE.glob("unit/*.test.js")))]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=dict(os.environ))
     assert done.returncode == 0, done.stdout + done.stderr

@@ -17,7 +17,7 @@ PICTURES = os.environ.get("DRAWBRIDGE_TEST_PICTURES")
 
 
 def test_a_notice_is_shown_and_does_not_block_typing(rig: Workstation) -> None:
-    message = "Claude Code was kept from changing a.py until you save it"
+    message = "Claude Code can't change a.py until you save it"
     assert rig.ask("send_message", message=message) == {"success": True}
     wait_until(rig.notices, "the notice")
     assert rig.notices() == [f"Drawbridge: {message}"]
@@ -51,7 +51,7 @@ def test_a_link_in_a_notice_is_not_rendered(rig: Workstation) -> None:
 
 def test_the_status_shows_the_last_call_and_the_protection(rig: Workstation) -> None:
     assert rig.window.sees("#drawbridge\\.drawbridge\\.drawbridge\\.status") != []
-    rig.ask("send_message", message="Claude Code was kept from changing a.py, which has unsaved changes")
+    rig.ask("send_message", message="Claude Code can't change a.py, which has unsaved changes")
     rig.ask("get_visual_selection")
     rig.does("drawbridge.showStatus")
     lines = ".output-view-content .view-line, .panel .view-line"
@@ -60,6 +60,6 @@ def test_the_status_shows_the_last_call_and_the_protection(rig: Workstation) -> 
         return "".join(rig.window.sees(lines)).replace("\u00a0", " ")
 
     wait_until(lambda: "calls, the last one (get_visual_selection) at" in page(), "the status")
-    assert "unsaved work in this window is protected" in page()
+    assert "the guard can protect unsaved work in this window" in page()
     if PICTURES:
         rig.window.browser.send(page=rig.window.name, shot=str(Path(PICTURES) / "status.png"))

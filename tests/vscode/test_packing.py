@@ -52,7 +52,7 @@ def test_the_package_contains_the_extension_and_its_manifest(tmp_path: Path) -> 
     assert {Path(name).suffix for name in names} - {".xml"} <= suffixes
 
 
-def test_the_same_folder_gives_the_same_bytes(extension: Path, tmp_path: Path) -> None:
+def test_the_same_folder_is_packed_into_the_same_bytes(extension: Path, tmp_path: Path) -> None:
     for name in ("first", "second"):
         vsix.pack(extension, tmp_path / name)
         for file in extension.iterdir():
@@ -86,7 +86,7 @@ def without(key: str) -> Callable[[Path], object]:
 @pytest.mark.parametrize(
     ("spoil", "why"),
     [
-        (Path.unlink, "No such file"),
+        (Path.unlink, "no such file"),
         (lambda path: path.write_text("{"), "Expecting"),
         (lambda path: path.write_text("[]"), "lacks name"),
         (without("publisher"), "lacks publisher"),

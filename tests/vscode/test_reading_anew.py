@@ -45,6 +45,7 @@ def test_a_clean_file_is_reloaded_and_its_old_text_is_kept(rig: Workstation, bac
     assert {stat.S_IMODE(above.stat().st_mode) for above in backups.rglob("*") if above.is_dir()} == {0o700}
 
 
+@pytest.mark.slow
 def test_a_refresh_returns_once_all_files_are_reloaded(rig: Workstation) -> None:
     paths = [rig.opens(rig.file(f"{number}.py")) for number in range(8)]
     for number, path in enumerate(paths):
@@ -186,6 +187,7 @@ def test_a_file_outside_the_folders_is_reloaded(rig: Workstation, vscode: VSCode
     assert rig.text(path) == "theirs\n"
 
 
+@pytest.mark.slow
 def test_the_wait_for_an_unwatched_file_happens_once(rig: Workstation) -> None:
     path = rig.opens(rig.file(".git/objects/a.py"))
     rig.opens(rig.file("front.py"))

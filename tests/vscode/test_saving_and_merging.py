@@ -110,7 +110,7 @@ def test_a_newer_file_on_disk_is_not_overwritten(rig: Workstation) -> None:
     rig.types("mine ")
     path.write_text("theirs\n")
     answer = rig.ask("save_buffer", file_path=str(path))
-    assert answer == {"saved": False, "reason": "it has changed on disk since it was opened"}
+    assert answer == {"saved": False, "reason": "the file has changed on disk since it was opened or saved"}
     assert path.read_text() == "theirs\n"
     assert rig.document(path) == {"text": "mine one\ntwo\nthree\n", "dirty": True}
     assert rig.notices() == []
@@ -118,7 +118,8 @@ def test_a_newer_file_on_disk_is_not_overwritten(rig: Workstation) -> None:
 
 def test_a_file_that_is_not_open_is_not_saved(rig: Workstation) -> None:
     path = rig.file("a.py")
-    assert rig.ask("save_buffer", file_path=str(path)) == {"saved": False, "reason": "it is not open in this window"}
+    answer = rig.ask("save_buffer", file_path=str(path))
+    assert answer == {"saved": False, "reason": "the file is not open in this window"}
 
 
 # merge_buffer
@@ -147,6 +148,7 @@ def test_a_merged_file_is_saved_on_request(rig: Workstation, merged: Path) -> No
     assert merged.read_text() == "mine one\ntwo\nthree\nfour\n"
 
 
+@pytest.mark.slow
 def test_a_merged_file_is_formatted_and_saved_without_a_question(rig: Workstation, merged: Path) -> None:
     rig.window.run(FORMATTER)
     try:
@@ -197,7 +199,7 @@ def test_a_text_that_has_changed_since_is_not_merged(rig: Workstation) -> None:
     version = text_and_version(rig, path)[1]
     rig.types("more ")
     answer = merge(rig, path, edit(3, 3, "four"), version=version)
-    assert answer == {"merged": False, "reason": "it has changed in the meantime"}
+    assert answer == {"merged": False, "reason": "the unsaved text has changed in the meantime"}
     assert rig.text(path) == "mine more one\ntwo\nthree\n"
 
 
@@ -217,9 +219,9 @@ def test_invalid_edits_are_refused_and_change_nothing(rig: Workstation, edits: A
 
 def test_an_impossible_merge_returns_the_reason(rig: Workstation, vscode: VSCode) -> None:
     closed, clean = rig.file("closed.py"), rig.opens(rig.file("clean.py"))
-    assert merge(rig, closed, version=1) == {"merged": False, "reason": "it is not open as text here"}
+    assert merge(rig, closed, version=1) == {"merged": False, "reason": "the file is not open as text in the editor"}
     answer = merge(rig, clean, edit(0, 1, "x"))
-    assert answer == {"merged": False, "reason": "it no longer has unsaved changes"}
+    assert answer == {"merged": False, "reason": "the file no longer has unsaved changes"}
     assert rig.document(clean) == {"text": "one\ntwo\nthree\n", "dirty": False}
 
 

@@ -58,7 +58,7 @@ def test_each_folder_has_a_private_socket_that_the_guard_finds(rig: Workstation,
     )
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_closing_a_window_removes_only_its_own_socket(rig: Workstation, vscode: VSCode) -> None:
     folder = vscode.directory / "three"
     folder.mkdir()
@@ -71,7 +71,7 @@ def test_closing_a_window_removes_only_its_own_socket(rig: Workstation, vscode: 
     assert list(vscode.sockets.glob(".*")) == []
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_window_without_a_folder_has_a_socket_for_the_home(rig: Workstation, vscode: VSCode) -> None:
     path = rig.file("single.py")
     with contextlib.closing(vscode.window()) as window:
@@ -147,6 +147,7 @@ QUESTIONS: dict[str, list[Any]] = {
 NAMES = {"params", "paths", "want", "file_path", "backups", "message", "version", "edits"}
 
 
+@pytest.mark.slow_for("buffer_status", "buffer_text", "diagnostics", "merge_buffer", "refresh_buffer", "send_message")
 @pytest.mark.parametrize("method", QUESTIONS)
 def test_invalid_parameters_are_reported_and_change_nothing(rig: Workstation, method: str) -> None:
     path = rig.opens(rig.file("a.py"))
@@ -162,6 +163,7 @@ def test_invalid_parameters_are_reported_and_change_nothing(rig: Workstation, me
     assert rig.notices() == []
 
 
+@pytest.mark.slow
 def test_invalid_lines_are_answered_and_the_connection_continues(rig: Workstation) -> None:
     with Lines(rig.socket) as lines:
         lines.send(b'nonsense\n\xff\xfe\n{"id": 4, "method": "explode"}\n{"id": 5, "method": "get_visual_selection"}\n')
@@ -174,6 +176,7 @@ def test_invalid_lines_are_answered_and_the_connection_continues(rig: Workstatio
     ]
 
 
+@pytest.mark.slow
 def test_an_endless_line_ends_only_its_own_connection(rig: Workstation) -> None:
     with Lines(rig.socket) as patient, Lines(rig.socket) as lines:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
@@ -184,6 +187,7 @@ def test_an_endless_line_ends_only_its_own_connection(rig: Workstation) -> None:
         assert patient.ask(id=1, method="get_visual_selection") == {"id": 1, "result": None}
 
 
+@pytest.mark.slow
 def test_silent_or_lost_connections_do_not_delay_others(rig: Workstation) -> None:
     silent = [socket.socket(socket.AF_UNIX) for _ in range(30)]
     try:

@@ -51,7 +51,7 @@ def test_an_edit_of_unsaved_work_is_denied_until_it_is_saved(rig: Workstation) -
     assert f"{path} has unsaved changes in code-server 1." in reason
     assert "+mine one" in reason
     wait_until(rig.notices, "the notice")
-    assert [notice.count("kept from changing a.py") for notice in rig.notices()] == [1]
+    assert [notice.count("can't change a.py") for notice in rig.notices()] == [1]
     rig.ask("save_buffer", file_path=str(path))
     assert edits(rig, "PreToolUse", path) == {}
 
@@ -71,7 +71,7 @@ def test_a_notebook_is_kept_until_it_is_saved(rig: Workstation) -> None:
     assert hook(rig, "PreToolUse", "NotebookEdit", notebook_path=str(path)) == {}
 
 
-def test_after_an_edit_the_file_shows_it_and_a_copy_is_kept(rig: Workstation, home: Path) -> None:
+def test_after_an_edit_the_editor_shows_it_and_a_copy_is_kept(rig: Workstation, home: Path) -> None:
     path = rig.opens(rig.file("a.py"))
     assert edits(rig, "PreToolUse", path) == {}
     path.write_text("one\ntwo\n3\n")
@@ -87,7 +87,7 @@ def test_unsaved_changes_and_an_edit_are_merged(rig: Workstation) -> None:
     assert edits(rig, "PreToolUse", path, "--answer", "merge") == {}
     path.write_text("one\ntwo\n3\n")
     added = context(edits(rig, "PostToolUse", path, "--answer", "merge"))
-    assert "This change was merged into them there" in added
+    assert "This change was merged into them in the editor" in added
     assert rig.document(path) == {"text": "mine one\ntwo\n3\n", "dirty": True}
     rig.window.presses("Control+s")
     wait_until(lambda: path.read_text() == "mine one\ntwo\n3\n", "the save")

@@ -6,6 +6,7 @@ import { signal } from '@preact/signals';
 import { render } from 'preact';
 
 import type { ConversationView } from './conversation/view.tsx';
+import { learn } from './conversation/tool-kinds.ts';
 import * as push from './notifications/push.ts';
 import { title, watch } from './notifications/notices.ts';
 import { resume } from './projects/acts.tsx';
@@ -24,7 +25,7 @@ import { nextWaiting } from './ui/next.ts';
 import { Confirm, overlay, Overlays } from './ui/overlays.tsx';
 import { Shell } from './ui/shell.tsx';
 import { listen } from './ui/shortcuts.ts';
-import { failed, said } from './ui/toasts.tsx';
+import { failed, notLoaded, said } from './ui/toasts.tsx';
 import { type Place, placeIn } from './ui/place.ts';
 import { type World, WorldContext } from './ui/world.ts';
 
@@ -82,9 +83,6 @@ const world: World = {
   showPalette: () => void import('./ui/views.ts').then(({ showPalette }) => showPalette(world), notLoaded),
   stop: () => view.value?.stop(),
 };
-
-/** Reports that a part of the web UI could not be loaded. */
-const notLoaded = () => said('This part of Drawbridge can’t be loaded. Try again once you’re back online.', 'problem');
 
 function go(address: string) {
   if (location.hash === address) {
@@ -370,12 +368,18 @@ client.addEventListener('change', (event) => {
       return;
     }
     const mayReturn = trying !== undefined && kept.token() !== '';
-    refused.value = mayReturn ? undefined : why && why.code !== 'UNAUTHORIZED' ? why.message : '';
+    const isStored = !invited.value && trying === undefined;
+    const invalid = isStored
+      ? 'The server no longer accepts the token that this browser had stored. Enter a code or a token.'
+      : '';
+    refused.value = mayReturn ? undefined : why && why.code !== 'UNAUTHORIZED' ? why.message : invalid;
     if (mayReturn) {
-      said('The token in the link isn’t valid. This device stays signed in.', 'problem');
+      const wrong = isTyped ? 'The token isn’t valid.' : 'The token in the link isn’t valid.';
+      const reason = why && why.code !== 'UNAUTHORIZED' ? why.message : wrong;
+      said(`${reason} This device stays signed in.`, 'problem');
       client.start(kept.token());
       view.value = undefined;
-    } else if (!invited.value && trying === undefined) kept.keepToken('');
+    } else if (isStored) kept.keepToken('');
     tries(undefined);
     isTyped = false;
     route();
@@ -383,12 +387,13 @@ client.addEventListener('change', (event) => {
     invited.value = undefined;
     route();
   } else if (what === 'hello') {
+    learn(client.hello.agent_words);
     takeOffered();
     takeHeld();
     view.value?.redraw();
     void push.renew(client);
   } else if (what === 'gone') {
-    said('This project was removed.', 'problem');
+    said('This project or session was removed, or this device can’t see it.', 'problem');
     go('#/');
   }
   draw();

@@ -9,7 +9,7 @@ function explain() {
     text.setAttribute('role', 'alert');
     text.appendChild(
       document.createTextNode(
-        'This browser is too old for Drawbridge. Update it, or use a current Firefox, Chrome, Edge or Safari.',
+        'This browser is too old for Drawbridge. Update it, or use a current version of Firefox, Chrome, Edge or Safari.',
       ),
     );
     place.appendChild(text);

@@ -75,7 +75,11 @@ type Push = {
 /** The data of a notification. `answer`: the request that its buttons decide on. */
 type Carried = { address: string; answer?: { project: string; approval: string; token: string } };
 
-// Browsers require a notification for each push. While the web UI is visible, it is closed immediately.
+/** The `project` of a test notification. */
+const TEST = 'test';
+
+// Browsers require a notification for each push. While the web UI is visible, it is closed immediately, unless it is a
+// test, which the user sends from there.
 self.addEventListener('push', (event) => {
   const { title, body, project, ...rest } = (event.data?.json() ?? {}) as Push;
   event.waitUntil(notify({ title: String(title), body: String(body), project: String(project), ...rest }));
@@ -85,8 +89,10 @@ async function notify({ title, body, project, review, approval_id: approval, who
   const answer = whole && approval && token ? { project, approval, token } : undefined;
   // The notification of another command must never replace the one that the user is about to answer.
   const tag = answer ? answer.approval : project;
-  const address = review ? reviewAddress(project) : `#/p/${project}`;
+  const isTest = project === TEST;
+  const address = isTest ? '' : review ? reviewAddress(project) : `#/p/${project}`;
   await show(title, body, tag, { address: `/${address}`, answer });
+  if (isTest) return;
   const windows = await self.clients.matchAll({ type: 'window', includeUncontrolled: true });
   if (!windows.some(({ visibilityState }) => visibilityState === 'visible')) return;
   for (const shown of await self.registration.getNotifications({ tag })) shown.close();
@@ -117,7 +123,7 @@ self.addEventListener('notificationclick', (event) => {
   const done =
     answer && (action === 'allow' || action === 'deny')
       ? decide(answer, action).catch((error: Error) =>
-          show('Your answer may not have been recorded', error.message, answer.approval, { address }),
+          show(error.message === UNKNOWN ? UNSURE : REFUSED, error.message, answer.approval, { address }),
         )
       : open(new URL(address, location.origin).href);
   event.waitUntil(done);
@@ -149,7 +155,7 @@ function decide(
     socket.onmessage = ({ data }) => {
       const { type, request_id: to, data: told } = JSON.parse(data);
       if (type === 'error')
-        end(told.code === 'UNAUTHORIZED' ? 'This notification has expired. Open Drawbridge to answer.' : told.message);
+        end(told.code === 'UNAUTHORIZED' ? 'The buttons no longer work. Open Drawbridge to answer.' : told.message);
       else if (to === 'auth') {
         isSent = true;
         send({
@@ -164,6 +170,8 @@ function decide(
 }
 
 const UNREACHABLE = 'The server can’t be reached. Open Drawbridge to answer.';
+const REFUSED = 'Your answer was not recorded';
+const UNSURE = 'Your answer may not have been recorded';
 const UNKNOWN = 'The connection was lost. Open Drawbridge to see whether your answer arrived.';
 
 async function open(address: string): Promise<void> {

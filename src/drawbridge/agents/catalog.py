@@ -95,7 +95,7 @@ class Row:
         self.hooks = hooks
         """Whether it calls hooks, so that the guard can be set up for it."""
         self.terminal = terminal
-        """Whether its hooks report its sessions in terminals to the server."""
+        """Whether its hooks report its terminal sessions to the server."""
         self.ask_mode = ask_mode
         """Whether it can start in a mode in which it writes without asking. If so, setup can make it ask."""
         self.bridge = bridge
@@ -164,7 +164,7 @@ ROWS: Final = (
         own_variables=("GEMINI_CLI", "GEMINI_CLI_IDE_*"),
         oldest=(0, 31, 0),
         tested=(0, 61, 0),
-        login=("gemini", "Choose how to log in there."),
+        login=("gemini", "Choose how to log in."),
     ),
     Row(
         "codex",
@@ -176,7 +176,7 @@ ROWS: Final = (
         hooks=True,
         terminal=True,
         tested=(0, 169, 0),
-        login=("codex login", "Follow the steps there."),
+        login=("codex login", "Follow the steps."),
     ),
     Row("demo", "The demo agent", "The demo agent"),
 )
@@ -190,11 +190,11 @@ def label(name: str) -> str:
     return row.label if row is not None else f"The {name} agent"
 
 
-def login(name: str) -> tuple[str, str]:
-    """The command with which a user logs in to the agent on the server's machine, and what to do next. If that is not
-    known, returns the agent's name and a reference to its documentation."""
+def login(name: str) -> tuple[str, str] | None:
+    """The command with which a user logs in to the agent on the server's machine, and what to do next; None if that is
+    not known."""
     row = AGENTS.get(name)
-    return (row and row.login) or (name, "Log in there, as its documentation describes.")
+    return row.login if row is not None else None
 
 
 def title(name: str) -> str:

@@ -7,8 +7,8 @@ from typing import Final
 from drawbridge.agents.base import EffortOffer
 
 OFFERS: Final = (
-    EffortOffer("low", "Fast, with little thinking."),
-    EffortOffer("medium", "A balance of speed and care."),
+    EffortOffer("low", "Answers fast, with little thinking."),
+    EffortOffer("medium", "Balances speed and care."),
     EffortOffer("high", "Thinks longer. For hard tasks."),
     EffortOffer("xhigh", "Thinks much longer."),
     EffortOffer("max", "Thinks as long as it needs. Slow and expensive."),

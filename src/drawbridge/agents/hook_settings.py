@@ -37,18 +37,24 @@ class Switch(NamedTuple):
 class AskMode(NamedTuple):
     """The settings that make an agent ask before it writes, if it can start in a mode without questions.
 
-    ``mode`` with the value ``asking`` selects a mode in which it asks. ``lasting`` with the value ``disabled`` stops
-    the agent from offering to switch to another mode. The agent also reads that setting at ``also_lasting``.
+    ``mode`` with the value ``asking`` selects a mode in which it asks; it also asks in the modes ``also_asking``.
+    ``lasting`` with the value ``disabled`` stops the agent from offering to switch to another mode. The agent also
+    reads that setting at ``also_lasting``.
     ``unasked``, ``not_kept``: the consequences without the first and without the second setting, in words for the user.
     """
 
     mode: Keys
     asking: str
+    also_asking: frozenset[str]
     lasting: Keys
     disabled: str
     also_lasting: Keys
     unasked: str
     not_kept: str
+
+    def asks_in(self, mode: object) -> bool:
+        """Whether the agent asks before it writes in this mode."""
+        return isinstance(mode, str) and (mode == self.asking or mode in self.also_asking)
 
     @property
     def values(self) -> dict[Keys, str]:

@@ -56,11 +56,11 @@ class MemoryWatch:
 
     @contextlib.contextmanager
     def watching(self, pid: int) -> Iterator[None]:
-        """Watches another process that runs under a supervisor, for the duration of the context."""
+        """Watches a process that runs git under a supervisor, for the duration of the context."""
         if self._limit is None:
             yield
             return
-        watched = _Watched(self, lambda event: None)
+        watched = _Watched(self, lambda event: None, "git process")
         watched.runs_as(pid)
         self._begin(watched)
         try:
@@ -94,8 +94,10 @@ class _Watched:
     pid = 0
     has_exited = False
 
-    def __init__(self, watch: MemoryWatch, report: Callable[[Event], None]) -> None:
+    def __init__(self, watch: MemoryWatch, report: Callable[[Event], None], kind: str = "agent") -> None:
+        """``kind``: what the process is, in the log."""
         self._watch = watch
+        self._kind = kind
         self._report = report
         self._why: str | None = None
 
@@ -116,10 +118,14 @@ class _Watched:
         if self._why is None:
             self._why = (
                 f"The agent and its processes used {used // MB:,} MB of memory ({limit // MB:,} MB allowed) and were stopped. "
-                "Changes made so far are kept."
+                "Changes made so far are kept. The owner can raise the limit (--max-memory)."
             )
             logger.warning(
-                "agent %d was stopped: it used %d MB of memory, and %d MB is allowed", self.pid, used // MB, limit // MB
+                "%s %d was stopped: it and its processes used %d MB of memory, and %d MB is allowed",
+                self._kind,
+                self.pid,
+                used // MB,
+                limit // MB,
             )
         with contextlib.suppress(OSError):
             os.kill(self.pid, signal.SIGKILL)

@@ -31,7 +31,7 @@ OFFERS: Final = (
         "Changes files in the project without asking. Asks before commands.",
         asks=False,
     ),
-    ModeOffer("plan", "Plan", "Reads and makes a plan. Changes nothing until you approve it."),
+    ModeOffer("plan", "Plan", "Reads files and makes a plan. Changes nothing until you approve it."),
     ModeOffer(
         BYPASS,
         "Bypass permissions",

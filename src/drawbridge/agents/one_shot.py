@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from drawbridge.agents.attached import LONGEST_TEXT as LONGEST_FILE
 from drawbridge.agents.attached import text_of, with_paths
 from drawbridge.agents.base import (
     AgentLine,
@@ -23,7 +24,9 @@ from drawbridge.agents.base import (
 )
 from drawbridge.agents.output import JUNK_LIMIT, Tail, parsed, readable, session_id_of, valid
 from drawbridge.agents.process import Process
-from drawbridge.agents.results import EXITED, FAILED, Failure, exit_words
+from drawbridge.agents.results import EXITED, FAILED, INTERRUPTED, Failure, exit_words
+from drawbridge.core.json_text import UNDECODABLE
+from drawbridge.text.counts import size
 
 STDIN = 0
 LONGEST_TEXT = 2_000
@@ -106,7 +109,7 @@ class Turn:
             return self.text(line)
         try:
             message = msgspec.json.decode(read[1], type=dict[str, Any])
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        except UNDECODABLE:
             message = {}
         return self.meant(message, read[1])
 
@@ -120,6 +123,9 @@ class Turn:
         outputs = self.rest()
         if self.turn_open:
             failure = Failure(FAILED, fault) if fault else self.failed(code, stderr.strip() or readable(self.junk.text))
+            interrupted = failure is not None and self._interrupted and fault is None
+            if interrupted:  # the signal that interrupted it is not the user's concern
+                failure = Failure(FAILED, INTERRUPTED)
             self.turn_open = False
             outputs.append(
                 TurnEnded(
@@ -127,7 +133,7 @@ class Turn:
                     session_id=self.session_id,
                     error=failure.text if failure else None,
                     code=failure.code if failure else None,
-                    interrupted=failure is not None and self._interrupted and fault is None,
+                    interrupted=interrupted,
                 )
             )
         return [*outputs, Exited(code, stderr)]
@@ -143,8 +149,8 @@ class Turn:
             elif one.path is not None:
                 stored.append(one)
             else:
-                only = f"{name} ({one.media_type}) is not a text file, and {self.name} accepts only text files."
-                problem = f"{only} The prompt was not sent."
+                only = f"{self.name} accepts only text files of up to {size(LONGEST_FILE)}"
+                problem = f"{only}, and {name} ({one.media_type}) is not one. The prompt was not sent."
                 return [TurnEnded(ok=False, error=valid(problem), code="VALIDATION_FAILED")]
         self.turn_open = True
         self._out = with_paths("".join([*parts, text]), stored).encode()
@@ -157,7 +163,9 @@ class Turn:
         self._interrupted = self.turn_open
 
     def set_mode(self, mode: str) -> str:
-        raise AgentRefused(f"{self.name} can't change this during a run; send it with the next prompt")
+        raise AgentRefused(
+            f"{self.name} can't change its mode or model during a run. Try again when the run has finished."
+        )
 
     def set_model(self, model: str) -> str:
         return self.set_mode(model)

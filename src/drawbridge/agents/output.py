@@ -10,6 +10,8 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec import Raw
 
+from drawbridge.core.json_text import UNDECODABLE
+
 Kind = TypeVar("Kind")
 
 LINE_LIMIT: Final = 32 * 1024 * 1024
@@ -69,7 +71,7 @@ def parsed(line: bytes, decoder: msgspec.json.Decoder[Kind]) -> tuple[Kind, byte
         message = decoder.decode(line)
         if line.isascii() or line.decode():
             return message, line.replace(b"\r", b" ")
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except UNDECODABLE:
         pass
     repaired = _repaired(line)
     return None if repaired is None else (decoder.decode(repaired), repaired)
@@ -149,3 +151,8 @@ class Tail:
 
 def readable(text: str) -> str:
     return _CONTROLS.sub("", _ESCAPES.sub("", text)).strip()
+
+
+def sentence(words: str) -> str:
+    """``words`` with a period at the end, unless they end with another mark that ends a sentence."""
+    return words if words.endswith((".", "!", "?", "…")) else words + "."

@@ -23,6 +23,7 @@ from drawbridge.agents.base import (
     Decision,
     Dialect,
     Event,
+    NotAtWork,
     Output,
     Replied,
     Steers,
@@ -120,7 +121,9 @@ class Process(asyncio.SubprocessProtocol):
         return True
 
     def steer(self, text: str, attachments: tuple[Attachment, ...], record: Callable[[], None]) -> None:
-        if not isinstance(self._conversation, Steers) or self._ended.is_set():
+        if self._ended.is_set():
+            raise NotAtWork(f"{self._name} has ended")
+        if not isinstance(self._conversation, Steers):
             raise AgentRefused(f"{self._name} does not accept messages while it is working")
         self._conversation.steer(text, attachments, record)
         self._flush()
@@ -178,7 +181,7 @@ class Process(asyncio.SubprocessProtocol):
 
     def process_exited(self) -> None:
         self._exited.set()
-        self._tasks.start(self._finish(), f"{self._name}: closing the pipes of an agent that has exited")
+        self._tasks.start(self._finish(), f"{self._name}: cleaning up after its exit")
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closed.set()
@@ -268,7 +271,7 @@ class Process(asyncio.SubprocessProtocol):
         """Ends the process because of ``fault``, from which it can't recover."""
         if self._fault is None and not self._exited.is_set():
             self._fault = f"{fault}, and was stopped."
-            self._tasks.start(self._kill_by_signals(signal.SIGTERM), f"{self._name}: ending an agent that has failed")
+            self._tasks.start(self._kill_by_signals(signal.SIGTERM), f"{self._name}: stopping the faulty agent")
 
     def _expect_exit(self) -> None:
         """Ends the process if it is still running ``Times.pipes`` seconds after its input or output was closed, unless
@@ -348,7 +351,7 @@ async def start(
 
 def _not_started(name: str, directory: str, error: OSError) -> AgentUnusable:
     if not os.path.isdir(directory):
-        return AgentUnusable("INVALID_PATH", "The project's directory no longer exists.")
+        return AgentUnusable("INVALID_PATH", "The session's directory does not exist.")
     return shortage(error) or AgentUnusable("EXECUTION_FAILED", f"{name} can't be started: {error.strerror}.")
 
 
@@ -360,11 +363,25 @@ async def program(name: str, path: str, environment: Mapping[str, str], install:
     """
     found = await asyncio.to_thread(_found, path, environment.get("PATH"))
     if found is None:
-        where = f"at {path}" if os.sep in path else f"as `{path}` on PATH"
-        text = f"The `{name}` agent can't run: its program was not found {where} on the server's machine."
+        problem = f"`{path}` was not found on PATH"
+        if os.sep in path:
+            problem = f"{path} {await asyncio.to_thread(problem_with, path)}"
+        text = f"The `{name}` agent can't run: its program {problem} on the server's machine."
         remedy = f"Install {install} there, or start the server with --agent-path {name}=PATH."
-        raise AgentUnusable("AGENT_NOT_FOUND", f"{text} {remedy if install else 'Install it there.'}")
+        if not install:
+            remedy = "Install it there."
+        if os.sep in path:
+            flag = "--agent-path" if install else "--acp-agent or --command-agent"
+            remedy = f"Install {install or 'it'} there, or correct its path ({flag})."
+        raise AgentUnusable("AGENT_NOT_FOUND", f"{text} {remedy}")
     return found
+
+
+def problem_with(path: str) -> str:
+    """Why ``shutil.which`` does not find the program ``path``, in words that follow its path."""
+    if os.path.isdir(path):
+        return "is a directory"
+    return "is not executable" if os.path.isfile(path) else "was not found"
 
 
 def _found(path: str, places: str | None) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import re
@@ -14,13 +15,14 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from drawbridge.agents import catalog
+from drawbridge.agents import catalog, process
 from drawbridge.agents.acp import tools as acp_tools
 from drawbridge.agents.acp.driver import Acp
 from drawbridge.agents.base import Agent
 from drawbridge.agents.command.driver import Command
 from drawbridge.agents.terminal import TerminalAgent
 from drawbridge.agents.tool_calls import Tools, UnknownTools
+from drawbridge.core.json_text import UNDECODABLE
 
 VERSION: Final = re.compile(r"\d{1,6}\.\d{1,6}\.\d{1,6}([-+.][0-9A-Za-z.+-]{1,40})?")
 
@@ -119,7 +121,7 @@ def version_of(path: str) -> str | None:
         try:
             with (folder / "package.json").open("rb") as file:
                 version = msgspec.json.decode(file.read(PACKAGE_BYTES), type=_Package).version
-        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        except (OSError, *UNDECODABLE):
             continue
         return version if VERSION.fullmatch(version) else None
     return None
@@ -153,7 +155,8 @@ def problems(named: AgentPrograms) -> list[str]:
         if name not in with_a_program:
             found.append(f"--agent-path: the program of {name} can't be set, only those of {', '.join(with_a_program)}")
         elif shutil.which(path) is None:
-            found.append(f"--agent-path: {path} was not found, or is not executable")
+            problem = process.problem_with(path) if os.sep in path else "was not found on PATH"
+            found.append(f"--agent-path: {path} {problem}")
     taken = set(catalog.AGENTS)
     for flag, given in (("--acp-agent", named.acp), ("--command-agent", named.commands)):
         for name, command in map(_parts, given):
@@ -168,7 +171,11 @@ def _command_problems(flag: str, command: str) -> list[str]:
     try:
         words = shlex.split(command)
     except ValueError:
-        return [f"{flag}: {command} has an unclosed quotation mark or ends with a backslash"]
+        # A command that ends with a backslash can be split once another character follows.
+        with contextlib.suppress(ValueError):
+            shlex.split(f"{command}\\")
+            return [f"{flag}: {command} ends with a backslash"]
+        return [f"{flag}: {command} has an unclosed quotation mark"]
     return [] if words else [f"{flag}: the command is empty"]
 
 

@@ -12,6 +12,7 @@ from msgspec import Raw
 
 from drawbridge.agents.base import Todo
 from drawbridge.agents.output import readable, valid
+from drawbridge.core.json_text import UNDECODABLE
 
 LONGEST_NAME: Final = 200
 LONGEST_TEXT: Final = 500
@@ -28,7 +29,7 @@ def decoded(data: bytes | Raw, kind: type[Found]) -> Found | None:
     """The JSON in ``data`` as ``kind``; None if it is not valid JSON or has another shape."""
     try:
         return msgspec.json.decode(data, type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except UNDECODABLE:
         return None
 
 

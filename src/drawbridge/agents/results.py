@@ -7,10 +7,14 @@ from typing import Final
 
 from msgspec import Struct
 
+from drawbridge.agents.output import sentence
+
 FAILED, NOT_LOGGED_IN, NO_SESSION = "EXECUTION_FAILED", "AGENT_NOT_LOGGED_IN", "SESSION_NOT_FOUND"
 RATE_LIMITED: Final = "AGENT_RATE_LIMITED"
 UNAVAILABLE, TOO_LONG, EXITED = "MODEL_UNAVAILABLE", "CONTEXT_TOO_LONG", "AGENT_EXITED"
 """Error codes of the client protocol."""
+
+INTERRUPTED: Final = "The run was interrupted."
 
 MOST_USD: Final = 1_000_000.0
 """The largest plausible cost of a turn, in US dollars. A history's records can't contain more."""
@@ -32,8 +36,15 @@ def exit_words(code: int) -> str:
 
 
 def not_logged_in(name: str, reason: str) -> Failure:
-    remedy = "Log in there, in a terminal, or set its API key for the server."
-    return Failure(NOT_LOGGED_IN, f"{name} has no valid login on the server's machine: {reason} {remedy}")
+    """``reason``: the agent's text about the failure; empty if it gave none."""
+    text = with_reason(f"{name} has no valid login on the server's machine", reason)
+    remedy = "Log in from a terminal on that machine, or start the server with a valid API key for the agent."
+    return Failure(NOT_LOGGED_IN, f"{text} {remedy}")
+
+
+def with_reason(text: str, reason: str) -> str:
+    """``text``, which has no period at the end, and the reason, which may be empty, as one sentence."""
+    return f"{text}: {sentence(reason)}" if reason else f"{text}."
 
 
 class Costs:

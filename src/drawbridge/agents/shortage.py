@@ -21,7 +21,7 @@ def shortage(error: OSError) -> AgentUnusable | None:
         case errno.ENFILE:
             why, what = "this machine has reached its limit of open files", "Raise the limit (sysctl fs.file-max)"
         case errno.EAGAIN:
-            why = "the server's user has reached its process limit"
+            why = "the server's user or service has reached its process limit"
             what = "Raise the limit (`ulimit -u`, or TasksMax= of the service)"
         case errno.ENOMEM:
             why, what = "this machine is out of memory", "Quit other programs"

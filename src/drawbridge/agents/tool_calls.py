@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from drawbridge.agents.base import Form
+from drawbridge.core.json_text import UNDECODABLE
 
 Kind: TypeAlias = Literal[
     "edit",
@@ -31,6 +32,25 @@ Kind: TypeAlias = Literal[
     "tool",
 ]
 """The subject of an approval request; "tool" for anything else."""
+
+Act: TypeAlias = Literal[
+    "read",
+    "edit",
+    "write",
+    "command",
+    "search",
+    "find",
+    "fetch",
+    "web",
+    "agent",
+    "todo",
+    "question",
+    "plan",
+    "output",
+    "stop",
+    "skill",
+]
+"""What a tool does, for the words with which clients describe its calls in a conversation."""
 
 
 class Rule(Struct, frozen=True):
@@ -135,6 +155,16 @@ class Tools(Protocol):
     """The meaning of one agent's tool calls. The methods are pure. An agent that does not accept an edited input needs
     only ``call``."""
 
+    @property
+    def acts(self) -> Mapping[str, Act]:
+        """Tool → what it does. Clients show the calls of other tools with the tool's name."""
+        return {}
+
+    @property
+    def tasks(self) -> Mapping[str, str]:
+        """Kind of background task, as the agent reports it → its name for users."""
+        return {}
+
     def call(self, name: str, given: Mapping[str, Any], suggestions: Raw, form: Form) -> ToolCall:
         """Describes a call of the tool ``name`` with the input ``given``. The parameters are as in ``base.Question``;
         ``given`` is empty if the input is not an object, or can't be decoded."""
@@ -182,7 +212,7 @@ def decoded(suggestions: Raw) -> list[dict[str, Any]]:
     """Suggestions as JSON objects; empty if they have another form."""
     try:
         return msgspec.json.decode(suggestions, type=list[dict[str, Any]])
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except UNDECODABLE:
         return []
 
 

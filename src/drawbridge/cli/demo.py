@@ -7,7 +7,7 @@ from typing import Final
 
 from drawbridge.cli import sentence
 
-SUMMARY: Final = "try Drawbridge in the browser, with a sample project and an agent's first approval"
+SUMMARY: Final = "try Drawbridge in the browser, with a sample project and a scripted agent"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

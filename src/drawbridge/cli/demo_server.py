@@ -108,10 +108,10 @@ def _browse(address: str, place: Path) -> None:
 def _show(address: str, directory: Path, agent: str) -> None:
     terminal = Terminal(sys.stdout)
     waits = (
-        "A scripted agent (no account, no model) waits there for your first decision: accept its\n"
+        "A scripted agent, which needs no account or model, is waiting there for your first decision: accept its\n"
         "change, edit it first, or reject it with a reason. Then send it a prompt; /help lists what it understands."
         if not catalog.AGENTS[agent].program
-        else f"{agent} runs there with your own account: send it a prompt, and decide what it may do."
+        else f"{catalog.title(agent)} runs with your own account: send it a prompt, and decide what it may do."
     )
     terminal.write(
         f"{terminal.paint('The web UI is ready:', 'agent')}\n\n  {terminal.paint(address, 'path')}\n\n{waits}\n"

@@ -11,18 +11,18 @@ from drawbridge.cli import sentence
 SUMMARY: Final = "find out why something does not connect or work, and fix the simple causes"
 
 MORE: Final = (
-    " It starts agents to find out their versions, runs their hooks with a sample, and connects to bridges, editors and"
-    " servers. The exit code is 0 if there are no warnings or problems, 3 if there are some, and 2 if the arguments "
-    "are wrong or --fix could not ask. docs/cli.md lists what it can find."
+    " It starts agents to find out their versions, runs their hooks with a sample call, and connects to bridges,"
+    " editors and servers. The exit code is 0 if there are no warnings or problems, 3 if there are some, and 2 if the "
+    "arguments are wrong or --fix could not ask. docs/cli.md lists what it can find."
 )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = sentence(SUMMARY) + MORE
     parser.add_argument("--json", action="store_true", help="print one JSON object; docs/cli.md describes its keys")
-    text = "show what can be fixed safely, and ask: remove files of bridges that have ended, reinstall missing hook programs"
+    text = "after asking, remove files of bridges that have ended, and reinstall missing hook programs"
     parser.add_argument("--fix", action="store_true", help=text)
-    parser.add_argument("--yes", action="store_true", help="with --fix: do it without asking")
+    parser.add_argument("--yes", action="store_true", help="with --fix: make the changes without asking")
 
 
 def run(chosen: argparse.Namespace) -> int:
@@ -36,7 +36,7 @@ def run(chosen: argparse.Namespace) -> int:
     from drawbridge.setup.command import UNCONFIRMED
 
     if chosen.yes and not chosen.fix:
-        raise BadSetting("--yes answers the question that --fix asks. Use both.")
+        raise BadSetting("--yes requires --fix.")
     terminal, errors = Terminal(sys.stdout), Terminal(sys.stderr)
     found = report()
     planned = fixes() if chosen.fix else []

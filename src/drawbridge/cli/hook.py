@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     modes.add_argument(
         "--print-command",
         action="store_true",
-        help="print the command line that `drawbridge setup` installs, which starts faster",
+        help="print the command line that `drawbridge setup` installs, which starts faster than this one",
     )
     modes.add_argument(
         "--restore",
@@ -42,7 +42,9 @@ def run(chosen: argparse.Namespace) -> int:
 
         return restore.run(chosen.restore, for_guard(settings.load("hook", HookSettings, vars(chosen))))
     if not chosen.print_command and sys.stdin is not None and sys.stdin.isatty():
-        raise BadSetting("An agent runs this hook, with JSON on stdin. `drawbridge setup AGENT` installs it.")
+        raise BadSetting(
+            "stdin is a terminal. An agent runs this hook, with JSON on stdin. To install it, run `drawbridge setup AGENT`."
+        )
     if chosen.print_command:
         from drawbridge.setup.installed import print_command
 

@@ -14,7 +14,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "directory", nargs="?", metavar="DIR", help="the directory to report on, instead of the current one"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object; docs/cli.md describes its keys")
-    parser.add_argument("--sweep", action="store_true", help="remove files left behind by dead editors and bridges")
+    parser.add_argument(
+        "--sweep", action="store_true", help="remove files left behind by editors and bridges that have ended"
+    )
 
 
 def run(chosen: argparse.Namespace) -> int:

@@ -45,7 +45,8 @@ def own_server(*arguments: str, failure: str, quiet: bool = False) -> Iterator[O
             if not line:
                 server.wait(ENDING_SECONDS)
                 reports.seek(0)
-                why = reports.read().strip().removeprefix("drawbridge serve: ") or "the server's error is above."
+                unknown = "the server ended without an error message." if quiet else "the server's error is above."
+                why = reports.read().strip().removeprefix("drawbridge serve: ") or unknown
                 raise NoProgram(f"{failure}: {why}")
             yield OwnServer(server, json.loads(line))
         finally:

@@ -13,7 +13,10 @@ SUMMARY: Final = "review what agents have changed in a directory: keep it or und
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.description = f"{sentence(SUMMARY)} If no server is running, it starts one, and stops it when you quit."
+    parser.description = (
+        f"{sentence(SUMMARY)} If no server is running and --url is not set, the command starts one, which ends when "
+        "you quit."
+    )
     parser.add_argument(
         "directory", nargs="?", metavar="DIR", default=".", help="the directory (default: the current one)"
     )

@@ -35,7 +35,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         text = f"protect your unsaved changes from {row.title}"
         target = targets.add_parser(row.name, parents=[common, guarding], help=text, description=sentence(text) + MORE)
         if row.ask_mode:
-            text = f"make {row.title} ask before it writes: set permissions.defaultMode and permissions.disableAutoMode"
+            text = (
+                f"make {row.title} ask before it writes: set permissions.defaultMode and permissions.disableAutoMode; "
+                "--no-ask-mode restores the previous values"
+            )
             target.add_argument("--ask-mode", action=argparse.BooleanOptionalAction, default=None, help=text)
     text = "install the plugin in Neovim without a plugin manager"
     targets.add_parser("nvim", parents=[common], help=text, description=sentence(text) + MORE)

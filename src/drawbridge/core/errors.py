@@ -67,7 +67,7 @@ class UnusableFile(CallerError):
 
 class Refused(CallerError):
     """A request that was understood, but is not allowed. ``notice``: optional sentences for the user in the editor: why
-    a change is not shown, and what to do. ``{agent}`` and ``{file}`` in it are filled in.
+    a change is not shown, and what to do. ``{agent}``, ``{file}`` and ``{where}`` (where to answer) in it are filled in.
     """
 
     code = "REFUSED"

@@ -84,10 +84,11 @@ def socket_path(directory: str, pid: int, environ: Mapping[str, str] = os.enviro
     place = os.path.dirname(path)
     problem = ""
     if not os.path.isdir(place):
-        problem = f"{place} is not a directory. Create it, or set {DIRECTORY} to another one."
+        problem = f"{place} is not a directory. Set {DIRECTORY} to an existing directory."
     elif len(os.fsencode(path)) > LONGEST_PATH:
         problem = (
-            f"the path of its socket, {path}, is longer than {LONGEST_PATH} bytes. Set {DIRECTORY} to a shorter one."
+            f"the path of its socket, {path}, is longer than {LONGEST_PATH} bytes. "
+            f"Set {DIRECTORY} to a directory with a shorter path."
         )
     if problem:
         raise BadSetting(f"Neovim was not started: {problem}")
@@ -108,7 +109,7 @@ def make_way(path: str) -> None:
     if not stat.S_ISSOCK(found.st_mode):
         raise Refused(f"{failed} {path} is not a socket. It was not changed. {other}")
     if _is_live(path):
-        raise Refused(f"{failed} another program is listening on {path}. {other}")
+        raise Refused(f"{failed} another program seems to be listening on {path}. {other}")
     os.unlink(path)
 
 
@@ -125,16 +126,14 @@ def find_neovim(environ: Mapping[str, str] = os.environ) -> str:
         elif version < OLDEST:
             raise NoProgram(
                 f"{candidate} can't be used: it is Neovim {'.'.join(map(str, version))}, and 0.7.2 or newer is required. "
-                f"Install a newer version, or set {PROGRAM} to one."
+                f"Install a newer version, or set {PROGRAM} to its path."
             )
         else:
             return shutil.which(os.path.expanduser(candidate), path=environ.get("PATH")) or candidate
     if named:
-        raise BadSetting(f"{PROGRAM} can't be used: {passed_over[0]}.")
-    found = f" ({'; '.join(passed_over)})" if passed_over else ""
-    raise NoProgram(
-        f"Neovim was not found: nvim is not on PATH{found}. Install Neovim 0.7.2 or newer, or set {PROGRAM} to its path."
-    )
+        raise BadSetting(f"{PROGRAM} can't be used: {passed_over[0]}. Set it to the path of Neovim 0.7.2 or newer.")
+    why = "; ".join(passed_over) or "nvim is not on PATH"
+    raise NoProgram(f"Neovim was not found: {why}. Install Neovim 0.7.2 or newer, or set {PROGRAM} to its path.")
 
 
 def _here() -> str:
@@ -197,7 +196,7 @@ def _version(program: str, environ: Mapping[str, str]) -> tuple[int, ...] | str:
         return f"can't be run: {_why(error)}"
     found = re.match(rb"NVIM v(\d+)\.(\d+)\.(\d+)", answer)
     if found is None:
-        return "starts Drawbridge" if answer.startswith(OURSELVES.encode()) else "is not Neovim"
+        return "starts Drawbridge" if answer.startswith(OURSELVES.encode()) else "does not print Neovim's version"
     return tuple(map(int, found.groups()))
 
 

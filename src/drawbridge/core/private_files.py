@@ -38,7 +38,10 @@ def make_private_directory(path: str) -> None:
         _make_missing(path)
         found = os.stat(path)
         if found.st_uid != os.getuid():
-            raise NotPrivate(f"{path} belongs to another user. Remove it, or choose another directory.")
+            raise NotPrivate(
+                f"{path} belongs to another user. Change its owner, run Drawbridge as that user, or choose another "
+                "directory."
+            )
         if stat.S_IMODE(found.st_mode) & 0o077:
             os.chmod(path, PRIVATE_DIRECTORY)
     except OSError as error:
@@ -79,9 +82,8 @@ def write_private(path: str, data: bytes, *, synced: bool = False) -> None:
             os.close(file)
         os.replace(temporary, path)
     except OSError as error:
-        raise NotPrivate(
-            f"{path} can't be written: {_why(error)}. You need write permission for its directory."
-        ) from None
+        remedy = " You need write permission for its directory." if isinstance(error, PermissionError) else ""
+        raise NotPrivate(f"{path} can't be written: {_why(error)}.{remedy}") from None
     finally:
         remove_quietly(temporary)  # after the rename it no longer exists, but a signal may arrive before that
 

@@ -23,6 +23,7 @@ from typing import Final
 import msgspec
 
 from drawbridge.core.errors import NotPrivate
+from drawbridge.core.json_text import UNDECODABLE
 from drawbridge.core.private_files import PRIVATE_FILE, make_private_directory, state_directory, write_private
 
 MOST_HUNKS: Final = 5_000
@@ -105,7 +106,7 @@ class ReviewMemory:
                 return msgspec.json.decode(file.read(), type=dict[str, SeenReviews])
         except FileNotFoundError:
             return {}
-        except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (OSError, *UNDECODABLE) as error:
             logger.info("could not read what was seen in reviews: %s", error)
             return {}
 
@@ -123,5 +124,5 @@ def _lock(file: int) -> bool:
     except BlockingIOError:
         return False
     except OSError as error:
-        logger.info("could not lock what was seen in reviews: %s", error)
+        logger.info("could not lock the file with what was seen in reviews: %s", error)
     return True

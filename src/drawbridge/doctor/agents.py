@@ -41,9 +41,9 @@ def checks(directory: str) -> list[Check]:
 def version(row: Row, path: str) -> list[Finding]:
     problem, numbers = _version(path)
     if problem:
-        why = f"Neither you nor Drawbridge can start {row.title}."
+        why = f"Drawbridge may not be able to start {row.title}."
         todo = f"Run `{shlex.quote(path)} --version` to see why, then install {row.title} again."
-        return [finding("agent-fails", f"{row.title} does not run: {problem}.", why, todo)]
+        return [finding("agent-fails", f"{row.title}'s program does not work: {problem}.", why, todo)]
     shown = ".".join(map(str, numbers))
     if numbers < row.oldest:
         oldest = ".".join(map(str, row.oldest))
@@ -63,17 +63,19 @@ def absent(names: list[str], directory: str, *, anything: bool) -> list[Finding]
     """Findings about agents that are not installed. ``anything``: whether any agent is installed."""
     found = []
     for name in names:
-        if name in AGENTS and any(guard.command for guard in guards.of_agent(AGENTS[name], directory, call=False)):
+        found_guards = guards.of_agent(AGENTS[name], directory, call=False) if name in AGENTS else []
+        if set_up := [guard for guard in found_guards if guard.command]:
             title = f"{catalog.title(name)} is set up, but `{catalog.AGENTS[name].program}` was not found."
-            why = "It is not on PATH, nor where its installer puts it, so a server can't start it."
-            todo = (
-                f"Install it, or add its directory to PATH. `{own_command()} setup {name} --remove` undoes the setup."
-            )
+            why = "It is neither on PATH nor in its usual place, so a server can't start it."
+            scope = " --scope project" if set_up[0].scope == "project" else ""
+            removal = f"`{own_command()} setup {name}{scope} --remove`"
+            todo = f"Install it, or add its directory to PATH. To undo the setup instead: {removal}"
             found.append(finding("agent-missing", title, why, todo))
     if not anything and not found:
         programs = ", ".join(catalog.AGENTS[name].program for name in names)
         why = "Drawbridge shows what an agent proposes, so it needs one."
-        found.append(finding("agent-none", f"No agent was found on PATH ({programs}).", why, "Install an agent."))
+        todo = "Install an agent, or add its directory to PATH."
+        found.append(finding("agent-none", f"No agent was found ({programs}).", why, todo))
     return found
 
 
@@ -83,12 +85,12 @@ def modes(names: list[str], directory: str) -> list[Finding]:
 
 def _modes(names: list[str], directory: str) -> Iterator[Finding]:
     permissions = guards.permissions(directory)
-    for name, mode in guards.ASK_MODE.items():
+    for name in guards.ASK_MODE:
         if name in names and not permissions.asks:
             set_there = f" (mode {permissions.mode} in {permissions.file})" if permissions.mode else ""
-            title = f"{catalog.title(name)} does not ask before it writes{set_there}."
-            todo = f"To decide on changes first: `{own_command()} setup {name} --ask-mode`"
-            yield finding("agent-does-not-ask", title, mode.unasked, todo)
+            title = f"{catalog.title(name)} is not set to ask before it writes{set_there}."
+            todo = guards.how_to_make_it_ask(permissions, directory)
+            yield finding("agent-does-not-ask", title, "You may not see a change before it is written.", todo)
 
 
 def _version(path: str) -> tuple[str, tuple[int, ...]]:

@@ -34,7 +34,7 @@ SECONDS: Final = 3.0
 
 LARGEST: Final = 1_000_000
 
-REPLACE: Final = "Start it again: with `:DrawbridgeRestart` in its Neovim, or in the terminal where it runs."
+REPLACE: Final = "Restart the bridge: with `:DrawbridgeRestart` in its Neovim, or in the terminal where it runs."
 
 Outcome: TypeAlias = Literal["works", "refused", "silent", "token", "invalid"]
 
@@ -74,7 +74,7 @@ def check(directory: str) -> list[Finding]:
     found = bridges.inspect()
     if not found:
         why = "An agent in a terminal has no editor to show its changes in."
-        todo = f"`:DrawbridgeStart` in Neovim, or `{own_command()} ide --folder .` in a terminal."
+        todo = f"Run `:DrawbridgeStart` in Neovim, or `{own_command()} ide --folder .` in a terminal."
         return [finding("bridge-none", "No bridge is running.", why, todo)]
     answers = beside.each(_of_bridge, found, 2 * SECONDS + 1)
     results = [answer or _late(bridge) for bridge, answer in zip(found, answers, strict=True)]
@@ -88,9 +88,9 @@ def elsewhere() -> list[Finding]:
     found: dict[str, Finding] = {}
     for environ in _environments_of_bridges():
         for bridge in bridges.inspect(environ):
-            for agent, path in bridge.files.items():
+            for path in bridge.files.values():
                 if bridge.state == "live" and bridge.ours and path not in mine:
-                    found[path] = _other_place(bridge, catalog.title(agent), path)
+                    found[path] = _other_place(bridge, path)
     return list(found.values())
 
 
@@ -102,31 +102,33 @@ def proxy(environ: Mapping[str, str]) -> list[Finding]:
         return []
     title = f"{', '.join(names)} is set, and no_proxy does not contain 127.0.0.1."
     why = "An agent connects to the bridge through the proxy, which can't reach this machine's own ports."
-    todo = 'Before you start the agent: `export no_proxy="127.0.0.1,localhost,::1${no_proxy:+,$no_proxy}"; '
-    return [finding("proxy", title, why, todo + 'export NO_PROXY="$no_proxy"`')]
+    todo = 'Before you start the agent, run `export no_proxy="127.0.0.1,localhost,::1${no_proxy:+,$no_proxy}"; '
+    return [finding("proxy", title, why, todo + 'export NO_PROXY="$no_proxy"`.')]
 
 
 def _of_bridge(bridge: Bridge) -> tuple[Reached | None, list[Finding]]:
-    files = ", ".join(bridge.files.values())
+    files, several = " and ".join(bridge.files.values()), len(bridge.files) > 1
     if bridge.state == "unreadable":
-        why = "Agents ignore it, so they do not find the bridge that wrote it."
-        return None, [finding("bridge-unreadable", f"{files} is not valid.", why, REPLACE)]
+        why = "Agents ignore such a file, so they do not find the bridge that wrote it."
+        todo = f"Restart the editor or the program that wrote {'them' if several else 'it'}."
+        return None, [finding("bridge-unreadable", f"{files} can't be read as JSON.", why, todo)]
     if not bridge.ours:
         if bridge.state == "live":
             return Reached(bridge, list(bridge.files)), []
-        why = "Nothing is wrong with Drawbridge: agents skip the file."
-        todo = "Drawbridge leaves other programs' files alone. The program removes it when it starts."
-        return None, [finding("bridge-foreign-dead", f"{files} belongs to a process that has ended.", why, todo)]
+        why = "Nothing is wrong with Drawbridge: agents skip such a file."
+        them = "the files" if several else "the file"
+        todo = f"You can ignore or delete {them}. Drawbridge leaves other programs' files alone."
+        title = f"{files} {'belong' if several else 'belongs'} to another program's bridge that is no longer running."
+        return None, [finding("bridge-foreign-dead", title, why, todo)]
     name = _name(bridge)
     ended = [pid for pid in (bridge.drawbridge_pid, bridge.pid) if pid and not process_alive(pid)]
     if ended:  # another program may listen on its port, so the token is not sent
-        why = "Agents that find the file may offer an editor that no longer runs."
+        why = "Agents that find such a file may try to connect to a bridge that no longer works."
         removed = bridge.drawbridge_pid in ended and not port_open(bridge.port)
         command = f"{own_command()} doctor --fix" if removed else shlex.join(["rm", *bridge.files.values()])
-        todo = f"`{command}` removes it."
-        return None, [
-            finding("bridge-dead", f"{files} was left behind by process {ended[0]}, which has ended.", why, todo)
-        ]
+        todo = f"`{command}` removes {'them' if several else 'it'}."
+        title = f"{files} {'name' if several else 'names'} process {ended[0]}, which has ended."
+        return None, [finding("bridge-dead", title, why, todo)]
     agents, findings = [], []
     for agent, path in bridge.files.items():
         outcome = _connect(catalog.AGENTS[agent].bridge, bridge.port, bridges.content(path) or {})
@@ -136,7 +138,7 @@ def _of_bridge(bridge: Bridge) -> tuple[Reached | None, list[Finding]]:
             findings.append(_failed(outcome, name, catalog.title(agent), path))
     if agents:
         titles = " and ".join(map(catalog.title, agents))
-        findings.insert(0, finding("bridge-works", f"{name} accepts {titles}."))
+        findings.insert(0, finding("bridge-works", f"{name} accepts connections from {titles}."))
     return (Reached(bridge, agents) if agents else None), findings
 
 
@@ -155,9 +157,9 @@ def _name(bridge: Bridge) -> str:
 def _failed(outcome: Outcome, name: str, agent: str, path: str) -> Finding:
     titles = {
         "refused": f"{name} refuses connections, although its process is running.",
-        "silent": f"{name} does not answer {agent} within {SECONDS:g} seconds.",
+        "silent": f"{name} does not answer {agent} in time.",
         "token": f"{name} refuses the token in {path}.",
-        "invalid": f"The program that answers on the port of {name} is not a bridge for {agent}.",
+        "invalid": f"{name} does not give {agent} a valid answer. Another program may be using its port.",
     }
     why = f"{agent} finds the bridge, but can't connect, so it does not open diffs."
     return finding(f"bridge-{outcome}", titles[outcome], why, REPLACE)
@@ -171,14 +173,16 @@ def _choice(reached: list[Reached], directory: str) -> Iterator[Finding]:
         title = catalog.title(agent)
         if not here:
             folders = ", ".join(folder for bridge in serving for folder in bridge.folders)
-            where = f"{directory}, only {folders}" if folders else "a folder"
+            where = f"{directory}. Folders with a bridge: {folders}" if folders else "a folder"
             why = f"{title} does not find an editor when it is started here."
-            todo = "Start it in one of these folders, or start Neovim here." if folders else "Start Neovim here."
+            todo = "Start it in a folder with a bridge, or start Neovim here." if folders else "Start Neovim here."
             yield finding("bridge-outside", f"No bridge for {title} serves {where}.", why, todo)
         elif len(here) > 1:
             editors = ", ".join(f"{bridge.ide} (pid {bridge.pid or bridge.drawbridge_pid})" for bridge in here)
-            why = f"A {title} in another terminal can't know which one you mean, and may connect to neither."
-            todo = "Choose one with `/ide` in the agent, or close the other one."
+            why = (
+                f"If you start {title} outside these editors, it can't know which one to use, and may connect to none."
+            )
+            todo = "Choose one with `/ide` in the agent, or close the others."
             yield finding("bridge-ambiguous", f"Several bridges for {title} serve {directory}: {editors}.", why, todo)
 
 
@@ -187,10 +191,12 @@ def _contains(folder: str, directory: str) -> bool:
     return directory == above or directory.startswith(above.rstrip("/") + "/")
 
 
-def _other_place(bridge: Bridge, agent: str, path: str) -> Finding:
+def _other_place(bridge: Bridge, path: str) -> Finding:
     title = f"{_name(bridge)} announces itself in {path}."
-    places = f"{lock_directory()} and {gemini_directory()}"
-    why = f"{agent} looks elsewhere if it is started with the variables that are set here ({places})."
+    why = (
+        "With the environment variables that are set here, agents look in "
+        f"{lock_directory()} and {gemini_directory()} instead."
+    )
     todo = "Start the editor and the agent with the same `CLAUDE_CONFIG_DIR` and `TMPDIR`."
     return finding("bridge-other-config", title, why, todo)
 

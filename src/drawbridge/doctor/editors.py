@@ -31,7 +31,7 @@ def check(directory: str) -> list[Finding]:
     if unseen := editors.unseen(guard.socket_dir):
         place = os.path.dirname(unseen[0])
         title = f"The guard does not look in {place}, where it would find {counted(len(unseen), 'more editor')}."
-        why = "Their unsaved changes are not protected. DRAWBRIDGE_SOCKET_DIR is set, and the guard does not know about it."
-        todo = f'Put `socket_dir = ["{place}"]` under [hook] in {settings.config_file()}, then run `drawbridge setup` again.'
+        todo = f"{editors.how_to_see(place, guard.socket_dir)}, then run `drawbridge setup` again for each agent."
+        why = "Their unsaved changes are not protected."
         found.append(finding("editor-unseen", title, why, todo))
     return found

@@ -6,6 +6,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 from drawbridge import settings
@@ -22,7 +23,9 @@ SLOW_MILLISECONDS: Final = 1000
 """The number of milliseconds above which a hook is slow. Usually it takes less than 100 ms. An agent waits for it
 before each edit."""
 
-UNPROTECTED: Final = "Your unsaved changes are not protected, and questions in a terminal do not reach the server."
+UNPROTECTED: Final = (
+    "Your unsaved changes are not protected, and the server does not show the agent's terminal sessions."
+)
 
 
 def checks(directory: str) -> list[Check]:
@@ -36,7 +39,7 @@ def check(agent: AgentHooks, directory: str) -> list[Finding]:
 
 def failed() -> list[Finding]:
     named = settings.load("hook", HookSettings, {}).log_file
-    why = "An edit that the guard should have checked was not checked."
+    why = "A call was let through or denied without a check."
     todo = f"Check the log: `tail {shlex.quote(named or failures.log_file())}`"
     return [finding("guard-failed", problem, why, todo) for problem in failures.problems(named)]
 
@@ -47,43 +50,49 @@ def _check(agent: AgentHooks, directory: str) -> Iterator[Finding]:
     is_set_up = any(guard.command for guard in found)
     for switch in switches:
         name = "hooks-off" if is_set_up else "hooks-forbidden"
-        title = f"{switch.name} in {switch.path} switches off all hooks of {agent.title}."
-        yield finding(name, title, UNPROTECTED if is_set_up else "Drawbridge's hooks would not run.", switch.note)
+        title = f"{switch.name} in {switch.path} turns off hooks in {agent.title}."
+        why = UNPROTECTED if is_set_up else "Drawbridge's hooks would not run."
+        yield finding(name, title, why, switch.note)
     for guard in found:
-        yield from _of_guard(agent, guard)
+        yield from _of_guard(agent, guard, directory)
 
 
-def _of_guard(agent: AgentHooks, guard: Guard) -> Iterator[Finding]:
-    scope = " --scope project" if guard.scope == "project" else ""
-    again = f"Run `{own_command()} setup {agent.name}{scope}`"
+def _of_guard(agent: AgentHooks, guard: Guard, directory: str) -> Iterator[Finding]:
+    project = Path(directory) if guard.scope == "project" else None
+    again = f"Run `{own_command()} setup {agent.name}{' --scope project' if project else ''}`"
+    written_by_setup = Path(guard.file) == agent.settings_file(project)
+    if guard.state == "broken" and not written_by_setup:
+        again = f"Remove the guard's hooks from {guard.file}, then run{again.removeprefix('Run')}"
     if guard.state == "absent":
         if registry.programs(registry.AgentPrograms())[agent.name].path is not None:
             yield finding("hook-absent", f"{agent.title} does not call the guard.", UNPROTECTED, f"{again}.")
     elif guard.state == "unreadable":
         title = f"{guard.file} can't be read: {guard.problem}."
-        yield finding(
-            "hook-settings-unreadable", title, f"{agent.title} may ignore the whole file.", "Correct the file there."
-        )
+        why = f"{agent.title} may ignore the whole file."
+        yield finding("hook-settings-unreadable", title, why, "Correct the file, or change its permissions.")
     elif guard.state == "broken" and guards.missing(guard.command):
         title = f"{agent.title}'s hooks do not run: {guard.problem}."
-        yield finding("hook-gone", title, UNPROTECTED, f"{again} or `{own_command()} doctor --fix`.")
+        fix = f" or `{own_command()} doctor --fix`" if written_by_setup else ""
+        yield finding("hook-gone", title, UNPROTECTED, f"{again}{fix}.")
     elif guard.state == "broken":
         title = f"{agent.title}'s hooks do not work: {guard.problem}."
-        yield finding("hook-broken", title, UNPROTECTED, f"{again}. The hooks are in {guard.file}.")
+        place = f" The hooks are in {guard.file}." if written_by_setup else ""
+        yield finding("hook-broken", title, UNPROTECTED, f"{again}.{place}")
     elif guard.state == "works" and guard.problem:
-        title = f"{agent.title}'s hooks are from another version: {guard.problem}."
+        title = f"{agent.title}'s hooks are incomplete: {guard.problem}."
         yield finding("hook-outdated", title, "Some features are missing.", f"{again}.")
     elif guard.state == "works" and guard.milliseconds > SLOW_MILLISECONDS:
         title = f"{agent.title}'s hooks answer slowly: a sample call took {guard.milliseconds / 1000:.1f} s."
         yield finding(
             "hook-slow",
             title,
-            "The agent waits for it before each edit.",
-            f"{again}, or reduce the load.",
+            "The agent waits for the hook before each edit.",
+            f"{again}, or reduce the load on this machine.",
         )
     elif guard.state == "works" and guard.milliseconds:
         yield finding("hook-works", f"{agent.title}'s hooks answer in {guard.milliseconds:.0f} ms ({guard.file}).")
     elif guard.state == "works":
         title = f"{agent.title}'s hooks in {guard.file} were not tested."
-        why = "Doctor runs a command from a project's settings only if it is exactly the one that setup installs."
-        yield finding("hook-untested", title, why, f"If you do not know that command: {again[0].lower()}{again[1:]}.")
+        why = "Their command is in a project's settings and is not the one that setup installs, so it was not run."
+        todo = f"If you don't recognize that command, {again[0].lower()}{again[1:]}."
+        yield finding("hook-untested", title, why, todo)

@@ -49,10 +49,11 @@ def git() -> list[Finding]:
     try:
         ended = run_blocking([path, "--version"], seconds=SECONDS)
     except OSError as error:
-        return [finding("git-missing", f"{path} can't be run: {(error.strerror or 'unknown reason').lower()}.", why)]
+        title = f"{path} can't be run: {(error.strerror or 'unknown reason').lower()}."
+        return [finding("git-missing", title, why, "Install git again.")]
     if ended.status != 0:
         todo = f"Run `{shlex.quote(path)} --version` to see why."
-        return [finding("git-missing", f"{path} does not run.", why, todo)]
+        return [finding("git-missing", f"{path} does not work.", why, todo)]
     shown = ended.output.decode(errors="replace").strip()
     python = f"Python {platform.python_version()} ({sys.executable})"
     return [finding("machine-works", f"{shown} ({path})."), finding("machine-works", f"{python}.")]
@@ -72,7 +73,7 @@ def disk_of(place: Path, low: int = LOW_DISK) -> list[Finding]:
         return [finding("machine-works", f"{free / (1024 * MB):.1f} GB is free for {place}.")]
     why = "A server stops accepting prompts when its disk is full, and nothing more is stored."
     title = f"Only {free // MB} MB is free for {place}."
-    return [finding("disk-full", title, why, f"Free space on the disk of {there}.")]
+    return [finding("disk-full", title, why, f"Free up space on the disk that contains {there}.")]
 
 
 def known_settings() -> list[Finding]:
@@ -84,7 +85,8 @@ def known_settings() -> list[Finding]:
         except BadSetting as error:
             why = f"`drawbridge {command}` does not start, or uses different settings than you expect."
             title = f"The settings of `drawbridge {command}` can't be used: {str(error).removesuffix('.')}."
-            found.append(finding("settings-invalid", title, why, f"Correct them in {settings.config_file()}."))
+            todo = f"Correct them in {settings.config_file()} or in the environment variables."
+            found.append(finding("settings-invalid", title, why, todo))
     return found
 
 
@@ -97,10 +99,10 @@ def other_drawbridge() -> list[Finding]:
         shown = ended.output.decode(errors="replace").strip()
         if shown == mine:
             return []
-        other = f"it is {shown or 'a program without a version'}"
+        other = f"it is {shown}" if shown else "it did not print a version"
     except OSError as error:
         other = f"it can't be run ({(error.strerror or 'unknown reason').lower()})"
     why = "Editors and terminals start that one, and different versions may not work together."
-    title = f"{path} is a different Drawbridge: {other}, this one is {mine}."
-    todo = f"Remove one of them. This one is `{shlex.quote(sys.executable)} -m drawbridge`."
+    title = f"`drawbridge` on PATH ({path}) is not this one ({mine}): {other}."
+    todo = f"Uninstall one of them. `{shlex.quote(sys.executable)} -m drawbridge` starts this one."
     return [finding("other-drawbridge", title, why, todo)]

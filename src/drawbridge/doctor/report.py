@@ -45,7 +45,7 @@ def _safely(check: Check) -> list[Finding]:
     except BadSetting:
         return []  # the check of the settings reports it
     except Exception as error:  # the results of the other checks are more useful than a traceback
-        why = "Something may be wrong there, but doctor can't tell what."
+        why = "The check itself failed, so it is not known whether anything is wrong."
         title = f"Could not check {check.name}: {type(error).__name__}."
         return [finding("check-failed", title, why, "Report this, with the output of `drawbridge info`.")]
 
@@ -53,5 +53,5 @@ def _safely(check: Check) -> list[Finding]:
 def _late(check: Check, seconds: float) -> Finding:
     title = f"Could not check {check.name} within {seconds:g} seconds."
     return finding(
-        "check-late", title, "The check hangs, or the machine is very busy.", "Try again when it is less busy."
+        "check-late", title, "The check hangs, or the machine is very busy.", "Try again when the machine is less busy."
     )

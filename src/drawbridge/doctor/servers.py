@@ -42,6 +42,9 @@ LARGEST: Final = 1_000_000
 EXPIRED, EARLY, OTHER_NAME, OTHER_ADDRESS = 10, 9, 62, 64
 """OpenSSL's ``X509_V_ERR_…`` codes."""
 
+UNEXPECTED: Final = "does not answer as expected"
+"""The problem of an address at which something other than the server answers."""
+
 REFUSALS: Final = ("UNAUTHORIZED", "TOKEN_REVOKED", "TOKEN_EXPIRED")
 
 
@@ -154,9 +157,8 @@ def clock(server: Running) -> list[Finding]:
         return []
     title = f"{newest[1]} is dated {_duration(ahead)} in the future, so the clock is or was wrong."
     why = "Tokens and certificates expire at the wrong time, and histories show wrong times."
-    return [
-        finding("clock", title, why, "Compare the output of `date` with a phone, and turn on time synchronization.")
-    ]
+    todo = "Compare the output of `date` with the time on a phone, and turn on time synchronization."
+    return [finding("clock", title, why, todo)]
 
 
 def _duration(seconds: float) -> str:
@@ -182,7 +184,7 @@ def _reach(server: Running, page: str) -> Finding:
         todo = f"Restart it with `{own_command()} serve --public-host {shlex.quote(host or '')}`."
         return finding("server-host", title, "Devices that use this address see an error.", todo)
     if status not in (http.client.OK, http.client.SERVICE_UNAVAILABLE):
-        return _unreachable(server, page, OSError(None, f"it answered with HTTP {status}"))
+        return _unreachable(server, page, OSError(None, f"status {status}"), UNEXPECTED)
     return finding("server-works", f"The server answers at {page}.")
 
 
@@ -216,11 +218,12 @@ def _certificate(page: str, error: ssl.SSLCertVerificationError) -> Finding:
         return finding("server-certificate-expired", f"The certificate at {page} has expired.", why, own)
     if error.verify_code == EARLY:
         why = "The clock of this machine is wrong, or was wrong when the certificate was created."
-        todo = "Compare the output of `date` with a phone, then restart the server."
+        todo = "Compare the output of `date` with the time on a phone, then restart the server."
         return finding("server-certificate-early", f"The certificate at {page} is not valid yet.", why, todo)
     if error.verify_code in (OTHER_NAME, OTHER_ADDRESS):
         why = "Browsers and phones refuse the connection or show a warning, even if they trust the certificate."
-        todo = f"Restart it with `{own_command()} serve --public-host {shlex.quote(host)}`, or use another address."
+        restart = f"Restart it with `{own_command()} serve --public-host {shlex.quote(host)}`"
+        todo = f"{restart} (with --cert, also use a certificate that includes {host}), or use another address."
         return finding("server-certificate-name", f"The certificate at {page} is not for {host}.", why, todo)
     title = f"The certificate at {page} is not trusted on this machine: {error.verify_message}."
     why = "Phones that also don't trust it show a warning and get no notifications."
@@ -228,15 +231,14 @@ def _certificate(page: str, error: ssl.SSLCertVerificationError) -> Finding:
     return finding("server-certificate-untrusted", title, why, todo)
 
 
-def _unreachable(server: Running, page: str, error: Exception) -> Finding:
+def _unreachable(server: Running, page: str, error: Exception, problem: str = "does not answer") -> Finding:
     late = isinstance(error, TimeoutError)
     reason = f"no answer within {SECONDS:g} seconds" if late else _reason(error)
     if page == _page(server):
-        title = f"The server (process {server.pid}) does not answer at {page}: {reason}."
-        todo = f"Check its log. To end it: `kill {server.pid}`. Then `{own_command()} serve`."
-        return finding(
-            "server-silent", title, "Nothing can reach it, not even the terminal client on this machine.", todo
-        )
+        title = f"The server (process {server.pid}) {problem} at {page}: {reason}."
+        todo = f"Check its log. To restart it, run `kill {server.pid}`, then `{own_command()} serve`."
+        why = "Clients can't use it, not even the terminal client on this machine."
+        return finding("server-silent", title, why, todo)
     host = urlsplit(page).hostname or ""
     why = "A phone that uses this address can't connect."
     todo = (
@@ -244,7 +246,10 @@ def _unreachable(server: Running, page: str, error: Exception) -> Finding:
         if _is_address(host)
         else "Check that the name resolves to this machine, and that the firewall allows the port."
     )
-    return finding("server-unreachable", f"The server does not answer at {page}: {reason}.", why, todo)
+    if problem == UNEXPECTED:  # a program answered, so neither the name nor the firewall is the reason
+        why = "A phone that uses this address can't use Drawbridge."
+        todo = "Check which program answers there, such as a proxy in front of the server."
+    return finding("server-unreachable", f"The server {problem} at {page}: {reason}.", why, todo)
 
 
 def _is_address(host: str) -> bool:

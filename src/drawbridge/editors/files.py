@@ -116,9 +116,7 @@ def _read(path: str, limit: int, size: int) -> bytes | None:
             if len(content) == expected <= size:
                 content += file.read(size + 1 - expected)
             if max(status.st_size, len(content)) > limit:
-                raise UnusableFile(
-                    f"{_shown(path)} is {max(status.st_size, len(content)):,} bytes; the limit is {limit:,}."
-                )
+                raise UnusableFile(f"{_shown(path)} is too large: it has more than {limit:,} bytes.")
             return content[:size]
     except FileNotFoundError:
         return None
@@ -139,7 +137,7 @@ def _refuse_unreadable(path: str, error: OSError) -> NoReturn:
         raise UnusableFile(f"You have no permission to read {_shown(path)}.") from None
     if error.errno == errno.ENOTDIR:
         raise UnusableFile(f"A part of {_shown(path)} is a file, not a directory.") from None
-    raise UnusableFile(f"{_shown(path)} can't be read: {error.strerror}.") from None
+    raise UnusableFile(f"{_shown(path)} can't be read: {(error.strerror or str(error)).lower()}.") from None
 
 
 def _refuse_binary(path: str, content: bytes) -> None:

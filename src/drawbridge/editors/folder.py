@@ -113,7 +113,7 @@ class Folder:
         await self._tasks.close()
         if self._asked is not None:
             self._end_prompt()
-            self._say("The bridge is stopping. The proposal is undecided.", "warn")
+            self._say("The bridge is stopping. The proposal was not decided.", "warn")
         self._canvas.keep_order(False)
         self._asked = None
         self._waiting.clear()
@@ -199,7 +199,7 @@ class Folder:
 
     def _failed(self, error: Exception) -> None:
         """Ends the bridge, because no proposal can be answered without the task that asks the user."""
-        self._say("Drawbridge failed and can no longer ask here. Its log has the reason.", "warn")
+        self._say("Drawbridge failed and is stopping. Its log has the reason.", "warn")
         if self._listener is not None:
             self._listener(Gone())
 
@@ -215,7 +215,7 @@ class Folder:
                 decision = await self._decide(proposal)
             except _Withdrawn:
                 self._end_prompt()
-                self._say("Withdrawn: it was decided elsewhere or is no longer needed.", "warn")
+                self._say("The proposal was withdrawn: it was decided elsewhere or is no longer needed.", "warn")
                 decision = None
             self._asked = None
             if decision is not None and self._listener is not None:
@@ -283,8 +283,10 @@ class Folder:
         with self._holding():
             try:
                 changed = await folder_edit.edit(proposal.path, proposal.new_text, self._lines.descriptor, self._output)
-            except (Refused, UnusableFile) as error:
+            except Refused as error:
                 problem, changed = str(error), proposal.new_text
+            except UnusableFile as error:
+                problem, changed = f"{error} The proposal is unchanged.", proposal.new_text
         if problem is not None:
             self._say(problem, "warn")
         if self._withdrawn.is_set():

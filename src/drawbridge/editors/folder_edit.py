@@ -39,7 +39,8 @@ async def edit(path: str, text: str, terminal: int | None, output: TextIO) -> st
 
 
 async def _run_editor(file: Path, terminal: int | None, output: TextIO) -> None:
-    command = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    named = (os.environ.get(name, "").strip() for name in ("VISUAL", "EDITOR"))
+    command = next(filter(None, named), "vi")
     screen = _descriptor(output)
     try:
         process = await asyncio.create_subprocess_exec(
@@ -50,9 +51,9 @@ async def _run_editor(file: Path, terminal: int | None, output: TextIO) -> None:
             stderr=screen,
         )
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
+        reason = (getattr(error, "strerror", None) or str(error)).lower()
         raise Refused(
-            f"{command} can't be started: {reason}. The proposal is unchanged; set $VISUAL or $EDITOR."
+            f"{command} can't be started: {reason}. The proposal is unchanged. Set $VISUAL or $EDITOR to your editor."
         ) from None
     try:
         status = await process.wait()
@@ -65,7 +66,8 @@ async def _run_editor(file: Path, terminal: int | None, output: TextIO) -> None:
             process.kill()
             await process.wait()
     if status:
-        raise Refused(f"{command} exited with code {status}. The proposal is unchanged.")
+        how = f"exited with code {status}" if status > 0 else f"was killed by signal {-status}"
+        raise Refused(f"{command} {how}. The proposal is unchanged.")
 
 
 def _descriptor(output: TextIO) -> int:

@@ -97,10 +97,10 @@ class Canvas(Terminal):
         yield _Row(((self.rule * min(self.width(), columns), "dim"),))
         yield self._head(proposal, shown_path)
         notes = [proposal.note] if proposal.note else []
-        if proposal.old_text and proposal.kind == "change":
+        if old_lines and new_lines and proposal.kind == "change":
             notes += [f"{change[0].upper()}{change[1:]}." for change in format_changes(old_form, new_form)]
         if waiting:
-            notes.append(f"{waiting} more {'is' if waiting == 1 else 'are'} waiting after it.")
+            notes.append(f"{waiting} more {'proposal is' if waiting == 1 else 'proposals are'} waiting.")
         for note in notes:
             yield _Row(((f"  {note}", "warn"),))
         yield _Row(())

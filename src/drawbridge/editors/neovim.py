@@ -10,6 +10,7 @@ which the column in UTF-16 code units is computed here.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Sequence
@@ -72,8 +73,8 @@ REVISION: Final = 5
 """The version of the messages between the two halves. ``link.lua`` has the same number."""
 
 NOT_SHOWN: Final = (
-    "The agent's terminal did not show the prompt as it was sent: someone may have typed there. "
-    "The prompt was removed and not sent. Try again later."
+    "The agent's terminal did not show the prompt as it was pasted, so it was not sent. Someone may have typed there. "
+    "Try again later."
 )
 
 CLOSE_SECONDS: Final = 1.0
@@ -146,7 +147,7 @@ class Neovim:
                 async with asyncio.timeout(CLOSE_SECONDS):
                     await self._ask("detach")
             except (DrawbridgeError, TimeoutError) as error:
-                logger.info("Neovim did not confirm that the bridge ended: %s", error or "no answer")
+                logger.info("Neovim did not confirm that the bridge ended: %s", str(error) or "no answer")
         self._session.close()
         await self._reviews.close()
 
@@ -218,11 +219,15 @@ class Neovim:
     async def type_prompt(self, terminal: int, text: str) -> None:
         await self._ask("paste", pid=terminal, text=text, before=_soon())
         until = time.monotonic() + PASTE_SECONDS
-        while not await self._ask("submit", pid=terminal, before=_soon()):
-            if time.monotonic() > until:
+        try:
+            while not await self._ask("submit", pid=terminal, before=_soon()):
+                if time.monotonic() > until:
+                    raise Refused(NOT_SHOWN)
+                await asyncio.sleep(PASTE_LOOK_SECONDS)
+        except Refused:
+            with contextlib.suppress(Refused):  # if the terminal has been closed
                 await self._ask("take_back", pid=terminal)
-                raise Refused(NOT_SHOWN)
-            await asyncio.sleep(PASTE_LOOK_SECONDS)
+            raise
 
     async def _ask(self, method: str, **params: Any) -> Any:
         """Calls a function of the Lua plugin and returns its result. Parameters that are None are omitted. Raises ``Refused``,

@@ -114,7 +114,7 @@ class NeovimReviews:
             path=proposal.path,
             kind=proposal.kind,
             note=proposal.note,
-            changes=text.format_changes(old.form, form) if proposal.old_text else None,
+            changes=text.format_changes(old.form, form) if old.lines and new.lines else None,
             **_changed(proposal.hunks),
             first=proposal.hunks[0].new_start if proposal.hunks else 0,
             diff=neovim_marks.fits_diff_mode(proposal, old.lines, new.lines),

@@ -20,7 +20,7 @@ HANDLE: Final = "return require('drawbridge.link').handle(...)"
 
 GONE: Final = "Neovim has ended, or closed the connection."
 HUNG: Final = (
-    "Neovim did not answer within 5 seconds; it may be waiting for a key (Press ENTER). Answer it, then try again."
+    "Neovim did not answer within 5 seconds. If it is waiting for a key (Press ENTER), press one, then try again."
 )
 
 OnNotification: TypeAlias = Callable[[str, list[Any]], None]
@@ -164,7 +164,7 @@ async def connect(address: str) -> Session:
         # TimeoutError is an OSError. A path that is too long for a socket raises OSError, and one with NUL raises
         # ValueError.
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error) or "no answer"
-        raise EditorGone(f"Can't connect to Neovim at {address}: {reason}.") from None
+        raise EditorGone(f"Can't connect to Neovim at {address}: {reason.lower()}.") from None
     return session
 
 

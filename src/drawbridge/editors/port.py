@@ -151,9 +151,9 @@ class ReviewedHunk(Struct, frozen=True):
     """An undecided change in the review of runs.
 
     ``row``: the first of its new lines in the file, from 0; without new lines, the line that follows the change.
-    ``removed`` and ``added`` are texts with their line endings. ``words`` describes what is not in these lines; empty
-    if these lines contain everything. ``text``: the change in one short line. ``is_new``: whether it is new since the
-    user's last visit, while other changes are not.
+    ``removed`` and ``added`` are texts with their line endings. ``words`` describes what is not in these lines, and
+    names the comments that the change answers; it may be empty. ``text``: the change in one short line. ``is_new``:
+    whether it is new since the user's last visit, while other changes are not.
     """
 
     id: str

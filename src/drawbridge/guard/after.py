@@ -7,7 +7,7 @@ import os
 import time
 
 from drawbridge.agents.catalog import title
-from drawbridge.guard import ask, calls, rule, state
+from drawbridge.guard import ask, calls, find, rule, state
 from drawbridge.guard.unsaved import UnsavedFile, base_names, entries, notify, once, privacy
 
 TYPE_CHECKING = False
@@ -74,34 +74,35 @@ def _about_unsaved(
     if merges := edited and settings["answer"] == "merge":
         from drawbridge.guard import merging
     agent = title(call.agent)
-    who = "" if call.event == calls.CHANGED else f" ({agent})"
     hidden = privacy(settings)
     for one in left:
         name, problem = base_names([one.name]), one.file.get("reason")
+        changed = f"{agent} changed {name} on disk" if edited else f"{name} changed on disk"
         if problem:
             state.log(settings, environ, f"{call.event_name}: {one.name} changed on disk, not shown: {problem}")
             if one.file.get("notified") and not edited:
                 continue
-            notify([one.socket], f"{name} changed on disk{who} and can't be shown here: {problem}")
+            notify([one.socket], f"{changed}, but it can't be reloaded: {problem}")
             continue
         why = merging.finish(call, one, environ) if merges else ""
         if why is None:
-            notify([one.socket], f"{agent}'s change to {name} was merged into yours: u undoes it")
+            undo = "u undoes it" if one.found.kind == find.NEOVIM else "Undo reverts it"
+            notify([one.socket], f"{agent}'s change to {name} was merged into yours: {undo}")
             yield (
-                f"{one.name} had unsaved changes in {one.editor}. This change was merged into them there; the user has "
-                "not saved yet."
+                f"{one.name} had unsaved changes in {one.editor}. This change was merged into them in the editor; the "
+                "user has not saved yet."
             )
             continue
         reason = f" The change could not be merged: {why}." if why else ""
         state.log(settings, environ, f"{call.event_name}: {one.name} changed on disk, unsaved in {one.editor}.{reason}")
-        text = f"{agent}'s change to {name} can't be merged" if why else f"{name} changed on disk{who}"
+        text = f"{agent}'s change to {name} can't be merged" if why else changed
         if edited or not one.file.get("notified"):
             notify([one.socket], f"{text}; your text was not touched")
         if edited or not hidden.hides(one.name):
             yield (
                 f"{one.name} {'is on disk as written' if edited else 'has changed on disk'}, but has unsaved changes in "
-                f"{one.editor}, which were not touched.{reason} If the user saves there, that text replaces this one; "
-                "they have been notified."
+                f"{one.editor}, which were not touched.{reason} If the user saves in the editor, that text replaces "
+                "the one on disk; they have been notified."
             ) + _difference(one, settings, why)
     if merges:
         for one in left:

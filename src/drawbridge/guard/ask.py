@@ -136,7 +136,7 @@ def _connect(path: str, answer: "Answer") -> "socket | None":
     try:
         connected.connect(path)
     except BlockingIOError:
-        answer.problem = "accepts no connections"  # its queue is full, so it hangs
+        answer.problem = "does not accept connections"  # its queue is full, so it hangs
     except OSError as error:
         if isinstance(error, ConnectionRefusedError):
             _sweep(path)
@@ -173,10 +173,10 @@ def _exchange(found: "_Connection", event: int, poller: "poll", question: "_Requ
             data = found.socket.recv(PORTION)
             found.received += len(data)
             if not data:
-                found.answer.problem = "hung up"
+                found.answer.problem = "closed the connection"
                 return True
             if found.received > LARGEST_ANSWER:
-                raise ValueError("too much")
+                raise ValueError("too large")
             if found.reader.receive(data):
                 found.answer.result = found.reader.answer
                 return True
@@ -191,7 +191,7 @@ def _exchange(found: "_Connection", event: int, poller: "poll", question: "_Requ
     except BlockingIOError:
         return False
     except OSError:
-        found.answer.problem = "hung up"
+        found.answer.problem = "closed the connection"
         return True
     except ValueError as error:
         found.answer.problem = f"sent an invalid answer ({error})"

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from drawbridge.guard.settings import Settings
 
 CLOSED = (
-    "Drawbridge could not check whether this would overwrite unsaved changes ({}), and is set to deny edits in that "
-    'case (fail = "closed"). Nothing was written. The user can see why in `drawbridge info` and in guard.log.'
+    "Drawbridge could not check whether this would overwrite unsaved changes ({}), and is set to deny it in that "
+    'case (fail = "closed"). Nothing was written. The user can see why in `drawbridge info` and in the guard\'s log.'
 )
 
 
-NOTICE = "Drawbridge's guard has failed: see `drawbridge info`"
+NOTICE = "Drawbridge's guard failed: see `drawbridge info`"
 
 
 def answer(
@@ -32,7 +32,7 @@ def answer(
 ) -> bytes:
     """The JSON text for the agent. ``call``: None if the input could not be parsed."""
     unusable = isinstance(error, calls.Unusable)
-    what = str(error) if unusable else f"{type(error).__name__}: {error}"
+    what = str(error).removesuffix(".") if unusable else f"{type(error).__name__}: {error}"
     begin = data[:80].decode(errors="backslashreplace")
     state.log(settings, environ, f"failed ({settings['fail']}): {what}; input begins {begin!r}")
     if not unusable:

@@ -44,6 +44,12 @@ def sockets(places: "tuple[str, ...] | None", environ: "Mapping[bytes, bytes]") 
     return list(found.items())
 
 
+def usual_places(environ: "Mapping[bytes, bytes]", me: int) -> "tuple[str, ...]":
+    """The directories that are searched for editor sockets unless the user has set others. ``me``: the user's ID."""
+    named = (_text(environ, name).rstrip("/") for name in (b"TMPDIR", b"XDG_RUNTIME_DIR"))
+    return tuple(dict.fromkeys(["/tmp", *filter(None, named), f"/run/user/{me}"]))
+
+
 def servers(environ: "Mapping[bytes, bytes]") -> "list[str]":
     """Sockets of this user's agent servers, newest first (``transport.private_socket`` defines their names).
 
@@ -90,8 +96,7 @@ def _candidates(places: "tuple[str, ...] | None", environ: "Mapping[bytes, bytes
     if neovim.startswith("/"):
         yield neovim
     if places is None:
-        named = (_text(environ, name).rstrip("/") for name in (b"TMPDIR", b"XDG_RUNTIME_DIR"))
-        places = tuple(dict.fromkeys(["/tmp", *filter(None, named), f"/run/user/{me}"]))
+        places = usual_places(environ, me)
     user = _text(environ, b"LOGNAME") or _text(environ, b"USER") or "nobody"
     for place in places:
         for name in _names(place):

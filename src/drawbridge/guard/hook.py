@@ -25,8 +25,8 @@ PORTION = 1_048_576
 
 KEPT = "The file has unsaved changes in an editor; the details are not available. Nothing was written."
 UNCHECKED = (
-    "Drawbridge could not check whether this would overwrite unsaved changes, and is set to deny edits in that case. "
-    "Nothing was written. `drawbridge info` shows the problem."
+    "Drawbridge could not check whether this would overwrite unsaved changes, and is set to deny it in that case. "
+    "Nothing was written. `drawbridge doctor` tests the guard."
 )
 BAD_PATH = (
     "The path contains a line break, a NUL byte or an incomplete character. Nothing was written; use a path without it."
@@ -81,7 +81,7 @@ def answer(data: bytes, settings: "Settings", environ: "Mapping[bytes, bytes]") 
         return _not_called(settings, environ)
     try:
         if len(data) > LARGEST_INPUT:
-            raise calls.Unusable(f"more than {LARGEST_INPUT} bytes")
+            raise calls.Unusable(f"the input is larger than {LARGEST_INPUT // 1024**2} MB")
         call = calls.parse(data, settings["agent"])
         for_server = call.event in calls.FOR_SERVER or (call.event == calls.BEFORE and call.kind in calls.WRITES)
         if call.dialect.session and for_server and (servers := find.servers(environ)):

@@ -63,8 +63,10 @@ def finish(call: Call, one: UnsavedFile, environ: Mapping[bytes, bytes]) -> str 
     except OSError:
         base = None
     written = disk_text(one.name)
-    if not base or written is None:
-        return "its previous text is not known"
+    if not base:
+        return "the file's text before the edit is not known"
+    if written is None:
+        return "the file is too large or can't be read"
     for _ in range(TRIES):
         unsaved = buffer_text(one)
         if unsaved is None:
@@ -73,7 +75,8 @@ def finish(call: Call, one: UnsavedFile, environ: Mapping[bytes, bytes]) -> str 
         merged = hunks.merge(text.split(base)[0], ours, text.split(written)[0])
         if isinstance(merged, hunks.Overlap):
             several = merged.end > merged.start + 1
-            return f"both changed line{'s' if several else ''} {merged.start + 1}{f'-{merged.end}' if several else ''}"
+            lines = f"lines {merged.start + 1}-{merged.end}" if several else f"line {merged.start + 1}"
+            return f"the user and the agent both changed {lines}"
         edits = [
             {"start": hunk.old_start, "end": hunk.old_end, "lines": merged[hunk.new_start : hunk.new_end]}
             for hunk in hunks.diff(ours, merged)
@@ -83,7 +86,9 @@ def finish(call: Call, one: UnsavedFile, environ: Mapping[bytes, bytes]) -> str 
         result = answers[0].result if answers else None
         if isinstance(result, dict) and result.get("merged") is True:
             return None
-    return str(result.get("reason")) if isinstance(result, dict) else f"{one.editor} did not answer in time"
+    if isinstance(result, dict):
+        return str(result.get("reason"))
+    return f"{one.editor} {answers[0].problem or 'did not answer in time'}" if answers else f"{one.editor} was closed"
 
 
 def forget(call: Call, name: str, environ: Mapping[bytes, bytes]) -> None:

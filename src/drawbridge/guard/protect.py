@@ -55,7 +55,7 @@ def _protect(
         protected = protected_in(answers, rule.policy_for(call.tool, settings))
         if not protected:
             return calls.NO_OPINION, True
-        why = "The change can't be merged later here."
+        why = "The change can't be merged automatically."
     elif settings["answer"] in ("wait", "save"):
         from drawbridge.guard import saving
 
@@ -67,7 +67,7 @@ def _protect(
             protected = protected_in(answers, rule.policy_for(call.tool, settings))
             if not protected:
                 return calls.add_context(call, saved), True
-            why = "The user typed it after the file was saved."
+            why = "The user has made these changes in the meantime."
     state.log(
         settings, environ, f"{call.tool}: protected {', '.join(one.name for one in protected)} ({settings['answer']})"
     )

@@ -43,9 +43,9 @@ def reason(call: Call, protected: Sequence[UnsavedFile], difference: str, why: s
     if why:
         lines.append(why)
     lines.append(
-        f"The user has been notified. Once {base_names(one.name for one in protected)} {'are' if several else 'is'} saved "
-        f"there, the same call goes through; until then, writing {'them' if several else 'the file'} in any other way would "
-        "lose or split that work."
+        f"The user has been notified. Once they have saved {base_names(one.name for one in protected)}, the same call "
+        f"goes through; until then, writing {'these files' if several else 'the file'} in any other way would lose or "
+        "split their work."
     )
     return " ".join(lines) + (f"\n\n{difference}" if difference else "")
 
@@ -53,7 +53,7 @@ def reason(call: Call, protected: Sequence[UnsavedFile], difference: str, why: s
 def _where(one: UnsavedFile) -> str:
     place = "the user is working on it" if one.file.get("current") else "it is open"
     count = one.file.get("lines")
-    size = f"; its text there has {count} line{'' if count == 1 else 's'}" if isinstance(count, int) else ""
+    size = f"; the unsaved version has {count} line{'' if count == 1 else 's'}" if isinstance(count, int) else ""
     return f"{one.name} has unsaved changes in {one.editor}, where {place}{size}"
 
 
@@ -63,7 +63,8 @@ def unknown(call: Call, count: int) -> str:
     have = "has" if len(set(call.paths)) == 1 else "have"
     return (
         f"Drawbridge could not find out in time whether {names} {have} unsaved changes: {who} on this machine did not "
-        "answer. Nothing was written. The user may have to answer a prompt there; then the same call can be tried again."
+        "answer. Nothing was written. The user may have to answer a prompt in the editor; then the same call can be "
+        "tried again."
     )
 
 
@@ -72,9 +73,13 @@ def notice(call: Call, protected: Sequence[UnsavedFile], *, asked: bool) -> str:
     80."""
     what = base_names(one.name for one in protected)
     have, them = ("has", "it") if len({one.name for one in protected}) == 1 else ("have", "them")
+    if call.kind == SHELL:  # it names the file, but may not change it
+        if asked:
+            return f"{title(call.agent)} asks to run a command on {what} (unsaved)"
+        return f"{title(call.agent)} can't run a command on {what} until you save {them}"
     if asked:
         return f"{title(call.agent)} asks to change {what}, which {have} unsaved changes"
-    return f"{title(call.agent)} was kept from changing {what} until you save {them}"
+    return f"{title(call.agent)} can't change {what} until you save {them}"
 
 
 def notice_of_unknown(call: Call, *, asked: bool) -> str:

@@ -31,17 +31,17 @@ def run(which: str, settings: Settings) -> int:
     try:
         directory = state.directory(posix.environ, "guard", "copies")
     except OSError as error:
-        raise NotPrivate(f"The copies can't be read: {error}.") from None
+        raise NotPrivate(f"The copies can't be read: {str(error.strerror or error).lower()}.") from None
     listed = copies.listed(directory)
     if which:
         copy = _chosen(which, listed)
         was_there = _restore(copy, directory, settings)
         print(
             f"{harmless(copy.path)} was restored to its text from {copy.when}."
-            + (" The text that it replaced is now the newest copy." if was_there else "")
+            + (" The replaced text is now the newest copy." if was_there else "")
         )
     elif not listed:
-        print("No saved copies: no text in an editor has been replaced yet.")
+        print("There are no saved copies yet: the guard has not replaced any text in an editor.")
     else:
         for number, copy in enumerate(listed[:MOST_SHOWN], 1):
             print(
@@ -60,7 +60,8 @@ def _chosen(which: str, listed: list[copies.Copy]) -> copies.Copy:
     for copy in listed:
         if copy.path == path:
             return copy
-    raise UnusableFile(f"There is no copy of {which}. `drawbridge hook --restore` lists the copies.")
+    what = "with the number" if which.isascii() and which.isdigit() else "of"
+    raise UnusableFile(f"There is no copy {what} {which}. `drawbridge hook --restore` lists the copies.")
 
 
 def _restore(copy: copies.Copy, directory: str, settings: Settings) -> bool:
@@ -76,7 +77,7 @@ def _restore(copy: copies.Copy, directory: str, settings: Settings) -> bool:
         _copy(copy.file, copy.path)
     except OSError as error:
         why = (error.strerror or "unknown reason").lower()
-        raise UnusableFile(f"{copy.path} can't be written: {why}. The copy is still at {copy.file}.") from None
+        raise UnusableFile(f"{copy.path} could not be restored: {why}. The copy is still at {copy.file}.") from None
     ask.ask(sockets, "refresh_buffer", {"file_path": copy.path}, 2_000)
     return was_there
 

@@ -37,7 +37,11 @@ def _save(protected: list[UnsavedFile]) -> tuple[str, str]:
         answers = ask.ask([one.socket], "save_buffer", {"file_path": one.name}, left)
         result = answers[0].result if answers else None
         if not isinstance(result, dict) or result.get("saved") is not True:
-            why = (result.get("reason") if isinstance(result, dict) else None) or "no answer"
+            why = (result.get("reason") if isinstance(result, dict) else None) or "the editor gave no reason"
+            if not answers:
+                why = "it is no longer running"
+            elif result is None:
+                why = f"it {answers[0].problem or 'did not answer in time'}"
             return "", f"{one.editor} could not save {base_names([one.name])}: {why}."
     return _news(protected, "saved"), ""
 
@@ -66,7 +70,7 @@ def _wait(call: Call, protected: list[UnsavedFile], settings: Settings) -> tuple
                     return "", f"{one.editor} was closed without saving."
             # With `:edit!`, for example, the user discards the changes.
             return _news(protected, "saved or discarded"), ""
-    return "", f"It was not saved within {seconds} s."
+    return "", f"The changes were not saved within {seconds} s."
 
 
 def _stamp(path: str) -> tuple[int, int, int] | None:

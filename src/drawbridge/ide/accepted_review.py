@@ -93,8 +93,9 @@ def _write(now: AcceptedFile, after: AcceptedFile) -> None:
     if files.read_text(now.path) != now.written:
         raise _clash(now.path)
     before = _bytes(now.written)
+    is_removal = after.base is None and not after.written
     try:
-        if after.base is None and not after.written:
+        if is_removal:
             os.unlink(now.path)
             return
         with open(now.path, "r+b", buffering=0) as file:
@@ -106,7 +107,8 @@ def _write(now: AcceptedFile, after: AcceptedFile) -> None:
                 _replace(file, before)
                 raise
     except OSError as error:
-        raise UnusableFile(f"{harmless(now.path)} can't be written: {error.strerror}.") from None
+        why = (error.strerror or str(error)).lower()
+        raise UnusableFile(f"{harmless(now.path)} can't be {'removed' if is_removal else 'written'}: {why}.") from None
 
 
 def _replace(file: FileIO, content: bytes) -> None:

@@ -182,7 +182,9 @@ class Bridge:
         self._agents_changed()
         self._server_link.start(
             self._tasks,
-            lambda _: self._notify("The connection to the agent server failed. The log of the bridge has the reason."),
+            lambda _: self._notify(
+                "The connection to the agent server failed. The bridge will try again; its log has the reason."
+            ),
         )
 
     async def close(self) -> None:

@@ -12,7 +12,7 @@ import asyncio
 import logging
 import os
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -52,17 +52,19 @@ NOT_A_FILE: Final = ("120000", "160000")
 """git's modes of symbolic links and submodules. A buffer with such a path shows the link's target or a directory, not
 the lines of the hunks."""
 
-PRIVATE: Final = "Not in git: dependencies, caches and large files are left out."
+PRIVATE: Final = "Without git, reviews omit dependencies, caches and large files."
 """A notice about the review of a directory that is not in a git work tree. It fits on the last line of an editor."""
 
 NO_SESSION: Final = "PROJECT_NOT_FOUND"
 """The server's error code for a directory in which it has no session."""
 
-ACCEPTED: Final = "{numbers} to review, of proposals accepted here."
+ACCEPTED: Final = "{numbers} to review, from proposals accepted here."
 """A notice about a review without a server. It fits on the last line of an editor."""
 
-VISITS_NEED_A_SERVER: Final = "What is new since your last visit is known only with the agent server."
+VISITS_NEED_A_SERVER: Final = "To show only new changes, start the agent server: drawbridge serve"
+VISITS_NEED_A_SESSION: Final = "Showing only new changes needs a server session in this directory."
 COMMENTS_NEED_A_SERVER: Final = "Comments need the agent server. Start it with: drawbridge serve"
+COMMENTS_NEED_A_SESSION: Final = "Comments need a server session in this directory."
 
 logger = logging.getLogger("drawbridge.changes")
 
@@ -132,7 +134,7 @@ class Changes:
         """Reads the review again. Several calls in a row cause only one request, after the one that is in progress."""
         if (self._project or self._without_server) and not self._is_stale:
             self._is_stale = True
-            self._start(self._follow, "following a review")
+            self._start(self._follow, "updating a review")
 
     def _start(self, work: Callable[[], Awaitable[None]], what: str) -> None:
         async def in_turn() -> None:
@@ -145,7 +147,7 @@ class Changes:
                     logger.info("%s: %s", what, error)
                     await self._editor.notify(str(error), "warn")
 
-        problem = "The review could not be shown. The log of the bridge has the reason."
+        problem = f"{what.capitalize()} failed. The log of the bridge has the reason."
         self._tasks.start(in_turn(), what, lambda _: self._failed(problem))
 
     def _failed(self, problem: str) -> None:
@@ -168,7 +170,8 @@ class Changes:
             return False
         self._project, self._visiting, self._without_server = "", None, event
         await self._show(review, is_wanted=True)
-        more = VISITS_NEED_A_SERVER if event.only_new else ""
+        needed = VISITS_NEED_A_SESSION if self._link.is_connected else VISITS_NEED_A_SERVER
+        more = needed if event.only_new else ""
         await self._editor.notify(" ".join(filter(None, (ACCEPTED.format(numbers=review.title), more))))
         return True
 
@@ -270,9 +273,14 @@ class Changes:
         )
         await self._change(decision, done, lambda review: f"{done} {_left(review)}")
 
+    @property
+    def _why_no_comments(self) -> str:
+        """The reason why the review of accepted proposals can't have comments."""
+        return COMMENTS_NEED_A_SESSION if self._link.is_connected else COMMENTS_NEED_A_SERVER
+
     async def _commented(self, event: ReviewCommented | ReviewCommentRemoved) -> None:
         if self._without_server is not None:
-            await self._editor.notify(COMMENTS_NEED_A_SERVER, "warn")
+            await self._editor.notify(self._why_no_comments, "warn")
             return
         line = wire.ReviewComment(id=uuid.uuid4().hex, project=self._project)
         if isinstance(event, ReviewCommented):
@@ -286,7 +294,7 @@ class Changes:
 
     async def _submitted(self, event: ReviewSubmitted) -> None:
         if self._without_server is not None:
-            await self._editor.notify(COMMENTS_NEED_A_SERVER, "warn")
+            await self._editor.notify(self._why_no_comments, "warn")
             return
         sent = sum(comment.is_draft for comment in self._shown.comments) if self._shown else 0
         line = wire.ReviewSubmission(id=uuid.uuid4().hex, project=self._project, drafts=event.drafts, text=event.text)
@@ -376,7 +384,8 @@ class Changes:
 def read(answer: wire.ReviewAnswer) -> tuple[Review, str]:
     """The review as an editor shows it, and a sentence about the files that did not fit into the message, if any."""
     data: dict[str, Any] = msgspec.json.decode(answer.review)
-    files = tuple(_file(answer.directory, file) for file in data["files"])
+    by_id = {str(one["comment_id"]): one for one in data["comments"]}
+    files = tuple(_file(answer.directory, file, by_id) for file in data["files"])
     comments = tuple(_comment(answer.directory, one) for one in data["comments"] if one.get("state") != "resolved")
     review = Review(data["version"], review_words.numbers(data).words, files, comments, data["drafts"])
     more = data["more"]
@@ -399,21 +408,22 @@ class _Stored(msgspec.Struct, frozen=True):
     repository: str = "project"
 
 
-def _file(directory: str, file: File) -> ReviewedFile:
+def _file(directory: str, file: File, comments: Mapping[str, Mapping[str, Any]]) -> ReviewedFile:
+    """``comments``: the comments of the review, by id."""
     name = str(file["path"])
     label = review_words.file_words(file)
     return ReviewedFile(
         path=os.path.join(directory, name),
         name=name,
         shown=harmless(name),
-        hunks=tuple(_hunk(file, hunk) for hunk in file["hunks"]),
+        hunks=tuple(_hunk(file, hunk, comments) for hunk in file["hunks"]),
         has_lines=not {file["old_mode"], file["new_mode"]}.intersection(NOT_A_FILE),
         was_deleted=file["change"] == "deleted",
         text="  ".join(filter(None, (label, review_words.words(file, None)))),
     )
 
 
-def _hunk(file: File, hunk: Hunk) -> ReviewedHunk:
+def _hunk(file: File, hunk: Hunk, comments: Mapping[str, Mapping[str, Any]]) -> ReviewedHunk:
     removed, added = str(hunk["removed"]), str(hunk["added"])
     words = harmless(review_words.words(file, hunk))
     if hunk["kind"] == "lines":
@@ -422,13 +432,14 @@ def _hunk(file: File, hunk: Hunk) -> ReviewedHunk:
     numbers = f"+{len(sides[0])} −{len(sides[1])}" if removed or added else ""
     line = next((one for side in sides for one in (line.strip("\ufeff \t\r") for line in side) if one), "")
     text = harmless(line[:LONGEST_LINE]) if hunk["kind"] == "lines" else words
+    answered = harmless(review_words.answered_words(comments[id] for id in hunk.get("answers", ()) if id in comments))
     return ReviewedHunk(
         id=str(hunk["id"]),
         row=int(hunk["new_start"]) - (1 if added else 0),
         removed=removed,
         added=added,
-        words=words,
-        text="  ".join(filter(None, (numbers, text))),
+        words="  ".join(filter(None, (words, answered))),
+        text="  ".join(filter(None, (numbers, text, answered))),
     )
 
 

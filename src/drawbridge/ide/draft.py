@@ -56,15 +56,15 @@ def _merge(base: str, ours: str, theirs: str, *, unsaved: bool) -> str:
         where = f"line {merged.start + 1} of the saved file"
         if unsaved:
             raise Refused(
-                f"The proposal changes lines with unsaved work in the editor ({where}), so it was not applied. Save "
-                "or undo that work first, or decide in the agent's own dialog.",
-                "{agent} wants to change lines of {file} that you have not saved. "
-                "Answer in its terminal, or refuse there, save, and ask again.",
+                f"The proposal conflicts with unsaved changes in the editor ({where}), so it can't be shown there. Save "
+                "or undo these changes first, or decide in the agent's own dialog.",
+                "{agent}'s change to {file} conflicts with your unsaved changes. "
+                "Answer {where}, or reject it there, save, and ask again.",
             )
         raise Refused(
-            f"The same lines of the file have changed since the agent proposed this edit ({where}), so it was not applied. "
-            "Decide in the agent's own dialog.",
-            "{agent} wants to change lines of {file} that have changed since it read them. Answer in its terminal.",
+            f"The proposal conflicts with a change that was made to the file in the meantime ({where}), so it can't be "
+            "shown in the editor. Decide in the agent's own dialog.",
+            "{agent}'s change to {file} conflicts with a newer change to the file. Answer {where}.",
         )
     form = text.Format(
         eol=their_form.eol if their_form.eol != base_form.eol else our_form.eol,

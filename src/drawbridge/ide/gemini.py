@@ -105,7 +105,7 @@ class GeminiSession:
             former.cancel()
         self.stream.forget(file_path)
         # The CLI's own dialog stays open, and the user can answer there.
-        problem = f"The change to {file_path} can't be shown: an error in Drawbridge. Answer in Gemini CLI."
+        problem = f"The change to {file_path} can't be shown because of an error in Drawbridge. Answer in Gemini CLI."
         task = self._tasks.start(
             self._review(file_path, new_content), f"proposing {file_path}", lambda _: self._notify(problem, "warn")
         )

@@ -140,9 +140,9 @@ class GeminiSessions:
             handler(head, body, exchange)
         elif any(head.path == path for _, path in handlers):
             allowed = ", ".join(method for method, path in handlers if path == head.path)
-            exchange.answer(405, b"This method is not served here.\n", [("Allow", allowed)])
+            exchange.answer(405, b"This path does not allow this method.\n", [("Allow", allowed)])
         else:
-            exchange.answer(404, b"Nothing is served here.\n")
+            exchange.answer(404, b"This path does not exist.\n")
 
     def _health(self, head: Head, body: bytes, exchange: Exchange) -> None:
         exchange.answer(200, b'{"status":"ok"}', [JSON])

@@ -9,7 +9,7 @@ from drawbridge.ide.claude import ClaudeClients
 from drawbridge.ide.gemini_http import GeminiSessions
 from drawbridge.protocols.gate import Head, Refusal
 
-NOT_SERVED = Refusal(404, "This agent is not served here.")
+NOT_SERVED = Refusal(404, "This bridge does not serve this agent.")
 
 
 class BridgeApp:

@@ -77,9 +77,9 @@ def _check_address(address: str) -> None:
                 probe.connect(address)
     except (OSError, ValueError, OverflowError) as error:  # the last two: an invalid host or port
         reason = (getattr(error, "strerror", None) or str(error)).lower()
-        raise EditorGone(
-            f"Can't connect to Neovim at {address}: {reason}. Start it with nvim --listen {address}."
-        ) from None
+        is_missing = isinstance(error, FileNotFoundError | ConnectionRefusedError)
+        advice = f" Start it with nvim --listen {address}." if is_missing else ""
+        raise EditorGone(f"Can't connect to Neovim at {address}: {reason}.{advice}") from None
 
 
 def _on_signal(act: Callable[[], None]) -> None:

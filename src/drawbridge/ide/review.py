@@ -39,7 +39,10 @@ SETTLED_SECONDS: Final = 0.2
 """Seconds without a change after which text that differs from the accepted text is considered to be what the agent
 wrote."""
 
-UNSHOWABLE: Final = "{agent}'s change to {file} can't be shown. Answer in its terminal."
+UNSHOWABLE: Final = "{agent}'s change to {file} can't be shown. Answer {where}."
+
+IN_ITS_TERMINAL: Final = "in the agent's terminal"
+"""Where the user answers an agent whose proposal can't be shown."""
 
 TARGET_LIMIT: Final = 300
 """The maximum number of characters of a link's target in a note, which is drawn above the change or on top of it."""
@@ -106,21 +109,29 @@ class Reviews:
         return asked
 
     async def review(
-        self, owner: Hashable, agent: str, path: str, new_text: str, title: str, *, key: str | None = None
+        self,
+        owner: Hashable,
+        agent: str,
+        path: str,
+        new_text: str,
+        title: str,
+        *,
+        key: str | None = None,
+        where: str = IN_ITS_TERMINAL,
     ) -> Decision:
         """Proposes ``new_text`` for ``path`` and returns the decision. If the call is canceled, the view is closed
         without an answer.
 
-        ``key``: identifies the proposal instead of its title. Raises ``UnusableFile`` or ``Refused`` before anything is
-        shown, and the editor's errors if it can't be shown.
+        ``key``: identifies the proposal instead of its title. ``where``: where the user can answer otherwise. Raises
+        ``UnusableFile`` or ``Refused`` before anything is shown, and the editor's errors if it can't be shown.
         """
         self._asked.add(path)
         try:
             return await self._review((owner, key or title), agent, path, new_text, title)
         except (Refused, UnusableFile) as error:
-            # The user now answers in the agent's own dialog, which does not show the reason.
+            # The user now answers elsewhere, for example in the agent's own dialog, which does not show the reason.
             reason = getattr(error, "notice", "") or UNSHOWABLE
-            notice = f"No diff: {reason.format(agent=agent, file=os.path.basename(path))}"
+            notice = f"No diff: {reason.format(agent=agent, file=os.path.basename(path), where=where)}"
             self._tasks.start(self._editor.notify(notice, "warn"), "a notice in the editor")
             raise
 
@@ -173,7 +184,7 @@ class Reviews:
         if await arbiter.may_decide(event.proposal_id, text):
             self._answer(event.proposal_id, self._editor.name, event.decision)
         else:
-            await self._editor.notify("This was already answered elsewhere; that answer counts.", "warn")
+            await self._editor.notify("The proposal was already answered elsewhere; that answer counts.", "warn")
 
     def answer(self, id: str, by: str, decision: Accepted | Rejected) -> bool:
         """Records a decision that ``by`` made on another surface, and closes the editor's view. Returns False if it was
@@ -283,7 +294,7 @@ class Reviews:
         if sum(owner == key[0] for owner, _ in self._open) >= OPEN_LIMIT:
             raise Refused(
                 f"{OPEN_LIMIT} proposals from this agent are already open. Decide on some of them first.",
-                "{agent} has too many proposals open. Answer this one in its terminal.",
+                "{agent} has too many proposals open. Answer this one {where}.",
             )
         decision = asyncio.get_running_loop().create_future()
         review = _Review(Approval(str(next(self._numbers))), path, decision)
@@ -292,7 +303,7 @@ class Reviews:
             yield review
         except BaseException:
             # It was canceled (the agent disconnected, or no longer wants the answer) or never shown.
-            self._withdraw(review, "the agent has disconnected")
+            self._withdraw(review, "the agent no longer waits for the answer")
             raise
         finally:
             self._by_id.pop(review.approval.id, None)
@@ -354,16 +365,15 @@ class Reviews:
         self._answered_for(review)
         if written is None:
             return
-        try:
-            if accepted is not None and _same_lines(written, accepted):
-                review.approval.confirm()
-                await self._editor.written(review.path, written, review.approval.id)
-            else:
-                review.approval.overrule()
-                await self._editor.written(review.path, written, "")
-        finally:
-            if accepted is not None:
-                await self._remember(review, written)
+        is_as_accepted = accepted is not None and _same_lines(written, accepted)
+        if is_as_accepted:
+            review.approval.confirm()
+        else:
+            review.approval.overrule()
+        if accepted is not None:
+            # Before the editor shows the text, because the user may undo what is shown.
+            await self._remember(review, written)
+        await self._editor.written(review.path, written, review.approval.id if is_as_accepted else "")
 
     async def _remember(self, review: _Review, written: str) -> None:
         """Remembers what the agent has written, so that the user can still undo it."""
@@ -418,7 +428,7 @@ def _link_note(path: str) -> str | None:
     if len(shown) > TARGET_LIMIT:
         half = TARGET_LIMIT // 2
         shown = f"{shown[:half]}…{shown[-half:]}"
-    return f"The path leads through a link. The file is {shown}."
+    return f"The path leads through a symbolic link to {shown}."
 
 
 def _read(path: str) -> str:

@@ -43,9 +43,12 @@ RESTART_SECONDS: Final = 20.0
 """Seconds that a restarted server has to welcome the bridge, so that a decision can be sent again."""
 
 NO_SERVER: Final = "No agent server is running. Start one with: drawbridge serve"
-EARLIER: Final = "The agent server is too old for reviews in editors. Update and restart it."
-NO_ANSWER: Final = "The agent server did not answer in time. Run :DrawbridgeChanges to see what is left to decide."
-LOST: Final = "The connection to the agent server was lost. Run :DrawbridgeChanges to see what is left to decide."
+EARLIER: Final = "The agent server did not respond, or is too old for reviews in editors. Update and restart it."
+NO_ANSWER: Final = "The agent server did not answer in time. Run :DrawbridgeChanges to see the current review."
+LOST: Final = "The connection to the agent server was lost. Run :DrawbridgeChanges to see the current review."
+
+IN_A_CLIENT: Final = "in the web UI or the agent's terminal"
+"""Where the user can answer an agent whose proposal the editor can't show."""
 
 logger = logging.getLogger("drawbridge.server_link")
 
@@ -95,6 +98,11 @@ class ServerLink:
         self.on_review_changed: Callable[[wire.ReviewChanged | None], None] = lambda _: None
         """Called with each change to a review, and with None when a server connects, because any review may have
         changed."""
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether a server that supports reviews is connected."""
+        return self._welcome.is_set()
 
     def start(self, tasks: BackgroundTasks, failed: Callable[[Exception], None]) -> asyncio.Task[None]:
         """Connects to the newest server, and reconnects, until the task is canceled. An unexpected error ends only the
@@ -295,7 +303,7 @@ class ServerLink:
                 self._open.pop(id, None)
                 self._reviews.answer(id, by, Rejected() if text is None else Accepted(text))
             case wire.Prompt():
-                problem = "The editor's bridge failed. Its log has the reason."
+                problem = "The prompt may not have been sent: the editor's bridge failed. Its log has the reason."
                 tasks.start(
                     self._type(message), "typing a prompt", lambda _: self._send(wire.PromptFailed(message.id, problem))
                 )
@@ -326,7 +334,9 @@ class ServerLink:
         """Shows another agent's change until it is decided, in this editor or elsewhere."""
         title = f"{os.path.basename(offer.path)} ({offer.id[-6:]})"
         try:
-            decision = await self._reviews.review(self, offer.agent, offer.path, offer.new_text, title, key=offer.id)
+            decision = await self._reviews.review(
+                self, offer.agent, offer.path, offer.new_text, title, key=offer.id, where=IN_A_CLIENT
+            )
         except DrawbridgeError as error:
             logger.info("%s is not shown: %s", offer.path, error)
             self._send(wire.OfferDeclined(offer.id))

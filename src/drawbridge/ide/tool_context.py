@@ -61,10 +61,11 @@ class ClientContext:
                 drain=True,
             )
         except OSError as error:
-            raise Refused(f"Python can't be started in {folder}: {error.strerror}.") from None
+            why = (error.strerror or str(error)).lower()
+            raise Refused(f"Python can't be started in {folder}: {why}.") from None
         if finished.status is None:
             notes = [f"stopped after {counted(CODE_SECONDS, 'second')}"]
         else:
-            notes = [f"{counted(finished.dropped, 'more byte')}"] if finished.dropped else []
+            notes = [f"{counted(finished.dropped, 'more byte')} left out"] if finished.dropped else []
             notes += [f"exit code {finished.status}"] if finished.status else []
         return "\n".join([finished.output.decode("utf-8", "replace"), *(f"[{note}]" for note in notes)])

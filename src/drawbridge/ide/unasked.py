@@ -30,8 +30,8 @@ WATCH_LIMIT: Final = 20
 
 # Neovim shows only one line of a message, even in `:messages`, so the first sentence has to fit on it.
 WHY: Final = (
-    "{agent} wrote {file} without asking: no diff. Its permission mode does not ask: "
-    "Shift+Tab in its terminal changes that. {then}"
+    "{agent} wrote {file} without asking: no diff. The agent's permission mode or a rule allows "
+    "this: Shift+Tab in the agent's terminal changes the mode. {then}"
 )
 THEN: Final = {
     "reloaded": "The file was reloaded; u undoes that.",

@@ -110,18 +110,31 @@ def unseen(places: tuple[str, ...] | None) -> list[str]:
     return [path for path, _ in there if os.path.realpath(path) not in seen]
 
 
+def how_to_see(place: str, places: tuple[str, ...] | None) -> str:
+    """The change of the guard's setting after which a guard with these ``places`` also looks in ``place``. None stands
+    for the usual ones, which the setting would replace, so it has to list them, too."""
+    change = f'Add "{place}" to socket_dir'
+    if places is None:
+        listed = ", ".join(f'"{one}"' for one in (place, *find.usual_places(os.environb, os.geteuid())))
+        change = f"Put socket_dir = [{listed}]"
+    return f"{change} under [hook] in {settings.config_file()}"
+
+
 def sweep(sockets: Iterable[Socket]) -> list[str]:
-    """Removes stale sockets if the process with the id in their name has ended. Other stale sockets stay, because a
-    running Neovim may be about to listen. Returns the paths of the removed ones."""
-    swept = []
-    for entry in sockets:
-        name = os.path.basename(entry.path)
-        own = NEOVIMS_OWN.fullmatch(name)
-        pid = int(own[1]) if own else find.pid_in(name)
-        if entry.state == "stale" and pid and not process_alive(pid):
-            remove_quietly(entry.path)
-            swept.append(entry.path)
+    """Removes the sockets that are left behind. Returns their paths."""
+    swept = [entry.path for entry in sockets if is_left_behind(entry)]
+    for path in swept:
+        remove_quietly(path)
     return swept
+
+
+def is_left_behind(entry: Socket) -> bool:
+    """Whether the socket is stale and the process with the id in its name has ended. Other stale sockets stay, because
+    a running Neovim may be about to listen."""
+    name = os.path.basename(entry.path)
+    own = NEOVIMS_OWN.fullmatch(name)
+    pid = int(own[1]) if own else find.pid_in(name)
+    return entry.state == "stale" and pid > 0 and not process_alive(pid)
 
 
 def _listens(path: str) -> bool:

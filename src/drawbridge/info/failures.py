@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 from typing import Final
 
+from drawbridge.agents.catalog import title
+
 SECONDS: Final = 24 * 60 * 60
 
 LATEST: Final = 65_536
@@ -34,10 +36,10 @@ def problems(named: str | None) -> list[str]:
     if not found:
         return []
     when, agent, how, what = found[-1]
-    often = "once" if len(found) == 1 else f"{len(found)} times"
-    then = "let the call through" if how == "open" else "denied it"
+    often = "once in the last day," if len(found) == 1 else f"{len(found)} times in the last day, most recently"
+    then = "It let the call through." if how == "open" else "It denied the call, if that was still possible."
     return [
-        f"The guard failed {often} in the last day. Most recently ({when[11:16]}), for {agent}, it {then}: {what}. "
+        f"The guard failed {often} at {when[11:16]} for {title(agent)}: {what.removesuffix('.')}. {then} "
         f"{path} has the details."
     ]
 

@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from drawbridge.agents.hook_settings import AgentHooks, Scope, Switch, value_at
 from drawbridge.core.errors import DrawbridgeError
+from drawbridge.core.own_command import own_command
 from drawbridge.core.subprocesses import run_blocking
 from drawbridge.setup import hooks, installed
 from drawbridge.setup.agents import AGENTS
@@ -88,8 +89,19 @@ def permissions(directory: str) -> Permissions:
     for name, mode in ASK_MODE.items():
         for file in reversed(_settings_files(AGENTS[name], directory)):
             if isinstance(found := value_at(file.content, *mode.mode), str):
-                return Permissions(found, str(file.path), found == mode.asking)
+                return Permissions(found, str(file.path), mode.asks_in(found))
     return Permissions("", "", asks=False)
+
+
+def how_to_make_it_ask(found: Permissions, directory: str) -> str:
+    """What to do so that the agent asks before it writes, given the mode that is set."""
+    for name in ASK_MODE:
+        scope = AGENTS[name].settings_files(Path(directory)).get(Path(found.file)) if found.file else "user"
+        if scope == "managed":
+            return f"Ask your administrator to change {found.file}."
+        command = f"{own_command()} setup {name}{' --scope project' if scope == 'project' else ''} --ask-mode"
+        return f"`{command}` makes it ask first."
+    return ""
 
 
 class _File(NamedTuple):
@@ -123,14 +135,14 @@ def _guard(agent: AgentHooks, file: _File, off: str, directory: str, *, call: bo
     if not handlers:
         return guard("absent", [])
     if off:
-        return guard("off", handlers[0][1], f"{off} switches all hooks off")
+        return guard("off", handlers[0][1], f"{off} turns off hooks")
     for words in {tuple(words): words for _, words in handlers}.values():
         project = directory if file.scope == "project" else None
         problem, milliseconds = _tried(agent, words, project) if call else (missing(words), 0)
         if problem:
             return guard("broken", words, problem)
     lacking = [event for event in agent.events if event not in events]
-    return guard("works", words, f"it is not called for {', '.join(lacking)}" if lacking else "", milliseconds)
+    return guard("works", words, f"the guard is not called for {', '.join(lacking)}" if lacking else "", milliseconds)
 
 
 def _read(path: Path, agent: AgentHooks) -> Any:
@@ -176,19 +188,19 @@ def _tried(agent: AgentHooks, words: list[str], project: str | None) -> tuple[st
     try:
         ended = run_blocking(words, seconds=RUN_SECONDS, input=given_to_it)
     except OSError as error:
-        return f"it can't be run: {(error.strerror or 'unknown reason').lower()}", 0
+        return f"the hook can't be run: {(error.strerror or 'unknown reason').lower()}", 0
     took = round((time.monotonic() - began) * 1000, 1)
     if ended.status is None:
-        return f"it did not answer within {RUN_SECONDS:g} seconds", 0
+        return f"the hook did not answer within {RUN_SECONDS:g} seconds", 0
     last = ended.errors.decode(errors="replace").strip().rpartition("\n")[2]
     if ended.status != 0:
-        return f"it exited with code {ended.status}{f': {last}' if last else ''}", took
+        return f"the hook exited with code {ended.status}{f': {last}' if last else ''}", took
     try:
         answer = json.loads(ended.output)
     except ValueError:
-        return "its answer is not JSON", took
+        return "the hook's answer is not JSON", took
     if not isinstance(answer, dict):
-        return "its answer is not a JSON object", took
+        return "the hook's answer is not a JSON object", took
     return last, took  # a working guard prints nothing to stderr
 
 

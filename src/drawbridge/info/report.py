@@ -61,7 +61,11 @@ def report(directory: str | None, *, sweep: bool) -> Report:
         servers=running.servers(),
         guard=installed,
         permissions=guards.permissions(here),
-        problems=[*_guard_problems(installed), *failures.problems(guard_settings.log_file), *_unseen_problems(unseen)],
+        problems=[
+            *_guard_problems(installed),
+            *failures.problems(guard_settings.log_file),
+            *_unseen_problems(unseen, places),
+        ],
         swept=swept,
     )
 
@@ -74,21 +78,22 @@ def _guard_problems(installed: list[Guard]) -> list[str]:
             f"`drawbridge setup {guard.agent}{' --scope project' if guard.scope == 'project' else ''}` reinstalls it."
         )
         if guard.state == "broken":
-            problems.append(f"The guard for {name} is off: {guard.problem}. {reinstall}")
+            problems.append(f"The guard for {name} does not work: {guard.problem}. {reinstall}")
         elif guard.state == "off":
             problems.append(f"The guard for {name} is off: {guard.problem}.")
         elif guard.state == "unreadable":
-            problems.append(f"{guard.file} can't be read: {guard.problem}. {name} may ignore what is in it.")
+            problem = f"{guard.file} can't be read: {guard.problem}. {name} may ignore the whole file."
+            problems.append(f"{problem} Correct the file, or change its permissions.")
         elif guard.state == "works" and guard.problem:
-            problems.append(f"The guard for {name} is a different version: {guard.problem}. {reinstall}")
+            problems.append(f"The hooks of {name} are incomplete: {guard.problem}. {reinstall}")
     return problems
 
 
-def _unseen_problems(unseen: list[str]) -> list[str]:
+def _unseen_problems(unseen: list[str], places: tuple[str, ...] | None) -> list[str]:
     if not unseen:
         return []
     place = os.path.dirname(unseen[0])
     return [
-        f"The guard does not look in {place}, where it would find {counted(len(unseen), 'more editor')}: DRAWBRIDGE_SOCKET_DIR "
-        f'is set. Put socket_dir = ["{place}"] under [hook] in {settings.config_file()}, then run `drawbridge setup` again.'
+        f"The guard does not look in {place}, where it would find {counted(len(unseen), 'more editor')}. "
+        f"{editors.how_to_see(place, places)}, then run `drawbridge setup` again for each agent."
     ]

@@ -10,9 +10,11 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from drawbridge.core.own_command import own_command
+from drawbridge.core.private_files import port_open, process_alive
 from drawbridge.core.terminal_text import Terminal, harmless
 from drawbridge.info.bridges import Bridge
-from drawbridge.info.editors import Editor, Socket
+from drawbridge.info.editors import Editor, Socket, is_left_behind
+from drawbridge.info.guards import how_to_make_it_ask
 from drawbridge.info.report import Report
 
 FILES_SHOWN: Final = 6
@@ -87,10 +89,10 @@ def _editors(report: Report) -> Iterator[Line]:
         yield Line("●", editor.name, folders, f"pid {editor.pid}{'' if editor.here else ', elsewhere'}")
         yield from _files(editor, report.directory)
         if editor.agents:
-            yield Line("·", "", f"serves agents: pid {', '.join(map(str, editor.agents))}", deep=True)
+            yield Line("·", "", f"connected agents: pid {', '.join(map(str, editor.agents))}", deep=True)
     for entry in report.sockets:
         if entry.state == "silent":
-            yield Line("✗", "silent", short(entry.path), f"{entry.problem}: not guarded now", "warn")
+            yield Line("✗", "silent", short(entry.path), f"{entry.problem}: unsaved changes unknown", "warn")
     if not report.editors and not any(entry.state == "silent" for entry in report.sockets):
         yield Line("○", "none", "", f"`{own_command()} nvim` starts one here")
 
@@ -119,7 +121,7 @@ def _sockets(report: Report) -> Iterator[Line]:
 
 def _socket_note(entry: Socket) -> str:
     if entry.state == "stale":
-        return "`--sweep` removes it"
+        return "`--sweep` removes it" if is_left_behind(entry) else "nothing listens on it"
     return entry.problem
 
 
@@ -136,7 +138,8 @@ def _bridges(report: Report) -> Iterator[Line]:
 def _bridge_note(bridge: Bridge, agents: str) -> str:
     if bridge.state == "live":
         return agents if bridge.ours else f"{agents}, not Drawbridge's"
-    return f"{bridge.state}, {agents}" + ("; `--sweep` removes it" if bridge.ours else "")
+    swept = bridge.ours and not process_alive(bridge.drawbridge_pid) and not port_open(bridge.port)
+    return f"{bridge.state}, {agents}" + ("; `--sweep` removes it" if swept else "")
 
 
 def _servers(report: Report) -> Iterator[Line]:
@@ -156,7 +159,7 @@ def _guards(report: Report) -> Iterator[Line]:
         elif guard.state != "works":
             yield Line("✗", guard.agent, path, guard.state.upper(), "error")
         elif guard.problem:
-            yield Line("●", guard.agent, path, "a different version", "warn")
+            yield Line("●", guard.agent, path, "incomplete hooks", "warn")
         else:
             took = f"works, answers in {guard.milliseconds:.0f} ms" if guard.milliseconds else "installed, not tested"
             yield Line("●", guard.agent, path, took)
@@ -168,10 +171,10 @@ def _approval(report: Report) -> Iterator[Line]:
         f"{found.mode} in {short(found.file, report.directory)}" if found.mode else "newer versions start in auto mode"
     )
     if found.asks:
-        yield Line("●", "claude", f"asks before it edits ({where})")
+        yield Line("●", "claude", f"asks before it writes ({where})")
     else:
-        yield Line("○", "claude", f"does not ask before it edits ({where})")
-        yield Line("·", "", f"`{own_command()} setup claude --ask-mode` lets you see its changes first", deep=True)
+        yield Line("○", "claude", f"is not set to ask before it writes ({where})")
+        yield Line("·", "", how_to_make_it_ask(found, report.directory), deep=True)
 
 
 def _row(line: Line, width: int, labels: int, terminal: Terminal) -> str:

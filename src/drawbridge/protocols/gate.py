@@ -54,8 +54,8 @@ class Refusal(Struct, frozen=True):
     retry_after: int | None = None
 
 
-FOREIGN_ORIGIN = Refusal(403, "Requests from web pages are refused.")
-FOREIGN_HOST = Refusal(403, "Use localhost or 127.0.0.1 as the host name.")
+FOREIGN_ORIGIN = Refusal(403, "Requests from web pages (with an Origin header) are not accepted.")
+FOREIGN_HOST = Refusal(403, "The host name is missing or not accepted. Use localhost or 127.0.0.1.")
 BAD_TOKEN = Refusal(401, "Unauthorized: the token is missing or wrong.")
 
 

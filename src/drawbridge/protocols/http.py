@@ -25,6 +25,8 @@ HEAD_LIMIT: Final = 16_384
 MESSAGE_LIMIT: Final = 64 * 1024 * 1024
 """The maximum size of one message or body, in bytes. openDiff contains whole files."""
 
+HEAD_TOO_LONG: Final = f"The head of a request may have at most {HEAD_LIMIT:,} bytes."
+
 Fields: TypeAlias = Iterable[tuple[str, str]]
 
 
@@ -47,6 +49,9 @@ class HungUp(Struct, frozen=True):
 
 
 Event: TypeAlias = RequestHead | Body | HungUp | Message | Closed
+
+_PROBLEMS: Final = {431: HEAD_TOO_LONG, 501: "Only one Transfer-Encoding header is supported, with the value chunked."}
+"""The status that h11 suggests for an invalid request → the reason, if the status implies it."""
 
 
 class HttpConnection:
@@ -228,7 +233,7 @@ class HttpConnection:
         fields = request.headers.raw_items()
         if len(request.target) + sum(len(name) + len(value) + 4 for name, value in fields) > HEAD_LIMIT:
             # h11's own limit applies only to a head that arrives in pieces.
-            self.respond(431, "The head of this request is too long.")
+            self.respond(431, HEAD_TOO_LONG)
             return []
         headers = tuple(
             (name.decode("latin-1").lower(), value.decode("utf-8", "surrogateescape")) for name, value in fields
@@ -236,7 +241,10 @@ class HttpConnection:
         head = Head(request.method.decode("latin-1"), request.target.decode("latin-1"), headers)
         if head.all("transfer-encoding") and (head.all("content-length") or request.http_version != b"1.1"):
             # RFC 9112, 6.1: a proxy may have found the end of this request in a different place than this server would.
-            self.respond(400, "The length of this request is ambiguous: send Content-Length or Transfer-Encoding.")
+            if request.http_version != b"1.1":
+                self.respond(400, "Transfer-Encoding is accepted in HTTP/1.1 only: send Content-Length.")
+            else:
+                self.respond(400, "Send Content-Length or Transfer-Encoding, not both: the body's length is ambiguous.")
             return []
         wants = "upgrade" in (token.lower() for token in head.tokens("connection"))
         offers = "websocket" in (token.lower() for token in head.tokens("upgrade"))
@@ -247,11 +255,12 @@ class HttpConnection:
         return [self._asked]
 
     def _refuse_length(self) -> None:
-        self.respond(413, f"A request may have at most {self._message_limit} bytes.")
+        self.respond(413, f"The body of a request may have at most {self._message_limit:,} bytes.")
 
     def _break(self, error: h11.RemoteProtocolError) -> Sequence[Event]:
         if self._http.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            self.respond(error.error_status_hint or 400, "This is not a valid HTTP request.")
+            status = error.error_status_hint or 400
+            self.respond(status, _PROBLEMS.get(status, "This is not a valid HTTP request."))
         self._finish()
         return [HungUp()] if self._body is not None else []
 

@@ -54,8 +54,10 @@ def decode(text: str) -> Message:
     can be read. Parameters of a notification that are not an object are ignored."""
     try:
         value = _value(text)
-    except (ValueError, RecursionError):
+    except ValueError:
         return Invalid(None, PARSE_ERROR, "Parse error: the message is not valid JSON.")
+    except RecursionError:
+        return Invalid(None, PARSE_ERROR, "Parse error: the message is nested too deeply.")
     if not isinstance(value, dict):
         return Invalid(None, INVALID_REQUEST, "Invalid request: the message must be a JSON object.")
     return _message(value)

@@ -106,11 +106,13 @@ class McpServer:
     def _call(self, request: jsonrpc.Request) -> Output:
         tool, arguments = request.params.get("name"), request.params.get("arguments")
         if not isinstance(tool, str):
-            return Reply(jsonrpc.error(request.id, jsonrpc.INVALID_PARAMS, "name: the tool's name must be a string."))
+            return Reply(jsonrpc.error(request.id, jsonrpc.INVALID_PARAMS, 'Invalid params: "name" must be a string.'))
         if arguments is None:
             arguments = {}
         if not isinstance(arguments, dict):
-            return Reply(jsonrpc.error(request.id, jsonrpc.INVALID_PARAMS, "arguments: must be an object."))
+            return Reply(
+                jsonrpc.error(request.id, jsonrpc.INVALID_PARAMS, 'Invalid params: "arguments" must be an object.')
+            )
         return Call(request.id, tool, arguments)
 
     def _notification(self, message: jsonrpc.Notification) -> Output | None:

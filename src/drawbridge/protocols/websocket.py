@@ -58,8 +58,10 @@ def handshake(head: Head, subprotocol: str | None, *, compress: bool = False) ->
         return Handshake(
             426, (("Sec-WebSocket-Version", "13"),), "Only version 13 of the WebSocket protocol is supported."
         )
-    if head.method != "GET" or not _is_nonce(key):
-        return Handshake(400, (), "This is not a valid WebSocket handshake.")
+    if head.method != "GET":
+        return Handshake(400, (), "A WebSocket handshake must be a GET request.")
+    if not _is_nonce(key):
+        return Handshake(400, (), "The Sec-WebSocket-Key header is missing, repeated or not valid.")
     digest = hashlib.sha1(key.encode() + _GUID, usedforsecurity=False).digest()
     headers = [
         ("Upgrade", "websocket"),
@@ -137,7 +139,7 @@ class WebSocketConnection:
                 break
         # If the same bytes contained a message, the limit is not checked, because that message may lift it.
         if not events and self.unfinished_limit is not None and self._unfinished > self.unfinished_limit:
-            self._refuse(1009, "the message is too large")
+            self._refuse(1009, "the message is too large for a client that is not signed in")
         self._flush()
         ended = not data or frames.close_rcvd is not None or frames.parser_exc is not None or self._not_text
         if ended:

@@ -132,4 +132,5 @@ class Bus:
                 handle(announced)
             except Exception:
                 kind = type(announced.event).__name__
-                logger.exception("%s: %s failed to handle an event of type %s", announced.project_id, receiver, kind)
+                whose = announced.project_id or "the server"
+                logger.exception("%s: %s failed to handle an event of type %s", whose, receiver, kind)

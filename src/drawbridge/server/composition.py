@@ -20,8 +20,11 @@ from drawbridge.server.app.clients import CHECK_SECONDS, Clients
 from drawbridge.server.app.command_table import COMMANDS, scopes_of
 from drawbridge.server.app.core import Core
 from drawbridge.server.app.dispatch import AnyRow, Dispatch
+from drawbridge.server.app.file_commands import FileCommands
+from drawbridge.server.app.history_commands import HistoryCommands
 from drawbridge.server.app.outbox import Writers
 from drawbridge.server.app.review_commands import ReviewCommands
+from drawbridge.server.app.run_commands import RunCommands
 from drawbridge.server.app.server_commands import ServerCommands
 from drawbridge.server.app.site import ServerSite
 from drawbridge.server.app.stats import EVERY_SECONDS, ServerMonitor
@@ -96,7 +99,6 @@ class Server:
             plan.ceilings,
             plan.retention,
             terminal_agents=terminal_agents(),
-            privacy=plan.privacy,
             broadcast=self.writers.broadcast,
             notices=self.notifier.published,
             audit=self.entrance.published,
@@ -113,8 +115,13 @@ class Server:
             metrics=self.core.metrics.total,
         )
         self.reviews = ReviewCommands(self.core)
+        self.runs = RunCommands(self.core, self.blobs)
+        self.files = FileCommands(self.core, plan.privacy, plan.limits.confinement)
+        self.histories = HistoryCommands(self.core)
         commands = ServerCommands(
             self.core,
+            self.files,
+            self.histories,
             self.blobs,
             self.entrance,
             self.clients,
@@ -132,7 +139,8 @@ class Server:
             machine=host,
             programs=lambda: programs(plan.agents),
         )
-        self.dispatch = Dispatch(rows, self.core, (self.core, self.reviews, commands), self.entrance)
+        owners = (self.core, self.runs, self.reviews, self.files, self.histories, commands)
+        self.dispatch = Dispatch(rows, self.core, owners, self.entrance)
         self.site = ServerSite(
             self.entrance,
             self.clients,
@@ -148,8 +156,8 @@ class Server:
         """Starts the server's periodic work."""
         tasks.repeat(partial(self.monitor.report, self.clients), EVERY_SECONDS, "measuring the server", at_once=True)
         tasks.repeat(self.core.maintenance.round, MAINTENANCE_SECONDS, "maintenance", at_once=True)
-        tasks.repeat(self.core.searching.round, INDEXING_SECONDS, "indexing the histories", at_once=True)
-        tasks.repeat(self.clients.check, CHECK_SECONDS, "checking which clients may stay")
+        tasks.repeat(self.histories.searching.round, INDEXING_SECONDS, "indexing the histories", at_once=True)
+        tasks.repeat(self.clients.check, CHECK_SECONDS, "checking which clients may stay connected")
 
     async def close(self, reason: str) -> None:
         """Ends the runs and the agent processes, and sends what is waiting to be sent to clients. Their connections
@@ -158,7 +166,12 @@ class Server:
         self.dispatch.end()
         self.notifier.end()
         try:
-            await asyncio.wait_for(self.core.close(reason), ENDING_SECONDS)
+            await asyncio.wait_for(self._close(reason), ENDING_SECONDS)
         except TimeoutError:
             logger.error("some runs and processes did not end within %g s", ENDING_SECONDS)
         self.writers.flush()
+
+    async def _close(self, reason: str) -> None:
+        await self.files.close()
+        await self.histories.close()
+        await self.core.close(reason)

@@ -54,9 +54,10 @@ def create(data: Path, name: str, given: Rights) -> int:
     """
     device, token = Devices(data).add(name, given.scope, given.projects, given.lifetime)
     AuditLog(data).write("token_made", device=device.name, device_id=device.id, scope=device.scope)
-    until = f"until {_moment(device.expires)}" if device.expires else "until it is revoked"
-    where = f" in {', '.join(device.projects)}" if device.projects else ""
-    _say(f"{device.name} ({device.id}) has the {device.scope} scope{where}, {until}. Its token is shown only once:")
+    until = _moment(device.expires) if device.expires else "it is revoked"
+    where = f", only for projects in {', '.join(device.projects)}" if device.projects else ""
+    _say(f"{device.name} ({device.id}) has the {device.scope} scope{where}.")
+    _say(f"Its token is valid until {until}, and is shown only once:")
     Terminal(sys.stdout).write(f"{token}\n")
     return 0
 
@@ -66,7 +67,8 @@ def revoke(data: Path, which: str) -> int:
     device = Devices(data).revoke(which)
     AuditLog(data).write("token_revoked", device=device.name, device_id=device.id)
     _say(
-        f"The token of {device.name} ({device.id}) was revoked; if connected, the device will be disconnected within 5 seconds."
+        f"The token of {device.name} ({device.id}) was revoked. If the device is connected, it will be disconnected "
+        "within 5 seconds."
     )
     return 0
 
@@ -76,7 +78,9 @@ def _lifetime(given: str | None) -> timedelta | None:
         return None
     parts = re.fullmatch(r"([1-9][0-9]{0,4})([mhdw])", given)
     if parts is None:
-        raise BadArgument("--expires", f"must be a number followed by m, h, d or w, such as 30d, not {given}.")
+        raise BadArgument(
+            "--expires", f"must be a number from 1 to 99999 followed by m, h, d or w, such as 30d, not {given}."
+        )
     return timedelta(**{UNITS[parts[2]]: int(parts[1])})
 
 
@@ -129,15 +133,17 @@ BLACK_ON_WHITE: Final = "\x1b[97;40m", "\x1b[0m"
 light squares are drawn in the foreground color."""
 
 LIMITS: Final[Mapping[str, str]] = {
-    "run": "It can use projects, but not add or remove them: for that, pair it with --scope admin.",
-    "approve": "It can answer requests and stop runs, but not send prompts: for that, pair it with --scope run.",
-    "view": "It can only watch.",
+    "run": "The device can use projects, but not add or remove them: for that, pair it with --scope admin.",
+    "approve": (
+        "The device can answer requests and stop runs, but not send prompts: for that, pair it with --scope run."
+    ),
+    "view": "The device can only watch.",
 }
 """Maps each limited scope to a sentence about what a device with this scope can and can't do."""
 
 ALONE: Final = (
     "The server listens on this machine only, so a phone can't reach it. A browser on this machine can use the code.",
-    "For a phone, restart the server with --host 0.0.0.0 (or, behind a tunnel or VPN, with --public-host NAME),",
+    "For a phone, restart the server with --host 0.0.0.0 (or, behind a tunnel or a proxy, with --public-host NAME),",
     "and pair again.",
 )
 
@@ -193,5 +199,5 @@ def _picture(text: str, terminal: Terminal) -> list[str]:
     segno.make(text, error="l", micro=False).terminal(drawn, compact=True)
     begin, end = BLACK_ON_WHITE if terminal.colour else ("", "")
     if not terminal.draws:
-        return ["(This terminal can't show a QR code: type the code instead.)"]
+        return ["(A QR code can't be shown in the encoding of the output. Type the code instead.)"]
     return [f"{begin}{line}{end}" for line in drawn.getvalue().splitlines()]

@@ -17,6 +17,7 @@ from msgspec import Raw, Struct
 
 from drawbridge.agents.base import AgentLine, AskedBy, Form, ModeOffer, OffersReported, Proposal, StateReported
 from drawbridge.agents.tool_calls import Kind, ToolCall
+from drawbridge.core.json_text import UNDECODABLE
 
 SHOWN_TEXT: Final = 150_000
 """The maximum length, in characters, of an edited text that clients get with a decision. As JSON it may be six times as
@@ -397,7 +398,7 @@ class ApprovalRequested(Struct, frozen=True, dict=True):
         range). Must not be changed."""
         try:
             found = msgspec.json.decode(bytes(self.input))
-        except (msgspec.MsgspecError, RecursionError):
+        except UNDECODABLE:
             return None
         return found if isinstance(found, dict) else None
 

@@ -20,6 +20,7 @@ from drawbridge.server.auth.access import HOST_NAME, is_address, is_loopback
 from drawbridge.server.auth.entrance import ClientLimits
 from drawbridge.server.auth.ssh_keys import Keys
 from drawbridge.server.auth.tls import Certificate
+from drawbridge.server.checkpoints.private import Largest
 from drawbridge.server.sessions.ceilings import Ceilings, is_open
 from drawbridge.server.sessions.disk import Sizes
 from drawbridge.server.sessions.limits import Limits
@@ -76,6 +77,7 @@ class Plan:
             total_seconds=None if settings.run_timeout is None else float(settings.run_timeout),
             warm_processes=settings.warm,
             checkpoints=settings.checkpoints,
+            largest=Largest(settings.checkpoint_files, settings.checkpoint_mb * MB),
             continue_limited=settings.continue_limited,
             memory_bytes=settings.max_memory * MB if settings.max_memory else psutil.virtual_memory().total * 3 // 4,
             sizes=Sizes(settings.max_history * MB, settings.max_data * MB),
@@ -119,7 +121,7 @@ def _address(settings: ServeSettings) -> list[str]:
     try:
         socket.getaddrinfo(host, None)
     except (OSError, UnicodeError):
-        found.append(f"--host: {host} is not an address of this machine")
+        found.append(f"--host: no address was found for {host}")
     if not is_loopback(host):
         if not settings.tls:
             found.append(f"--no-tls requires a loopback address, not {host}")
@@ -182,4 +184,4 @@ def _empty_hours(settings: ServeSettings) -> list[str]:
     hours = _hours(settings.hours)
     if hours is None or any(is_open(hours, hour) for hour in range(24)):
         return []
-    return [f"--hours: {hours[0]}-{hours[1]} does not contain an hour"]
+    return [f"--hours: {hours[0]}-{hours[1]} does not include any hours"]

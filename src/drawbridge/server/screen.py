@@ -96,7 +96,7 @@ def show(
     else:
         rows.append(("token", ["not required: anyone on this machine can control the agents"]))
     if certificate is None:
-        rows.append(("TLS", ["off; only clients on this machine can connect"]))
+        rows.append(("TLS", ["off; connections are accepted from this machine only"]))
     else:
         made = "from --cert" if plan.certificate else "generated here; compare it when a client asks"
         rows.append(("certificate", [f"SHA-256, {made}", *_halves(certificate.fingerprint)]))
@@ -115,7 +115,9 @@ def show(
     if sign_in is not None:
         words = [
             "Next: open the link in a browser on this machine.",
-            f"`{own_command()} pair` connects a phone, `{own_command()} attach` a terminal.",
+            f"`{own_command()} pair` connects a phone, `{own_command()} attach` a terminal."
+            if pages(plan, port)
+            else f"`{own_command()} attach` connects a terminal. `{own_command()} pair` shows how to connect a phone.",
         ]
     elif plan.token_wanted:
         words = [

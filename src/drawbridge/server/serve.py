@@ -85,10 +85,12 @@ async def _serve(
             lacking = missing(plan.agents)
             for name, program in lacking.items():
                 if program != name:  # set by the owner, since a built-in agent that is not installed needs no warning
+                    where = "was not found or is not executable" if os.sep in program else "is not on PATH"
                     logger.warning(
-                        "%s can't run: the program %s is not on PATH. Install it, or correct its setting.",
+                        "%s can't run: its program %s %s. Install it, or correct --acp-agent or --command-agent.",
                         name,
                         program,
+                        where,
                     )
             link = _sign_in_link(plan, port, server.entrance)
             show(plan, port, certificate, server.version, server.agents, len(core.projects), metrics, lacking, link)
@@ -97,7 +99,7 @@ async def _serve(
                 server.repeat(tasks)
                 if certificate is not None:
                     renew = partial(_renew, plan, names, certificate, tls)
-                    tasks.repeat(renew, RENEWAL_SECONDS, "renewing the certificate")
+                    tasks.repeat(renew, RENEWAL_SECONDS, "checking the certificate")
                 await stop.wait()
             finally:
                 await tasks.close()
@@ -131,7 +133,7 @@ def terms(clients: int) -> ServerOptions:
         congested_bytes=64 * 1024,
         kernel_bytes=128 * 1024,
         ping_seconds=30.0,
-        farewell="the server is shutting down: connect again later",
+        farewell="the server is shutting down",
     )
 
 
@@ -172,19 +174,24 @@ async def _renew(plan: Plan, names: OwnNames, certificate: Certificate, tls: Any
         fingerprint = await asyncio.to_thread(renewed)
         certificate.load_into(tls)  # not in the thread, because the context must not change during a TLS handshake
     except (DrawbridgeError, OSError, ValueError) as error:
-        logger.error("the certificate could not be renewed: %s", error)
+        what = "renewed" if plan.certificate is None else "read again"
+        logger.error("the certificate could not be %s (new connections get the previous one): %s", what, error)
         return
     if certificate.shown != before:
-        logger.warning("new certificate, SHA-256 %s", fingerprint)
+        logger.warning("new connections get a new certificate, SHA-256 %s", fingerprint)
 
 
 @contextlib.contextmanager
 def _own_data(directory: Path) -> Iterator[None]:
     """Locks the data directory for this process. The kernel releases the lock no matter how the process ends. Raises
     ``ServerRunning`` if another server uses the directory, ``NotPrivate`` if it can't be made private, and
-    ``NotWritable`` if it can't be locked."""
+    ``NotWritable`` if its lock file can't be opened, locked or written."""
     make_private_directory(str(directory))
-    file = os.open(directory / "server.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock = directory / "server.lock"
+    try:
+        file = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise _not_writable(lock, error) from None
     try:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -198,11 +205,19 @@ def _own_data(directory: Path) -> Iterator[None]:
             why = (error.strerror or str(error)).lower()
             text = f"{directory} can't be locked for this server: {why}. Its file system may not support locks."
             raise NotWritable(f"{text} Choose another directory with --data-dir.") from None
-        os.ftruncate(file, 0)
-        os.pwrite(file, str(os.getpid()).encode(), 0)
+        try:
+            os.ftruncate(file, 0)
+            os.pwrite(file, str(os.getpid()).encode(), 0)
+        except OSError as error:
+            raise _not_writable(lock, error) from None
         yield
     finally:
         os.close(file)
+
+
+def _not_writable(lock: Path, error: OSError) -> NotWritable:
+    why = (error.strerror or str(error)).lower()
+    return NotWritable(f"{lock} can't be written: {why}. Fix the cause, or choose another directory with --data-dir.")
 
 
 def _listen(host: str, port: int, flag: str = "--port") -> socket.socket:
@@ -212,10 +227,11 @@ def _listen(host: str, port: int, flag: str = "--port") -> socket.socket:
             address, family=family, backlog=BACKLOG, dualstack_ipv6=host == "::" and socket.has_dualstack_ipv6()
         )
     except OSError as error:
-        why = (os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)).lower()
+        has_number = error.errno and not isinstance(error, socket.gaierror)
+        why = (os.strerror(error.errno or 0) if has_number else error.strerror or str(error)).lower()
         if error.errno == errno.EADDRINUSE:
             remedy = f"Stop the program that is using it, or choose another port with {flag}."
-        elif error.errno == errno.EADDRNOTAVAIL:
+        elif isinstance(error, socket.gaierror) or error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
             remedy = "Choose an address of this machine with --host."
         else:
             remedy = f"Choose another port with {flag}."

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from drawbridge.core.errors import DataTooNew, NotPrivate
+from drawbridge.core.json_text import UNDECODABLE
 from drawbridge.core.private_files import write_private
 
 FORMAT: Final = 1
@@ -35,8 +36,8 @@ def check(data: Path) -> None:
     if found is not None and found.format > FORMAT:
         raise DataTooNew(
             f"{data} was written by a newer Drawbridge ({found.drawbridge}); this one, {version('drawbridge')}, would lose "
-            "data that it does not understand. Nothing was changed; install that version, or choose another directory with "
-            "--data-dir."
+            "data that it does not understand. Nothing was changed. Install that version or a later one, or choose "
+            "another directory with --data-dir."
         )
 
 
@@ -56,8 +57,9 @@ def _read(data: Path) -> _Format | None:
         return msgspec.json.decode((data / FILE).read_bytes(), type=_Format)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (OSError, msgspec.MsgspecError) as error:
+    except (OSError, *UNDECODABLE) as error:
+        why = (error.strerror or "unknown reason").lower() if isinstance(error, OSError) else "it is damaged"
         raise NotPrivate(
-            f"{data / FILE} can't be read ({type(error).__name__}), so the format of the data is not known. Nothing was "
-            "changed. If this version of Drawbridge or an older one was the last to use the directory, remove the file."
+            f"{data / FILE}, which contains the format of the data, can't be read: {why}. Nothing was changed. If this "
+            "version of Drawbridge or an older one was the last to use the directory, remove the file."
         ) from None

@@ -44,7 +44,9 @@ class Spec(NamedTuple):
     range: tuple[float, float] | None = None
     """The smallest and the largest number allowed."""
     pattern: str = ""
-    """A regular expression for the text, or for each item of a list. ``metavar`` describes it to the user."""
+    """A regular expression for the text, or for each item of a list. ``form`` describes it to the user."""
+    form: str = ""
+    """What ``pattern`` matches, for the error message; by default ``metavar``."""
     heading: str = ""
     """The heading of a group of flags in the help. The group begins here and ends at the next heading."""
     choices: tuple[str, ...] = ()
@@ -186,18 +188,27 @@ def _read_file(path: str, command: str, environ: Mapping[str, str], problems: li
     try:
         with open(path, "rb") as file:
             found = tomllib.load(file)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+    except OSError as error:
+        problems.append(f"{path} can't be read: {(error.strerror or 'unknown reason').lower()}")
+        return {}
+    except UnicodeDecodeError:
+        problems.append(f"{path} is not UTF-8")
+        return {}
+    except tomllib.TOMLDecodeError as error:
         problems.append(f"{path}: {error}")
         return {}
     if command != "hook":  # the guard still protects files if another command's table is misspelled
+        tables = ", ".join(f"[{one}]" for one in TABLES)
         problems += [
-            f"{path}: [{name}] is not a table of this file; the tables are {', '.join(f'[{one}]' for one in TABLES)}"
-            for name in found
+            f"{path}: [{name}] is not a known table; the tables are {tables}"
+            if isinstance(value, dict)
+            else f"{path}: {name} is not in a table; the tables are {tables}"
+            for name, value in found.items()
             if name not in TABLES
         ]
     section = found.get(command, {})
     if not isinstance(section, dict):
-        problems.append(f"{path}: [{command}] must be a table")
+        problems.append(f"{path}: {command} must be a table")
         return {}
     return section
 
@@ -240,7 +251,7 @@ def _checked(setting: Setting, value: Any, where: str, problems: list[str]) -> A
         if setting.choices and item not in setting.choices:
             found.append(f"{where} must be one of {', '.join(setting.choices)}, not {item}")
         if spec.pattern and not re.fullmatch(spec.pattern, item):
-            found.append(f"{where} must have the form {spec.metavar}, not {item}")
+            found.append(f"{where} must have the form {spec.form or spec.metavar}, not {item}")
     if spec.range and not spec.range[0] <= value <= spec.range[1]:
         found.append(f"{where} must be between {spec.range[0]} and {spec.range[1]}")
     problems += found

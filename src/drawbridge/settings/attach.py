@@ -12,9 +12,19 @@ class AttachSettings(NamedTuple):
 
     url: Annotated[str | None, Spec("the server's address (default: the server on this machine)", metavar="URL")] = None
     token_file: Annotated[
-        str | None, Spec("the file that contains the token (default: that server's)", metavar="FILE")
+        str | None,
+        Spec(
+            "the file that contains the token (default: the token file of the server on this machine)", metavar="FILE"
+        ),
     ] = None
-    ca: Annotated[str | None, Spec("the certificate to trust (default: that server's)", metavar="FILE")] = None
+    ca: Annotated[
+        str | None,
+        Spec(
+            "the certificate to trust (default: that of the server on this machine; for other servers, the certificates "
+            "that this machine trusts)",
+            metavar="FILE",
+        ),
+    ] = None
     fingerprint: Annotated[
         str | None,
         Spec("the SHA-256 fingerprint of the certificate to trust, as serve prints it", metavar="SHA256"),

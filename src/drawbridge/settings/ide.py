@@ -30,7 +30,11 @@ class IdeSettings(NamedTuple):
     ] = ()
     port: Annotated[
         int | None,
-        Spec("the port to listen on, or the next free one if it is taken", metavar="N", range=(1, 65_535)),
+        Spec(
+            "the port to listen on, or the next free one if it is taken (default: a random free port)",
+            metavar="N",
+            range=(1, 65_535),
+        ),
     ] = None
     agent: Annotated[tuple[str, ...], Spec("an agent to serve (default: all)", choices=AGENTS)] = AGENTS
     host: Annotated[
@@ -47,7 +51,7 @@ class IdeSettings(NamedTuple):
         Reject, Spec("how to reject Claude Code with a wrong token: HTTP 401, or WebSocket close code 1008")
     ] = "upgrade"
     context: Annotated[
-        bool, Spec("do not send agents your selection, open files or diagnostics automatically", flag="--no-context")
+        bool, Spec("hide your selection, open files and diagnostics from agents", flag="--no-context")
     ] = True
     ignore: Annotated[
         tuple[str, ...] | None,

@@ -13,6 +13,7 @@ CLIENT_MODES: Final = ("default", "manual", "plan", "acceptEdits", "auto", "dont
 """All permission modes except bypassPermissions."""
 
 AGENT_NAME: Final = r"[a-z][a-z0-9_-]{0,31}"
+AGENT_FORM: Final = "NAME=COMMAND (NAME: a lowercase letter, then up to 31 lowercase letters, digits, - or _)"
 MEGABYTES: Final = (1, 100_000_000)
 
 DOLLARS: Final = (0.01, 100_000)
@@ -39,6 +40,7 @@ class ServeSettings(NamedTuple):
             metavar="https://NAME",
             separator=",",
             pattern=r"https?://[^/\s]+/?",
+            form="https://NAME or http://NAME, without a path",
         ),
     ] = ()
     trusted_proxy: Annotated[
@@ -69,8 +71,8 @@ class ServeSettings(NamedTuple):
         ),
     ] = None
     key: Annotated[str | None, Spec("the private key for --cert", metavar="FILE", bare="KEY_FILE")] = None
-    tls: Annotated[bool, Spec("turn TLS off; on loopback addresses only", flag="--no-tls")] = True
-    insecure_no_auth: Annotated[bool, Spec("do not require a token; on loopback addresses only")] = False
+    tls: Annotated[bool, Spec("turn off TLS; requires a loopback address", flag="--no-tls")] = True
+    insecure_no_auth: Annotated[bool, Spec("do not require a token; requires a loopback address")] = False
     authorized_keys: Annotated[
         str | None,
         Spec("an OpenSSH authorized_keys file; each key in it may sign in, with full access", metavar="FILE"),
@@ -87,11 +89,14 @@ class ServeSettings(NamedTuple):
     ] = None
     allow: Annotated[
         tuple[str, ...] | None,
-        Spec("a directory that may contain projects (default: your home, without hidden folders)", metavar="DIR"),
+        Spec(
+            "a directory that may contain projects (default: your home directory, without hidden directories)",
+            metavar="DIR",
+        ),
     ] = None
     ignore: Annotated[
         tuple[str, ...] | None,
-        Spec("a pattern of files to hide from clients, instead of the built-in patterns", metavar="PATTERN"),
+        Spec("a pattern for files to hide from clients, instead of the built-in patterns", metavar="PATTERN"),
     ] = None
     max_history: Annotated[
         int, Spec("maximum size of a project's history, in megabytes", metavar="MB", range=MEGABYTES)
@@ -111,6 +116,17 @@ class ServeSettings(NamedTuple):
         ),
     ] = None
     checkpoints: Annotated[bool, Spec("do not take checkpoints before and after runs", flag="--no-checkpoints")] = True
+    checkpoint_files: Annotated[
+        int,
+        Spec(
+            "maximum number of files in a directory outside git work trees for which checkpoints are taken",
+            metavar="N",
+            range=(1, 1_000_000),
+        ),
+    ] = 20_000
+    checkpoint_mb: Annotated[
+        int, Spec("maximum size of all files in such a directory, in megabytes", metavar="MB", range=MEGABYTES)
+    ] = 300
     fsync: Annotated[
         Fsync, Spec("how often history is synced to the disk: after each message, every second, or never")
     ] = "second"
@@ -130,6 +146,7 @@ class ServeSettings(NamedTuple):
             "another agent that supports the Agent Client Protocol, and its command, such as goose=goose acp",
             metavar="NAME=COMMAND",
             pattern=f"{AGENT_NAME}=.+",
+            form=AGENT_FORM,
         ),
     ] = ()
     command_agent: Annotated[
@@ -138,6 +155,7 @@ class ServeSettings(NamedTuple):
             "another agent: a command that reads a prompt from stdin, prints its answer and never asks",
             metavar="NAME=COMMAND",
             pattern=f"{AGENT_NAME}=.+",
+            form=AGENT_FORM,
         ),
     ] = ()
     warm: Annotated[
@@ -170,7 +188,7 @@ class ServeSettings(NamedTuple):
     allow_tool: Annotated[
         tuple[str, ...],
         Spec(
-            "a rule that clients may allow in advance, such as Bash(git *) (default: any)",
+            "a rule for calls that clients may allow in advance, such as Bash(git *) (default: any)",
             metavar="RULE",
             separator=",",
         ),
@@ -196,15 +214,16 @@ class ServeSettings(NamedTuple):
         float | None,
         Spec("maximum cost of all runs in a day, from local midnight, in US dollars", metavar="USD", range=DOLLARS),
     ] = None
-    restricted: Annotated[bool, Spec("run every agent without shell, code tools and the repository's own settings")] = (
-        False
-    )
+    restricted: Annotated[
+        bool, Spec("run every agent without a shell, code tools or the repository's own settings")
+    ] = False
     hours: Annotated[
         str | None,
         Spec(
             "the hours in which runs may start, such as 8-22 (local time)",
             metavar="FROM-TO",
             pattern=r"([01]?\d|2[0-4])-([01]?\d|2[0-4])",
+            form="FROM-TO, in hours from 0 to 24",
         ),
     ] = None
 
@@ -262,6 +281,7 @@ class ServeSettings(NamedTuple):
             "a URL, such as an ntfy topic, that receives a POST when an agent waits for you or a run ends",
             metavar="URL",
             pattern=r"https?://[^\s/]+\S*",
+            form="https://… or http://…",
             heading="notifications and logs",
         ),
     ] = None

@@ -16,6 +16,9 @@ from drawbridge.core.errors import NotWritable, UnusableFile
 
 NEW_FILE = 0o600
 
+PAST = {"create": "created", "modify": "changed", "delete": "deleted"}
+"""The kinds of steps, as past participles for messages."""
+
 
 class Step(Protocol):
     """One step of setup. ``lines`` shows it in the form of a unified diff; ``apply`` executes it."""
@@ -67,13 +70,16 @@ class Change:
             )
         if not os.access(parent, os.W_OK | os.X_OK):
             raise NotWritable(
-                f"{self.path} can't be written: you have no write permission for {parent}. No changes were made."
+                f"{self.path} can't be {PAST[self.kind]}: you have no write permission for {parent}. "
+                "No changes were made."
             )
 
     def apply(self) -> Path | None:
         """See ``Step.apply``. Raises ``NotWritable`` or ``UnusableFile``. In that case, the file is unchanged."""
         if read(self.path) != self.before:
-            raise NotWritable(f"{self.path} was not written: it has changed in the meantime. Run this again.")
+            raise NotWritable(
+                f"{self.path} was left as it is: another program has changed it in the meantime. Run this again."
+            )
         target, kept = _target(self.path), None
         try:
             if self.keep and self.before is not None:
@@ -86,7 +92,7 @@ class Change:
         except OSError as error:
             if kept:
                 kept.unlink()
-            raise NotWritable(f"{self.path} can't be written: {_why(error)}. It was not changed.") from None
+            raise NotWritable(f"{self.path} can't be {PAST[self.kind]}: {_why(error)}.") from None
         return kept
 
 
@@ -95,7 +101,7 @@ def read(path: Path) -> bytes | None:
     regular file, or can't be read."""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
-            raise UnusableFile(f"{path} is not a file. Move it away first.")
+            raise UnusableFile(f"{path} is not a regular file. Move it away, and run this again.")
         return path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         return None

@@ -68,7 +68,7 @@ def load(agent: AgentHooks, path: Path) -> SettingsFile:
     except json.JSONDecodeError as error:
         raise _unfit(path, f"line {error.lineno}, column {error.colno}: {error.msg}") from None
     if not isinstance(document.value, dict):
-        raise _unfit(path, "line 1, column 1: an object was expected")
+        raise _unfit(path, "a JSON object was expected")
     return SettingsFile(path, content, document, prefix)
 
 
@@ -83,6 +83,7 @@ def plan_setup(name: str, project: Path | None, settings: HookSettings, ask_mode
     can_block = bool(agent.blocks_since) and notes.version(agent.program) >= agent.blocks_since
     groups = agent.groups(command, settings, can_block=can_block)
     former = _former(agent, made)
+    asked_before = any(value is not None for value in former.values())
     try:
         document = hooks.add(loaded.document, groups, name, made.containers if made else ())
         if ask_mode and agent.ask_mode:
@@ -110,12 +111,13 @@ def plan_setup(name: str, project: Path | None, settings: HookSettings, ask_mode
 
     return Plan(
         steps,
-        done=f"Done: {agent.title} now calls the guard. {agent.takes_effect}",
-        nothing=f"Already set up: {loaded.path} makes {agent.title} call the guard.",
+        done=f"Done: the guard is set up for {agent.title}. {agent.takes_effect}",
+        nothing=f"Already set up: {loaded.path} contains the guard's hooks.",
         notes=list(notes.of(agent, project, settings, document)),
         about={
             loaded.path: f"{len(groups)} hooks that call the guard ({', '.join(groups)})"
             + (f", and settings that make {agent.title} ask before it writes" if ask_mode else "")
+            + (f", without the settings that made {agent.title} ask" if asked_before and ask_mode is False else "")
             + ("; its other content stays as it is" if loaded.content else ""),
             stub: "the program that the hooks run, with your settings",
             copy: "a copy of the guard, which keeps working if Drawbridge is moved",
@@ -155,10 +157,11 @@ def plan_removal(name: str, project: Path | None) -> Plan:
 
     return Plan(
         steps,
-        done=f"Done: {agent.title} no longer calls the guard.",
-        nothing=f"Nothing to remove: {loaded.path} contains nothing from setup.",
+        done=f"Done: the guard was removed from {loaded.path}.",
+        nothing=f"Nothing to remove: {loaded.path} "
+        + ("does not exist." if loaded.content is None else "contains nothing from setup."),
         about={
-            loaded.path: "the guard's hooks are removed" if after is not None else "it contains only the guard's hooks",
+            loaded.path: "what setup did is undone" if after is not None else "it contains only what setup added",
             stub: "the program that the hooks run",
         },
         finish=finish,
@@ -166,7 +169,8 @@ def plan_removal(name: str, project: Path | None) -> Plan:
 
 
 Former: TypeAlias = dict[jsonc.Path, tuple[str, ...] | None]
-"""The source texts that setup replaced with the values of the agent's ``AskMode``, as in ``Record``."""
+"""The previous source text of each setting of the agent's ``AskMode``, by its path. The values are like
+``Record.mode``: None if setup did not set it."""
 
 
 def _former(agent: AgentHooks, made: Record | None) -> Former:
@@ -199,4 +203,4 @@ def _record(agent: AgentHooks, loaded: SettingsFile, document: Document, made: R
 
 
 def _unfit(path: Path, problem: str) -> UnusableFile:
-    return UnusableFile(f"{path}: {problem}. It was not changed; correct it there and run this again.")
+    return UnusableFile(f"{path}: {problem}. The file was not changed. Correct it and run this again.")

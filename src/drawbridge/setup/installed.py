@@ -63,8 +63,8 @@ denial of every action, even of prompts (Claude Code 2.1.329, Gemini CLI 0.61.0,
 """
 
 STUB = '''\
-"""The guard of Drawbridge for {title}, with its settings. Written by `drawbridge setup {agent}`: run that again to update or
-change it, or with --remove to remove it. Changes made here by hand are lost.
+"""Drawbridge's guard for {title}, with its settings. `drawbridge setup {agent}` wrote this file. Run that command again
+to update or change the file, or with --remove to remove it. Changes that you make here will be lost.
 """
 
 import sys
@@ -227,9 +227,9 @@ def _compile(copy: Path, interpreter: Interpreter) -> None:
     try:
         subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60, check=True)
     except subprocess.CalledProcessError as error:
-        last = (error.stderr.strip().splitlines() or [f"exit code {error.returncode}"])[-1]
-        raise ProgramFailed(
-            f"The guard's copy does not run with {interpreter.path}: {last}. No other changes were made."
-        ) from None
+        last = (error.stderr.strip().splitlines() or [f"exit code {error.returncode}"])[-1].removesuffix(".")
+        raise ProgramFailed(f"The guard's copy does not run with {interpreter.path}: {last}.") from None
     except subprocess.TimeoutExpired:
-        raise ProgramFailed(f"{interpreter.path} did not finish within a minute. No other changes were made.") from None
+        raise ProgramFailed(
+            f"The guard's copy could not be tested: {interpreter.path} did not finish within a minute. Run this again."
+        ) from None

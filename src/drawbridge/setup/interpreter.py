@@ -45,10 +45,10 @@ def choose() -> Interpreter:
         found = _probe(candidate)
         if found and not is_passing(found.path):
             return found
-    raise NoProgram(
-        f"No permanent Python {OLDEST[0]}.{OLDEST[1]} or newer was found; {sys.executable} is in a temporary directory. "
-        "Install Python (the python3 package) and run this again."
-    )
+    wanted = f"Python {OLDEST[0]}.{OLDEST[1]} or newer"
+    own = os.path.realpath(getattr(sys, "_base_executable", "") or sys.executable)
+    why = f"; {own} is in a temporary or cache directory" if is_passing(own) else ""
+    raise NoProgram(f"No permanent {wanted} was found{why}. Install {wanted}, and run this again.")
 
 
 def is_passing(path: str) -> bool:

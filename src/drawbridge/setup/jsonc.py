@@ -251,7 +251,7 @@ class _Parser:
         node = self._value(self._skip(0), 0)
         end = self._skip(node.end)
         if end < len(self._text):
-            raise self._expected("nothing more", end)
+            raise self._expected("the end of the file", end)
         return node
 
     def _expected(self, what: str, place: int) -> json.JSONDecodeError:
@@ -273,7 +273,7 @@ class _Parser:
 
     def _value(self, place: int, depth: int) -> Node:
         if depth > DEEPEST:
-            raise json.JSONDecodeError(f"more than {DEEPEST} levels", self._text, place)
+            raise json.JSONDecodeError(f"more than {DEEPEST} nested levels", self._text, place)
         match self._text[place : place + 1]:
             case '"':
                 return self._string(place)
@@ -296,7 +296,11 @@ class _Parser:
         return value
 
     def _string(self, place: int) -> Node:
-        value, end = scanstring(self._text, place + 1, True)
+        try:
+            value, end = scanstring(self._text, place + 1, True)
+        except json.JSONDecodeError as error:  # such as "Unterminated string starting at"
+            problem = error.msg.removesuffix(" at").removesuffix(" starting")
+            raise json.JSONDecodeError(problem[:1].lower() + problem[1:], self._text, error.pos) from None
         return Node(place, end, value)
 
     def _container(self, start: int, depth: int, *, is_object: bool) -> Node:

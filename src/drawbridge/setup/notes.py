@@ -24,25 +24,32 @@ def of(agent: AgentHooks, project: Path | None, settings: HookSettings, document
     others = {path: other for path, other in _settings(agent).items() if path != here}
     for path, other in others.items():
         if hooks.has_guard_hooks(other, agent.name):
-            yield f"{path} calls the guard too, so it runs twice for each call: remove one of them with --remove."
+            removal = {
+                agent.settings_file(None): f"`{own_command()} setup {agent.name} --remove` removes them.",
+                agent.settings_file(Path.cwd()): f"`{own_command()} setup {agent.name} --scope project --remove` "
+                "removes them.",
+            }.get(path, "Remove them from one of the two files.")
+            yield f"{path} also contains the guard's hooks, so the guard runs twice for each call. {removal}"
     found = others | {here: document}
     for path in dict.fromkeys([*agent.settings_files(Path.cwd()), here]):
         for switch in agent.switches(path, found[path].value if path in found else {}):
             yield switch.note
     known = version(agent.program) if agent.blocks_since and settings.fail == "closed" else agent.blocks_since
     if known < agent.blocks_since:
-        since, now = _shown(agent.blocks_since), _shown(known) or "an unknown version"
+        now = f"Your version is {_shown(known)}" if known else "Your version could not be determined"
+        todo = f"Update {agent.title}" if known else f"If it is new enough, add `{agent.program}` to PATH"
         yield (
-            f"{agent.title} is {now}: from {since} on it can also block an edit if the guard can't be started at all. "
-            "Update it, then run this again."
+            f"{agent.title} {_shown(agent.blocks_since)} or newer can also block an edit if the guard can't be started "
+            f"at all. {now}. {todo}, and run this again."
         )
     if mode := agent.ask_mode:
-        if document.get(mode.mode) != mode.asking and not asks(agent, project):
-            yield f"{mode.unasked} `{own_command()} setup {agent.name} --ask-mode` makes it ask."
+        if not mode.asks_in(document.get(mode.mode)) and not asks(agent, project):
+            scope = " --scope project" if project else ""
+            yield f"{mode.unasked} `{own_command()} setup {agent.name}{scope} --ask-mode` makes it ask."
         elif not any(mode.disabled in (one.get(mode.lasting), one.get(mode.also_lasting)) for one in found.values()):
             yield mode.not_kept
     if project and not agent.shared_file:
-        yield f"{here} names the Python on this machine, so keep it out of version control."
+        yield f"{here} contains the path of a Python on this machine, so keep it out of version control."
 
 
 def asks(agent: AgentHooks, project: Path | None) -> bool:
@@ -55,7 +62,7 @@ def asks(agent: AgentHooks, project: Path | None) -> bool:
     if project is None:
         found = {path: document for path, document in found.items() if path == agent.settings_file(None)}
     modes = [document.get(keys) for document in found.values() if keys in document]
-    return bool(modes) and modes[-1] == agent.ask_mode.asking
+    return bool(modes) and agent.ask_mode.asks_in(modes[-1])
 
 
 @functools.cache

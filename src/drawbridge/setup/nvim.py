@@ -37,6 +37,7 @@ ALONE = re.compile(r"""require\s*\(?\s*['"]lazy['"]""")
 
 REMARK = re.compile(r'^\s*--.*|^\s*".*', re.MULTILINE)
 MOST_FILES = 500
+NVIM_SECONDS = 20
 
 STARTER = """\
 -- Written by `drawbridge setup nvim`, which removes it with --remove: starts Drawbridge unless your own configuration
@@ -69,7 +70,8 @@ class Copy:
         copies.install(plugin.directory(), PARTS, self.path, ".", self._make_help_tags)
 
     def _make_help_tags(self, folder: Path) -> None:
-        _ask(self.nvim, f"vim.cmd('helptags ' .. vim.fn.fnameescape({_lua(str(folder / 'doc'))}))")
+        lua = f"vim.cmd('helptags ' .. vim.fn.fnameescape({_lua(str(folder / 'doc'))}))"
+        _ask(self.nvim, lua, "create the plugin's help tags")
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,7 @@ class Link:
                 self.path.symlink_to(self.after, target_is_directory=True)
         except OSError as error:
             why = (error.strerror or "unknown reason").lower()
-            raise NotWritable(f"{self.path} can't be changed: {why}. No other changes were made.") from None
+            raise NotWritable(f"{self.path} can't be {files.PAST[self.kind]}: {why}.") from None
 
 
 @dataclass(frozen=True)
@@ -137,8 +139,8 @@ def plan_setup() -> Plan:
         record.save(places.start, new)
         _tidy(places, places.starter.parents[:2])
 
-    done = f"Done: {places.nvim} will load the plugin when it next starts; check with :checkhealth drawbridge."
-    return Plan(steps, done, f"Nothing to change: {places.link} points to the plugin.", notes, finish)
+    done = f"Done: the plugin is set up for {places.nvim}. Restart Neovim, then check with :checkhealth drawbridge."
+    return Plan(steps, done, f"Nothing to change in {places.start}.", notes, finish)
 
 
 def plan_removal() -> Plan:
@@ -155,27 +157,32 @@ def plan_removal() -> Plan:
         record.save(places.start, None)
         _tidy(places, [*places.starter.parents[:2], *map(Path, made.directories if made else ())])
 
-    done = f"Done: {places.nvim} no longer loads the plugin."
+    done = f"Done: what setup added to {places.start} was removed."
     return Plan(steps, done, f"Nothing to remove: {places.start} contains nothing from setup.", finish=finish)
 
 
 def _places() -> Places:
     nvim = launcher.find_neovim()
-    data, config = _ask(nvim, "io.stdout:write(vim.fn.stdpath('data') .. '\\n' .. vim.fn.stdpath('config'))").split(
-        "\n"
-    )
+    lua = "io.stdout:write(vim.fn.stdpath('data') .. '\\n' .. vim.fn.stdpath('config'))"
+    data, config = _ask(nvim, lua, "report its directories").split("\n")
     return Places(nvim, Path(data), Path(config))
 
 
-def _ask(nvim: str, lua: str) -> str:
-    """The output of Lua code in a Neovim without any configuration. Raises ``ProgramFailed``."""
+def _ask(nvim: str, lua: str, task: str) -> str:
+    """The output of Lua code in a Neovim without any configuration. Raises ``ProgramFailed``. ``task``: what the code
+    does, for the message."""
     command = [nvim, "-u", "NONE", "-i", "NONE", "-n", "--headless", "-c", f"lua {lua}", "-c", "qall!"]
     try:
         return subprocess.run(
-            command, capture_output=True, text=True, timeout=20, check=True, stdin=subprocess.DEVNULL
+            command, capture_output=True, text=True, timeout=NVIM_SECONDS, check=True, stdin=subprocess.DEVNULL
         ).stdout
-    except (OSError, subprocess.SubprocessError) as error:
-        raise ProgramFailed(f"{nvim} did not report its directories: {error}.") from None
+    except OSError as error:
+        why = f"it can't be run ({(error.strerror or 'unknown reason').lower()})"
+    except subprocess.CalledProcessError as error:
+        why = f"it exited with code {error.returncode}"
+    except subprocess.TimeoutExpired:
+        why = f"it did not answer within {NVIM_SECONDS} seconds"
+    raise ProgramFailed(f"{nvim} did not {task}: {why}.")
 
 
 def _wanted(places: Places) -> tuple[Path, list[Step]]:
@@ -198,7 +205,8 @@ def _link_step(path: Path, wanted: str, made: Record | None, notes: list[str]) -
     if now is None and not os.path.lexists(path):
         return Link(path, None, wanted)
     if now is None:
-        notes.append(f"{path} already exists and was not changed. Neovim loads the plugin from there.")
+        advice = "If it is not the plugin, move it away and run this again."
+        notes.append(f"{path} already exists and was not changed. {advice}")
         return Link(path, None, None)
     if now != wanted and not _is_replaceable(path, now, made):
         notes.append(f"{path} points to {now} and was not changed. Neovim loads the plugin from there.")
@@ -221,7 +229,7 @@ def _leads_to(path: Path) -> str | None:
 def _starter_step(places: Places, wanted: Path, notes: list[str]) -> Change:
     now, texts = files.read(places.starter), _configuration(places.config)
     for file in (file for file, text in texts.items() if STARTS.search(text)):
-        notes.append(f"{file} mentions the plugin, so your configuration has to start it.")
+        notes.append(f"{file} mentions the plugin, so your configuration is expected to call setup{{}}.")
         return Change(places.starter, now, None, keep=False)
     for file in (file for file, text in texts.items() if ALONE.search(text)):
         notes.append(f"{file} uses lazy.nvim, which loads only its own plugins: add Drawbridge there instead.")

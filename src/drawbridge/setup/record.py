@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from drawbridge.core.json_text import UNDECODABLE
 from drawbridge.core.private_files import make_private_directory, remove_quietly, write_private
 from drawbridge.setup import copies, jsonc
 
@@ -53,7 +54,7 @@ def save(settings: Path, record: Record | None) -> None:
 def _records() -> dict[str, Record]:
     try:
         return msgspec.json.decode(_file().read_bytes(), type=dict[str, Record])
-    except (OSError, msgspec.MsgspecError):
+    except (OSError, *UNDECODABLE):
         return {}
 
 

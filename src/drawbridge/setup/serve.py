@@ -95,12 +95,15 @@ class Service(Protocol):
         ...
 
     notes: tuple[str, ...]
+    manager: str
+    """The name of the service manager."""
 
 
 class Systemd:
     notes: tuple[str, ...] = (
-        "It stops when you log out of this machine. To keep it running, use: loginctl enable-linger",
+        "Unless lingering is enabled, the server stops when you log out. To enable it, run: loginctl enable-linger",
     )
+    manager: str = "systemd"
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ
@@ -135,6 +138,7 @@ class Systemd:
 
 class Launchd:
     notes: tuple[str, ...] = ()
+    manager: str = "launchd"
 
     def __init__(self, environ: Mapping[str, str], uid: int) -> None:
         self._environ = environ
@@ -202,13 +206,13 @@ def plan_setup(chosen: Service | None = None) -> Plan:
     target = chosen or service()
     if is_passing(sys.executable):
         raise NoProgram(
-            f"This drawbridge runs with {sys.executable}, which is in a temporary directory. Install it "
-            "permanently, for example with pipx, and run this again from there."
+            f"This drawbridge runs with {sys.executable}, which is in a temporary or cache directory. Install "
+            "Drawbridge permanently, for example with pipx, and run this again with that installation."
         )
     before, after = files.read(target.path), _marked(target.content())
     if before is not None and not is_written_by_setup(before):
-        note = f"{target.path} was not written by setup, so it was not changed. Move it away to install this service."
-        return Plan([], "", f"Nothing to change: {target.path} was not written by setup.", [note])
+        nothing = f"The service was not installed: {target.path} was not written by `drawbridge setup`."
+        return Plan([], "", nothing, ["To install the service, move that file away and run this again."])
     change = Change(target.path, before, after, keep=before is not None and not is_unchanged(before))
     steps: list[Step] = []
     if before != after:
@@ -216,12 +220,12 @@ def plan_setup(chosen: Service | None = None) -> Plan:
         steps.append(change)
     commands, notes = (
         target.start(reinstalled=before is not None),
-        [*target.notes, *left_out(os.environ)],
+        [*target.notes, *left_out(os.environ, target.manager)],
     )
     if not target.available():
         lines = "; ".join(shlex.join(command) for command in commands)
         notes.insert(
-            0, f"systemd or launchd can't be reached from this shell. In a login session of this user, run: {lines}"
+            0, f"{target.manager} can't be reached from this shell. In a login session of this user, run: {lines}"
         )
     elif steps or not target.runs():
         steps.append(Run(target.path, tuple(map(tuple, commands))))
@@ -240,8 +244,10 @@ def plan_setup(chosen: Service | None = None) -> Plan:
 def plan_removal(chosen: Service | None = None) -> Plan:
     target = chosen or service()
     before, made = files.read(target.path), record.load(target.path)
-    if before is None or not is_written_by_setup(before):
-        return Plan([], "", f"Nothing to remove: {target.path} does not exist, or was not written by setup.")
+    if before is None:
+        return Plan([], "", f"Nothing to remove: {target.path} does not exist.")
+    if not is_written_by_setup(before):
+        return Plan([], "", f"Nothing to remove: {target.path} was not written by `drawbridge setup`.")
     steps: list[Step] = [Change(target.path, before, None, keep=not is_unchanged(before))]
     if target.available():
         around = [
@@ -256,6 +262,11 @@ def plan_removal(chosen: Service | None = None) -> Plan:
                 directory.rmdir()
 
     done = "Done: the service was removed. Projects, histories and settings were kept."
+    if not target.available():
+        done = (
+            f"Done: {target.path} was removed. {target.manager} can't be reached from this shell, so the server was "
+            "not stopped if it is running."
+        )
     return Plan(steps, done, "", finish=finish)
 
 
@@ -276,11 +287,17 @@ def passed_on(environ: Mapping[str, str]) -> dict[str, str]:
     return kept
 
 
-def left_out(environ: Mapping[str, str]) -> list[str]:
-    """Notes about secrets in the environment that are not passed on to the service."""
-    place = secrets_file(environ)
-    text = "{} is a secret and was left out: other users may be able to read the service's file. Put it into {} (mode 0600)."
-    return [text.format(name, place) for name in SECRETS if environ.get(name)]
+def left_out(environ: Mapping[str, str], manager: str) -> list[str]:
+    """Notes about secrets in the environment that are not passed on to the service. ``manager``: see ``Service``."""
+    why = "is a secret and was left out: other users may be able to read the service's file."
+    return [f"{name} {why} {_remedy(name, environ, manager)}" for name in SECRETS if environ.get(name)]
+
+
+def _remedy(name: str, environ: Mapping[str, str], manager: str) -> str:
+    if manager == "systemd":
+        return f"Put it into {secrets_file(environ)} (mode 0600)."
+    key = name.removeprefix("DRAWBRIDGE_SERVE_").lower()
+    return f"Set {key} under [serve] in {settings.config_file(environ)} (mode 0600)."
 
 
 def secrets_file(environ: Mapping[str, str]) -> Path:
@@ -337,8 +354,12 @@ def _run(command: tuple[str, ...]) -> None:
         ended = subprocess.run(
             command, capture_output=True, text=True, errors="replace", timeout=COMMAND_SECONDS, stdin=subprocess.DEVNULL
         )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise ProgramFailed(f"`{shlex.join(command)}` failed: {error}.") from None
+    except OSError as error:
+        why = (error.strerror or "unknown reason").lower()
+        raise ProgramFailed(f"`{shlex.join(command)}` failed: it can't be run ({why}).") from None
+    except subprocess.TimeoutExpired:
+        raise ProgramFailed(f"`{shlex.join(command)}` failed: it took longer than {COMMAND_SECONDS} seconds.") from None
     if ended.returncode:
         last = ((ended.stderr or ended.stdout).strip().splitlines() or ["no output"])[-1]
-        raise ProgramFailed(f"`{shlex.join(command)}` failed with exit code {ended.returncode}: {last}")
+        last = last.removesuffix(".")
+        raise ProgramFailed(f"`{shlex.join(command)}` failed with exit code {ended.returncode}: {last}.")

@@ -88,7 +88,9 @@ def _find(program: str | None) -> str:
     for name in [os.path.expanduser(program)] if program else PROGRAMS:
         if found := shutil.which(name):
             return found
-    missing = f"{program} can't be run" if program else f"None of {', '.join(PROGRAMS)} is on PATH"
+    missing = (
+        f"{program} does not exist or is not executable" if program else f"None of {', '.join(PROGRAMS)} is on PATH"
+    )
     raise NoProgram(f"{missing}. Install VS Code's command, or give its path with --program PATH.")
 
 
@@ -100,11 +102,12 @@ def _run(program: str, *arguments: str) -> str:
         ended = subprocess.run(
             command, capture_output=True, text=True, errors="replace", timeout=COMMAND_SECONDS, stdin=subprocess.DEVNULL
         )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise ProgramFailed(f"`{shlex.join(command)}` failed: {error}. No other changes were made.") from None
+    except OSError as error:
+        why = (error.strerror or "unknown reason").lower()
+        raise ProgramFailed(f"`{shlex.join(command)}` failed: it can't be run ({why}).") from None
+    except subprocess.TimeoutExpired:
+        raise ProgramFailed(f"`{shlex.join(command)}` failed: it took longer than {COMMAND_SECONDS} seconds.") from None
     if ended.returncode:
-        last = ((ended.stderr or ended.stdout).strip().splitlines() or ["no output"])[-1]
-        raise ProgramFailed(
-            f"`{shlex.join(command)}` failed with exit code {ended.returncode}: {last}. No other changes were made."
-        )
+        last = ((ended.stderr or ended.stdout).strip().splitlines() or ["no output"])[-1].removesuffix(".")
+        raise ProgramFailed(f"`{shlex.join(command)}` failed with exit code {ended.returncode}: {last}.")
     return ended.stdout

@@ -45,7 +45,7 @@ def pack(extension_dir: Path, target: Path) -> None:
                 _add(archive, name, data)
         temporary.replace(target)
     except OSError as error:
-        raise NotWritable(f"{target} can't be written: {error.strerror}. Name a file that you can write.") from None
+        raise NotWritable(f"{target} can't be written: {(error.strerror or 'unknown reason').lower()}.") from None
     finally:
         with contextlib.suppress(OSError):  # it was renamed to the target
             temporary.unlink()
@@ -55,11 +55,13 @@ def _package(extension_dir: Path) -> dict[str, Any]:
     path = extension_dir / "package.json"
     try:
         package = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UnusableFile(f"{path} can't be read as an extension's manifest: {error}.") from None
+    except OSError as error:
+        raise UnusableFile(f"{path} can't be read: {(error.strerror or 'unknown reason').lower()}.") from None
+    except ValueError as error:
+        raise UnusableFile(f"{path} is not valid JSON: {error}.") from None
     missing = [name for name in REQUIRED if name not in package] if isinstance(package, dict) else list(REQUIRED)
     if missing:
-        raise UnusableFile(f"{path} lacks {', '.join(missing)}.")
+        raise UnusableFile(f"{path} is not an extension's manifest: it lacks {', '.join(missing)}.")
     return dict(package)
 
 

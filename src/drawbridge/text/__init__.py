@@ -79,5 +79,6 @@ def format_changes(old: Format, new: Format) -> list[str]:
     if old.bom != new.bom:
         changes.append("a byte-order mark is added" if new.bom else "the byte-order mark is removed")
     if old.final_newline != new.final_newline:
-        changes.append("the last line gets its newline" if new.final_newline else "the last line loses its newline")
+        is_added = new.final_newline
+        changes.append(f"{'a newline is added at' if is_added else 'the newline is removed from'} the end of the file")
     return changes

@@ -5,7 +5,7 @@ The web UI has the same wording (``web/src/review``), and a test checks that bot
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from drawbridge.text.counts import counted
@@ -31,6 +31,7 @@ MODES: Final = {
     "120000": "a symbolic link",
     "160000": "a submodule",
 }
+REGULAR: Final = frozenset({"100644", "100755"})
 
 
 class Numbers(NamedTuple):
@@ -54,7 +55,7 @@ def numbers(review: Mapping[str, Any]) -> Numbers:
 
 def no_session(where: str) -> str:
     """The reason why a directory has no review. ``where``: its path, or "this directory"."""
-    return f"No agent has worked in {where} yet: the server has no session there, so there is nothing to review."
+    return f"{NOTHING}: the server has no session in {where}."
 
 
 def lines_of(text: str) -> list[str]:
@@ -109,18 +110,30 @@ def words(file: File, hunk: Hunk | None) -> str:
         return f"The file was renamed from {file['old_path']}."
     if hunk["kind"] != "file":
         return ""
-    content = "Its content is not shown: it is not text, or it is too large to compare." if file.get("binary") else ""
-    return f"{_whole_file(file)} {content or ('' if hunk['removed'] or hunk['added'] else 'It is empty.')}".rstrip()
+    return f"{_whole_file(file)} {_content(file, hunk)}".rstrip()
+
+
+def _content(file: File, hunk: Hunk) -> str:
+    """Describes the content of a file whose hunk is about the whole file; empty if its lines are shown."""
+    if file.get("binary"):
+        is_regular = {file["old_mode"], file["new_mode"]} <= {None, *REGULAR}
+        reason = ": it is not UTF-8 text, or it is too large to compare" if is_regular else ""
+        return f"Its content is not shown{reason}."
+    if hunk["removed"] or hunk["added"]:
+        return ""
+    return "It was empty." if file["change"] == "deleted" else "It is empty."
 
 
 def _whole_file(file: File) -> str:
     old, new = file["old_mode"], file["new_mode"]
     if file["change"] == "added":
-        return "This is a new file." if new == "100644" else f"This is a new file: {_mode(new)}."
+        return "This is a new file." if new == "100644" else f"This is a new {_mode(new).partition(' ')[2]}."
     if file["change"] == "deleted":
         return "This file was deleted." if old == "100644" else f"This file was deleted; it was {_mode(old)}."
     if old == new:
         return "The content of this file was changed."
+    if {old, new} <= REGULAR:
+        return f"The content of this file was changed, and the file is {'now' if new == '100755' else 'no longer'} executable."
     return f"The file was {_mode(old)} and is now {_mode(new)}."
 
 
@@ -130,9 +143,9 @@ def _mode(mode: str | None) -> str:
 
 def gone_words(by: str | None = None, decision: str | None = None) -> str:
     """Describes what happened to a hunk that is no longer in the review. ``by``: the name of the user who decided on
-    it; None or empty if its lines have changed. ``decision``: None if it is not known."""
+    it; None or empty if that is not known, or if the file has changed. ``decision``: None if it is not known."""
     if not by:
-        return "This change is no longer in the review: its lines have changed."
+        return "This change is no longer in the review: someone has decided on it, or the file has changed."
     return (
         f"{by} already {DECIDED.get(decision, 'decided on')} this change."
         if decision
@@ -150,6 +163,18 @@ def refused_words(code: str, details: Mapping[str, Any], message: str, by: str, 
     if not is_hunk and not details.get("gone"):
         return "The review has changed since you saw it, so your decision was not applied. Read what is new, then decide again."
     return gone_words(by, details.get("decision"))
+
+
+COPY: Final = "Press y to copy the comments as a prompt."
+COPIED: Final = (
+    "The prompt was copied, if your terminal allows that. Paste it into the agent's terminal. The drafts are kept."
+)
+
+
+def answered_words(comments: Iterable[Mapping[str, Any]]) -> str:
+    """Names the comments that a change answers; empty if there are none."""
+    named = " · ".join(map(short_words, comments))
+    return f"In answer to: {named}" if named else ""
 
 
 def changes(count: int) -> str:
@@ -185,8 +210,10 @@ def interrupted_words(decided: Mapping[str, Any]) -> str:
     if decided.get("result") == "not_done":
         return f"{words}. Nothing was changed."
     if decision == "commit":
-        return f"{words} in the meantime, and the branch changed. Check its commits."
-    changed = ", ".join(map(str, decided.get("changed") or ())) or "the files"
+        return f"{words} in the meantime, and it is not known whether the commit was made. Check the branch."
+    changed = ", ".join(map(str, decided.get("changed") or ()))
+    if not changed:
+        return f"{words} in the meantime, and it is not known what was changed. Check the files."
     return f"{words} in the meantime, and {changed} changed. Check the review."
 
 
@@ -236,7 +263,7 @@ NOT_AS_SHOWN: Final = (
     "need it."
 )
 NOT_A_DRAFT: Final = "This comment was already sent or removed. You can add what you wrote as a new comment."
-UNFINISHED: Final = "First add or discard the comment that you are writing."
+UNFINISHED: Final = "First save or discard the comment that you are writing."
 MAY_NOT_SEND: Final = "This device can’t send comments. Use a device that can start runs."
 NO_COMMENTS: Final = "No comments."
 QUEUE: Final = "Queue"
@@ -249,10 +276,13 @@ HANDOVERS: Final = {
     "given": "The agent is receiving the comments.",
     "unsure": "The agent may have received the comments. Check its terminal before you send them again.",
     "ended": "The session ended before the agent received the comments. They are drafts again.",
-    "refused": "The agent now has more permissions than clients may use. The comments were not sent and are drafts again.",
+    "refused": (
+        "The comments were not sent and are drafts again: the agent may have more permissions than clients may use, or "
+        "its directory can’t be used."
+    ),
 }
 """Maps the state of a ``Handover`` of the protocol to what happened to its comments."""
-OUTDATED: Final = "These lines have changed since the comment was written:"
+OUTDATED: Final = "These lines have changed or moved since the comment was written:"
 COMMIT_LOST: Final = (
     "The connection was lost before the server responded. When you’re back online, the uncommitted files will be "
     "listed here."
@@ -265,8 +295,8 @@ NOTHING_LEFT: Final = "There is nothing left to commit."
 NOTHING_TO_PUSH: Final = "Nothing can be pushed now."
 PUSH_HINT: Final = "Git on the server’s machine pushes, with the credentials and hooks that are configured there."
 PUSH_LOST: Final = (
-    "The connection was lost before the server responded. When you’re back online, this will show whether the commits "
-    "were pushed."
+    "The connection was lost before the server responded. When you’re back online, this dialog will show whether the "
+    "commits were pushed."
 )
 
 

@@ -47,7 +47,7 @@ class ServerOptions(Struct, frozen=True):
     detects dead connections.
     """
 
-    farewell: str = "the editor is closing"
+    farewell: str = "the bridge is closing"
     """The reason that peers receive when the server closes (1001)."""
 
 

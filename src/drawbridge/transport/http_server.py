@@ -137,7 +137,7 @@ class HttpServer:
                 return True
             replaceable = _replaceable(waiting)
             if is_full:
-                self._report("closed one without an active request" if replaceable else "refused a new one")
+                self._report("closed one that was waiting for its client" if replaceable else "refused a new one")
             if not replaceable:
                 return not is_full
             self._cut_one_of(replaceable)
@@ -305,7 +305,7 @@ class _Connection(asyncio.Protocol):
             return
         unsent = transport.get_write_buffer_size()
         if self._pinged and not 0 < unsent < self._unsent:
-            logger.info("closing the connection of a peer that no longer answers")
+            logger.info("closing the connection of a client that has stopped responding")
             self.abort()
             return
         self._pinged, self._unsent = True, unsent

@@ -54,8 +54,12 @@ def listening() -> Iterator[socket.socket]:
             listener.listen(128)
             os.rename(unfinished, path)  # clients can't find it until it listens
         except (OSError, ValueError) as error:
-            why = (getattr(error, "strerror", None) or str(error)).lower()
-            raise NotPrivate(f"{path} can't be created: {why}.") from None
+            why = getattr(error, "strerror", None)
+            if why is None:  # Python itself refused the path, which is longer than a socket's address may be
+                raise NotPrivate(
+                    f"{path} can't be created: the path is too long for a socket. Set XDG_STATE_HOME to a shorter path."
+                ) from None
+            raise NotPrivate(f"{path} can't be created: {why.lower()}.") from None
         listener.setblocking(False)
         yield listener
     finally:

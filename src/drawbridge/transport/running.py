@@ -19,6 +19,7 @@ import msgspec
 import psutil
 from msgspec import Struct
 
+from drawbridge.core.json_text import UNDECODABLE
 from drawbridge.core.private_files import make_private_directory, remove_quietly, write_private
 from drawbridge.transport import private_socket
 
@@ -151,6 +152,6 @@ def _read(file: Path) -> Running | None:
     try:
         found = msgspec.json.decode(file.read_bytes(), type=Running)
         began = psutil.Process(found.pid).create_time()
-    except (OSError, msgspec.DecodeError, psutil.Error, ValueError):
+    except (OSError, psutil.Error, ValueError, *UNDECODABLE):
         return None
     return found if abs(began - found.began) < 1 else None

@@ -15,7 +15,7 @@ Request = Mapping[str, Any]
 LONGEST_PIECE: Final = 100
 """The maximum length of a marked part of the input as it is shown, in characters. A longer part is cut."""
 
-UNSHOWABLE: Final = "The text contains characters that a terminal can't show: edit it in the web UI or in an editor."
+UNSHOWABLE: Final = "The text contains characters that a terminal can't show: edit it in the web UI."
 
 
 def field(request: Request) -> str | None:
@@ -32,13 +32,13 @@ def why_not_edited(request: Request, *, may_run: bool = True) -> str:
     """The reason why the text can't be edited here; empty if it can. ``may_run``: whether the device may start runs,
     which is required to change a command or a plan."""
     if request.get("changeable") is False:
-        return "This agent does not accept edits: accept the change as it is, or reject it with a comment."
+        return "This agent does not accept edits: accept the request as it is, or reject it with a reason."
     if field(request) is not None and not may_run:
-        return "This device can't change what the agent runs: accept it, or reject it with a comment."
+        return "This device can't change this input: accept the request as it is, or reject it with a reason."
     if field(request) is None and (not request.get("proposal") or _edited(request, "") is None):
-        return "This can't be edited: accept it, or reject it with a comment."
+        return "This request can't be edited: accept it as it is, or reject it with a reason."
     if request.get("truncated"):
-        return "Only part of this request is shown. Show all of it first."
+        return "Only part of this request is shown. Show all of it first (Space)."
     if not is_plain(draft(request)):
         return UNSHOWABLE
     return ""

@@ -109,8 +109,8 @@ class AttachApp(App[None]):
             self.notify(block(words), severity="warning", markup=False)
 
     def action_help_quit(self) -> None:
-        """Handles Ctrl-C outside text fields by showing the keys that quit."""
-        self.notify("q or Ctrl-Q quits; the agent continues to work.", markup=False)
+        """Handles Ctrl-C outside text fields by showing the key that quits everywhere."""
+        self.notify("Ctrl-Q quits. Agents continue to work as long as the server runs.", markup=False)
 
     def _refused(self, unsent: Unsent, error: RequestError) -> None:
         conversation = self.client.conversation
@@ -158,5 +158,5 @@ class AttachApp(App[None]):
     async def _gone(self) -> None:
         if self.screen is not self._projects:
             await self._leave()
-            words = "This project no longer exists: it was removed."
+            words = "This project no longer exists, or this device no longer has access to it."
             self.notify(words, severity="error", markup=False)

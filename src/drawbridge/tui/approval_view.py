@@ -186,12 +186,12 @@ class ApprovalView(Vertical, can_focus=True):
         self.focus_first()
 
     def decide(self, how: Literal["accept", "always", "edit", "reject"]) -> None:
-        """Performs the action of a key, unless the request has only just appeared. In that case, the key may have been
-        meant for what was there before, and the user is notified instead."""
+        """Performs the action of a key, unless the request has only just appeared or taken the focus. In that case, the
+        key may have been meant for what was there before, and the user is notified instead."""
         if self.is_ready:
             getattr(self, how)()
         elif self._can_be_answered:
-            self._say("This request has only just appeared. Read it, then press the key again.")
+            self._say("That key came too soon to count. Read the request, then press the key again.")
 
     def resume(self) -> None:
         """Restarts the wait of ``READING_SECONDS`` when the screen is in front again."""
@@ -282,6 +282,8 @@ class ApprovalView(Vertical, can_focus=True):
         if not why_not_accepted(self.request, self._state):
             return True
         self._set_state(hasty=True)
+        if not self.has_focus_within:
+            self.focus_first()  # the notice names keys that only work there
         return False
 
     def page(self, by: int) -> bool:
@@ -326,6 +328,8 @@ class ApprovalView(Vertical, can_focus=True):
             return
         why_not = answers.why_not_edited(self.request, may_run=self._state.may_remember)
         if why_not:
+            if not self.has_focus_within:
+                self.focus_first()  # the notice may name a key that only works there
             self._say(why_not)
             return
         area = self.query_one(".draft", PlainTextArea)
@@ -370,7 +374,8 @@ class ApprovalView(Vertical, can_focus=True):
     def _answer_questions(self) -> None:
         form = self.query_one(QuestionForm)
         if not form.is_answered:
-            self._say(f"Pick an option or type an answer for “{wording.one_line(form.question)}”.")
+            how = "Pick an option or type an answer" if form.has_options else "Type an answer"
+            self._say(f"{how} for “{wording.one_line(form.question)}”.")
         elif not self._is_seen():
             return
         elif form.is_last:
@@ -511,6 +516,8 @@ class ApprovalView(Vertical, can_focus=True):
         if found is None or proposal is None:
             return [*head, *tail]
         if not found.lines:
-            return [*head, *painter.plain("No changes.", width, painter.palette.soft), *tail]
+            words = "No changes." if self._new_text() else "The file is empty."
+            words = "No lines change." if found.notes else words
+            return [*head, *painter.plain(words, width, painter.palette.soft), *tail]
         texts = str(proposal["path"]), proposal["old_text"], self._new_text()
         return Joined(head, DiffLines(found, texts, painter.palette, width), tail)

@@ -91,7 +91,7 @@ def _ways_of_reading(request: answers.Request, state: ApprovalState) -> dict[str
         found["edit"] = _label("e", "Edit")
     found["reject"] = _label("r", "Keep planning" if plan else "Reject")
     if state.edited:
-        found["undo"] = Content("Without my edits")
+        found["undo"] = Content("Discard my edits")
     if request.get("truncated"):
         found["more"] = _label("Space", f"Show all ({size(request['truncated']['bytes'])})")
     elif state.unseen:
@@ -135,16 +135,16 @@ def why_not_accepted(request: answers.Request, state: ApprovalState) -> str:
     if answers.questions(request):
         return "There is more to see: PgDn shows it. You can answer once you have seen the question and your choice."
     if state.mode == "edit":
-        return "You have not seen all of this change: Esc shows it. You can accept it once you have."
-    return "There is more below: Space shows it. You can accept once you have seen all of it."
+        return "You have not seen all of this request: Esc returns to it. You can accept it once you have."
+    return "There is more to see: Space shows it. You can accept once you have seen all of it."
 
 
 def notice(request: answers.Request, state: ApprovalState, found: Difference | None) -> str:
     if state.settled is not None:
-        first = wording.first_words(state.settled)
+        first = wording.first_words(state.settled, request)
         return f"{first} What you entered wasn’t used. It’s kept here until you close this."
     if not state.may_answer:
-        return "View only. Approve from another device."
+        return "View only. Answer on another device."
     if state.hasty and (why_not := why_not_accepted(request, state)):
         return why_not
     if request.get("truncated"):

@@ -13,12 +13,6 @@ from textual.widgets import Static
 from drawbridge.tui.connection import Connection
 from drawbridge.tui.wording import one_line
 
-TROUBLE: Final = {
-    "connecting": "Connecting…",
-    "waiting": "Not connected to the server. Retrying… What you write is kept.",
-    "refused": "The server no longer accepts the token",
-}
-
 ROOMY: Final = 60
 """The minimum width, in columns, at which ``more`` is shown."""
 
@@ -34,9 +28,23 @@ class Bar(Vertical):
         if more and self.size.width >= ROOMY:
             parts.append((f"  {one_line(more)}", "$soft"))
         self.query_one("#name", Static).update(Content.assemble(*parts))
-        trouble = TROUBLE.get(connection.state, "")
-        if connection.state == "refused" and connection.problem:
-            trouble = f"{trouble}: {one_line(connection.problem)}"
+        trouble = _trouble(connection)
         line = self.query_one("#trouble", Static)
         line.update(Content(trouble))
         line.display = bool(trouble)
+
+
+def _trouble(connection: Connection) -> str:
+    """Describes what is wrong with the connection; empty if it is open."""
+    problem = one_line(connection.problem)
+    if problem and not problem.endswith("."):
+        problem = f"{problem}."
+    match connection.state:
+        case "connecting":
+            return "Connecting…"
+        case "waiting":
+            why = f": {problem}" if problem else "."
+            return f"Not connected to the server{why} Retrying… What you write is kept."
+        case "refused":
+            return f"Disconnected: {problem} To use another token, quit and restart with --token-file."
+    return ""

@@ -73,7 +73,7 @@ def parts(
     """The parts of a tool call. ``proposal``: the change, if it is shown next to them. ``links``: maps paths that lead
     through a symbolic link to their targets. ``is_acp``: ``given`` is a tool call of the Agent Client Protocol."""
     found = [
-        Part("warning", f"{path} leads through a link. The file is {end}.")
+        Part("warning", f"{path} leads through a symbolic link to {end}.")
         for path, end in (links.items() if isinstance(links, Mapping) else ())
     ]
     if not isinstance(given, Mapping):

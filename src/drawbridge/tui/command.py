@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Final
 
 from drawbridge.core.errors import BadSetting
 from drawbridge.core.terminal_text import Terminal
@@ -17,6 +18,9 @@ from drawbridge.tui.app import AttachApp, StartView
 from drawbridge.tui.client import Client
 from drawbridge.tui.colors import Palette, of_terminal
 from drawbridge.tui.server_address import Finder, is_here
+
+LISTED: Final = 10
+"""The maximum number of projects that an error lists."""
 
 
 class NoReview(Exception):
@@ -43,7 +47,8 @@ def review(given: str, settings: AttachSettings) -> int:
     finder = _finder(settings, elsewhere=False)
     directory = os.path.realpath(given)
     if is_here(finder.find().url) and not os.path.isdir(directory):
-        raise BadSetting(f"{given} is not a directory. Name one whose changes you want to review.")
+        what = "is not a directory" if os.path.exists(directory) else "can't be found"
+        raise BadSetting(f"{given} {what}. Name a directory whose changes you want to review.")
     try:
         asyncio.run(decide(finder, directory, of_terminal()))
     except NoReview as reason:
@@ -56,7 +61,10 @@ def review(given: str, settings: AttachSettings) -> int:
 def _finder(settings: AttachSettings, *, elsewhere: bool) -> Finder:
     finder = Finder(settings.url, settings.token_file, settings.ca, settings.fingerprint, elsewhere=elsewhere)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise BadSetting("requires a terminal for its input and output. Run it without pipes; over SSH use `ssh -t`.")
+        raise BadSetting(
+            "requires a terminal for its input and output. Run it without pipes and redirections. "
+            "Over SSH, use `ssh -t`."
+        )
     return finder
 
 
@@ -134,11 +142,22 @@ async def begin(client: Client, project: str | None, directory: str) -> StartVie
     if not found and directory:
         return StartView(directory=directory)
     await client.connection.close()
-    names = ", ".join(one["path"] for one in found or client.projects.sorted()[:10])
     if found:
-        raise BadSetting(f"{project} is ambiguous: the server has {names}. Give a path.")
-    there = f"Its projects are {names}" if names else "It has no projects yet"
+        raise BadSetting(ambiguous_words(project, [(str(one["id"]), str(one["path"])) for one in found]))
+    paths = list(dict.fromkeys(one["path"] for one in client.projects.sorted()))
+    names = ", ".join(paths[:LISTED])
+    which = "Its projects are" if len(paths) <= LISTED else "Some of its projects are"
+    there = f"{which} {names}" if names else "It has no projects yet"
     raise BadSetting(
         f"The server has no project {project}. {there}. To add one, run `drawbridge attach` and press n or, on the server's "
         "machine, run `drawbridge attach DIRECTORY`."
     )
+
+
+def ambiguous_words(name: str, found: Sequence[tuple[str, str]]) -> str:
+    """Lists the projects that ``name`` identifies, by path or, if several have the same path (such as the terminal
+    sessions in a directory), by ID. ``found``: their ids and paths."""
+    has_paths = len({path for _, path in found}) == len(found)
+    listed = [path if has_paths else f"{id} ({path})" for id, path in found]
+    names = ", ".join(listed[:LISTED]) + (f" and {len(found) - LISTED} more" if len(found) > LISTED else "")
+    return f"{name} is ambiguous: the server has {names}. Choose one by its {'path' if has_paths else 'ID'}."

@@ -32,9 +32,7 @@ LOW: Final = 24
 QUOTED: Final = 4
 """The maximum number of lines of code that are shown above the field. The review shows all of them."""
 
-UNSHOWABLE: Final = (
-    "The lines contain characters that a terminal can’t show: write the suggestion in the web UI or in an editor."
-)
+UNSHOWABLE: Final = "The lines contain characters that a terminal can’t show: write the suggestion in the web UI."
 
 
 class CommentDialog(ModalScreen[None]):
@@ -235,7 +233,7 @@ class CommentsDialog(ModalScreen[None]):
             words = "Saving…" if id in commenting.busy else commenting.notes.get(id, "")
         if not words and commenting.drafts and commenting.may_write and not commenting.may_send:
             words = review_words.MAY_NOT_SEND
-        words = words or commenting.problem or review_words.HANDOVERS.get(commenting.handover, "")
+        words = words or commenting.problem or commenting.handover_words
         notice.display = bool(words)
         notice.update(Content(block(words)))
         self.query_one(".hint", Static).update(Content(" · ".join([*self._keys(current), "Esc close"])))
@@ -344,8 +342,10 @@ class SendDialog(ModalScreen[Literal["send", "steer"] | None]):
         what = "them together, as one prompt" if self._count > 1 else "it as a prompt"
         words, keys = f"The agent will get {what}.", "y Send"
         if self._commenting.steers:
-            words = f"{words} It is working: you can queue the prompt, or add it to the current run."
+            words = f"{words} The agent is working: you can queue the prompt, or add it to the current run."
             keys = f"y {review_words.QUEUE} · a {review_words.STEER}"
+        elif self._commenting.is_working:
+            keys = f"y {review_words.QUEUE}"
         self.query_one(".words", Static).update(Content(words))
         self.query_one(".hint", Static).update(Content(f"{keys} · Esc Cancel"))
 

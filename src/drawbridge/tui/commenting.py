@@ -33,8 +33,12 @@ class Commenting:
         self.handover = ""
         """The state of the comments that were last left for the agent of a terminal session; empty if none were left,
         or if the agent has received them."""
+        self._is_handover_elsewhere = False
         self.problem = ""
         """The reason why the comments could not be withdrawn; empty if nothing went wrong."""
+        self.unsent = ""
+        """The prompt that the server could not pass to an agent in a terminal, for the user to paste there; usually
+        empty."""
         self.parts: Sequence[Part] = ()
         self.busy: set[str] = set()
         """The ids of comments with a request that is not answered yet."""
@@ -55,6 +59,18 @@ class Commenting:
     def steers(self) -> bool:
         """Whether comments can be added to the active run."""
         return self._client.steers(self._project)
+
+    @property
+    def is_working(self) -> bool:
+        return (self._client.projects.all.get(self._project) or {}).get("state") == "EXECUTING"
+
+    @property
+    def handover_words(self) -> str:
+        """The state of the comments that were left for an agent, in words; empty if none were left."""
+        words = review_words.HANDOVERS.get(self.handover, "")
+        if self._is_handover_elsewhere:
+            words = words.replace("The agent", "The agent of another session in this directory", 1)
+        return words
 
     @property
     def may_withdraw(self) -> bool:
@@ -82,8 +98,12 @@ class Commenting:
     def update(self, review: Message) -> bool:
         """Stores the comments of a review that the server sent. Returns whether they have changed."""
         found = review.get("comments", []), review.get("drafts", "")
-        handover = str((review.get("handover") or {}).get("state", ""))
+        given = review.get("handover") or {}
+        handover = str(given.get("state", ""))
+        self._is_handover_elsewhere = given.get("project_id") not in (None, self._project)
         is_new = (*found, handover) != (self.all, self.version, self.handover)
+        if found[1] != self.version:
+            self.unsent = ""  # it is not the prompt that would be sent now
         self.all, self.version = found
         self.handover = handover
         return is_new
@@ -203,11 +223,12 @@ class Commenting:
     async def send(self, version: str, count: int, *, steer: bool = False) -> str:
         """Sends all drafts, unless they have changed since ``version``. ``count``: their number; ``steer``: adds them
         to the active run. Returns a message for the user about the result."""
+        self.unsent = ""
         try:
             accepted = await self._client.submit_comments(self._project, version, steer=steer)
         except RequestError as error:
-            is_other = error.code == "COMMENT_GONE" and not error.details.get("run_id")
-            return review_words.CHANGED if is_other else str(error)
+            self.unsent = str(error.details.get("prompt") or "")
+            return f"{error} {review_words.COPY}" if self.unsent else str(error)
         finally:
             self._load()
         waiting = bool(accepted.get("waiting"))

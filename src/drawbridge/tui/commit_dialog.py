@@ -106,12 +106,13 @@ class Committing:
         wish |= {"branch": state.branch.strip()} if state.is_new_branch else {}
         wish |= {"files": self.chosen} if len(self.chosen) < len(self.kept) else {}
         state.is_busy, state.problem, state.output = True, "", ""
+        is_sent = self._client.connection.state == "open"
         self._changed()
         try:
             done = await self._client.commit(self._project, wish)
         except RequestError as error:
             words = review_words.not_committed_words(str(error), error.details)
-            state.problem = review_words.COMMIT_LOST if error.code == "OFFLINE" else words
+            state.problem = review_words.COMMIT_LOST if error.code == "OFFLINE" and is_sent else words
             state.output = str(error.details.get("output") or "")
         else:
             self._client.reviews.commits[self._project] = Commit(done=done)

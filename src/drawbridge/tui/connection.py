@@ -12,10 +12,17 @@ from collections.abc import Callable
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMessage, InvalidURI, WebSocketException
+from websockets.exceptions import (
+    ConnectionClosed,
+    InvalidHandshake,
+    InvalidMessage,
+    InvalidStatus,
+    InvalidURI,
+    WebSocketException,
+)
 
 from drawbridge.core.errors import BadSetting, DrawbridgeError, NoServer
-from drawbridge.tui.server_address import ServerAddress, fingerprint_of
+from drawbridge.tui.server_address import ServerAddress, fingerprint_of, is_here
 
 PAUSES: Final = (0.5, 1.0, 2.0, 5.0, 10.0)
 """Seconds before the first, second, … retry. All later retries use the last value."""
@@ -25,6 +32,12 @@ ENDING_SECONDS: Final = 1.0
 LARGEST: Final = 16 * 1024 * 1024
 """The maximum size of a message from the server, in bytes. The server's limit is 1 MB, except for a long list of
 projects."""
+
+OTHER_PROTOCOL: Final = "it does not use the Drawbridge protocol"
+UNANSWERED: Final = "The connection was lost before the server responded. Once you’re back online, try again if needed."
+"""The error for a request that was sent. The server may have executed it. The web UI uses the same words."""
+NO_REASON: Final = "it closed the connection"
+NOT_HTTP: Final = "it sent no valid HTTP response"
 
 REFUSALS: Final = ("UNAUTHORIZED", "TOKEN_REVOKED", "TOKEN_EXPIRED")
 
@@ -55,6 +68,14 @@ class _Refused(Exception):
     """Raised if the server refused the token, with the server's message as the text."""
 
 
+class _OtherCertificate(ssl.SSLCertVerificationError):
+    """Raised if the server's certificate does not have the expected fingerprint."""
+
+
+class _NotNow(ConnectionError):
+    """Raised if the server refused the connection but may accept it later, with the server's message as the text."""
+
+
 class Connection:
     """A connection that reconnects automatically. ``find``: returns the server's address, and is called for each
     attempt. ``name``: the name that other clients see for decisions from here if the token is the owner's. With any
@@ -83,12 +104,13 @@ class Connection:
         try:
             self._socket = await self._connect(address)
         except _Refused as refusal:
-            held = (
-                " Use --token-file to name the file with the right token."
-                if address.token
-                else f" There is no token in {address.token_file}."
-            )
-            raise BadSetting(f"The server at {address.url} did not accept the token: {refusal}{held}") from None
+            use = "Use --token-file to name the file with the right token."
+            if not address.token:
+                raise BadSetting(
+                    f"The server at {address.url} requires a token, but {address.token_file} does not contain one or does "
+                    f"not exist. {use}"
+                ) from None
+            raise BadSetting(f"The server at {address.url} did not accept the token: {refusal} {use}") from None
         except (OSError, WebSocketException, TimeoutError) as error:
             raise NoServer(_no_server(address, error)) from None
 
@@ -101,8 +123,10 @@ class Connection:
             async with asyncio.timeout(OPENING_SECONDS):
                 while (answer := json.loads(await self._socket.recv())).get("request_id") != type:
                     pass
-        except (ConnectionClosed, TimeoutError):
-            raise NoServer("The server did not answer. Try again.") from None
+        except TimeoutError:
+            raise NoServer(f"The server did not answer within {OPENING_SECONDS:g} seconds. Try again.") from None
+        except ConnectionClosed:
+            raise NoServer("The server closed the connection before it answered. Try again.") from None
         found: Message = answer
         return found
 
@@ -120,8 +144,8 @@ class Connection:
                     socket = self._socket or await self._connect(self._find())
                 except _Refused as refusal:
                     self.problem = str(refusal)
-                    self._fail(lambda asked: True)
-                    return self._become("refused")
+                    self._become("refused")
+                    return self._fail(lambda asked: True)
                 except (OSError, WebSocketException, TimeoutError, DrawbridgeError) as error:
                     self.problem = _why(error)
                 else:
@@ -157,7 +181,7 @@ class Connection:
         message = {"type": type, "project_id": project, "data": data or {}, "request_id": id}
         text = json.dumps({name: value for name, value in message.items() if value is not None})
         if self.state != "open" and not (lasting and self.state != "refused"):
-            raise _offline()
+            raise self._offline()
         asked = _PendingRequest(text, lasting, asyncio.get_running_loop().create_future())
         self._asked[id] = asked
         try:
@@ -187,7 +211,7 @@ class Connection:
                 while not _is_accepted(json.loads(await socket.recv())):
                     pass
         except (ValueError, LookupError, TypeError):
-            raise InvalidMessage("it does not use the Drawbridge protocol") from None
+            raise InvalidMessage(OTHER_PROTOCOL) from None
 
     async def _listen(self, socket: ClientConnection) -> None:
         """Handles messages until the connection ends."""
@@ -236,7 +260,17 @@ class Connection:
     def _fail(self, which: Callable[[_PendingRequest], bool]) -> None:
         for asked in [*self._asked.values()]:
             if which(asked) and not asked.answer.done():
-                asked.answer.set_exception(_offline())
+                # Of the requests that are not sent again, all that are open were sent.
+                failure = self._offline() if asked.lasting else RequestError("OFFLINE", UNANSWERED)
+                asked.answer.set_exception(failure)
+
+    def _offline(self) -> RequestError:
+        """The error for a request that can't be sent."""
+        if self.state == "refused":
+            text = f"You’re disconnected: {self.problem} To use another token, quit and restart with --token-file."
+        else:
+            text = "You’re disconnected. Try again once you’re back online."
+        return RequestError("OFFLINE", text)
 
     def _become(self, state: State) -> None:
         if self.state != state:
@@ -245,10 +279,10 @@ class Connection:
 
 
 def _is_accepted(message: Message) -> bool:
-    """Whether this message accepts the token. Raises ``_Refused``, or ``ConnectionError`` if a retry may succeed."""
+    """Whether this message accepts the token. Raises ``_Refused``, or ``_NotNow`` if a retry may succeed."""
     if message["type"] == "error":
         words: str = message["data"]["message"]
-        raise _Refused(words) if message["data"]["code"] in REFUSALS else ConnectionError(words)
+        raise _Refused(words) if message["data"]["code"] in REFUSALS else _NotNow(words)
     return bool(message["type"] == "auth")
 
 
@@ -264,38 +298,67 @@ def _check_certificate(socket: ClientConnection, address: ServerAddress) -> None
         return
     shown = socket.transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
     if fingerprint_of(shown) != address.fingerprint:
-        raise ssl.SSLCertVerificationError(f"its fingerprint is {fingerprint_of(shown)}")
+        found = fingerprint_of(shown)
+        raise _OtherCertificate(f"its certificate has the fingerprint {found}, not {address.fingerprint}")
 
 
 def _no_server(address: ServerAddress, error: Exception) -> str:
+    """Describes why the first connection failed, and what to do."""
+    url, why = address.url, _why(error)
+    program = f"The program that answers at {url}"
     if isinstance(error, ssl.SSLCertVerificationError):
-        return (
-            f"The server at {address.url} could not be verified: {_why(error)}. The token was not sent. "
-            "Pass the server's certificate (--ca), or its fingerprint, which `drawbridge serve` prints (--fingerprint)."
+        advice = (
+            "If `drawbridge serve` shows the first of these fingerprints, pass it with --fingerprint."
+            if isinstance(error, _OtherCertificate)
+            else "Pass the fingerprint that `drawbridge serve` shows (--fingerprint), or the server's certificate (--ca)."
         )
-    if isinstance(error, InvalidHandshake | InvalidURI | ssl.SSLError | ConnectionClosed):
-        return f"The program that answers at {address.url} is not a Drawbridge server: {_why(error)}."
-    return (
-        f"No server answers at {address.url}: {_why(error)}. Start a server with `drawbridge serve`, or "
-        "give its address with --url."
+        return f"The server at {url} could not be verified: {why}. The token was not sent. {advice}"
+    if isinstance(error, ssl.SSLError):
+        advice = "If the server runs with --no-tls, use ws:// in --url." if is_here(url) else "Check the address."
+        return f"The TLS connection to {url} failed: {why}. {advice}"
+    if isinstance(error, _NotNow):
+        return f"The server at {url} refused the connection: {why}."
+    if isinstance(error, ConnectionClosed):
+        if why == NO_REASON:
+            return f"{program} is not a Drawbridge server, or is shutting down: {why}."
+        return f"{program} closed the connection: {why}. Try again."
+    if isinstance(error, InvalidStatus):
+        return f"{program} is not a Drawbridge server, or refused the connection: {why}."
+    if isinstance(error, InvalidHandshake | InvalidURI):
+        uses_tls = ", or uses TLS (wss://)" if address.tls is None and why == NOT_HTTP else ""
+        return f"{program} is not a Drawbridge server{uses_tls}: {why}."
+    if isinstance(error, TimeoutError):
+        text = f"The server at {url} did not answer within {OPENING_SECONDS:g} seconds."
+        return f"{text} Check the address, and that the server is running."
+    advice = (
+        "Start a server with `drawbridge serve`, or give its address with --url."
+        if is_here(url)
+        else "Check the address, and that the server is running."
     )
+    return f"No server answers at {url}: {why}. {advice}"
 
 
 def _why(error: Exception) -> str:
     """The reason in a few words, without addresses and error numbers."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return error.verify_message if hasattr(error, "verify_message") else str(error.args[0])
+    if isinstance(error, _NotNow):
+        return str(error).removesuffix(".")
+    if isinstance(error, ConnectionClosed):
+        return (error.rcvd.reason.removesuffix(".") if error.rcvd is not None else "") or NO_REASON
+    if isinstance(error, InvalidStatus):
+        return f"it responded with HTTP {error.response.status_code}"
+    if isinstance(error, InvalidMessage):
+        return OTHER_PROTOCOL if str(error) == OTHER_PROTOCOL else NOT_HTTP
     if isinstance(error, TimeoutError):
-        return "it did not answer in time"
+        return f"no answer within {OPENING_SECONDS:g} seconds"
     if isinstance(error, ConnectionRefusedError):
         return "nothing listens there"
+    if isinstance(error, ssl.SSLError):  # its number is not one of the operating system's
+        return (error.reason or str(error)).replace("_", " ").lower()
     if isinstance(error, OSError):
         if error.errno is None:  # asyncio tried several addresses, and lists all of them in its text
-            return "none of its addresses can be reached"
+            return "none of the host's addresses can be reached"
         # asyncio's own text for an address that can't be reached contains the address.
         return (os.strerror(error.errno) if error.errno > 0 else error.strerror or str(error)).lower()
     return str(error)
-
-
-def _offline() -> RequestError:
-    return RequestError("OFFLINE", "You’re disconnected. Try again once you’re back online.")

@@ -6,6 +6,7 @@ older part, and items far from the reader are released. ``cursor``: the ``seq`` 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -20,6 +21,9 @@ MOST_ITEMS: Final = 600
 
 NEVER: Final = 2**63
 """A number greater than any ``seq``, because the run of a prompt that was removed from the queue never begins."""
+
+UNKNOWN: Final = "unknown content"
+"""What stands for a part of a tool's result that names no type."""
 
 Kind: TypeAlias = Literal["prompt", "text", "aside", "tool", "question", "finished", "notice"]
 Json: TypeAlias = Mapping[str, Any]
@@ -315,6 +319,22 @@ class Conversation:
 
     # The items of a record.
 
+    def _drop_repeated(self, finished: Json) -> None:
+        """Drops the last item if the end of the run repeats it: the agent's error, or the note that it was stopped."""
+        last, error = self.items[-1] if self.items else None, finished.get("error")
+        if last is None or last.nested:
+            return
+        if last.kind == "text" and isinstance(error, str):
+            said = last.data["text"].strip().rstrip(".!")
+            # The server's error may have a cause before the agent's own words, and advice after them.
+            is_inside = re.search(rf": {re.escape(said)}([.!]|$)", error) is not None
+            is_repeated = bool(said) and (said == error.strip().rstrip(".!") or is_inside)
+        else:
+            is_stop = finished.get("outcome") == "interrupted" and last.kind == "aside"
+            is_repeated = is_stop and last.data["text"].lstrip().startswith("[Request interrupted by user")
+        if is_repeated:
+            self.items.pop()
+
     def _add(self, record: Record, kind: Kind, data: dict[str, Any], *, nested: bool = False) -> Item:
         item = Item(next(self._keys), record.seq, record.timestamp, kind, data, record.truncated, nested)
         self.items.append(item)
@@ -328,6 +348,8 @@ class Conversation:
             self._show_event(record, message)
         elif message.get("type") in ("assistant", "user"):
             self._show_blocks(record, message)
+        elif message.get("type") == "system":
+            self._show_report(record, message)
         elif message.get("type") not in ("system", "result") and message.get("preview"):
             self._add(record, "text", {"text": str(message["preview"])})
 
@@ -374,6 +396,17 @@ class Conversation:
                 return (question.data["answer"] or {}).get("decision") == "deny"
         return False
 
+    def _show_report(self, record: Record, message: Json) -> None:
+        """Shows what the agent reports about itself, if it belongs in the history: compactions, and how background
+        tasks ended. The end of a task that the agent waits for is the result of its call."""
+        match message.get("subtype"):
+            case "compact_boundary":
+                self._add(record, "notice", {"text": f"Conversation compacted{_sizes(message)}"})
+            case "task_notification":
+                tool, text = self._tools.get(str(message.get("tool_use_id"))), message.get("summary")
+                if isinstance(text, str) and text and (tool is None or tool.data["result"] is not None):
+                    self._add(record, "aside", {"text": text})  # the agent's words, so no notice of the client
+
     def _show_event(self, record: Record, message: Json) -> None:
         data = message.get("message", {})
         match message.get("subtype"):
@@ -395,6 +428,7 @@ class Conversation:
             case "run_finished":
                 self.cost += data.get("cost_usd") or 0
                 self._show_prompt_of(data["run_id"], record.seq)
+                self._drop_repeated(data)
                 self._add(record, "finished", self._with_prompt(data))
             case "run_reverted":
                 files = counted(len(data.get("files") or ()), "file")
@@ -441,7 +475,7 @@ def result_text(content: Any) -> str:
 
 
 def _part_text(part: Any) -> str:
-    kind = part.get("type", "something") if isinstance(part, dict) else "something"
+    kind = part.get("type", UNKNOWN) if isinstance(part, dict) else UNKNOWN
     return str(part.get("text", "")) if kind == "text" else f"[{kind}]"
 
 
@@ -459,6 +493,23 @@ def record_of(message: Json) -> Record | None:
         case "update":
             return _event(seq, timestamp, data["update_type"], data["data"])
     return None
+
+
+def _sizes(message: Json) -> str:
+    """The sizes of a conversation before and after it was compacted, as far as they are known."""
+    given = message.get("compact_metadata")
+    before, after = (
+        _thousands(given.get(name)) if isinstance(given, dict) else "" for name in ("pre_tokens", "post_tokens")
+    )
+    if before and after:
+        return f" ({before} to {after} tokens)"
+    return f" (from {before} tokens)" if before else ""
+
+
+def _thousands(tokens: object) -> str:
+    if not isinstance(tokens, int):
+        return ""
+    return str(tokens) if tokens < 1000 else f"{round(tokens / 1000)}k"
 
 
 def _event(seq: int, timestamp: str, subtype: str, data: Json) -> Record:

@@ -20,29 +20,29 @@ from drawbridge.tui.wording import mode, one_line
 
 KEYS: Final = (
     ("a", "accept"),
-    ("e", "edit it first: what you see is what is written"),
-    ("r", "reject it with a reason"),
-    ("w", "always: apply what the agent suggests"),
-    ("Ctrl-S", "accept with your edits; submit your answers"),
+    ("e", "edit it, then accept what you see"),
+    ("r", "reject it, with a reason if you like; skip the agent's questions"),
+    ("w", "always: accept, and apply what the agent suggests"),
+    ("Ctrl-S", "accept with your edits; go to the next question, or submit your answers"),
     ("/", "go to the prompt box; Enter sends, Ctrl-J starts a new line"),
     ("Esc", "leave a field; go back"),
     ("j  k", "to the next item; to the previous one"),
     ("Enter", "expand an item; show all of a truncated text"),
-    ("Space", "the next page of the request"),
+    ("Space", "the next page (also PgDn; PgUp goes back)"),
     ("g  G", "to the beginning; to the end"),
     ("v", "review: keep, undo or edit what the runs have changed"),
     ("f", "search this project's history"),
-    ("s  S", "stop the run, or cancel what is scheduled; also remove queued prompts"),
+    ("s  S", "stop the run, or cancel what would start later; stop the run and remove queued prompts"),
     ("t", "the queue: edit, move or remove a prompt, or send it now"),
     ("m", "permission mode: what the agent asks about"),
     ("p", "all projects (n adds one)"),
     ("?", "these keys"),
-    ("q", "quit (also Ctrl-Q); the agent continues to work"),
+    ("q", "quit (also Ctrl-Q); agents continue to work as long as the server runs"),
 )
 
 REVIEW_KEYS: Final = (
     ("j  k", "to the next change; to the previous one (also the arrows)"),
-    ("Space", "the next page (also PgDn, PgUp)"),
+    ("Space", "the next page (also PgDn; PgUp goes back)"),
     ("a", "keep the change"),
     ("u", "undo it: exactly this change is removed"),
     ("e", "replace it with your own lines"),
@@ -52,7 +52,8 @@ REVIEW_KEYS: Final = (
     ("d", "discard your edit, or the comment that you have not added"),
     ("A  U", "keep or undo all changes to the file"),
     ("K  X", "keep or undo all changes"),
-    ("S", "send all comments that have not been sent yet to the agent"),
+    ("S", "send the agent all comments that have not been sent yet"),
+    ("y", "copy comments that could not be sent, as a prompt"),
     ("C", "all comments: edit, remove, resolve or reopen one"),
     ("M", "commit what was kept, if the server allows it"),
     ("P", "push the branch, if the server allows it"),
@@ -128,7 +129,7 @@ class ProjectDialog(ModalScreen[NewProject | None]):
             yield Static(Content("Add a project"), classes="title")
             if self._why:
                 yield Static(Content(one_line(self._why)))
-            yield Static(Content("Folder on the server:"))
+            yield Static(Content("Directory on the server:"))
             yield Input(self._path, compact=True, classes="path", select_on_focus=False)
             yield Static(Content("Agent:"))
             yield OptionList(*map(_agent_option, self._agents))
@@ -221,7 +222,7 @@ class HelpDialog(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(classes="dialog wide help", can_focus=False):
-            yield Static(Content("Keys (outside text fields)"), classes="title")
+            yield Static(Content("Keys (letters work outside text fields)"), classes="title")
             for key, words in self._listed:
                 with Horizontal():
                     yield Static(Content(key), classes="key")

@@ -116,8 +116,11 @@ class LinesView(ScrollView, can_focus=True):
             (self._again.resume if is_needed else self._again.pause)()
 
     def page(self, by: int) -> None:
-        """Scrolls by a page, down (1) or up (-1)."""
-        (self.scroll_page_down if by > 0 else self.scroll_page_up)(animate=False)
+        """Scrolls by a page, down (1) or up (-1). If unseen lines are above, 1 scrolls to the first of them instead."""
+        if by > 0 and self._seen < self.scroll_offset.y:
+            self.scroll_to(y=self._seen, animate=False)
+        else:
+            (self.scroll_page_down if by > 0 else self.scroll_page_up)(animate=False)
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)

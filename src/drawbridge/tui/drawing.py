@@ -193,10 +193,11 @@ class Painter:
     def _tool(self, item: Item, width: int, *, folded: bool) -> Iterator[Strip]:
         palette, data = self.palette, item.data
         result = data["result"]
+        rejected = "✗ skipped" if data["name"] == "AskUserQuestion" else "✗ rejected"
         state, color = (
             ("…", palette.soft)
             if result is None
-            else ("✗ rejected" if result.denied or data.get("rejected") else "✗ failed", palette.no)
+            else (rejected if result.denied or data.get("rejected") else "✗ failed", palette.no)
             if result.error
             else ("✓ done", palette.yes)
         )

@@ -44,7 +44,7 @@ class History(ScrollView, can_focus=True):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("j", "step(1)", "next", show=False),
         Binding("k", "step(-1)", "previous", show=False),
-        Binding("enter", "unfold", "unfold"),
+        Binding("enter", "unfold", "expand"),
         Binding("space", "page_down", "page down", show=False),
     ]
 

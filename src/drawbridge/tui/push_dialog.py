@@ -97,11 +97,12 @@ class Pushing:
         if self.wants_request:
             wish["pull_request"] = {"title": state.title.strip(), "body": state.body.strip()}
         state.is_busy, state.problem, state.output, state.done = True, "", "", None
+        is_sent = self._client.connection.state == "open"
         self._changed()
         try:
             state.done = await self._client.push(self._project, wish)
         except RequestError as error:
-            state.problem = review_words.PUSH_LOST if error.code == "OFFLINE" else str(error)
+            state.problem = review_words.PUSH_LOST if error.code == "OFFLINE" and is_sent else str(error)
             state.output = str(error.details.get("output") or "")
         finally:
             state.is_busy = False
@@ -183,7 +184,8 @@ class PushDialog(ModalScreen[None]):
         act = "push" if done is None else ""
         if pushing.wants_request:
             act = f"{act}{' and ' if act else ''}create {review_words.request_name(pushing.program)}"
-        keys = f"Ctrl-S {act or 'push'} · Tab next field · Space choose · Esc close"
+        fields = "Tab next field · Space choose · " if pushing.program else ""
+        keys = f"Ctrl-S {act or 'push'} · {fields}Esc close"
         self.query_one(".hint", Static).update(Content("Esc close" if self._is_over else keys))
         self.query_one(".identity").display = not words and self.size.height >= LOW
         if words:

@@ -69,6 +69,11 @@ class QuestionForm(VerticalScroll):
         return self._groups[self._step].question
 
     @property
+    def has_options(self) -> bool:
+        """Whether the question that is shown has options."""
+        return bool(self._groups[self._step].buttons)
+
+    @property
     def is_answered(self) -> bool:
         """Whether the question that is shown has an answer."""
         return bool(self._groups[self._step].chosen())

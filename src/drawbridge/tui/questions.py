@@ -24,7 +24,8 @@ STILL_SECONDS: Final = 1.0
 """Seconds without a keystroke after which an approval request takes the focus from an empty prompt box or from the
 history."""
 
-RESTARTED: Final = {"reason": "the server was restarted"}
+CLOSED: Final = {"reason": "answered elsewhere or withdrawn"}
+"""The answer to show if it is not known how a request ended."""
 
 
 class Questions(Vertical):
@@ -44,10 +45,10 @@ class Questions(Vertical):
         card = self.card
         gone = card is not None and card.approval_id not in conversation.open
         if card is not None and gone and not card.is_busy and not card.is_settled:
-            answer = conversation.answers.get(card.approval_id) or RESTARTED
+            answer = conversation.answers.get(card.approval_id) or CLOSED
             if answer.get("by"):
-                verb = "accepted" if answer["decision"] == "allow" else "rejected"
-                self.notify(f"{wording.one_line(self._client.called(answer))} {verb} it.", markup=False)
+                verb = wording.verb(answer, card.request)
+                self.notify(f"{wording.one_line(self._client.called(answer))} {verb} the request.", markup=False)
             self._settle(card, answer)
         if self.card is None and conversation.open:
             self._open(next(iter(conversation.open.values())))
@@ -113,7 +114,8 @@ class Questions(Vertical):
         except RequestError as error:
             complain(self, error)
             if error.code in ("APPROVAL_RESOLVED", "APPROVAL_NOT_FOUND"):
-                self._settle(view, error.details if error.details.get("by") else RESTARTED)
+                known = error.details.get("by") or error.details.get("reason")
+                self._settle(view, error.details if known else CLOSED)
             else:
                 view.failed()
         else:

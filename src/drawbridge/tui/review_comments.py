@@ -294,21 +294,24 @@ def answers(parts: Iterable[Part]) -> dict[str, list[Part]]:
 
 def _answered_words(part: Part, comments: Mapping[str, Comment]) -> str:
     known = [comments[id] for id in (part.hunk or {}).get("answers", ()) if id in comments]
-    return f"In answer to: {' · '.join(map(review_words.short_words, known))}" if known and not part.is_gone else ""
+    return review_words.answered_words(known) if not part.is_gone else ""
 
 
 def _remark(comment: Comment, change: Writing | None, answering: Sequence[Part], me: str) -> Remark:
     place = None if comment.get("outdated") else place_of(comment)
     if change is not None and change.is_unsaved(comment):
         where = place_of(comment)
-        return Remark(place, _written(change, where, apart=False), _written(change, where, apart=True))
+        cards = (_written(change, where, apart=apart, is_change=True) for apart in (False, True))
+        return Remark(place, *cards)
     return Remark(place, card(comment, answering, me), card(comment, answering, me, apart=True))
 
 
-def _written(one: Writing, place: Place, *, apart: bool) -> Card:
+def _written(one: Writing, place: Place, *, apart: bool, is_change: bool = False) -> Card:
+    """Text that the server does not have. ``is_change``: whether it changes a draft that the server has."""
     body: list[tuple[Shown, str]] = [("code", one.quote)] if apart else []
     body += _words(one.text, one.suggestion)
-    return Card("writing", "You", f"Not added yet · {place.words}", tuple(body))
+    state = "Not saved yet" if is_change else "Not added yet"
+    return Card("writing", "You", f"{state} · {place.words}", tuple(body))
 
 
 def card(comment: Comment, answering: Sequence[Part], me: str, *, apart: bool = False, is_open: bool = False) -> Card:

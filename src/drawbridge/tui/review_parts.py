@@ -168,13 +168,13 @@ def highest(file: File) -> int:
     return max(ends, default=1)
 
 
-def why_not_all(shown: Collection[Part], more: int, drafts: Collection[str]) -> str:
+def why_not_all(shown: Collection[Part], more: int, drafts: Collection[str], what: str = "all at once") -> str:
     """The reason why these parts can't be decided on together; empty if they can. ``more``: the number of files that
-    were not sent."""
+    were not sent. ``what``: the parts in words, after "decide on"."""
     if more or any(part.hunk is None for part in shown):
-        return "You can’t decide on all at once: some changes are not shown here."
+        return f"You can’t decide on {what}: some changes are not shown here."
     if any(part.key in drafts for part in shown):
-        return "Finish or discard your edit to decide on all at once."
+        return f"Finish or discard your edit to decide on {what}."
     return ""
 
 

@@ -14,7 +14,7 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.message import Message
 from textual.screen import Screen
-from textual.widgets import Footer, Input, Static, TextArea
+from textual.widgets import Input, Static, TextArea
 
 from drawbridge.tui import wording
 from drawbridge.tui.approval_view import READING_SECONDS, ApprovalView
@@ -26,6 +26,7 @@ from drawbridge.tui.dialogs import HelpDialog, ModeDialog
 from drawbridge.tui.drawing import Painter
 from drawbridge.tui.fields import PromptBox
 from drawbridge.tui.history import History, Tail
+from drawbridge.tui.key_hints import KeyHints
 from drawbridge.tui.questions import Questions
 from drawbridge.tui.queue_dialog import QueueDialog
 from drawbridge.tui.requests import do
@@ -82,7 +83,7 @@ class ConversationScreen(Screen[None]):
         yield Static(id="status")
         yield PromptBox()
         yield Static(id="rights")
-        yield Footer(show_command_palette=False)
+        yield KeyHints()
 
     def on_mount(self) -> None:
         self.query_one(PromptBox).focus()
@@ -146,7 +147,7 @@ class ConversationScreen(Screen[None]):
         if conversation is None or project is None or not self._is_there:
             return
         run = conversation.run
-        words, color = _status(conversation, project)
+        words, color = _status(conversation, project, may_stop=self._client.may("agent_interrupt"))
         parts = [
             "in a terminal" if project.get("desk") and "terminal" not in words else "",
             _since(run),
@@ -241,10 +242,9 @@ class ConversationScreen(Screen[None]):
         do(self, self._client.execute(event.text))
 
     def put_back(self, prompt: str) -> None:
-        """Puts a prompt that was refused back into the prompt box, if the box is empty."""
+        """Puts a prompt that was refused back into the prompt box, before what the user has written since."""
         box = self.query_one(PromptBox)
-        if not box.text:
-            box.put(prompt)
+        box.put(f"{prompt}\n\n{box.text}" if box.text else prompt)
 
     # Keys.
 
@@ -407,8 +407,9 @@ def _mode(project: Project) -> str:
     return str((project.get("desk") or project).get("permission_mode") or "default")
 
 
-def _status(conversation: Conversation, project: Project) -> tuple[str, str]:
-    """The project's current state in words, and its color."""
+def _status(conversation: Conversation, project: Project, *, may_stop: bool) -> tuple[str, str]:
+    """The project's current state in words, and its color. ``may_stop``: whether the device may cancel what would start
+    later."""
     if conversation.open:
         return "Needs you", "$wait"
     if desk := project.get("desk"):
@@ -426,7 +427,8 @@ def _status(conversation: Conversation, project: Project) -> tuple[str, str]:
         return wording.one_line(problem), "$no"
     if waits := wording.waits_until(project):
         ends_tasks = wording.is_scheduled(project) and conversation.agent.get("tasks")
-        return f"{waits} (s: cancel schedule and tasks)" if ends_tasks else f"{waits} (s: cancel)", "$soft"
+        key = f" (s: cancel{' schedule and tasks' if ends_tasks else ''})" if may_stop else ""
+        return f"{waits}{key}", "$soft"
     if project["state"] == "ERROR":
         return "Last run failed", "$no"
     return "Ready", "$soft"

@@ -11,7 +11,7 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.message import Message
 from textual.screen import Screen
-from textual.widgets import Footer, OptionList, Static
+from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from drawbridge.tui import wording
@@ -19,14 +19,15 @@ from drawbridge.tui.bar import Bar
 from drawbridge.tui.client import Client
 from drawbridge.tui.connection import RequestError
 from drawbridge.tui.dialogs import HelpDialog, NewProject, ProjectDialog
+from drawbridge.tui.key_hints import KeyHints
 from drawbridge.tui.requests import complain
 from drawbridge.tui.store import Project
 
-NOTHING = "No projects yet. A project is a folder on the server where an agent works."
+NOTHING = "No projects yet. A project is a directory on the server where an agent works."
 ADD = "\n\nPress n to add one."
 HOW_TO_ADD = (
-    "On the server's machine, run “drawbridge attach .” in the directory of a project, or create a token with "
-    "“drawbridge token new NAME --scope admin”."
+    "On the server's machine, run “drawbridge attach .” in the project's directory, or create a token with “drawbridge "
+    "token new NAME --scope admin”, save it in a file, and name the file with --token-file."
 )
 ASK = f"\n\nThis device can't add one. {HOW_TO_ADD}"
 
@@ -61,7 +62,7 @@ class ProjectScreen(Screen[None]):
         yield Bar()
         yield ProjectList(id="projects")
         yield Static(id="nothing")
-        yield Footer(show_command_palette=False)
+        yield KeyHints()
 
     def on_mount(self) -> None:
         self.query_one(OptionList).focus()

@@ -11,7 +11,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.screen import Screen
-from textual.widgets import Footer, Static, TextArea
+from textual.widgets import Static, TextArea
 
 from drawbridge.text import review_words
 from drawbridge.text.counts import counted
@@ -26,6 +26,7 @@ from drawbridge.tui.connection import Message, RequestError
 from drawbridge.tui.dialogs import REVIEW_KEYS, ConfirmDialog, HelpDialog
 from drawbridge.tui.drawing import Painter
 from drawbridge.tui.fields import PlainTextArea
+from drawbridge.tui.key_hints import KeyHints
 from drawbridge.tui.push_dialog import PushDialog, Pushing
 from drawbridge.tui.review_comments import Writing
 from drawbridge.tui.review_parts import Part
@@ -46,7 +47,12 @@ or the directory is no longer allowed."""
 
 EMPTY: Final = "Changes made by the agent’s runs are shown here until someone decides on them."
 WRITTEN: Final = "Your comment is kept here until you add it: c continues, d discards it."
-UNSEEN: Final = "There is more below: Space shows it. You can decide on this change once you have seen all of it."
+CHANGED: Final = "Your change to the comment is kept here until you save it: c continues, d discards it."
+NOT_THERE: Final = "This change is no longer in the review."
+UNSEEN: Final = "You have not seen all of this change: scroll through it (Space, PgUp) before you decide on it."
+UNSHOWABLE: Final = (
+    "The lines contain characters that a terminal can’t show: edit them in the web UI, or edit the file in an editor."
+)
 
 
 class ReviewScreen(Screen[None]):
@@ -62,11 +68,12 @@ class ReviewScreen(Screen[None]):
         Binding("question_mark", "help", "help"),
         Binding("escape", "back", "back"),
         Binding("c", "comment", "comment"),
-        Binding("n", "switch", "only new"),
+        Binding("n", "switch", "only new or all"),
         Binding("S", "send_comments", "send"),
         Binding("M", "commit", "commit"),
         Binding("P", "push", "push"),
         Binding("C", "comments", "comments"),
+        Binding("y", "copy", show=False),
         Binding("A", "decide_file('keep')", "keep file"),
         Binding("U", "decide_file('undo')", "undo file"),
         Binding("K", "decide_all('keep')", "keep all"),
@@ -121,7 +128,7 @@ class ReviewScreen(Screen[None]):
         yield PlainTextArea(classes="draft", tab_behavior="indent", show_line_numbers=True, compact=True)
         yield Static(id="about")
         yield Static(id="status")
-        yield Footer(show_command_palette=False)
+        yield KeyHints()
 
     def on_mount(self) -> None:
         self._view.focus()
@@ -153,7 +160,7 @@ class ReviewScreen(Screen[None]):
     @property
     def _is_there(self) -> bool:
         """Whether all widgets exist. They do not while the screen is being built or closed."""
-        return len(self.query("Bar, #review, #nothing, .draft, #about, #status")) == 6
+        return len(self.query_children("Bar, #review, #nothing, .draft, #about, #status")) == 6
 
     # Drawing.
 
@@ -212,19 +219,24 @@ class ReviewScreen(Screen[None]):
         if self._version is None:
             return "Loading the review…"
         if (choice := self._view.choice) is not None:
-            return f"Comment on {choice.place.words}: Enter writes it. j k another line, J K more lines, Esc back."
+            return (
+                f"Comment on {choice.place.words}: Enter starts writing. j k: another line, J K: more lines, Esc: back."
+            )
         if not self._client.may("review_decide") and not self._commenting.may_write:
             return review_parts.VIEW_ONLY if self._parts else ""
-        if part is not None and part.is_gone and self._commenting.at(part.key):
-            return f"{review_words.gone_words()} {WRITTEN}"
+        written = self._commenting.at(part.key) if part is not None else None
+        kept = CHANGED if written is not None and self._commenting.draft_of(written) is not None else WRITTEN
+        if part is not None and part.is_gone and written is not None:
+            return f"{NOT_THERE} {kept}"
         if part is not None and part.is_gone:
-            return f"{review_words.gone_words()} What you wrote is kept here until you discard it (d)."
+            keys = "Esc, then d" if self._editing == part.key else "d"
+            return f"{NOT_THERE} What you wrote is kept here until you discard it ({keys})."
         if self._editing is not None:
             return self._why_not_written or "What you write replaces the new lines. Esc keeps it as a draft."
         if part is not None and part.key in self._drafts:
             return "Your edit is kept as a draft: e continues, d discards it. Keep accepts the change without it."
-        if part is not None and self._commenting.at(part.key):
-            return WRITTEN
+        if written is not None:
+            return kept
         if not self._client.may("review_decide"):
             return review_parts.COMMENTS_ONLY if self._parts else ""
         return self._why_not_written if self._parts else ""
@@ -408,8 +420,9 @@ class ReviewScreen(Screen[None]):
         return self._client.may("review_decide") and bool(self._parts)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        is_editing, part = self._editing is not None, self._view.part if self._is_there else None
-        is_choosing = self._is_there and self._view.choice is not None
+        view, is_editing = self._view if self._is_there else None, self._editing is not None
+        part = view.part if view is not None else None
+        is_choosing = view is not None and view.choice is not None
         match action:
             case "write":
                 return is_choosing
@@ -422,6 +435,8 @@ class ReviewScreen(Screen[None]):
             case "send_comments":
                 has_some = bool(self._commenting.drafts or self._commenting.unsaved)
                 return self._commenting.may_send and not is_editing and not is_choosing and has_some
+            case "copy":
+                return not is_editing and not is_choosing and bool(self._commenting.unsent)
             case "commit":
                 return (
                     self._committing.is_allowed and not is_editing and not is_choosing and bool(self._committing.kept)
@@ -470,7 +485,7 @@ class ReviewScreen(Screen[None]):
         if part is None or not self._is_ready or self._is_refused(decision):
             return
         if part.is_gone:
-            self._say("There is nothing left to decide: d discards your edit.")
+            self._say("This change is no longer in the review: d discards what you wrote.")
         elif self._is_shown(part):
             if part.hunk is not None:
                 self._send({"hunks": [part.hunk["id"]], "decision": decision}, part.key)
@@ -485,7 +500,8 @@ class ReviewScreen(Screen[None]):
             self._say(review_words.OTHERS_HIDDEN)
         elif part is not None:
             some = [one for one in self._parts if one.path == part.path and not one.is_gone]
-            self._decide_some(decision, some, part.path, {"files": [part.path], "decision": decision})
+            wish = {"files": [part.path], "decision": decision}
+            self._decide_some(decision, some, part.path, wish, what="the whole file")
 
     def action_decide_all(self, decision: Decision) -> None:
         some = [part for part in self._parts if not part.is_gone]
@@ -497,15 +513,17 @@ class ReviewScreen(Screen[None]):
         else:
             self._decide_some(decision, some, where, {"all": True, "decision": decision})
 
-    def _decide_some(self, decision: Decision, some: Sequence[Part], where: str, wish: Message) -> None:
+    def _decide_some(
+        self, decision: Decision, some: Sequence[Part], where: str, wish: Message, what: str = "all at once"
+    ) -> None:
         """Asks the user once to confirm the decision on several changes, and shows their number. A single change is
-        decided on as ``action_decide`` does."""
+        decided on as ``action_decide`` does. ``what``: as in ``review_parts.why_not_all``."""
         if not self._is_ready or self._is_refused(decision) or not some:
             return
         if len(some) == 1:
             self._view.go(some[0].key)
             self.action_decide(decision)
-        elif why_not := review_parts.why_not_all(some, 0, self._drafts.keys()):
+        elif why_not := review_parts.why_not_all(some, 0, self._drafts.keys(), what):
             self._say(why_not)
         else:
             unseen = sum(not self._view.is_seen(part.key) for part in some)
@@ -580,7 +598,7 @@ class ReviewScreen(Screen[None]):
         draft = self._drafts.get(part.key)
         text = review_parts.field_text(part.hunk)
         if not answers.is_plain(text):
-            self._say(answers.UNSHOWABLE)
+            self._say(UNSHOWABLE)
             return
         self._editing = part.key
         field = self._field
@@ -722,6 +740,11 @@ class ReviewScreen(Screen[None]):
         finally:
             self._is_sending = False
             self._redraw()
+
+    def action_copy(self) -> None:
+        if self._commenting.unsent:
+            self.app.copy_to_clipboard(self._commenting.unsent)
+            self._say(review_words.COPIED)
 
     def action_commit(self) -> None:
         committing = self._committing

@@ -18,7 +18,7 @@ from drawbridge.tui.client import Client
 from drawbridge.tui.requests import do
 
 KINDS: Final = {
-    "prompt": "Prompt",
+    "prompt": "Message",
     "answer": "Answer",
     "tool": "Tool call",
     "result": "Output",
@@ -62,7 +62,7 @@ class SearchDialog(ModalScreen[int | None]):
         options.add_options([Option(_line(one)) for one in self._found])
         options.display = bool(self._found)
         if answer.get("building"):
-            more = "The index is still being built: there may be more."
+            more = "There may be more results: the index is still being built."
             hint = more if self._found else "No results yet: the index is still being built."
         else:
             hint = HINT if self._found else "No results."

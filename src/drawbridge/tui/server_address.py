@@ -65,8 +65,8 @@ class Finder:
             raise BadSetting("--ca and --fingerprint can't be combined.")
         if self._token_file is None and self._url is not None and not is_here(self._url):
             raise BadSetting(
-                f"The server at {self._url} is not on this machine: its token is needed. Name the file that contains "
-                "it with --token-file."
+                f"The server at {self._url} is not on this machine, so a token is required. Name the file that "
+                "contains it with --token-file."
             )
 
     def find(self) -> ServerAddress:
@@ -99,8 +99,13 @@ class Finder:
         if self._ca is not None or (is_here(url) and trusted.exists()):
             try:
                 context.load_verify_locations(cafile=trusted)
-            except (OSError, ssl.SSLError):
-                raise BadSetting(f"{trusted} does not contain a PEM certificate.") from None
+            except ssl.SSLError:
+                raise BadSetting(
+                    f"{trusted} does not contain a PEM certificate. Name a file that does with --ca."
+                ) from None
+            except OSError as error:
+                why = (error.strerror or "unknown reason").lower()
+                raise BadSetting(f"{trusted} can't be read: {why}. Name a certificate with --ca.") from None
         return context
 
 
@@ -118,7 +123,7 @@ def _checked_url(url: str) -> str:
     except ValueError:
         good = False
     if not good:
-        raise BadSetting(f"--url {url} is not a server's address, such as wss://HOST:8443/ws.")
+        raise BadSetting(f"--url {url} is not a valid server address. Use one such as wss://HOST:8443/ws.")
     address = f"{scheme}://{found.netloc}{found.path if found.path.strip('/') else '/ws'}"
     if scheme == "ws" and not is_here(address):
         raise BadSetting(f"--url {url} would send the token over the network unencrypted. Use wss:// instead.")
@@ -141,7 +146,10 @@ def _only_one(servers: Sequence[running.Running]) -> running.Running | None:
     """The only element of ``servers``; None if the list is empty. Raises ``BadSetting`` if it has several."""
     if len(servers) > 1:
         names = ", ".join(f"{one.url} ({one.data_dir})" for one in servers)
-        raise BadSetting(f"{len(servers)} servers are running: {names}. Choose one with --url and --token-file.")
+        raise BadSetting(
+            f"{len(servers)} servers are running: {names}. Choose one with --url, --token-file (the file “token” in its "
+            "data directory) and, if it uses TLS, --fingerprint."
+        )
     return servers[0] if servers else None
 
 

@@ -114,10 +114,16 @@ def day(timestamp: str) -> str:
 
 
 def clock_or_day(timestamp: str) -> str:
-    """Like ``clock`` if the time is today, otherwise like ``day``."""
+    """Like ``clock`` for today; otherwise with the weekday, such as 09:41 on Wed, or with the date if that day is a week
+    or more ahead."""
     found = when(timestamp)
-    is_today = found is not None and found.astimezone().date() == datetime.now().astimezone().date()
-    return clock(timestamp) if is_today else day(timestamp)
+    if found is None:
+        return ""
+    local = found.astimezone()
+    days = (local.date() - datetime.now().astimezone().date()).days
+    if days == 0:
+        return clock(timestamp)
+    return f"{clock(timestamp)} on {f'{local:%a}' if 0 < days < 7 else f'{local.day} {local:%b}'}"
 
 
 def ago(timestamp: str, now: datetime) -> str:
@@ -172,7 +178,7 @@ def waits_until(project: Mapping[str, Any]) -> str:
     if project.get("state") == "EXECUTING":
         return ""
     if resumes := project.get("continues_at"):
-        return f"Resumes at {clock(resumes)}"
+        return f"Resumes at {clock_or_day(resumes)}"
     return f"{SCHEDULED} {clock_or_day(project['scheduled_until'])}" if is_scheduled(project) else ""
 
 
@@ -188,7 +194,7 @@ def lifted(until: str, now: datetime) -> str:
     found = when(until)
     if found is None:
         return ""
-    return f"Limit resets at {clock(until)}." if found > now else "The limit has reset."
+    return f"Limit resets at {clock_or_day(until)}." if found > now else "The limit has reset."
 
 
 def agent_words(agent: Mapping[str, Any]) -> str:
@@ -208,7 +214,7 @@ def context_words(agent: Mapping[str, Any]) -> str:
     tokens, window = agent.get("context_tokens"), agent.get("context_window")
     if not tokens:
         return ""
-    return f"{100 * tokens // window}% context" if window else f"{max(1, round(tokens / 1000))}k tokens"
+    return f"{round(100 * tokens / window)}% context" if window else f"{max(1, round(tokens / 1000))}k tokens"
 
 
 def tool_words(given: Mapping[str, Any], root: str) -> str:
@@ -239,7 +245,8 @@ def settled_words(answer: Mapping[str, Any], request: Mapping[str, Any], *, is_m
         return one_line(_capital(reason) if reason.startswith(IN_TERMINAL) else f"Withdrawn: {reason}")
     by, message = "you" if is_mine else answer.get("by"), answer.get("message")
     if answer.get("decision") != "allow":
-        return one_line(f"{'Plan rejected' if is_plan else 'Rejected'} by {by}{f': “{message}”' if message else ''}")
+        rejected = {"plan": "Plan rejected", "question": "Skipped"}.get(str(request.get("kind")), "Rejected")
+        return one_line(f"{rejected} by {by}{f': “{message}”' if message else ''}")
     if (given := _answers(answer, request)) is not None:
         return one_line(f"Answered by {by}: {given}")
     if answer.get("edited"):
@@ -258,12 +265,19 @@ def _capital(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}"
 
 
-def first_words(answer: Mapping[str, Any]) -> str:
+def verb(answer: Mapping[str, Any], request: Mapping[str, Any]) -> str:
+    """What somebody did with a request. The web UI uses the same words."""
+    is_allowed = answer.get("decision") == "allow"
+    if request.get("kind") == "question":
+        return "answered" if is_allowed else "skipped"
+    return "accepted" if is_allowed else "rejected"
+
+
+def first_words(answer: Mapping[str, Any], request: Mapping[str, Any]) -> str:
     """Like ``settled_words``, but for a user who was about to answer."""
     if "reason" in answer:
         return f"{settled_words(answer, {})}."
-    verb = "accepted" if answer.get("decision") == "allow" else "rejected"
-    return one_line(f"{answer.get('by')} {verb} this first.")
+    return one_line(f"{answer.get('by')} {verb(answer, request)} this first.")
 
 
 def rights(project: Mapping[str, Any], *, may_answer: bool) -> str:

@@ -51,9 +51,7 @@ async def test_invalid_permission_requests_are_refused(project: Path) -> None:
 async def test_an_unanswered_question_is_withdrawn_when_the_turn_ends(project: Path) -> None:
     async with session(bad("question_then_end"), project) as warm:
         assert (await warm.turn("Go")).ok
-        assert [gone.reason for gone in warm.received.all(QuestionCancelled)] == [
-            "the agent continued without an answer"
-        ]
+        assert [gone.reason for gone in warm.received.all(QuestionCancelled)] == ["the run ended without an answer"]
 
 
 async def test_a_20_mb_line_is_reported_in_full(project: Path) -> None:
@@ -86,12 +84,18 @@ async def test_the_error_includes_the_agents_last_output(project: Path) -> None:
         assert "I have had enough" in (done.error or "")
 
 
-@pytest.mark.parametrize("what", ["of_the_future", "no_such_flag"])
-async def test_an_incompatible_agent_is_reported(project: Path, what: str) -> None:
+@pytest.mark.parametrize(
+    ("what", "code", "remedy"),
+    [
+        ("of_the_future", "EXECUTION_FAILED", "Update Drawbridge."),
+        ("no_such_flag", "AGENT_TOO_OLD", "Update the agent."),
+    ],
+)
+async def test_an_incompatible_agent_is_reported(project: Path, what: str, code: str, remedy: str) -> None:
     async with session(bad(what), project) as warm:
         done = await warm.turn("Go")
-        assert (done.ok, done.code) == (False, "AGENT_TOO_OLD")
-        assert "Update it" in (done.error or "")
+        assert (done.ok, done.code) == (False, code)
+        assert remedy in (done.error or "")
         await eventually(lambda: warm.received.all(Exited), "its end")
 
 
@@ -99,7 +103,8 @@ async def test_an_incompatible_agent_is_reported(project: Path, what: str) -> No
     ("agent", "remedy"),
     [
         (Acp("mine", ["no-such-program"]), "Install it there"),
-        (Gemini("/no/gemini"), "--agent-path gemini=PATH"),
+        (Gemini("no-such-gemini"), "--agent-path gemini=PATH"),
+        (Gemini("/no/gemini"), r"correct its path \(--agent-path\)"),
     ],
 )
 async def test_a_missing_program_is_reported_with_a_remedy(project: Path, agent: Acp, remedy: str) -> None:

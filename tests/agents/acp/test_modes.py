@@ -101,8 +101,16 @@ def test_an_agent_does_not_begin_in_a_mode_that_asks_nothing() -> None:
     stream = Stream("YOLO mode", "careful")
     assert (stream.chosen, stream.known) == (["careful"], ["careful"])
     refused = Stream("yolo")
-    assert "has only modes that never ask, such as yolo, and none was chosen" in refused.fault
+    assert "has only modes that never ask, such as yolo. Choose one of them" in refused.fault
     assert Stream("yolo", options=Options(dangerously_skip_permissions=True)).known == ["bypassPermissions"]
+
+
+def test_an_error_about_the_mode_names_the_option_that_chose_it() -> None:
+    skipping = Stream("default", "plan", options=Options(dangerously_skip_permissions=True))
+    assert skipping.fault.startswith("options.dangerously_skip_permissions: The agent does not offer the ")
+    chosen = Stream("default", options=Options(permission_mode="plan"))
+    assert chosen.fault.startswith("options.permission_mode: The agent does not offer the plan mode.")
+    assert chosen.fault.endswith(" The prompt was not sent.")
 
 
 def test_a_mode_that_the_agent_changes_is_reported() -> None:

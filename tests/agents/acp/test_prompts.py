@@ -30,6 +30,6 @@ def test_an_image_that_is_not_stored_is_always_embedded() -> None:
     assert [block["type"] for block in prompts.content("Compare them.", images, IMAGES)] == ["image"] * 3 + ["text"]
 
 
-def test_a_file_that_cannot_be_read_in_any_way_is_refused() -> None:
+def test_an_image_that_can_be_neither_sent_nor_read_is_refused() -> None:
     with pytest.raises(BadArgument, match=r"0\.png"):
         prompts.content("Look at it.", (image(0, None),), {})

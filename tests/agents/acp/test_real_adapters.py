@@ -68,7 +68,7 @@ async def listed(client: WireClient, project: str) -> list[tuple[str, bool]]:
     return [(one["title"], one.get("current", False)) for one in found["data"]["sessions"]]
 
 
-async def test_claude_begins_in_default_and_shows_the_whole_change(poem: Path) -> None:
+async def test_claude_begins_in_default_mode_and_shows_all_changes(poem: Path) -> None:
     claude_rig.prepare_home(poem.parent)
     settings = Path(os.environ["CLAUDE_CONFIG_DIR"]) / "settings.json"
     settings.write_text(json.dumps({"permissions": {"defaultMode": "acceptEdits"}}))
@@ -104,6 +104,7 @@ def codex_model(*turns: dict[str, Any]) -> Iterator[dict[str, str]]:
         yield codex_environment(model)
 
 
+@pytest.mark.slow
 async def test_codex_reports_the_change_before_the_question(poem: Path) -> None:
     with codex_model(responses_stub.apply_patch(PATCH), responses_stub.text("Done.")) as environment:
         async with at_work(poem, "codex-acp", environment) as (client, project):
@@ -117,6 +118,7 @@ async def test_codex_reports_the_change_before_the_question(poem: Path) -> None:
             assert await listed(client, project) == [("Change it", True)]
 
 
+@pytest.mark.slow
 async def test_the_modes_of_codex_are_shown_and_chosen(poem: Path) -> None:
     with codex_model(responses_stub.text("Hello.")) as environment:
         async with at_work(poem, "codex-acp", environment) as (client, project):

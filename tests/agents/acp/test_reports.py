@@ -72,7 +72,7 @@ def test_the_models_of_a_session_are_reported(opened: dict[str, Any]) -> None:
         {"sessionUpdate": "available_commands_update", "availableCommands": [None, {"name": 1}]},
     ],
 )
-def test_updates_of_another_form_report_nothing(update: object) -> None:
+def test_updates_in_an_unknown_format_report_nothing(update: object) -> None:
     assert Reports().update(Raw(json.dumps(update).encode())) == []
 
 

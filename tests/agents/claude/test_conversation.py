@@ -269,25 +269,34 @@ def test_a_turn_ends_once() -> None:
         (
             {"subtype": "error_max_turns", "errors": ["Reached maximum number of turns (1)"]},
             "EXECUTION_FAILED",
-            "The agent reached its turn limit: Reached maximum number of turns (1). Send a prompt to continue.",
+            "The agent stopped: Reached maximum number of turns (1). Send a prompt to continue.",
         ),
         (
             {"subtype": "error_max_budget_usd", "errors": ["Reached maximum budget ($0.1)"]},
             "EXECUTION_FAILED",
-            "The agent reached its budget: Reached maximum budget ($0.1). Raise max_budget_usd to continue.",
+            "The agent stopped: Reached maximum budget ($0.1). Raise max_budget_usd to continue.",
         ),
         (
             {"subtype": "error_during_execution", "errors": [f"No conversation found with session ID: {ID}"]},
             "SESSION_NOT_FOUND",
-            f"The agent does not have this conversation, or no longer has it: No conversation found with session ID: {ID}. "
-            "Start a new session.",
+            f"The agent can't find this conversation: No conversation found with session ID: {ID}. "
+            "It may have been deleted. Start a new session.",
         ),
         (
             {"subtype": "error_during_execution", "errors": ["[ede_diagnostic] result_type=user"]},
             "EXECUTION_FAILED",
-            "it gave no reason (error_during_execution).",
+            "The run failed: The agent gave no reason (error_during_execution).",
         ),
-        ({"errors": "odd", "result": 5, "subtype": ["odd"]}, "EXECUTION_FAILED", "it gave no reason (['odd'])."),
+        (
+            {"errors": "odd", "result": 5, "subtype": ["odd"]},
+            "EXECUTION_FAILED",
+            "The run failed: The agent gave no reason (['odd']).",
+        ),
+        (
+            {"subtype": "error_max_turns"},
+            "EXECUTION_FAILED",
+            "The agent stopped: it reached its turn limit. Send a prompt to continue.",
+        ),
         ({"result": "\x1b[31mred\x00 " + "x" * 5000}, "EXECUTION_FAILED", "red " + "x" * 1996 + "."),
     ],
 )
@@ -306,7 +315,7 @@ def test_a_missing_login_is_reported_with_a_remedy() -> None:
     assert ended.code == "AGENT_NOT_LOGGED_IN"
     assert ended.error == (
         "The agent has no valid login on the server's machine: Not logged in · Please run /login. "
-        "Log in there, in a terminal, or set its API key for the server."
+        "Log in from a terminal on that machine, or start the server with a valid API key for the agent."
     )
     assert stream.ended(is_error=True, result="Overloaded").code == "EXECUTION_FAILED"
 
@@ -321,14 +330,15 @@ def test_a_missing_login_is_reported_with_a_remedy() -> None:
         ("unknown", "Something odd.", "EXECUTION_FAILED"),
     ],
 )
-def test_the_reason_of_a_failed_request_to_the_model_has_its_code(error: str, said: str, code: str) -> None:
+def test_a_failed_model_request_has_the_code_of_its_reason(error: str, said: str, code: str) -> None:
     stream = Stream()
     stream.prompt()
     stream.receives(type="assistant", message={}, error=error)
     stream.result(is_error=True, result=said)
 
     (ended,) = stream.all(TurnEnded)
-    assert (ended.ok, ended.code, ended.error) == (False, code, said)
+    assert (ended.ok, ended.code) == (False, code)
+    assert said in (ended.error or "")
 
 
 def test_is_error_takes_precedence_over_the_subtype() -> None:
@@ -349,7 +359,7 @@ def test_an_interrupted_turn_is_marked() -> None:
     assert (asked["type"], asked["request"]) == ("control_request", {"subtype": "interrupt"})
     stream.result(is_error=True, subtype="error_during_execution", terminal_reason="aborted_tools")
     (ended,) = stream.all(TurnEnded)
-    assert (ended.ok, ended.interrupted, ended.error) == (False, True, "It was interrupted.")
+    assert (ended.ok, ended.interrupted, ended.error) == (False, True, "The run was interrupted.")
 
 
 def test_an_interrupt_after_the_end_of_the_turn_is_ignored() -> None:
@@ -365,7 +375,7 @@ def test_an_interrupt_after_the_end_of_the_turn_is_ignored() -> None:
     assert stream.ended(is_error=True, result="x").interrupted is False
 
 
-def test_an_interrupt_that_hit_the_agents_own_turn_is_repeated() -> None:
+def test_an_interrupt_that_ended_the_agents_own_turn_is_repeated() -> None:
     stream = Stream()
     stream.receives(type="system", subtype="init", session_id=ID)
     stream.prompt()
@@ -408,7 +418,7 @@ def test_a_prompt_can_be_answered_in_the_agents_own_turn(named: bool) -> None:
     assert [ended.ok for ended in stream.all(TurnEnded)] == [True]
 
 
-def test_a_background_task_or_approval_request_keeps_it_busy() -> None:
+def test_background_tasks_and_questions_keep_the_agent_busy() -> None:
     stream = Stream()
     seen = [stream.busy]
 
@@ -614,7 +624,7 @@ def test_the_last_result_determines_a_turn_with_subagents() -> None:
     assert [(end.ok, end.error) for end in stream.all(TurnEnded)] == [(False, "overloaded.")]
 
 
-def test_an_interrupt_after_the_first_result_counts() -> None:
+def test_an_interrupt_after_the_first_result_is_reported() -> None:
     stream = Stream()
     stream.prompt()
     started(stream)
@@ -669,7 +679,7 @@ def test_a_prompt_joins_a_turn_that_the_agent_began() -> None:
 # The context of a question.
 
 
-def test_a_question_has_the_subagent_the_reason_and_the_path() -> None:
+def test_a_question_names_its_subagent_reason_and_path() -> None:
     stream = Stream()
     stream.prompt()
     stream.receives(type="system", subtype="task_started", task_id="a1", subagent_type="reviewer")

@@ -56,7 +56,7 @@ def test_a_write_replaces_the_whole_text() -> None:
         ("\ufeffone\n", "one", "1", "\ufeff1\n"),
     ],
 )
-def test_an_edit_keeps_the_rest_and_the_line_ends(old: str, before: str, after: str, new: str) -> None:
+def test_an_edit_keeps_the_other_text_and_the_line_endings(old: str, before: str, after: str, new: str) -> None:
     assert edit(old, before, after) == new
 
 
@@ -73,7 +73,7 @@ def test_replace_all_replaces_every_match() -> None:
     assert edit("a b\n", "a", "c", replace_all="odd") == "c b\n"
 
 
-def test_many_edits_are_one_change() -> None:
+def test_all_edits_of_a_call_are_combined_into_one_change() -> None:
     edits = [{"old_string": "one", "new_string": "two"}, {"old_string": "two", "new_string": "three"}]
     assert changed("MultiEdit", "one\n", edits=edits) == "three\n"
     assert changed("MultiEdit", "one\n", edits=[*edits, {"old_string": "nine", "new_string": ""}]) is None

@@ -43,6 +43,8 @@ async def test_its_version_is_returned(tmp_path: Path) -> None:
     fake = program(tmp_path / "claude", "print('2.1.329 (Claude Code)')")
     assert await Claude(str(fake)).probe() == "2.1.329"
     assert await Claude(environment=environment(tmp_path)).probe() == "2.1.329"
+    fake.rename(tmp_path / "claude-next")
+    assert await Claude("claude-next", environment(tmp_path)).probe() == "2.1.329"
 
 
 async def test_it_is_found_in_its_installers_directory(home: Path) -> None:
@@ -55,8 +57,8 @@ async def test_if_it_is_missing_the_error_contains_a_remedy(monkeypatch: pytest.
     found = await problem(Claude(environment=environment()))
     assert found.code == "AGENT_NOT_FOUND"
     assert str(found) == (
-        "The program `claude` was not found on PATH on the server's machine. Install Claude Code there, or start the server "
-        "with --agent-path claude=PATH."
+        "The `claude` program was not found on PATH or in the usual places on the server's machine. Install Claude Code "
+        "there, or start the server with --agent-path claude=PATH."
     )
     for path in (tmp_path / "gone", tmp_path):
         found = await problem(Claude(str(path)))
@@ -103,7 +105,7 @@ async def test_a_program_that_prints_no_version_is_not_run(
     found = await problem(Claude(str(fake)))
 
     assert found.code == "EXECUTION_FAILED"
-    assert str(found).startswith("`claude --version` did not print a version: '")
+    assert str(found).startswith("`claude --version` did not print a version")
     assert "\x1b" not in str(found)
     assert time.monotonic() - began < PATIENCE / 2, "it waited for a program that hangs"
     await eventually(lambda: not runs(str(fake)), "the end of what it has started")
@@ -150,7 +152,7 @@ async def test_an_invalid_option_is_refused_before_anything_runs(tmp_path: Path)
     assert not ran.exists()
 
 
-def test_a_server_has_claude_first_and_the_demo_last() -> None:
+def test_agents_are_listed_with_claude_first_and_demo_last() -> None:
     assert list(registry.agents(registry.AgentPrograms())) == ["claude", "gemini", "codex", "demo"]
 
 

@@ -156,7 +156,7 @@ def test_a_question_that_the_agent_withdraws_is_removed() -> None:
     stream.written()
 
     assert stream.receives(type="control_cancel_request", request_id="q1") == [
-        QuestionCancelled("q1", "decided elsewhere")
+        QuestionCancelled("q1", "decided elsewhere or no longer needed")
     ]
 
     stream.conversation.answer("q1", Decision(allow=True))
@@ -169,7 +169,9 @@ def test_an_interrupt_is_the_reason_for_a_withdrawal() -> None:
     stream.prompt()
     stream.ask()
     stream.conversation.interrupt()
-    assert stream.receives(type="control_cancel_request", request_id="q1") == [QuestionCancelled("q1", "interrupted")]
+    assert stream.receives(type="control_cancel_request", request_id="q1") == [
+        QuestionCancelled("q1", "the run was interrupted")
+    ]
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,7 @@ async def test_images_and_texts_are_sent_with_a_prompt(warm: Session, model: Mes
 # Conversations.
 
 
-@recorded("resume", "A conversation that goes on in another process.")
+@recorded("resume", "A conversation continues in another process.")
 async def test_a_conversation_continues_in_a_new_process(claude: Claude, project: Path, model: MessagesStub) -> None:
     model.will_say(text("I am Ada."), text("Ada, as I said."))
     async with session(claude, project) as first:
@@ -131,7 +131,7 @@ async def test_a_conversation_continues_in_a_new_process(claude: Claude, project
     assert "I am Ada." in json.dumps(model.requests[1].body["messages"])
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_fork_has_the_history_and_the_given_id(claude: Claude, project: Path, model: MessagesStub) -> None:
     model.will_say(text("I am Ada."), text("Ada, as I said."))
     async with session(claude, project) as first:
@@ -189,7 +189,7 @@ async def test_a_late_prompt_also_reports_an_unknown_conversation(claude: Claude
 
 @recorded("clear", "A prompt that begins a new conversation.")
 @pytest.mark.thorough
-async def test_a_conversation_that_is_cleared_has_another_id(warm: Session, model: MessagesStub) -> None:
+async def test_clearing_a_conversation_gives_it_a_new_id(warm: Session, model: MessagesStub) -> None:
     model.will_say(text("One."), text("Two."))
     first = await warm.turn("First")
 

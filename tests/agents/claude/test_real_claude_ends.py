@@ -48,7 +48,7 @@ async def test_an_interrupt_keeps_the_text_and_the_process(warm: Session, model:
     assert warm.received.words == "To begin with\nYes?"
 
 
-@recorded("interrupt-question", "An interrupt while a person is asked.")
+@recorded("interrupt-question", "An interrupt while the agent waits for an answer.")
 async def test_an_interrupt_withdraws_a_question(warm: Session, model: MessagesStub, project: Path) -> None:
     model.will_say(tool_use("Bash", command="touch a", description="d"))
     warm.process.prompt("Touch it")
@@ -57,7 +57,7 @@ async def test_an_interrupt_withdraws_a_question(warm: Session, model: MessagesS
     warm.process.interrupt()
 
     assert (await warm.ended()).interrupted
-    assert warm.received.all(QuestionCancelled) == [QuestionCancelled(question.question_id, "interrupted")]
+    assert warm.received.all(QuestionCancelled) == [QuestionCancelled(question.question_id, "the run was interrupted")]
     warm.process.answer(question.question_id, Decision(allow=True))
     assert (await warm.turn("Go on")).ok
     assert not (project / "a").exists()
@@ -167,7 +167,7 @@ UNTIL_LATER = "until [ -e later ]; do sleep 0.05; done; seq 3"
 cause a second one."""
 
 
-@recorded("own-turn", "A command in the background: when it ends, the CLI begins a turn, and a prompt comes meanwhile.")
+@recorded("own-turn", "A background command ends, the CLI begins a turn on its own, and a prompt is sent during it.")
 async def test_a_prompt_during_the_agents_own_turn_is_answered_once(
     warm: Session, model: MessagesStub, project: Path
 ) -> None:
@@ -187,7 +187,9 @@ async def test_a_prompt_during_the_agents_own_turn_is_answered_once(
     assert not warm.process.busy
 
 
-async def test_a_prompt_can_be_answered_in_its_own_turn(warm: Session, model: MessagesStub, project: Path) -> None:
+async def test_a_prompt_can_be_answered_in_the_agents_own_turn(
+    warm: Session, model: MessagesStub, project: Path
+) -> None:
     background = tool_use("Bash", command=UNTIL_LATER, description="d", run_in_background=True)
     model.will_say(
         background, text("Started."), tool_use("Bash", command="touch a", description="d"), text("Both done.")
@@ -208,7 +210,7 @@ async def test_a_prompt_can_be_answered_in_its_own_turn(warm: Session, model: Me
 # Modes, limits, failures.
 
 
-@recorded("modes", "Modes and models, taken and refused.")
+@recorded("modes", "Modes and models are set, and invalid ones are refused.")
 async def test_a_mode_is_accepted_or_refused(warm: Session, model: MessagesStub, project: Path) -> None:
     poem = project / "poem.txt"
     await warm.process.set_mode("acceptEdits")
@@ -249,24 +251,22 @@ async def test_options_take_effect(claude: Claude, project: Path, model: Message
     assert "Write" not in [tool["name"] for tool in model.requests[0].body["tools"]]
 
 
-@recorded("max-turns", "The limit of turns.")
+@recorded("max-turns", "A turn limit ends the prompt.")
 @pytest.mark.thorough
 async def test_a_turn_limit_ends_the_prompt(claude: Claude, project: Path, model: MessagesStub) -> None:
     model.will_say(read(project / "poem.txt"))
     async with session(claude, project, Options(max_turns=1)) as warm:
         done = await warm.turn("Read it")
-    assert done.error == (
-        "Claude Code reached its turn limit: Reached maximum number of turns (1). Send a prompt to continue."
-    )
+    assert done.error == ("Claude Code stopped: Reached maximum number of turns (1). Send a prompt to continue.")
 
 
-@recorded("budget", "The budget.")
+@recorded("budget", "A budget ends the prompt.")
 async def test_a_budget_ends_the_prompt(claude: Claude, project: Path, model: MessagesStub) -> None:
     model.will_say(read(project / "poem.txt"))
     async with session(claude, project, Options(max_budget_usd=0.0001)) as warm:
         done = await warm.turn("Read it")
     assert done.error is not None
-    assert done.error.startswith("Claude Code reached its budget: Reached maximum budget ($0.0001)")
+    assert done.error.startswith("Claude Code stopped: Reached maximum budget ($0.0001)")
 
 
 @pytest.mark.thorough
@@ -287,13 +287,13 @@ async def test_a_resumed_conversation_starts_with_a_full_budget(
         model.will_say(*[read(project / "poem.txt")] * 5)
         over = await third.turn("Read it")
     assert over.error is not None
-    assert over.error.startswith("Claude Code reached its budget")
+    assert over.error.startswith("Claude Code stopped: Reached maximum budget")
     assert over.cost_usd == pytest.approx(one)
 
 
-@recorded("api-error", "An error of the API, and the next prompt in the same process.")
+@recorded("api-error", "An API error, and the next prompt in the same process.")
 @pytest.mark.thorough
-async def test_an_error_of_the_api_ends_the_turn_and_not_the_process(warm: Session, model: MessagesStub) -> None:
+async def test_an_api_error_ends_the_turn_but_not_the_process(warm: Session, model: MessagesStub) -> None:
     model.will_say(failure(429, "rate_limit_error", "slow down"))
     done = await warm.turn("Hello")
     assert (done.ok, done.code) == (False, "AGENT_RATE_LIMITED")
@@ -317,7 +317,7 @@ async def test_an_error_of_the_api_ends_the_turn_and_not_the_process(warm: Sessi
         ),
     ],
 )
-async def test_the_reason_of_an_error_of_the_api_has_its_code(
+async def test_an_api_error_has_the_code_of_its_reason(
     warm: Session, model: MessagesStub, reply: Block, code: str, words: str
 ) -> None:
     model.will_say(*[reply] * 8)
@@ -327,7 +327,7 @@ async def test_the_reason_of_an_error_of_the_api_has_its_code(
     assert words in done.error
 
 
-@recorded("not-logged-in", "No login.")
+@recorded("not-logged-in", "The CLI is not logged in.")
 async def test_a_missing_login_is_reported_with_its_code(claude: Claude, project: Path, model: MessagesStub) -> None:
     environment = claude_rig.environment(model)
     del environment["ANTHROPIC_API_KEY"]

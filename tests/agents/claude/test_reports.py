@@ -16,6 +16,7 @@ from drawbridge.agents.base import (
     AgentState,
     McpServer,
     ModelOffer,
+    NotAtWork,
     Offer,
     OffersReported,
     Retry,
@@ -66,7 +67,7 @@ def answer(stream: Stream, *blocks: dict[str, Any], parent: str | None = None, t
     stream.receives(type="assistant", message=message, parent_tool_use_id=parent, session_id="s1")
 
 
-def test_a_start_reports_model_and_offers() -> None:
+def test_the_model_and_the_offers_are_reported_at_the_start() -> None:
     stream = begun()
     assert state(stream) == AgentState(model="claude-opus-5-5")
     assert offers(stream) == AgentOffers(
@@ -246,6 +247,15 @@ def test_an_agent_that_cannot_be_steered_is_sent_nothing() -> None:
     assert (stream.written(), recorded) == ([], [])
 
 
+def test_a_message_waits_until_the_agent_reports_what_it_accepts() -> None:
+    stream = Stream()
+    stream.prompt()
+    stream.written()
+    with pytest.raises(NotAtWork, match="still starting"):
+        stream.conversation.steer("and tests", (), lambda: None)
+    assert stream.written() == []
+
+
 def test_an_effort_is_reported_once_it_is_set() -> None:
     stream = begun()
     stream.written()
@@ -342,7 +352,7 @@ def test_a_stored_compaction_reports_the_new_size() -> None:
     assert of(stored(), json.dumps(compacted).encode()).context_tokens == 70
 
 
-def test_the_last_state_belongs_to_one_conversation() -> None:
+def test_the_last_state_ignores_other_conversations() -> None:
     block = {"type": "tool_use", "name": "TodoWrite", "id": "t", "input": TODOS}
     init = json.dumps(INIT | {"model": "claude-opus-5-5[1m]"}).encode()
     started = {"type": "system", "subtype": "task_started", "task_id": "t1", "session_id": "s1"}

@@ -68,7 +68,7 @@ def in_file(tool: str, result: object, *, id: str) -> list[bytes]:
 
 
 def test_resuming_a_conversation_restores_its_scheduled_jobs() -> None:
-    """Jobs that have passed or were deleted are not restored, and neither are wake-ups."""
+    """Jobs whose time has passed or that were deleted are not restored, and neither are wake-ups."""
     lines = [
         *in_file("CronCreate", job("passed", AT - 60), id="toolu_1"),
         *in_file("CronCreate", job("daily", AT, recurring=True), id="toolu_2"),

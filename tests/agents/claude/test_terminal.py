@@ -52,7 +52,7 @@ def test_an_invalid_payload_is_refused(given: bytes | Raw) -> None:
         agent().event(Raw(given))
 
 
-def test_only_a_plan_or_a_changed_input_is_in_an_answer() -> None:
+def test_an_answer_has_an_input_only_for_a_plan_or_an_edit() -> None:
     given = Raw(b'{"command":"ls"}')
     assert agent().answer(Decision(True), "Bash", given, Raw(b"[]")) == {"behavior": "allow"}
     assert "updatedInput" in agent().answer(Decision(True), "ExitPlanMode", given, Raw(b"[]"))
@@ -88,7 +88,7 @@ def test_only_the_sessions_own_transcript_is_accepted(tmp_path: Path, monkeypatc
         agent().checked(str(own), "..", "")
 
 
-def test_the_end_of_a_line_is_found_by_its_own_uuid() -> None:
+def test_a_line_is_found_by_its_own_uuid_not_by_its_parents() -> None:
     first, second = b'{"uuid":"u1"}\n', b'{"parentUuid":"u1","uuid":"u2"}\n'
     assert agent().end_of("u1", first + second) == len(first)
     assert agent().end_of("u2", first + second) == len(first + second)

@@ -142,7 +142,7 @@ def test_a_change_is_shown_as_it_was_written(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_question_that_was_withdrawn_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     received = played("interrupt-question", monkeypatch)
     (question,) = all_of(Question, received)
-    assert all_of(QuestionCancelled, received) == [QuestionCancelled(question.question_id, "interrupted")]
+    assert all_of(QuestionCancelled, received) == [QuestionCancelled(question.question_id, "the run was interrupted")]
 
 
 def test_modes_are_accepted_and_refused(monkeypatch: pytest.MonkeyPatch) -> None:

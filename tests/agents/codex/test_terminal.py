@@ -1,4 +1,4 @@
-"""How Codex's hooks and transcript are read. The lines have the format of 0.169.0."""
+"""How Codex's hooks and transcript are read. The lines have the format of Codex 0.169.0."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_the_files_of_a_patch_are_listed() -> None:
 
 
 @pytest.mark.parametrize("tool_input", [{"command": 5}, {}, [], "patch"])
-def test_a_patch_in_another_form_is_shown_as_it_is(tool_input: Any) -> None:
+def test_a_patch_in_an_unknown_format_is_shown_unchanged(tool_input: Any) -> None:
     asked = agent().event(payload(tool_name="apply_patch", tool_input=tool_input))
     assert json.loads(bytes(asked.tool_input)) == tool_input
 
@@ -95,13 +95,13 @@ def test_a_session_may_have_no_transcript() -> None:
     assert agent().event(payload(transcript_path=None)).transcript == ""
 
 
-def test_the_start_of_a_session_ends_no_run() -> None:
+def test_the_start_of_a_session_does_not_end_a_run() -> None:
     """It is reported together with the first prompt, which the transcript may already contain."""
     begun = agent().event(payload(hook_event_name="SessionStart", source="startup"))
     assert (begun.source, begun.is_new_process) == ("", False)
 
 
-def test_the_directory_of_a_call_is_not_the_sessions() -> None:
+def test_a_session_keeps_its_directory_when_a_call_has_another() -> None:
     assert agent().event(payload()).cwd == "/src"
     called = agent().event(payload(hook_event_name="PreToolUse", tool_name="Bash", cwd="/elsewhere"))
     assert (called.cwd, called.directory) == ("", "/elsewhere")
@@ -185,7 +185,7 @@ def test_a_call_of_another_tool_has_the_same_name_as_in_hooks() -> None:
 
 
 @pytest.mark.parametrize("arguments", ["", "[]", "{", "5"])
-def test_arguments_in_another_form_are_shown_as_they_are(arguments: str) -> None:
+def test_arguments_in_an_unknown_format_are_shown_unchanged(arguments: str) -> None:
     found = entry("response_item", type="function_call", name="exec_command", call_id="c1", arguments=arguments)
     assert isinstance(found, Message)
     (call,) = found.calls
@@ -299,7 +299,7 @@ def test_no_line_raises_an_error(anything: Any) -> None:
         agent().reports(AgentState()).recorded(json.dumps(data).encode())
 
 
-def test_reading_continues_after_a_known_line() -> None:
+def test_reading_continues_after_the_line_with_a_given_id() -> None:
     lines = [line("event_msg", number, type="token_count", other='"ordinal":1,') for number in (1, 11, 12)]
     data = b"".join(one + b"\n" for one in lines)
     assert agent().end_of(f"{SESSION}:11", data) is None  # json.dumps adds spaces, but Codex does not

@@ -1,4 +1,4 @@
-"""The demo agent, as a new user meets it."""
+"""What a new user sees of the demo agent."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def test_a_denied_change_leaves_the_file_unchanged(demo: Session, project:
     ended = await decide(demo, question, Decision(allow=False, message="It shines already."))
     assert ended.ok
     assert (project / "README.md").read_text() == README
-    assert demo.received.words.endswith("All right, `README.md` stays as it is. You wrote: “It shines already.”")
+    assert demo.received.words.endswith("All right, I did not write to `README.md`. I was told: “It shines already.”")
 
 
 @pytest.mark.parametrize(
@@ -89,8 +89,8 @@ async def test_a_denied_change_leaves_the_file_unchanged(demo: Session, project:
     [
         ({"file_path": "/etc/motd"}, "I only write in the directory that I was started in."),
         ({"file_path": "../README.md"}, "I only write in the directory that I was started in."),
-        ({"old_string": "not there"}, "the file has changed in the meantime."),
-        ({"file_path": "gone.md"}, "FileNotFoundError"),
+        ({"old_string": "not there"}, "the text to replace does not occur exactly once in the file."),
+        ({"file_path": "gone.md"}, "No such file or directory: gone.md."),
     ],
 )
 async def test_it_explains_a_change_it_does_not_make(demo: Session, project: Path, changes: Any, words: str) -> None:
@@ -166,7 +166,7 @@ async def test_an_interrupt_withdraws_the_approval_request(demo: Session, projec
     question = await asked(demo, "Make it shine")
     demo.process.interrupt()
     assert (await demo.received.next(TurnEnded)).interrupted
-    assert demo.received.all(QuestionCancelled) == [QuestionCancelled(question.question_id, "interrupted")]
+    assert demo.received.all(QuestionCancelled) == [QuestionCancelled(question.question_id, "the run was interrupted")]
     demo.process.answer(question.question_id, Decision(allow=True))
     await demo.turn("/quick")
     assert (project / "README.md").read_text() == README

@@ -76,7 +76,7 @@ def test_a_later_line_of_a_message_replaces_the_earlier_one(tmp_path: Path) -> N
         (None, []),
     ],
 )
-def test_only_what_the_user_said_is_a_prompt(tmp_path: Path, content: Any, prompts: list[str]) -> None:
+def test_only_text_from_the_user_is_a_prompt(tmp_path: Path, content: Any, prompts: list[str]) -> None:
     assert texts(messages(written(tmp_path, line("u1", "user", content)), "s1", *EVER)) == prompts
 
 

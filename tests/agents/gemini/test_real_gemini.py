@@ -117,7 +117,7 @@ async def test_questions(project: Path, model: GeminiStub) -> None:
         assert (project / "made2").exists()
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_interrupts(project: Path, model: GeminiStub) -> None:
     """A turn is interrupted while the model is silent, and another while an approval request is open."""
     new = project / "new.txt"
@@ -137,7 +137,7 @@ async def test_interrupts(project: Path, model: GeminiStub) -> None:
     assert not new.exists()
 
 
-@pytest.mark.thorough  # its recording is played in every run
+@pytest.mark.slow
 async def test_modes(project: Path, model: GeminiStub) -> None:
     """The session starts in one mode, and another is set between two prompts."""
     new = project / "new.txt"
@@ -153,7 +153,7 @@ async def test_modes(project: Path, model: GeminiStub) -> None:
         assert "[MODE_UPDATE] default" in words(warm.received), "Gemini CLI reports the mode in its text"
 
 
-@pytest.mark.thorough  # its recording is played in every run
+@pytest.mark.slow
 async def test_a_missing_login(project: Path, model: GeminiStub) -> None:
     """Gemini CLI is not logged in, because it has no API key."""
     environment = gemini_rig.environment(model)
@@ -165,7 +165,7 @@ async def test_a_missing_login(project: Path, model: GeminiStub) -> None:
         assert "Gemini API key is missing" in (done.error or "")
 
 
-@pytest.mark.thorough  # its recording is played in every run
+@pytest.mark.slow
 async def test_a_lost_conversation(project: Path, model: GeminiStub) -> None:
     """The conversation to resume no longer exists."""
     gone = "00000000-0000-4000-8000-000000000000"
@@ -174,8 +174,8 @@ async def test_a_lost_conversation(project: Path, model: GeminiStub) -> None:
         assert (done.ok, done.code) == (False, "SESSION_NOT_FOUND")
 
 
-@pytest.mark.thorough  # its recording is played in every run
-async def test_a_conversation_that_goes_on(project: Path, model: GeminiStub) -> None:
+@pytest.mark.slow
+async def test_a_resumed_conversation(project: Path, model: GeminiStub) -> None:
     """A new process resumes the conversation in the minute in which the conversation began. Replayed messages are not
     passed on again.
     """

@@ -1,4 +1,4 @@
-"""How Gemini CLI's hooks and the file of its conversation are read. Both have the format of 0.61.0."""
+"""How Gemini CLI's hooks and the file of its conversation are read. Both have the format of Gemini CLI 0.61.0."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OVER = TurnOver("", "interrupted")
 
 
 def event(name: str, tool: str | None = None, **fields: Any) -> HookEvent:
-    """What a recorded payload means, with some of its fields changed."""
+    """Returns the event that a recorded payload reports. ``fields`` replace fields of the payload."""
     return agent().event(Raw(json.dumps(recorded("gemini", name, tool) | fields).encode()))
 
 
@@ -63,7 +63,7 @@ def call(status: str = "success", answer: str = "Done.", **fields: Any) -> dict[
         ("SessionEnd", None, "SessionEnd"),
     ],
 )
-def test_every_event_has_a_meaning(name: str, tool: str | None, meaning: str) -> None:
+def test_every_recorded_event_is_recognized(name: str, tool: str | None, meaning: str) -> None:
     found = event(name, tool)
     payload = recorded("gemini", name, tool)
     assert (found.name, found.session_id, found.cwd) == (meaning, payload["session_id"], "/ws")
@@ -97,7 +97,7 @@ def test_the_programs_own_prompts_continue_a_turn(prompt: str, continues: bool) 
     assert event("BeforeAgent", prompt=prompt).continues is continues
 
 
-def test_text_that_was_handed_over_continues_the_turn() -> None:
+def test_text_from_a_hooks_answer_continues_the_turn() -> None:
     """The CLI sends the text in the answer to the hook as a separate prompt."""
     sent = hook.continue_with("AfterAgent", "I have reviewed it.")["reason"]
     assert event("BeforeAgent", prompt=sent).continues
@@ -215,7 +215,7 @@ def test_no_line_raises_an_error(anything: Any) -> None:
         agent().reports(AgentState()).recorded(data.encode())
 
 
-def test_reading_continues_after_a_known_line() -> None:
+def test_reading_continues_after_the_line_with_a_given_id() -> None:
     lines = [
         line("user", [{"text": "Go"}], id="u1"),
         line("gemini", 'I will use "toolCalls":', id="g1"),

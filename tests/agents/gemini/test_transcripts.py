@@ -89,7 +89,7 @@ def _launch(rest: list[dict[str, Any]]) -> Launch:
         ("a-prompt", ["ok"], ["Hello there."]),
         ("questions", ["ok"] * 4, ["Pity.", "Done.", "Made.", "Again."]),
         ("interrupts", ["interrupted", "interrupted", "ok"], ["Here I am."]),
-        ("a-conversation-that-goes-on", ["ok", "ok"], ["I am Ada.", "Ada, as I said."]),
+        ("a-resumed-conversation", ["ok", "ok"], ["I am Ada.", "Ada, as I said."]),
     ],
 )
 def test_a_replayed_session_has_the_recorded_ends_and_texts(name: str, ends: list[str], words: list[str]) -> None:

@@ -84,6 +84,7 @@ def test_a_proposal_opens_even_if_a_prompt_is_half_typed(rig: Workstation) -> No
     neovim.pane.wait_for("Then whisper")
 
 
+@pytest.mark.slow_for("q-close", "tabclose-close-tab")
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     ("words", "name"),
@@ -113,7 +114,7 @@ def test_a_refused_proposal_is_not_written(rig: Workstation, words: str, name: s
     assert "The user doesn't want to proceed with this tool use" in rig.model.requests[-1].new_text
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_new_file_is_shown_and_written(rig: Workstation) -> None:
     song = rig.project / "song.txt"
     neovim = rig.neovim(rig.file("poem.txt", POEM))
@@ -130,7 +131,7 @@ def test_a_new_file_is_shown_and_written(rig: Workstation) -> None:
     assert song.read_bytes() == b"la\nla la\n"
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_two_edits_are_proposed_in_turn(rig: Workstation) -> None:
     poem = rig.file("poem.txt", POEM)
     neovim = rig.neovim(poem)
@@ -164,5 +165,5 @@ def test_a_write_without_asking_is_shown(rig: Workstation) -> None:
     neovim.pane.wait_for(r"Claude Code wrote poem\.txt without asking")
     neovim.wait_for_buffer(poem, ["one", "TWO", "three"])
     neovim.command("DrawbridgeStatus")
-    neovim.pane.wait_for(r"asks +no: Claude Code writes without asking")
+    neovim.pane.wait_for(r"asks +no: Claude Code wrote a file without asking")
     assert "(not asking)" in neovim.lua("return require('drawbridge').statusline()")

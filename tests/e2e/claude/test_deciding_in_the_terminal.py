@@ -43,7 +43,7 @@ def test_yes_in_the_terminal_writes_and_closes_the_view(rig: Workstation) -> Non
     neovim.wait_for_buffer(rig.project / "poem.txt", ["one", "TWO", "three"])
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_no_in_the_terminal_closes_the_view_and_writes_nothing(rig: Workstation) -> None:
     neovim, claude, before = propose(rig, ("terminal-no", "An Edit, decided with No in the CLI's own dialog."))
 

@@ -12,6 +12,7 @@ from .workstation import Workstation
 POEM = "one\ntwo\nthree\n"
 
 
+@pytest.mark.slow_for("crlf", "no-final-newline", "not-ascii")
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     ("before", "after"),
@@ -40,6 +41,7 @@ def test_line_endings_bom_and_final_newline_are_kept(rig: Workstation, before: b
     assert not neovim.modified(poem)
 
 
+@pytest.mark.slow_for("crlf")
 @pytest.mark.thorough
 @pytest.mark.parametrize("eol", ["\n", "\r\n"], ids=["lf", "crlf"])
 def test_unsaved_work_is_part_of_what_is_accepted(rig: Workstation, eol: str) -> None:
@@ -72,7 +74,7 @@ def test_a_proposal_for_unsaved_lines_is_left_to_the_cli(rig: Workstation) -> No
     claude.prompt("Shout the second line.")
 
     claude.pane.wait_for(EDIT_DIALOG)
-    neovim.pane.wait_for("No diff: Claude Code wants to change lines of poem.txt")
+    neovim.pane.wait_for("No diff: Claude Code's change to poem.txt")
     assert neovim.layout == before
     assert neovim.buffer(poem) == ["one", "zwei", "three"]
     claude.answer_dialog(EDIT_DIALOG, NO)

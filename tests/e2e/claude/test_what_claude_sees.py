@@ -44,7 +44,7 @@ def test_sent_lines_are_typed_into_the_prompt(rig: Workstation) -> None:
     assert "2\ttwo\n3\tthree" in rig.model.requests[-1].new_text
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_lines_sent_before_the_cli_connects_are_not_lost(rig: Workstation) -> None:
     poem = rig.file("poem.txt", POEM)
     neovim = rig.neovim(poem)
@@ -100,7 +100,7 @@ def test_the_model_gets_the_diagnostics_it_asks_for(rig: Workstation) -> None:
     ]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_new_diagnostics_after_an_edit_are_in_a_later_request(rig: Workstation) -> None:
     poem = rig.file("poem.txt", POEM)
     neovim = rig.neovim(poem)

@@ -74,7 +74,7 @@ def test_the_lock_file_is_removed_when_neovim_exits(rig: Workstation) -> None:
     wait_until(lambda: None if lock.exists() else True)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_cli_runs_in_a_terminal_of_neovim(rig: Workstation) -> None:
     poem = rig.file("poem.txt", POEM)
     neovim = rig.neovim(poem, options=f"{{ terminal = {{ command = '{programs.claude()}' }} }}")

@@ -11,6 +11,7 @@ from .workstation import Workstation
 POEM = "one\ntwo\nthree\n"
 
 
+@pytest.mark.slow_for("reject")
 @pytest.mark.parametrize(
     ("decision", "screen", "content"),
     [
@@ -32,6 +33,7 @@ def test_an_unattended_bridge_decides_automatically(rig: Workstation, decision: 
     assert poem.read_text() == content
 
 
+@pytest.mark.slow_for("no", "yes")
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     ("key", "screen", "content"),

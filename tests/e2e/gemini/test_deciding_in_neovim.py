@@ -18,7 +18,7 @@ from .workstation import Workstation
 POEM = "one\ntwo\nthree\n"
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_w_accepts_the_proposal_unchanged(rig: Workstation) -> None:
     poem = rig.file("poem.txt", POEM)
     neovim = rig.neovim(poem)
@@ -60,6 +60,7 @@ def test_an_edited_line_is_written_and_reported_to_the_model(rig: Workstation) -
     neovim.wait_for_buffer(poem, ["one", "zwei", "three"])
 
 
+@pytest.mark.slow_for("q-close")
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     ("words", "name"), [("DrawbridgeReject", "reject"), pytest.param("q", "close", marks=pytest.mark.thorough)]
@@ -86,7 +87,7 @@ def test_a_refused_proposal_is_not_written(rig: Workstation, words: str, name: s
     assert len(rig.model.requests) == 2, "the rejection alone sends no request to the model"
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_new_file_is_shown_and_written(rig: Workstation) -> None:
     song = rig.project / "song.txt"
     neovim = rig.neovim(rig.file("poem.txt", POEM))
@@ -103,7 +104,7 @@ def test_a_new_file_is_shown_and_written(rig: Workstation) -> None:
     assert song.read_bytes() == b"la\nla la\n"
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_two_changes_in_one_answer_are_proposed_in_turn(rig: Workstation) -> None:
     poem = rig.file("poem.txt", POEM)
     neovim = rig.neovim(poem)
@@ -128,7 +129,7 @@ def test_two_changes_in_one_answer_are_proposed_in_turn(rig: Workstation) -> Non
     assert "User denied execution" in second
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_an_emptied_proposal_is_rejected_and_the_user_notified(rig: Workstation) -> None:
     poem = rig.file("poem.txt", POEM)
     neovim = rig.neovim(poem)
@@ -158,7 +159,7 @@ def test_a_change_to_unsaved_lines_is_decided_in_the_cli(rig: Workstation) -> No
     gemini.prompt("Shout the second line.")
 
     gemini.pane.wait_for(EDIT_DIALOG)
-    neovim.pane.wait_for(r"No diff: Gemini CLI wants to change lines of poem\.txt")
+    neovim.pane.wait_for(r"No diff: Gemini CLI's change to poem\.txt")
     assert poem.read_text() == POEM
     gemini.pane.press("1")
 
@@ -167,6 +168,7 @@ def test_a_change_to_unsaved_lines_is_decided_in_the_cli(rig: Workstation) -> No
     assert neovim.buffer(poem) == ["one", "deux", "three"], "what the user has typed stays"
 
 
+@pytest.mark.slow_for("crlf", "not-ascii-no-final-newline")
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     ("before", "after"),
@@ -204,6 +206,7 @@ def nvim_of_another_user(home: Path) -> Path:
     return program
 
 
+@pytest.mark.slow_for("n-root", "n-somebody", "y-root")
 @pytest.mark.thorough
 @pytest.mark.parametrize("user", ["root", "somebody"])
 @pytest.mark.parametrize("answer", ["y", "n"])

@@ -30,7 +30,7 @@ def propose(rig: Workstation, recorded_as: tuple[str, str]) -> tuple[Neovim, Gem
     return neovim, gemini, before
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_allow_once_writes_and_closes_the_view(rig: Workstation) -> None:
     neovim, gemini, before = propose(rig, ("terminal-yes", "A replace, decided with Allow once in the CLI's dialog."))
 
@@ -59,7 +59,7 @@ def test_allow_once_writes_the_proposal_as_edited_in_neovim(rig: Workstation) ->
     neovim.wait_for_buffer(rig.project / "poem.txt", ["one", "zwei", "three"])
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_escape_closes_the_view_and_nothing_is_written(rig: Workstation) -> None:
     neovim, gemini, before = propose(rig, ("terminal-no", "A replace, decided with Esc in the CLI's dialog."))
 

@@ -12,7 +12,7 @@ from .workstation import Workstation
 POEM = "one\ntwo\nthree\n"
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_cli_below_the_workspace_is_connected(rig: Workstation) -> None:
     neovim = rig.neovim(rig.file("poem.txt", POEM))
     below = rig.project / "verses"
@@ -44,7 +44,7 @@ def test_a_cli_in_another_directory_is_not_connected(rig: Workstation) -> None:
     neovim.wait_for_agents(0)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_cli_runs_in_a_terminal_of_neovim(rig: Workstation) -> None:
     poem = rig.file("poem.txt", POEM)
     neovim = rig.neovim(poem, options=f"{{ gemini = {{ command = '{programs.gemini()}' }} }}")
@@ -63,6 +63,7 @@ def test_the_cli_runs_in_a_terminal_of_neovim(rig: Workstation) -> None:
     assert poem.read_text() == "one\nTWO\nthree\n"
 
 
+@pytest.mark.slow_for("accept-It is done-one\\nTWO\\nthree\\n", "reject-Request cancelled-one\\ntwo\\nthree\\n")
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     ("decision", "screen", "content"),
@@ -85,7 +86,7 @@ def test_a_bridge_without_an_editor_decides_automatically(
     assert poem.read_text() == content
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_user_answers_in_the_bridges_terminal(rig: Workstation) -> None:
     poem = rig.file("poem.txt", POEM)
     bridge = rig.folder(environment={"EDITOR": "sed -i s/TWO/zwei/"})

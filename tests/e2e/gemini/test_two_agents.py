@@ -13,7 +13,7 @@ from .workstation import Workstation
 POEM = "one\ntwo\nthree\n"
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_two_agents_propose_changes_to_two_files(rig: Workstation) -> None:
     poem = rig.file("poem.txt", POEM)
     song = rig.file("song.txt", POEM)
@@ -43,6 +43,7 @@ def test_two_agents_propose_changes_to_two_files(rig: Workstation) -> None:
     assert (poem.read_text(), song.read_text()) == ("one\nTWO\nthree\n", "one\ntwo\nTHREE\n")
 
 
+@pytest.mark.slow_for("write_file")
 @pytest.mark.thorough
 @pytest.mark.parametrize("tool", ["replace", "write_file"])
 def test_a_second_agents_proposal_waits_and_has_both_changes(rig: Workstation, tool: str) -> None:

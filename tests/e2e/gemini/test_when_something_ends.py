@@ -76,7 +76,7 @@ def test_the_cli_can_reconnect_after_the_bridge_was_killed(rig: Workstation) -> 
     assert poem.read_text() == "one\nTWO\nthree\n"
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_restarted_bridge_keeps_its_port_token_and_client(rig: Workstation) -> None:
     poem = rig.file("poem.txt", POEM)
     neovim = rig.neovim(poem)
@@ -96,6 +96,7 @@ def test_a_restarted_bridge_keeps_its_port_token_and_client(rig: Workstation) ->
     assert poem.read_text() == "one\nTWO\nthree\n"
 
 
+@pytest.mark.slow_for("DrawbridgeStop", "qa!")
 @pytest.mark.thorough
 @pytest.mark.parametrize("words", ["DrawbridgeStop", "qa!"])
 def test_stopping_the_bridge_cancels_the_clis_request(rig: Workstation, words: str) -> None:
@@ -113,7 +114,7 @@ def test_stopping_the_bridge_cancels_the_clis_request(rig: Workstation, words: s
     gemini.pane.wait_for("It is done")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_killing_the_cli_closes_its_proposal(rig: Workstation) -> None:
     poem = rig.file("poem.txt", POEM)
     neovim = rig.neovim(poem)

@@ -50,7 +50,7 @@ def test_a_gemini_edit_of_unsaved_work_is_denied_until_saved(rig: GuardedWorksta
     [reason] = model.requests[1].tool_results
     assert f"{poem} has unsaved changes in Neovim" in reason
     assert "+mine" in reason
-    is_notified_in_one_line(neovim, r"Gemini CLI was kept from changing poem\.txt")
+    is_notified_in_one_line(neovim, r"Gemini CLI can't change poem\.txt")
 
     neovim.save()
     with GeminiStub() as model:
@@ -88,7 +88,7 @@ def test_a_codex_patch_is_denied_if_any_file_has_unsaved_work(rig: GuardedWorkst
     assert f"{poem} has unsaved changes in Neovim" in model.tool_results[0]
     assert (poem.read_text(), clean.read_text()) == (POEM, POEM)
     assert not (rig.project / "new.txt").exists()
-    is_notified_in_one_line(neovim, r"Codex was kept from changing poem\.txt")
+    is_notified_in_one_line(neovim, r"Codex can't change poem\.txt")
 
     neovim.save()
     with ResponsesStub(apply_patch(PATCH), text("Done.")) as model:
@@ -97,7 +97,7 @@ def test_a_codex_patch_is_denied_if_any_file_has_unsaved_work(rig: GuardedWorkst
     neovim.wait_for_buffer(poem, ["one", "TWO", "three", "mine"])
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_gemini_connected_to_the_editor_gets_the_selection_once(rig: GuardedWorkstation) -> None:
     poem = rig.file("poem.txt", POEM)
     neovim = rig.nvim(poem, plugin=True)

@@ -28,7 +28,7 @@ def neovim(rig: GuardedWorkstation, poem: Path) -> Neovim:
     return neovim
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.usefixtures("neovim")
 def test_copies_are_listed_with_the_newest_first(rig: GuardedWorkstation, poem: Path) -> None:
     newest, oldest = rig.drawbridge("hook", "--restore").splitlines()
@@ -47,7 +47,7 @@ def test_a_copy_chosen_by_number_is_restored_and_shown(rig: GuardedWorkstation, 
     assert len(rig.drawbridge("hook", "--restore").splitlines()) > 2, "the replaced text is a copy, too"
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_newest_copy_of_a_file_is_restored(rig: GuardedWorkstation, poem: Path, neovim: Neovim) -> None:
     rig.drawbridge("hook", "--restore", "poem.txt")
 
@@ -68,7 +68,7 @@ def test_unsaved_changes_are_not_replaced(rig: GuardedWorkstation, poem: Path, n
 
 
 def test_without_a_copy_nothing_is_restored(rig: GuardedWorkstation) -> None:
-    assert "no text in an editor has been replaced yet" in rig.drawbridge("hook", "--restore")
+    assert "the guard has not replaced any text in an editor" in rig.drawbridge("hook", "--restore")
     refused = rig.attempt("hook", "--restore", "poem.txt")
     assert refused.returncode == 2
     assert "There is no copy of poem.txt. `drawbridge hook --restore` lists" in refused.stderr

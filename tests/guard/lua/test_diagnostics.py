@@ -138,7 +138,7 @@ async def served(at: Workstation) -> Any:
 
 
 async def answer_at_last(at: Workstation, path: Path) -> Any:
-    """Asks until nothing is pending any more, as the guard does. Returns the last answer."""
+    """Asks, as the guard does, until nothing is pending. Returns the last answer."""
     return await eventually(lambda: at.asks("diagnostics", file_path=path), lambda answer: not answer["pending"])
 
 

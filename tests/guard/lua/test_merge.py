@@ -312,11 +312,11 @@ async def test_a_merge_into_an_outdated_version_is_refused(at: Workstation) -> N
     version = (await at.asks("buffer_text", file_path=path))["version"]
     await at.keys("x")
 
-    await refused(at, path, "the text has changed since", version=version)
+    await refused(at, path, "the unsaved text has changed in the meantime", version=version)
 
 
 async def test_a_file_that_is_not_open_cannot_be_merged(at: Workstation) -> None:
-    await refused(at, at.file("a.py"), "it is not open")
+    await refused(at, at.file("a.py"), "the file is not open")
 
 
 @pytest.mark.parametrize(
@@ -339,7 +339,7 @@ async def test_a_text_in_another_encoding_is_left_alone(at: Workstation) -> None
     path = await at.opened("a.txt", b"caf\xe9\n")
     await at.keys("x")
 
-    await refused(at, path, "it is in latin1, not in UTF-8")
+    await refused(at, path, "the file is in latin1, not in UTF-8")
 
 
 async def test_a_text_that_a_plugin_saves_is_left_alone(at: Workstation) -> None:
@@ -347,7 +347,7 @@ async def test_a_text_that_a_plugin_saves_is_left_alone(at: Workstation) -> None
     await at.ex("autocmd BufWriteCmd *.secret let g:written = 1")
     await at.keys("x")
 
-    await refused(at, path, "a plugin saves it")
+    await refused(at, path, "a plugin reads or writes the file instead of Neovim")
     assert await at.person.lua("return vim.g.written") is None
 
 

@@ -52,7 +52,7 @@ async def test_a_mode_that_does_not_ask_is_shown(at: Workstation) -> None:
     assert line == "◆ Claude (not asking)"
     assert asks.startswith('no: Claude Code is in "auto" mode')
     await hooked(at, edit(str(at.folder / "a.py")), "default")
-    assert await shown(at) == ("◆ Claude", 'yes: its mode is "default"')
+    assert await shown(at) == ("◆ Claude", 'yes: Claude Code is in "default" mode')
 
 
 async def test_a_write_in_a_mode_that_asks_is_shown_as_possible(at: Workstation) -> None:

@@ -562,5 +562,5 @@ async def test_a_buffer_that_a_plugin_reads_is_not_reloaded(at: Workstation) -> 
 
     answer = await at.asks("refresh_buffer", file_path=path)
 
-    assert [file["reason"] for file in answer["kept"]] == ["a plugin reads and saves it"]
+    assert [file["reason"] for file in answer["kept"]] == ["a plugin reads or writes the file"]
     assert await at.text() == ["clear"]

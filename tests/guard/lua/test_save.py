@@ -191,14 +191,14 @@ async def test_a_read_only_buffer_is_not_saved(at: Workstation) -> None:
     path = await at.opened("a.py")
     await at.ex("call append(1, 'mine') | setlocal readonly")
 
-    await refused(at, path, "it is read-only there")
+    await refused(at, path, "its buffer is read-only")
 
 
 async def test_a_file_in_a_missing_directory_is_not_saved(at: Workstation) -> None:
     await at.ex("edit gone/a.py")
     await at.keys("imine<Esc>")
 
-    await refused(at, at.folder / "gone/a.py", "its directory does not exist")
+    await refused(at, at.folder / "gone/a.py", "the directory of the file does not exist")
 
 
 async def test_a_file_that_became_a_directory_is_not_saved(at: Workstation) -> None:
@@ -255,9 +255,9 @@ async def test_a_buffer_that_a_plugin_saves_is_not_saved(at: Workstation) -> Non
     await at.ex("autocmd BufWriteCmd *.secret let g:written = 1")
     await at.keys("x")
 
-    await refused(at, path, "a plugin saves it")
+    await refused(at, path, "a plugin reads or writes the file instead of Neovim")
     assert await at.person.lua("return vim.g.written") is None
 
 
 async def test_a_file_that_is_not_open_is_not_saved(at: Workstation) -> None:
-    assert await at.asks("save_buffer", file_path=at.file("a.py")) == {"saved": False, "reason": "it is not open"}
+    assert await at.asks("save_buffer", file_path=at.file("a.py")) == {"saved": False, "reason": "the file is not open"}

@@ -170,7 +170,7 @@ test('the server’s title is used unless it shortens a name', () => {
   assert.deepEqual(titleOf({ ...request, title: undefined }, 'Claude'), ['Claude wants to use Edit', undefined]);
 });
 
-test('a common reason is added to the message, and removed again', () => {
+test('a common reason is added to the message, and removed when it is chosen again', () => {
   const [wrong, , tests] = reasonsFor(false, true);
   const both = toggled(toggled('Sorry. ', wrong), tests);
   assert.equal(both, 'Sorry. This is the wrong file. Add tests for this change.');
@@ -189,7 +189,7 @@ const replaced = (from, to, length) => ({
   iterChangedRanges: (act) => act(from, to, from, from + length),
 });
 
-test('all of a text has to be in view, in any order', () => {
+test('all of a text has to have been in view, in any order', () => {
   const unseen = new Unseen([[0, 100]]);
   unseen.see(60, 100);
   unseen.see(0, 30);
@@ -198,7 +198,7 @@ test('all of a text has to be in view, in any order', () => {
   assert.equal(unseen.isEmpty, true);
 });
 
-test('the position of removed text has to be in view', () => {
+test('the position of removed text has to have been in view', () => {
   const unseen = new Unseen([[50, 50]]);
   unseen.see(0, 40);
   assert.equal(unseen.isEmpty, false);
@@ -219,7 +219,7 @@ test('unseen text moves with edits, and replaced text need not be seen', () => {
   assert.equal(unseen.isEmpty, true);
 });
 
-test('inserted text has to be seen, even if all of the text has been', () => {
+test('inserted text has to be seen, even if all of the previous text was seen', () => {
   const unseen = new Unseen([[0, 10]]);
   unseen.change(replaced(0, 10, 0));
   assert.equal(unseen.isEmpty, true);

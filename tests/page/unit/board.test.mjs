@@ -11,6 +11,12 @@ class Observer {
   disconnect() {}
 }
 
+/**
+ * More frames than a part needs that is brought into view and then counts as seen. Timers with the same delay fire in
+ * order, so what was to happen in these frames has happened.
+ */
+const FRAMES = 10;
+
 let now = 0;
 Object.assign(globalThis, { IntersectionObserver: Observer, ResizeObserver: Observer, visualViewport: null });
 globalThis.requestAnimationFrame = (act) => setTimeout(act, 0);
@@ -85,7 +91,7 @@ function made(places) {
   const press = (key, more = {}) =>
     listeners.get('keydown')({ key, preventDefault() {}, composedPath: () => [target], ...more });
   const wait = async (ms) => {
-    await new Promise((later) => setTimeout(later, 20));
+    for (let frame = 0; frame < FRAMES; frame++) await new Promise((later) => setTimeout(later, 0));
     now += ms;
     board.look();
   };

@@ -139,7 +139,7 @@ test('an answer that is resent after a reconnect does not fail if it was already
   );
 });
 
-test('a device knows what it may do, and a new code gives it another scope', async () => {
+test('a paired device knows what its scope allows, and a new pairing code changes the scope', async () => {
   const device = { name: 'Ada’s phone', scope: 'approve', projects: null };
   const hello = { ...HELLO, device, features: ['permission_response'] };
   const answers = {
@@ -159,7 +159,7 @@ test('a device knows what it may do, and a new code gives it another scope', asy
   assert.ok(client.isNamed);
 });
 
-test('a long answer goes to its project even if the user has left it', async () => {
+test('a long answer is sent to its project even if the user has left the project', async () => {
   let stored = () => {};
   const answers = {
     ...server(
@@ -188,7 +188,7 @@ test('the size of a message that is too long is in bytes', async () => {
   await assert.rejects(client.execute('é'.repeat(600_000)), /too long: 1\.2 MB\./);
 });
 
-test('no project counts as removed before the list has arrived', async () => {
+test('a project does not count as removed before the list of projects has arrived', async () => {
   const { client, asked, hear } = world({
     ...server(
       () => [project()],
@@ -276,7 +276,7 @@ test('a conversation whose session was not known when the connection was lost is
   );
 });
 
-test('it is known whether the server has refused a prompt', async () => {
+test('sending a prompt returns whether the server has accepted it', async () => {
   const answers = server(
     () => [project()],
     () => 0,
@@ -291,7 +291,7 @@ test('it is known whether the server has refused a prompt', async () => {
   assert.equal(await client.execute('yes'), true);
 });
 
-test('of two requested records, the one that was requested last is shown', async () => {
+test('if two records are requested, the one that was requested last is shown', async () => {
   const { client, asked, hear } = world({
     ...server(
       () => [project({ last_seq: 1000 })],
@@ -316,7 +316,7 @@ test('of two requested records, the one that was requested last is shown', async
   assert.equal(client.conversation.first, 500);
 });
 
-test('a record after the loaded ones is requested, too', async () => {
+test('a record that comes after the loaded ones can be requested, too', async () => {
   const { client } = world({
     ...server(
       () => [project({ last_seq: 1000 })],
@@ -342,7 +342,7 @@ const FAR = server(
 );
 const page = (...seqs) => ({ type: 'message_history', data: { messages: seqs.map((seq) => said(seq)) } });
 
-test('a record is reached even if earlier records fill a message', async () => {
+test('a record is found even if the records before it fill a whole message', async () => {
   const { client, asked } = world({
     ...FAR,
     get_messages: ({ data }) => page(data.after_seq === undefined ? 1000 : data.after_seq + 1),
@@ -377,7 +377,7 @@ test('older records that arrive after a jump are dropped', async () => {
   assert.deepEqual([client.conversation.first, client.conversation.last], [500, 501]);
 });
 
-test('going to the end stops a jump', async () => {
+test('going to the end cancels a jump to a record', async () => {
   let jump;
   const { client, hear } = world({
     ...FAR,

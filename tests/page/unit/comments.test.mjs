@@ -147,7 +147,7 @@ test('a comment is sent with the lines as they were shown', async () => {
   assert.deepEqual(kept.reviewDrafts('sent.comments'), {});
 });
 
-test('an unfinished comment is at its lines after a reload', () => {
+test('an unfinished comment is still at its lines after a reload', () => {
   const { comments } = made('half');
   comments.begin(PART, LINES, '−5');
   comments.begin(PART, LINES, '−6', true);
@@ -173,7 +173,7 @@ test('the drafts of an existing project stay in the browser', () => {
   assert.deepEqual(kept.reviewDrafts('gone.comments'), {});
 });
 
-test('a comment that was begun is extended to a range', () => {
+test('an unfinished comment can be extended to a range of lines', () => {
   const { comments } = made('range');
   comments.begin(PART, LINES, '7');
   comments.suggested(comments.writings.value[0], 'seven');
@@ -234,7 +234,7 @@ test('drafts are sent once, and only those that are shown', async () => {
   assert.equal(server.asked.length, 1);
 });
 
-test('only its author or the owner changes a draft', () => {
+test('only its author and the owner of the server can change a draft', () => {
   const theirs = comment('a', { by: 'Bob' });
   assert.equal(made('mine').comments.mayChange(theirs), true);
   const { comments } = made('mine', { server: new Server('approve') });

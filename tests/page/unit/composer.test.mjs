@@ -9,7 +9,7 @@ const at = (text) => {
   return token && `${token.kind} ${token.query}`;
 };
 
-test('a slash at the beginning is a command, an at sign before a word a file', () => {
+test('a slash at the beginning starts a command, and an at sign before a word names a file', () => {
   assert.equal(at('/com|'), 'command com');
   assert.equal(at('/|'), 'command ');
   assert.equal(at('see /com|'), undefined);

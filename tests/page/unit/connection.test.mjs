@@ -15,8 +15,12 @@ function world() {
   };
   const connection = new Connection({
     connect,
-    later: (act, ms) => timers.push({ act, ms }),
-    cancel: () => {},
+    later: (act, ms) => {
+      const timer = { act, ms };
+      timers.push(timer);
+      return timer;
+    },
+    cancel: (timer) => timers.splice(0, timers.length, ...timers.filter((one) => one !== timer)),
     newId: () => `id${++ids}`,
   });
   const hear = (message) => sockets.at(-1).onmessage({ data: JSON.stringify(message) });
@@ -47,7 +51,7 @@ test('a refused token is not sent again', () => {
   assert.equal(timers.length, 0);
 });
 
-test('a token that was not read in time is sent again', () => {
+test('a token that the server did not read in time is sent again', () => {
   const { connection, sockets, timers, open, drop } = world();
   connection.start('secret', 'Ada');
   drop(4401);
@@ -69,7 +73,7 @@ test('a paired device keeps its token when the server closes the connection', ()
   assert.equal(sockets.at(-1).sent[0].data.token, 'mine');
 });
 
-test('the pauses between attempts grow, and are reset after a connection', () => {
+test('the pauses between attempts grow, and are reset once the client is connected', () => {
   const { connection, timers, open, drop } = world();
   connection.start('secret', 'Ada');
   for (let n = 0; n < 7; n++) {
@@ -78,7 +82,7 @@ test('the pauses between attempts grow, and are reset after a connection', () =>
   }
   assert.deepEqual(
     timers.map(({ ms }) => ms),
-    [500, 1000, 2000, 5000, 10_000, 10_000, 10_000],
+    [500, 1000, 2000, 5000, 10_000, 10_000, 10_000, 30_000],
   );
   open();
   drop();
@@ -119,8 +123,19 @@ test('the client reconnects to a server that does not answer', () => {
   );
   hear({ type: 'update', data: {} });
   connection.check();
-  assert.equal(timers.length, 2, 'any message ends a check, and the next check has its own timer');
+  assert.equal(timers.length, 1, 'any message ends a check, and the next check has its own timer');
   timers.at(-1).act();
+  assert.equal(connection.state, 'waiting');
+  timers.at(-1).act();
+  open();
+  assert.equal(connection.state, 'open');
+});
+
+test('an attempt to connect that is not answered is given up', () => {
+  const { connection, timers, open } = world();
+  connection.start('secret', 'Ada');
+  assert.equal(timers.length, 1);
+  timers[0].act();
   assert.equal(connection.state, 'waiting');
   timers.at(-1).act();
   open();

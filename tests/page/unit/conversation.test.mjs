@@ -74,7 +74,7 @@ test('the outcome of an interrupted decision is shown', () => {
       'wanted to undo 2 changes in 1 file, but the server was restarted. Nothing was changed.',
       'wanted to undo 2 changes in 1 file, but the server was restarted in the meantime, and a.py, b.py changed. Check the review.',
       'wanted to undo the changes to 2 files, but the server was restarted. Nothing was changed.',
-      'wanted to commit 2 files, but the server was restarted in the meantime, and the branch changed. Check its commits.',
+      'wanted to commit 2 files, but the server was restarted in the meantime, and it is not known whether the commit was made. Check the branch.',
     ],
   );
 });
@@ -130,7 +130,7 @@ test('a result finds its call even if the call is loaded later', () => {
   assert.equal(late.items[0].result.text, 'ok');
 });
 
-test('a request that was resolved before the snapshot stays resolved after a replay', () => {
+test('a replay does not reopen a request that was resolved before the snapshot', () => {
   const conversation = joined();
   conversation.join(snapshot(2), false);
   conversation.take(event(1, 'permission_request', { approval_id: 'a' }));
@@ -141,7 +141,7 @@ test('a request that was resolved before the snapshot stays resolved after a rep
   assert.deepEqual([...conversation.open.keys()], ['b']);
 });
 
-test('distant records are dropped as a whole, and are loaded again without a gap', () => {
+test('records far from the view are unloaded, and are loaded again without a gap', () => {
   const conversation = joined(10_000);
   conversation.prepend(Array.from({ length: KEPT }, (_, n) => said(10_000 - KEPT + 1 + n)));
   conversation.prepend(Array.from({ length: 100 }, (_, n) => said(10_000 - KEPT - 99 + n)));

@@ -12,7 +12,7 @@ function shown({ hunks }, side) {
     .map((row) => row[side].text);
 }
 
-test('the common subsequence is the longest', () => {
+test('the longest common subsequence is found', () => {
   const pairs = common([...'abcabba'], [...'cbabac']);
   assert.equal(pairs.length, 4);
   for (const [i, j] of pairs) assert.equal('abcabba'[i], 'cbabac'[j]);
@@ -46,7 +46,7 @@ function longest(a, b) {
   return row[b.length];
 }
 
-test('a changed word is marked, the line around it is not', () => {
+test('a changed word is marked, but not the rest of its line', () => {
   const [{ rows }] = difference('one two three\n', 'one 2 three\n').hunks;
   assert.deepEqual(rows[0].old.marks, [[4, 7]]);
   assert.deepEqual(rows[0].new.marks, [[4, 5]]);

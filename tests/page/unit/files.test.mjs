@@ -17,7 +17,7 @@ const counts = (changes) => {
   return { added, removed, both, end };
 };
 
-test('a changed file has two sides, a new and a deleted one have one', () => {
+test('a changed file is shown with two sides, a new or deleted one with one', () => {
   assert.deepEqual(counts({ status: 'M', old: 'a\nb\n', new: 'a\nc\n' }), {
     added: 1,
     removed: 1,

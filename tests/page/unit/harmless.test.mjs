@@ -5,7 +5,7 @@ import { harmless, inPieces, inShortPieces, isHarmless, wellFormed } from '../..
 
 const shown = (pieces) => pieces.map(({ text }) => text).join('');
 
-test('hidden and reordering characters are written out', () => {
+test('hidden and reordering characters are escaped', () => {
   assert.equal(harmless('echo \u202egpj.tac\u202c'), 'echo \\u202egpj.tac\\u202c');
   for (const hidden of [
     'a\u200bb',
@@ -29,7 +29,7 @@ test('hidden and reordering characters are written out', () => {
   }
 });
 
-test('legitimate text stays as it is', () => {
+test('characters that are needed to write languages and emoji are not escaped', () => {
   for (const text of [
     '👩‍💻 ❤️‍🔥 🏳️‍🌈 1️⃣ ©️',
     'Zoë, e\u0301te\u0301, Việt',
@@ -52,14 +52,14 @@ test('lines and tabs of a text stay, and the carriage return of a CRLF is not dr
   assert.equal(harmless('a\nb'), 'a\\x0ab');
 });
 
-test('a joining character at the beginning is written out too', () => {
+test('a joining character at the beginning of a text is escaped, too', () => {
   assert.equal(shown(inPieces('\u0338x')), '\\u0338x');
   assert.equal(shown(inPieces('\u0301x')), '\\u0301x');
   assert.equal(shown(inPieces('\u200dx')), '\\u200dx');
   assert.equal(shown(inPieces('\u3000日本')), '\u3000日本');
 });
 
-test('nothing hides behind blanks or empty lines', () => {
+test('text cannot be hidden by long runs of spaces or blank lines', () => {
   assert.equal(shown(inShortPieces(`ls${' '.repeat(4000)}; curl`)), 'ls⟨4,000 spaces or tabs⟩; curl');
   assert.equal(shown(inShortPieces(`ls${'\n'.repeat(400)}curl`)), 'ls\n⟨399 blank lines⟩\ncurl');
   assert.equal(shown(inShortPieces('a\n\n\n    b')), 'a\n\n\n    b');

@@ -113,7 +113,7 @@ test('the next waiting session is not the one that is shown', () => {
   assert.equal(nextWaiting(world('b', ['a', 'b'])), '#/p/a');
 });
 
-test('a session that waits shows what is asked, in the words of the server', () => {
+test('a waiting session shows its request as the server describes it', () => {
   const asked = { approval_id: '1', tool_name: 'mcp__github__create_issue', summary: 'Use create_issue (github)' };
   const preview = (one) => groups([{ ...project('a', '/a'), approvals: [one] }], [])[0].rows[0].preview;
   assert.equal(preview(asked), 'Use create_issue (github)');

@@ -46,7 +46,7 @@ test('text that is not a link stays text', () => {
     assert.equal(made(text), `<p>${text}</p>`);
 });
 
-test('a link contains no other link', () => {
+test('links are not nested', () => {
   const badge = '[![build](https://e.com/a.svg "t")](https://e.com/b)';
   assert.equal(made(badge), '<p><a>build</a></p>');
   assert.equal(made(badge, { whole: true }), '<p><a>build (https://e.com/a.svg “t”)</a> (https://e.com/b)</p>');
@@ -150,7 +150,7 @@ test('the search for the end of emphasis is bounded', () => {
   assert.ok(searched <= 1_000_000, `${searched} characters`); // without a limit: 60 million for each of nine depths
 });
 
-test('a long text between two signs is not emphasis', () => {
+test('a long text between two asterisks is not emphasized', () => {
   assert.match(made(`*${'a '.repeat(200)}a*`), /<em>/);
   assert.doesNotMatch(made(`*${'a '.repeat(300)}a*`), /<em>/);
   const words = `${'word '.repeat(100)}`;

@@ -1,4 +1,5 @@
 // The functions of the web UI that tests in Python use.
+export { KINDS } from '../../../web/src/conversation/tool-kinds.ts';
 export { settledWords } from '../../../web/src/conversation/settled.ts';
 export { liftedWords, standing } from '../../../web/src/projects/words.ts';
 export { retryWords } from '../../../web/src/run/doing.ts';

@@ -74,7 +74,7 @@ function watched() {
   };
 }
 
-test('one notification is sent, after the review is known', async () => {
+test('one notification is sent, once the review is known', async () => {
   const { ends, review } = watched();
   ends('completed');
   await settled();
@@ -86,7 +86,7 @@ test('one notification is sent, after the review is known', async () => {
   assert.deepEqual(shown, [['blog: 7 files to review', 'Run finished · +120 −34', '/#/p/p/review']]);
 });
 
-test('it does not wait for longer than 3 seconds', async () => {
+test('the notification waits for the review for at most 3 seconds', async () => {
   const { ends, review } = watched();
   ends('completed');
   mock.timers.tick(3000);
@@ -95,7 +95,7 @@ test('it does not wait for longer than 3 seconds', async () => {
   assert.deepEqual(shown, [['blog', 'Run finished', '/#/p/p']]);
 });
 
-test('a review that is decided during the wait is left out', async () => {
+test('a review that is decided during the wait is not in the notification', async () => {
   const { ends, review } = watched();
   review(7);
   ends('failed');

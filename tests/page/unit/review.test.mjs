@@ -101,7 +101,7 @@ test('mixed or changed line endings are shown, and a missing last one is reporte
   assert.equal(model.differenceOf(hunk('a', { removed: '', added: 'new' }), true).end, '');
 });
 
-test('long hunks and long lines are cut', () => {
+test('long hunks and long lines are shortened', () => {
   assert.equal(model.isCut(hunk('a')), false);
   assert.equal(model.isCut(hunk('a', { added: 'x\n'.repeat(500) })), true);
   assert.equal(model.isCut(hunk('a', { added: `${'x'.repeat(3000)}\n` })), true);
@@ -123,7 +123,7 @@ test('changes without lines are described in words', () => {
   assert.equal(model.titleOf(hunk('a', { old_start: 3, added: '' })), 'Line 3 (removed)');
 });
 
-test('an edit has the file’s line endings, also on the last line', () => {
+test('an edit gets the file’s line endings, on the last line too', () => {
   const crlf = hunk('a', { removed: 'x\r\n', added: 'a\r\nb\r\n' });
   assert.equal(model.fieldOf(crlf), 'a\nb');
   assert.equal(model.editedText(crlf, 'a\nc'), 'a\r\nc\r\n');
@@ -136,7 +136,7 @@ test('an edit has the file’s line endings, also on the last line', () => {
 
 // The order of the parts.
 
-test('the current part is followed by the next remaining one, or at the end by the last one', () => {
+test('after the current part, the next remaining part is current or, at the end, the last one', () => {
   assert.equal(model.follow([], ['a', 'b'], undefined), 'a');
   assert.equal(model.follow(['a', 'b', 'c'], ['a', 'c'], 'b'), 'c');
   assert.equal(model.follow(['a', 'b', 'c'], ['a', 'b', 'c'], 'b'), 'b');
@@ -144,7 +144,7 @@ test('the current part is followed by the next remaining one, or at the end by t
   assert.equal(model.follow(['a'], [], 'a'), undefined);
 });
 
-test('a removed part stays in its place, and unchanged files stay the same objects', () => {
+test('a part that is gone can stay in its place, and unchanged files stay the same objects', () => {
   const [a, b, c] = ['a', 'b', 'c'].map((id, n) => hunk(id, { new_start: n + 1 }));
   const before = model.shownFiles([file('f', [a, b, c]), file('g', [hunk('d')])]);
   const gone = { part: { ...before[0].parts[1], isGone: true }, file: before[0].file };
@@ -229,7 +229,7 @@ test('a decision sends the hunk, or the version that was shown', async () => {
   assert.deepEqual(server.asked[3], ['review_decide', { files: ['f'], decision: 'undo', version: '2' }]);
 });
 
-test('an outdated answer is not shown', async () => {
+test('a reply to an outdated request is ignored', async () => {
   const { server, found } = await opened([file('f', [hunk('a'), B])]);
   server.hears(changed('Phone'));
   void found.decide(found.parts.value[0], 'keep');
@@ -238,7 +238,7 @@ test('an outdated answer is not shown', async () => {
   assert.deepEqual(keysOf(found), ['b']);
 });
 
-test('an answer that is older than a comment does not remove it', async () => {
+test('a reply that is older than a comment does not remove the comment', async () => {
   const { server, found } = await opened([file('f', [hunk('a'), B])]);
   const comment = { comment_id: 'c', by: 'me', path: 'f', side: 'new', line: 6, end_line: 6, quote: 'x', text: 'Why?' };
   const texts = () => found.comments.all.value.map(({ text }) => text);
@@ -279,7 +279,7 @@ test('loading the review does not wait for later changes', async () => {
   assert.deepEqual(keysOf(found), []);
 });
 
-test('the hunk’s place shows who decided on it first', async () => {
+test('a note in the hunk’s place names who decided first', async () => {
   const { server, found } = await opened([file('f', [hunk('a'), B])]);
   void found.decide(found.parts.value[0], 'keep');
   await server.refuses(1, 'HUNK_GONE', { gone: 'a', by: 'Phone', decision: 'undo' });
@@ -336,7 +336,7 @@ test('a draft survives somebody else’s decision and a reload', async () => {
   assert.deepEqual(kept.reviewDrafts('p'), {});
 });
 
-test('an edit of an earlier visit is a draft', async () => {
+test('an edit from an earlier visit is restored as a draft', async () => {
   const { found } = await opened([file('f', [hunk('a')])], 'r');
   found.typed(found.parts.value[0], 'mine');
   found.dispose();
@@ -446,7 +446,7 @@ test('during a run a hunk can only be kept', async () => {
   assert.deepEqual(buttonsOf(look), ['Keepa', 'Undou (off)', 'Edite (off)']);
 });
 
-test('a cut hunk has to be expanded before it is decided', async () => {
+test('a shortened hunk has to be expanded before it is decided', async () => {
   const { found } = await opened([file('f', [hunk('a', { added: 'x\n'.repeat(500) })])], 'drawn');
   const look = await firstRender(found);
   assert.equal(found.of('a').unopened.value, 1);

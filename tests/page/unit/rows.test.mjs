@@ -6,9 +6,14 @@ import './dom.mjs';
 const { Conversation } = await import('../../../web/src/state/conversation.ts');
 const { rowsOf, rowAt, withDays } = await import('../../../web/src/conversation/rows.ts');
 const { editedBy } = await import('../../../web/src/conversation/counts.ts');
+const { learn } = await import('../../../web/src/conversation/tool-kinds.ts');
 const { groupWords, nowWords, subject, verb } = await import('../../../web/src/conversation/tool-words.ts');
 
+const { AGENTS } = await import('./tools.mjs');
+
 const ROOT = '/work/blog';
+
+learn(AGENTS);
 
 /** The items of a conversation in which each of these messages is a record. */
 function itemsOf(...messages) {
@@ -299,7 +304,7 @@ test('each day has a divider, unless all rows are from today', () => {
   assert.equal(days[3], 'Today');
 });
 
-test('a record without its own row leads to the previous row', () => {
+test('the row of a record without its own row is the previous one', () => {
   const rows = [{ seq: 2 }, { seq: 5 }];
   assert.deepEqual(
     [1, 2, 4, 5, 9].map((seq) => rowAt(rows, seq).seq),
@@ -329,7 +334,7 @@ test('calls are described by a verb and an object', () => {
   assert.equal(words('x', { toolCallId: '1', kind: 'execute', title: 'make' }), 'Used x: 1');
   assert.equal(words('constructor', {}), 'Used constructor');
   assert.equal(words('apply_patch', { patch: PATCH }, 'waiting'), `Edit a.md, docs/b.md, c.md`);
-  assert.equal(words('apply_patch', { odd: true }), 'Edited files');
+  assert.equal(words('apply_patch', { patch: 'odd' }), 'Edited files');
   assert.equal(words('other', { patch: PATCH }), 'Used other: *** Begin Patch');
 });
 
@@ -341,6 +346,7 @@ test('a group is described in one line', () => {
     'Read 2 files, ran 1 command, searched 2 times, updated the to-do list',
   );
   assert.equal(groupWords([tool('Read', {}, 'running')]), '');
+  assert.equal(groupWords([tool('Skill', {}), tool('mcp__db__query', {}), tool('TaskOutput', {})]), 'Used 3 tools');
   assert.equal(groupWords([tool('apply_patch', { patch: PATCH }), tool('apply_patch', {})]), 'Edited 4 files');
   assert.equal(nowWords(tool('apply_patch', { patch: PATCH }), ROOT), 'Editing a.md, docs/b.md, c.md');
   assert.equal(nowWords(tool('Read', { file_path: `${ROOT}/a/b.md` }), ROOT), 'Reading b.md');

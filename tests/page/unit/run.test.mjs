@@ -1,9 +1,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
+import { learn } from '../../../web/src/conversation/tool-kinds.ts';
 import { contextWords, doing, retryWords, running } from '../../../web/src/run/doing.ts';
 import { problemOf } from '../../../web/src/run/problem.ts';
 import { duration } from '../../../web/src/ui/dom.ts';
+import { AGENTS } from './tools.mjs';
+
+learn(AGENTS);
 
 test('a running call is described by a verb', () => {
   const words = (name, input) => doing({ name, input }, '/a');
@@ -12,7 +16,8 @@ test('a running call is described by a verb', () => {
   assert.equal(words('Bash', { command: 'git status\ngit log' }), 'Running git status');
   assert.equal(words('Edit', { file_path: '/a/notes.md' }), 'Editing notes.md');
   assert.equal(words('apply_patch', { patch: '*** Update File: /a/notes.md' }), 'Editing notes.md');
-  assert.equal(words('apply_patch', {}), 'Editing files');
+  assert.equal(words('apply_patch', {}), 'Editing a file');
+  assert.equal(words('Dream', {}), 'Using Dream');
   assert.equal(words('Grep', { pattern: 'is_open', path: 'src' }), 'Searching for is_open in src');
   assert.equal(words('WebFetch', { url: 'https://example.org/a?b' }), 'Fetching https://example.org/a?b');
   assert.equal(words('mcp__tickets__create', {}), 'Using create (tickets)');
@@ -50,9 +55,9 @@ test('retries and the context are described in a few words', () => {
   const retry = { attempt: 3, attempts: 10, reason: 'authentication_failed', status: 401 };
   assert.equal(retryWords(retry), 'Retrying 3 of 10: 401 authentication');
   assert.equal(retryWords({ attempt: 1, attempts: 2, reason: 'overloaded_error' }), 'Retrying 1 of 2: overloaded');
-  assert.equal(contextWords(76_000, 200_000), '38 % of 200k context');
+  assert.equal(contextWords(76_000, 200_000), '38% of 200k context');
   assert.equal(contextWords(1500, undefined), '2k tokens');
-  assert.equal(contextWords(5, 1_000_000), '0 % of 1M context');
+  assert.equal(contextWords(5, 1_000_000), '0% of 1M context');
   assert.equal(contextWords(undefined, 200_000), undefined);
 });
 
@@ -62,6 +67,12 @@ test('S2-23: each error offers a suitable remedy', () => {
   assert.deepEqual(help('AGENT_NOT_LOGGED_IN').help, ['login', 'retry']);
   assert.deepEqual(help('MODEL_UNAVAILABLE').help, ['retry']);
   assert.deepEqual(help('CONTEXT_TOO_LONG').help, ['compact', 'new']);
+  const tooLong = problemOf({ outcome: 'failed', code: 'CONTEXT_TOO_LONG' }, 'Gemini', new Date(), false);
+  assert.deepEqual(tooLong, {
+    title: 'The conversation no longer fits in the context window',
+    hint: 'Start a new session.',
+    help: ['new'],
+  });
   assert.deepEqual(help('AGENT_NOT_FOUND').help, ['install', 'retry']);
   assert.match(help('AGENT_EXITED').title, /process ended unexpectedly/);
   assert.match(help('AGENT_RATE_LIMITED', { retry_at: '2026-01-01T14:00:00Z' }).hint, /^It resets at /);

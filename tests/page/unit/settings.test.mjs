@@ -31,7 +31,7 @@ test('usage is added up by day and by project', () => {
   );
 });
 
-test('a day is not shifted west of Greenwich', () => {
+test('days are not shifted in time zones west of Greenwich', () => {
   assert.match(dayWords('2026-11-25'), /25/);
 });
 

@@ -60,7 +60,7 @@ test('a mode shows that its agent does not ask', () => {
 
 test('a limit shows when it resets', () => {
   assert.equal(liftedWords(LATER, NOW), `Limit resets at ${clock(LATER, NOW)}.`);
-  assert.match(clock('2026-03-06T12:30:00Z', NOW), /^[^\d]+ \d/, 'another day has its name');
+  assert.match(clock('2026-03-06T12:30:00Z', NOW), /^\d.* on [^\d]+$/, 'another day has its name');
   assert.match(clock('2026-03-11T12:30:00Z', NOW), /11/, 'the same weekday of the next week has its date');
   assert.equal(liftedWords('2026-03-04T09:00:00Z', NOW), 'The limit has reset.');
 });
@@ -79,7 +79,7 @@ test('only complete requests that accept another text can be edited', () => {
   assert.ok(!canBeEdited({ ...request, tool_name: 'NotebookEdit' }));
 });
 
-test('a conversation begins late if its first records were deleted', () => {
+test('a conversation whose first records were deleted is marked as incomplete', () => {
   const conversation = new Conversation('p');
   conversation.join({ last_seq: 35, run: null, queue: [], open_approvals: [] }, true);
   assert.ok(!conversation.beginsLate({ first_seq: 26 }), 'earlier records can still be loaded');

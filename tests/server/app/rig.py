@@ -199,6 +199,8 @@ class Server:
         self.blobs = Blobs(directory / "blobs")
         own = ServerCommands(
             core,
+            core,
+            core,
             self.blobs,
             entrance,
             self.clients,

@@ -55,7 +55,7 @@ async def test_a_wrong_token_in_the_header_gets_401(server: Server, shown: str) 
     assert not list(server.clients)
 
 
-async def test_the_scheme_is_case_insensitive(server: Server) -> None:
+async def test_the_authorization_scheme_is_case_insensitive(server: Server) -> None:
     assert await status_of(server, Authorization=f"bearer {TOKEN}") == 101
 
 
@@ -168,7 +168,7 @@ async def test_a_client_that_sends_no_token_in_time_is_disconnected(
         with pytest.raises(ConnectionClosed):
             await stranger.recv()
         assert stranger.close_code == 4401
-        assert stranger.close_reason == "the token did not arrive in time"
+        assert (stranger.close_reason or "").startswith("the client did not sign in within ")
 
 
 async def test_a_client_with_a_token_has_no_time_limit(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -348,7 +348,7 @@ def test_loopback_names_and_addresses_are_recognized() -> None:
 # other paths
 
 
-async def test_the_only_other_path_is_health(server: Server) -> None:
+async def test_only_the_socket_and_health_have_paths(server: Server) -> None:
     assert await status_of(server, "/") == 404
     assert await status_of(server, "/ws/x") == 404
     assert await status_of(server, "/health") == 404, "it is not a WebSocket"
@@ -380,7 +380,7 @@ def test_the_token_is_created_once_and_private_to_the_owner(tmp_path: Path) -> N
     assert owner_token(tmp_path / "other" / "token") != token
 
 
-def test_a_readable_token_file_is_made_private(tmp_path: Path) -> None:
+def test_a_token_file_that_others_can_read_is_made_private(tmp_path: Path) -> None:
     path = tmp_path / "token"
     token = owner_token(path)
     path.chmod(0o644)
@@ -392,7 +392,7 @@ def test_a_readable_token_file_is_made_private(tmp_path: Path) -> None:
 def test_a_file_without_a_token_is_reported_and_kept(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "token"
     path.write_bytes(content)
-    with pytest.raises(BadSetting, match="does not contain a token"):
+    with pytest.raises(BadSetting, match="does not contain a valid token"):
         owner_token(path)
     assert path.read_bytes() == content
 

@@ -26,6 +26,9 @@ async def test_missing_agents_are_listed_with_a_remedy(tmp_path: Path) -> None:
         words = {one["name"]: one for one in hello["agent_words"]}
         assert words["claude"]["label"] == "Claude"
         assert words["codex"]["login"]["command"] == "codex login"
+        assert words["goose"]["login"] is None, "nobody knows how its owner logs in"
+        assert words["claude"]["tools"]["Bash"] == words["codex"]["tools"]["Bash"] == "command"
+        assert words["claude"]["tasks"]["local_bash"] == "Command"
         assert words.keys() >= set(hello["agents"])  # includes agents that the owner added
         assert [one["name"] for one in hello["effort_offers"]] == ["low", "medium", "high", "xhigh", "max"]
         assert listed["codex"] == {

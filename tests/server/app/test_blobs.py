@@ -125,6 +125,8 @@ async def test_a_missing_or_unfinished_blob_cannot_be_read(server: Server, clien
 
 
 async def test_a_piece_with_a_wrong_offset_is_refused(blobs: Blobs) -> None:
+    with pytest.raises(ClientError, match="has no bytes yet, or has expired"):
+        await blobs.put("b", 3, b"two", True)
     await blobs.put("b", 0, b"one", False)
     for offset in (1, 2, 4, 2**40):
         with pytest.raises(ClientError) as refused:
@@ -133,7 +135,7 @@ async def test_a_piece_with_a_wrong_offset_is_refused(blobs: Blobs) -> None:
         assert refused.value.details == {"expected": 3, "complete": False}
     await blobs.put("b", 3, b"two", True)
     assert await blobs.read("b", None) == b"onetwo"
-    with pytest.raises(ClientError, match="has 6 bytes and is complete"):
+    with pytest.raises(ClientError, match="is complete, with 6 bytes"):
         await blobs.put("b", 6, b"more", True)
     assert await code_of(blobs, "b", 0, b"anew", True) == "BLOB_OFFSET"
     assert await blobs.read("b", None) == b"onetwo"
@@ -150,7 +152,7 @@ async def test_a_blob_may_be_empty(blobs: Blobs) -> None:
     assert await blobs.read("b", None) == b""
 
 
-async def test_size_and_number_are_limited_and_old_blobs_stay(blobs: Blobs, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_size_and_the_number_of_blobs_are_limited(blobs: Blobs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blobs_module, "MOST", 3)
     monkeypatch.setattr(blobs_module, "ALTOGETHER", BLOB_BYTES + 10)
     await blobs.put("a", 0, bytes(BLOB_BYTES), True)
@@ -165,7 +167,7 @@ async def test_size_and_number_are_limited_and_old_blobs_stay(blobs: Blobs, monk
 
 
 @pytest.mark.parametrize("size", [0, 2_600_000], ids=["by number", "by size"])
-async def test_no_device_uses_up_the_share_of_others(blobs: Blobs, size: int) -> None:
+async def test_one_device_cannot_use_up_the_space_of_others(blobs: Blobs, size: int) -> None:
     """One device can't block another, and all of them together can't block the owner."""
 
     async def fill(device: str | None) -> int:

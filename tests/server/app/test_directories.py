@@ -30,7 +30,7 @@ def refusal(path: str, root: Path) -> tuple[str, str]:
     return refused.value.code, refused.value.text
 
 
-def test_only_directories_are_shown_by_name(root: Path) -> None:
+def test_directories_are_sorted_by_name_and_files_left_out(root: Path) -> None:
     assert listed(str(root), [root]).directories == [".hidden", "alpha", "Beta", "with space", "ümlaut"]
     assert listed(str(root / "alpha"), [root]).directories == ["inner"]
 
@@ -39,7 +39,7 @@ def test_without_a_path_the_roots_are_shown(root: Path, tmp_path: Path) -> None:
     assert listed("", [root, tmp_path]).directories == [str(root), str(tmp_path)]
 
 
-def test_in_the_home_directory_hidden_ones_are_not_shown(home: Path) -> None:
+def test_hidden_directories_in_the_home_directory_are_left_out(home: Path) -> None:
     for name in (".ssh", "code", "code/.git"):
         (home / name).mkdir(parents=True)
     assert listed(str(home), [home]).directories == ["code"]
@@ -71,7 +71,7 @@ def test_outside_paths_are_refused_like_missing_ones(root: Path, tmp_path: Path)
 
 
 @pytest.mark.parametrize("path", ["relative", "~", ".", "/tmp/../etc", "/a\x00b", "/" + "x" * 5_000, "\n"])
-def test_path_tricks_are_refused(root: Path, path: str) -> None:
+def test_paths_that_try_to_leave_the_root_are_refused(root: Path, path: str) -> None:
     assert refusal(path, root)[0] == "INVALID_PATH"
 
 

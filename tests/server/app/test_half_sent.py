@@ -134,22 +134,33 @@ async def check(tmp_path: Path, tls: bool, words: bytes, most: int, *, shaken: b
             assert process.memory_info().rss - usual < most
 
 
+@pytest.mark.slow_for(
+    "plain-half a body of GET",
+    "plain-half a chunk",
+    "plain-no body of HEAD",
+    "tls-half a body of GET",
+    "tls-half a body",
+    "tls-half a chunk",
+    "tls-no body of HEAD",
+    "tls-nothing",
+)
 @pytest.mark.parametrize("words", REQUESTS)
 @pytest.mark.parametrize("tls", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["plain", "tls"])
-async def test_half_sent_requests_block_no_client(tmp_path: Path, tls: bool, words: bytes) -> None:
+async def test_incomplete_requests_do_not_block_clients(tmp_path: Path, tls: bool, words: bytes) -> None:
     # The server waits for the rest of up to 128 requests at a time, and TLS takes about 80 kB for each.
     await check(tmp_path, tls, words, 2 * LITTLE if tls else LITTLE)
 
 
-@pytest.mark.thorough
-async def test_half_sent_tls_handshakes_block_no_client(tmp_path: Path) -> None:
+@pytest.mark.slow
+async def test_incomplete_tls_handshakes_do_not_block_clients(tmp_path: Path) -> None:
     """The crowd connects from the owner's address, and reconnects as soon as it is cut off."""
     await check(tmp_path, True, b"\x16\x03\x01\x02\x00\x01", LITTLE, shaken=False)
 
 
+@pytest.mark.slow_for("tls")
 @pytest.mark.thorough
 @pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
-async def test_half_sent_first_messages_block_no_client(tmp_path: Path, tls: bool) -> None:
+async def test_incomplete_first_messages_do_not_block_clients(tmp_path: Path, tls: bool) -> None:
     """The server waits for the tokens of up to 64 clients of one address, and reads from each of them in pieces of up
     to 256 kB.
     """

@@ -24,7 +24,7 @@ from tests.server.schema import check_sent
 from tests.waiting import PATIENCE, until
 
 
-async def test_no_gap_between_the_snapshot_and_later_records(tmp_path: Path) -> None:
+async def test_no_record_is_missing_after_the_snapshot(tmp_path: Path) -> None:
     phone, page = Client(), Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -197,7 +197,7 @@ async def test_a_snapshot_with_long_approvals_fits_in_one_message(tmp_path: Path
             assert shown["approval_id"] == whole["data"]["approval_id"]
             assert "truncated" not in whole["data"]
             assert shown["input"]["content"].endswith("…")
-            line = await server.core.record(project, whole["seq"])
+            line = await server.built.histories.record(project, whole["seq"])
             assert shown["truncated"]["blob_id"] == f"{project}:{whole['seq']}"
             assert json.loads(line)["message"]["message"]["input"] == whole["data"]["input"]
         process.ends()
@@ -283,10 +283,15 @@ async def until_quiet(client: Client, seq: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "failure", [HistoryUnreadable("The disk fails."), OSError("no such device"), RuntimeError("a defect")]
+    ("failure", "code"),
+    [
+        (HistoryUnreadable("The disk fails."), "FILE_OPERATION"),
+        (OSError("no such device"), "FILE_OPERATION"),
+        (RuntimeError("a defect"), "INTERNAL_ERROR"),
+    ],
 )
 async def test_an_unreadable_history_is_reported_and_not_skipped(
-    failure: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    failure: Exception, code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unreadable(*_: object, **__: object) -> None:
         raise failure
@@ -300,7 +305,7 @@ async def test_an_unreadable_history_is_reported_and_not_skipped(
             await server.does(page, "project_join", project, after_seq=0)
             await until(lambda: bool(page.received))
         process.says({"type": "assistant"})
-        assert [message["data"]["code"] for message in page.received] == ["FILE_OPERATION"]
+        assert [message["data"]["code"] for message in page.received] == [code]
         await server.does(page, "project_join", project, after_seq=0)
         process.ends()
         await until_quiet(page, records(server, project)[-1]["seq"])

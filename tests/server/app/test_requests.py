@@ -468,7 +468,7 @@ async def test_an_unexpected_error_fails_only_one_slow_request(
     assert await client.next() == {"type": "ok", "data": {}, "request_id": "two"}
 
 
-async def test_an_unexpected_error_after_the_reply_names_no_request(server: Server, client: WireClient) -> None:
+async def test_an_error_after_the_reply_does_not_name_the_request(server: Server, client: WireClient) -> None:
     """The request has already been answered. The client is still notified of the error, and its next request is
     executed.
     """

@@ -47,7 +47,7 @@ class Trace:
             self.decodes.append(frame.f_code.co_qualname)
 
     def counted(self, decode: Callable[..., Any]) -> Callable[..., Any]:
-        """``decode``, with the function that calls it noted."""
+        """Returns ``decode`` wrapped so that each call adds the calling function to ``decodes``."""
 
         def decoded(*given: Any, **options: Any) -> Any:
             frame = sys._getframe(1)

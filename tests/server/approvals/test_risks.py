@@ -84,7 +84,7 @@ def test_risky_parts_of_a_command_are_marked(command: str, expected: list[tuple[
     assert marked(command) == expected
 
 
-def test_a_link_out_of_the_project_is_followed(tmp_path: Path) -> None:
+def test_a_path_that_leaves_the_project_by_a_link_is_marked(tmp_path: Path) -> None:
     (tmp_path / "blog").mkdir()
     (tmp_path / "blog" / "link").symlink_to("/etc")
     root = str(tmp_path / "blog")
@@ -115,7 +115,7 @@ def test_a_long_command_is_marked_as_unchecked() -> None:
     assert risk == Risk("unchecked", TEXTS["unchecked"], "command", SCANNED, len(command))
 
 
-def test_marks_and_followed_links_are_bounded() -> None:
+def test_the_number_of_marks_and_followed_links_is_limited() -> None:
     assert len(marked("sudo ls;" * 1000)) == EACH
     followed: list[str] = []
 
@@ -174,7 +174,7 @@ def test_every_mark_is_a_part_of_the_command(command: str) -> None:
         assert 0 <= risk.start < risk.end <= size
 
 
-def test_a_command_can_start_in_another_directory() -> None:
+def test_a_command_that_runs_outside_the_project_is_marked() -> None:
     def codes(directory: str) -> list[str]:
         return [risk.code for risk in in_command("touch notes.md", ROOT, os.path.normpath, "command", directory)]
 

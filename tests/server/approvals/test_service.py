@@ -1,4 +1,4 @@
-"""Of the decisions on several surfaces on one approval request, the first is recorded and reaches the agent once."""
+"""Of several decisions on one approval request, the first is recorded and reaches the agent once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PHONE, EDITOR = Person("phone"), Person("Neovim")
 
 
 class Asker:
-    """A surface that records its notifications: the decisions that it is sent, and that it was closed."""
+    """An asker that records its notifications: the decisions that it is sent, and that it was closed."""
 
     pid: int | None = None
     in_editor = False
@@ -38,7 +38,7 @@ class Asker:
 
 class Service:
     """The approval requests of one session. ``recorded`` is its history, to which nothing can be written while ``full``
-    is set; ``published`` contains what the agent's surface had been sent whenever a decision was published.
+    is set; ``published`` contains, for each published decision, what the agent's asker had been sent by then.
     """
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class Service:
         return stored.seq
 
     def requested(self) -> PendingApproval:
-        """Adds a request from the agent that is open on two surfaces, and returns it."""
+        """Adds a request from the agent that has two askers, and returns it."""
         approval = PendingApproval(ApprovalRequested("appr_1", "run_1", "Bash", Raw(b"{}"), Raw(b"[]")), "q1", "")
         self.approvals.request(approval, "claude", self.asking)
         self.approvals.add(approval, self.other)
@@ -79,7 +79,7 @@ def service() -> Service:
     return Service()
 
 
-def test_only_the_asking_surface_receives_the_decision(service: Service) -> None:
+def test_only_the_first_asker_receives_the_decision(service: Service) -> None:
     approval = service.requested()
     service.approvals.decide("appr_1", ALLOW, PHONE)
     assert (service.asking.notifications, service.other.notifications) == (["allow by phone"], ["closed"])
@@ -104,11 +104,19 @@ def test_a_decision_is_published_if_the_agent_is_unreachable(service: Service, m
     assert service.published == [[]]
 
 
-def test_a_surface_that_decides_is_not_notified(service: Service) -> None:
+def test_an_asker_that_decides_is_not_notified(service: Service) -> None:
     service.requested()
     *_, asking = service.approvals.decide("appr_1", DENY, EDITOR, service.other)
     assert asking is service.other
     assert (service.asking.notifications, service.other.notifications) == (["closed"], [])
+
+
+def test_a_decision_on_a_withdrawn_request_is_refused_with_the_reason(service: Service) -> None:
+    service.approvals.withdraw(service.requested(), "answered elsewhere")
+    with pytest.raises(ClientError, match=r"was withdrawn \(answered elsewhere\)\.$") as refused:
+        service.approvals.decide("appr_1", ALLOW, PHONE)
+    assert refused.value.code == "APPROVAL_RESOLVED"
+    assert refused.value.details == {"reason": "answered elsewhere"}
 
 
 def test_a_second_decision_changes_nothing(service: Service) -> None:
@@ -134,7 +142,7 @@ def test_a_decision_that_cannot_be_written_is_not_sent(service: Service) -> None
     assert service.asking.notifications == ["deny by phone"]
 
 
-def test_withdrawing_closes_every_surface_once(service: Service) -> None:
+def test_withdrawing_closes_every_asker_once(service: Service) -> None:
     approval = service.requested()
     assert service.approvals.withdraw(approval, "the run was stopped")
     assert not service.approvals.withdraw(approval, "again")

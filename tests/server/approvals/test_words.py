@@ -59,6 +59,8 @@ def change(path: str, old: str = "old\n") -> Proposal:
             "wants to edit the notebook",
             "a.ipynb",
         ),
+        ("NotebookEdit", {}, None, "notebook", "wants to edit a notebook", None),
+        ("Write", {}, None, "overwrite", "wants to write a file", None),
         ("Bash", {"command": "ls"}, None, "command", "wants to run a command", None),
         ("Monitor", {"command": "ls"}, None, "command", "wants to run a command", None),
         ("WebFetch", {"url": "https://x.example"}, None, "fetch", "wants to fetch a web page", None),
@@ -98,7 +100,7 @@ def test_a_plan_has_its_own_title() -> None:
     assert said("ExitPlanMode", {"plan": "# Plan"}).title.text == "Claude’s plan"
 
 
-def test_an_unknown_agent_has_its_name() -> None:
+def test_an_agent_without_a_display_name_is_named_by_its_id() -> None:
     found = said("execute", acp("execute"), agent="pelican", form="acp")
     assert found.title.text == "The pelican agent wants to run a command"
 
@@ -251,7 +253,9 @@ MODE = {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
         ({**RULE, "rules": ["odd"], "destination": ""}, 'Always allow "odd" ("")', ""),
     ],
 )
-def test_always_is_described_with_where_it_is_saved(suggestion: dict[str, Any], text: str, saved_in: str) -> None:
+def test_an_always_option_shows_its_effect_and_where_it_is_saved(
+    suggestion: dict[str, Any], text: str, saved_in: str
+) -> None:
     [always] = said("Bash", {"command": "ls"}, suggestions=[suggestion]).always
     assert (always.text, always.suggestion, always.saved_in) == (text, 0, saved_in)
 
@@ -270,7 +274,7 @@ def test_the_projects_own_directory_is_not_offered() -> None:
     assert offered(f"{ROOT}2") == [f"Always allow access to `{ROOT}2` for this session"]
 
 
-def test_always_names_the_one_option_of_acp() -> None:
+def test_the_always_option_of_an_acp_agent_keeps_its_name() -> None:
     options = [
         {"optionId": "once", "kind": "allow_once"},
         {"optionId": "always", "kind": "allow_always", "name": "Always Allow"},
@@ -284,7 +288,7 @@ SUGGESTION = some.sampled_from([MODE, {**RULE, "rules": [{"toolName": "Bash"}]},
 
 
 @given(some.lists(SUGGESTION, max_size=4))
-def test_always_matches_what_the_agents_driver_remembers(suggestions: list[dict[str, Any]]) -> None:
+def test_always_options_match_what_the_driver_remembers(suggestions: list[dict[str, Any]]) -> None:
     found = said("Bash", {"command": "ls"}, suggestions=suggestions).always
     raw = Raw(json.dumps(suggestions).encode())
     assert [suggestions[one.suggestion] for one in found] == remembered(raw)

@@ -213,7 +213,7 @@ def test_a_failed_write_is_logged_and_not_raised(tmp_path: Path, caplog: pytest.
     assert "phone" in caplog.text
 
 
-def test_a_clients_values_become_one_short_line(tmp_path: Path) -> None:
+def test_long_values_of_clients_are_written_as_one_short_line(tmp_path: Path) -> None:
     AuditLog(tmp_path).write("refused", by="x\n" * 1_000)
     assert len((tmp_path / FILE).read_bytes().splitlines()) == 1
     assert len(read(tmp_path)[0]["by"]) == 300

@@ -59,11 +59,11 @@ def test_a_token_is_created_shown_once_listed_and_revoked(data: Path, tmp_path: 
     ("arguments", "expected"),
     [
         (["new", "x\ny"], "NAME: must be 1 to 60 printable characters"),
-        (["new", "x", "--expires", "soon"], "--expires: must be a number followed by m, h, d or w"),
+        (["new", "x", "--expires", "soon"], "--expires: must be a number from 1 to 99999 followed by m, h, d or w"),
         (["new", "x", "--expires", "0d"], "--expires: must be a number"),
         (["new", "x", "--project", "/nowhere/at/all"], "--project: /nowhere/at/all is not a directory"),
         (["new", "x", "--scope", "root"], "unknown scope: root"),
-        (["revoke", "nobody"], "NAME: no device 'nobody' has a token"),
+        (["revoke", "nobody"], "NAME: no device with the name or ID 'nobody' has a token"),
     ],
 )
 def test_invalid_arguments_are_reported_and_change_nothing(data: Path, arguments: list[str], expected: str) -> None:

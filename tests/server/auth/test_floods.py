@@ -188,7 +188,7 @@ async def slow_sign_in(server: Server) -> bool:
         client.cut()
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_slow_browser_can_sign_in_during_a_flood(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The flood opens WebSockets, and never sends a token."""
     monkeypatch.setattr(clients, "STRANGERS", 4)

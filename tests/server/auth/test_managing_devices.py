@@ -45,6 +45,12 @@ async def test_devices_are_listed_with_scope_and_last_use(server: Server, owner:
     assert "hash" not in str(found)
 
 
+async def test_a_damaged_file_of_devices_is_reported(server: Server, owner: WireClient) -> None:
+    (server.data / "devices.json").write_text("{")
+    for type, data in (("device_list", {}), ("pair_create", {"scope": "view"}), ("device_revoke", {"device_id": "x"})):
+        assert code_of(await owner.ask(type, data)) == "FILE_OPERATION"
+
+
 async def test_a_revoked_device_is_disconnected(server: Server, owner: WireClient) -> None:
     async with server.client(server.token("phone")) as phone:
         id = str((await listed(owner))["phone"]["id"])
@@ -92,7 +98,7 @@ async def test_the_link_has_the_address_that_the_client_uses(server: Server, own
 @pytest.mark.parametrize(
     "origin", ["javascript:alert(1)", "https://a b", "https://a/path", "https://a#b", "https://u@h", "", "https://"]
 )
-def test_an_origin_is_scheme_and_host(origin: str) -> None:
+def test_an_origin_consists_of_a_scheme_and_a_host(origin: str) -> None:
     message = json.dumps({"type": "pair_create", "data": {"scope": "view", "origin": origin}})
     with pytest.raises(ClientError) as refused:
         parse(message, {"pair_create": PairCreate})
@@ -167,7 +173,7 @@ async def test_codes_are_revoked_with_their_creator(server: Server, owner: WireC
     assert [line.get("made_by") for line in events(server.data, "paired")] == [id, None]
 
 
-async def test_a_device_that_was_just_revoked_creates_no_code(server: Server) -> None:
+async def test_a_device_that_was_just_revoked_cannot_create_a_code(server: Server) -> None:
     """The device is still connected when its request arrives."""
     server.token("stolen", "admin")
     [device] = server.devices
@@ -190,7 +196,7 @@ async def test_a_code_of_a_removed_ssh_key_is_not_valid(server: Server) -> None:
 
 
 @pytest.mark.parametrize("origin", ["https://[", "https://[x]", "https://a:b", "https://a:99999"])
-async def test_an_invalid_origin_creates_no_code(server: Server, owner: WireClient, origin: str) -> None:
+async def test_no_code_is_created_for_an_invalid_origin(server: Server, owner: WireClient, origin: str) -> None:
     answer = await owner.ask("pair_create", {"scope": "view", "origin": origin})
     assert (answer["data"]["code"], answer["data"]["field"]) == ("VALIDATION_FAILED", "data.origin")
     with server.devices.changed() as file:

@@ -16,6 +16,7 @@ from drawbridge.server.app.clients import Client
 from drawbridge.server.app.command_table import COMMANDS, OK
 from drawbridge.server.app.core import Core
 from drawbridge.server.app.dispatch import Row
+from drawbridge.server.app.run_commands import RunCommands
 from drawbridge.server.app.server_commands import ServerCommands
 from drawbridge.server.auth.audited import AuditEntry
 from drawbridge.server.events import ApprovalRequested
@@ -52,8 +53,8 @@ NOT_ROWS = (
     Row("rename", commands.RunRevert, "run", Core, renamed, Reply("renamed", Renamed)),  # type: ignore[arg-type]
     Row("rename", Rename, "run", Core, renamed, OK),  # type: ignore[arg-type]
     Row("rename", Rename, "run", ServerCommands, renamed, Reply("renamed", Renamed)),  # type: ignore[arg-type]
-    Row("rename", Rename, "run", Core, Core.agent_kill, Reply("renamed", Renamed)),  # type: ignore[arg-type]
-    Row("set_mode", commands.SetMode, "run", Core, Core.set_mode, OK, AuditEntry("named", title)),  # type: ignore[misc]
+    Row("rename", Rename, "run", RunCommands, RunCommands.agent_kill, Reply("renamed", Renamed)),  # type: ignore[arg-type]
+    Row("set_mode", commands.SetMode, "run", RunCommands, RunCommands.set_mode, OK, AuditEntry("named", title)),  # type: ignore[misc]
 )
 """Rows that mypy must reject: it compares request, owner, reply and audit with the handler, and reports a
 `type: ignore` that is not needed.
@@ -116,7 +117,7 @@ def test_each_row_has_unique_names() -> None:
     assert [row.name for row in COMMANDS if row.handler.__name__ != row.name] == []
 
 
-def test_only_these_commands_sign_in() -> None:
+def test_only_auth_pair_and_ssh_commands_sign_in() -> None:
     assert {row.name for row in COMMANDS if row.signs_in} == {"auth", "pair", "ssh_challenge", "ssh_auth"}
 
 

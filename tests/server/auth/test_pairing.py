@@ -125,7 +125,7 @@ def devices_locked(server: Server) -> Iterator[None]:
         yield
 
 
-async def test_a_pairing_that_waits_delays_no_other_client(
+async def test_a_pairing_that_waits_does_not_delay_other_clients(
     server: Server, owner: WireClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code = new_code(server.devices, "view")
@@ -147,7 +147,7 @@ async def test_a_pairing_that_waits_delays_no_other_client(
     assert (await pairing)[0]["type"] == "paired"
 
 
-async def test_a_pairing_waits_for_another_process_but_not_for_long(server: Server) -> None:
+async def test_a_pairing_fails_if_the_devices_file_stays_locked(server: Server) -> None:
     code = new_code(server.devices, "view")
     with devices_locked(server):
         assert code_of((await pair(server, code))[0]) == "FILE_OPERATION"
@@ -226,7 +226,7 @@ async def test_the_command_shows_a_code_that_pairs_one_device(tmp_path: Path) ->
         assert f"https://{host}:{port}/" in done.stdout
         assert "▀" in done.stdout
         assert (
-            "It can answer requests and stop runs, but not send prompts: for that, pair it with --scope run."
+            "The device can answer requests and stop runs, but not send prompts: for that, pair it with --scope run."
             in done.stdout
         )
         assert server.ready["fingerprint"][:47] in done.stdout
@@ -247,12 +247,12 @@ async def test_the_command_reports_that_no_phone_can_connect(tmp_path: Path) -> 
         done = await shown(server, "--scope", "run")
         assert done.returncode == 0
         assert "listens on this machine only" in done.stdout
-        assert "It can use projects, but not add or remove them" in done.stdout
+        assert "The device can use projects, but not add or remove them" in done.stdout
         assert "--host 0.0.0.0" in done.stdout
         assert "--public-host NAME" in done.stdout
         assert re.search(r"[A-Z2-9]{4}-[A-Z2-9]{4}", done.stdout)
         assert "▀" not in done.stdout, "a QR code would not work"
-        assert "It can only watch." in (await shown(server, "--scope", "view")).stdout
+        assert "The device can only watch." in (await shown(server, "--scope", "view")).stdout
 
 
 def test_a_file_left_by_a_killed_server_is_ignored(tmp_path: Path) -> None:

@@ -37,6 +37,53 @@ def test_the_docs_list_the_current_scope_of_each_command() -> None:
     assert shown == {scope: {row.name for row in COMMANDS if row.scope == scope} for scope in SCOPES}
 
 
+ALLOWED_IN_WORDS: dict[Scope, dict[str, str]] = {
+    "view": {
+        "projects": "project_list project_join project_leave agent_list health_check usage",
+        "conversations": "get_messages sessions session_messages session_export search blob_get",
+        "changes": "run_changes review_get file_changes",
+        "files": "file_list file_read",
+    },
+    "approve": {
+        "answer approval requests": "permission_response",
+        "edit the text of a proposed file": "blob_put",
+        "comment on changes": "review_comment",
+        "stop runs": "agent_kill agent_interrupt",
+    },
+    "run": {
+        "send prompts and comments to the agent": "execute review_submit review_withdraw",
+        "change the queue": "queue_remove queue_edit queue_move queue_send_now",
+        "list the conversations that the agent stores": "session_list",
+        "start, resume, fork, rename and delete conversations": "agent_new_session session_resume session_fork "
+        "session_rename session_delete",
+        "decide on changes in a review": "review_decide",
+        "undo a run": "run_revert",
+        "choose mode, model and effort": "set_mode set_model set_effort",
+    },
+    "admin": {
+        "commit what was kept in a review": "review_commit",
+        "push the branch and create pull requests": "review_push",
+        "see and create directories for projects": "dir_list dir_create place_list",
+        "add and delete projects": "project_create project_delete",
+        "list, pair and revoke devices": "device_list pair_create device_revoke",
+    },
+}
+"""Phrases of docs/access.md, with the commands that they stand for."""
+
+OWN_CONNECTION = {"hello", "subscribe", "unsubscribe", "push_key", "push_subscribe", "push_unsubscribe", "push_test"}
+"""Commands about the device's own connection and notifications, which the page does not list."""
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_the_page_about_access_says_what_each_scope_allows(scope: Scope) -> None:
+    page = (PAGE.parents[1] / "access.md").read_text()
+    [row] = [line for line in page.splitlines() if line.startswith(f"| `{scope}` |")]
+    said = ALLOWED_IN_WORDS[scope]
+    assert [words for words in said if words not in row] == []
+    commands = {row.name for row in COMMANDS if row.scope == scope and not row.signs_in} - OWN_CONNECTION
+    assert set(" ".join(said.values()).split()) == commands
+
+
 @pytest.mark.parametrize("scope", SCOPES)
 async def test_each_command_is_refused_only_below_its_scope(server: Server, owner: WireClient, scope: Scope) -> None:
     project = await server.project(owner)
@@ -121,7 +168,7 @@ async def test_a_notifications_token_decides_one_request_only(tmp_path: Path, mo
         assert resolved["data"]["data"]["decision"] == "allow"
 
 
-async def test_an_approver_decides_under_the_devices_name(server: Server, owner: WireClient) -> None:
+async def test_a_decision_is_recorded_under_the_devices_name(server: Server, owner: WireClient) -> None:
     async with asking(server, owner) as question, server.client(server.token("Ada's phone", "approve")) as phone:
         await phone.ask("hello", {"client": "the owner"})
         given = {"approval_id": question["data"]["approval_id"], "decision": "allow"}
@@ -306,14 +353,14 @@ async def test_a_confined_device_reaches_only_its_own_projects(
     assert len((await owner.ask("project_list"))["data"]["projects"]) == 2
 
 
-def test_directories_with_a_common_prefix_are_separate() -> None:
+def test_a_device_does_not_see_paths_that_only_begin_alike() -> None:
     device = Identity(name="phone", scope="view", device_id="1", projects=("/code/site",))
     assert [device.sees(Path(path), Path) for path in ("/code/site", "/code/site/inner")] == [True, True]
     others = ("/code/site2", "/code/site-old", "/code/site.d/x", "/code", "/code/sit", "/", "/x/code/site")
     assert [path for path in others if device.sees(Path(path), Path)] == []
 
 
-async def test_a_confined_device_sees_no_sibling_project(server: Server, owner: WireClient) -> None:
+async def test_a_confined_device_cannot_see_sibling_projects(server: Server, owner: WireClient) -> None:
     site, _ = await server.project(owner, "site"), await server.project(owner, "site2")
     async with server.client(server.token("pad", "run", projects=[str(server.roots / "site")])) as device:
         assert [one["id"] for one in (await device.ask("project_list"))["data"]["projects"]] == [site]
@@ -369,7 +416,7 @@ async def test_a_confined_device_receives_nothing_about_other_projects(
     assert [message for message in confined.received if str(server.roots / "secret") in str(message)] == []
 
 
-async def test_a_confined_device_creates_projects_only_inside(
+async def test_a_confined_device_creates_projects_only_in_its_directory(
     server: Server, owner: WireClient, confined: WireClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("mine/inner", "secret/inner"):

@@ -243,7 +243,9 @@ async def test_the_last_use_of_a_device_is_stored(server: Server) -> None:
         assert datetime.now(UTC) - device.last_used < timedelta(minutes=1)
 
 
-async def test_a_damaged_file_refuses_only_new_connections(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_damaged_devices_file_affects_only_new_connections(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
     token = server.token()
     whole = (server.data / FILE).read_bytes()
     async with server.client(token) as there:
@@ -263,7 +265,7 @@ async def test_a_damaged_file_refuses_only_new_connections(server: Server, caplo
             assert (await client.ask("hello"))["type"] == "hello"
 
 
-async def test_a_process_that_locks_the_file_delays_no_server(server: Server) -> None:
+async def test_a_locked_devices_file_does_not_delay_the_server(server: Server) -> None:
     token = server.token()
     code = new_code(server.devices, "view")
     with (server.data / "devices.lock").open("r+") as held:
@@ -278,7 +280,7 @@ async def test_a_process_that_locks_the_file_delays_no_server(server: Server) ->
         assert code_of(await new.ask("pair", {"code": code})) == "paired"
 
 
-def test_two_alternating_writers_lose_nothing(tmp_path: Path) -> None:
+def test_two_processes_that_add_devices_lose_none(tmp_path: Path) -> None:
     one, two = Devices(tmp_path), Devices(tmp_path)
     for number in range(5):
         one.add(f"one {number}", "view")
@@ -317,7 +319,7 @@ def test_no_device_can_be_named_like_the_user_in_the_terminal(tmp_path: Path) ->
 def test_only_an_existing_device_can_be_revoked(tmp_path: Path) -> None:
     devices = Devices(tmp_path)
     device, _ = devices.add("phone", "view")
-    with pytest.raises(BadArgument, match=re.escape("no device 'pad' has a token")):
+    with pytest.raises(BadArgument, match=re.escape("no device with the name or ID 'pad' has a token")):
         devices.revoke("pad")
     assert devices.revoke(device.id).revoked is not None
     with pytest.raises(BadArgument):

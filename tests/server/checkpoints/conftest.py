@@ -17,7 +17,7 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def checkpoints(project: Path, tmp_path: Path) -> Checkpoints:
-    """The project's checkpoints, which are faster with a folder for the last index."""
+    """The project's checkpoints, with a folder in which the index of the last checkpoint is kept."""
     folder = tmp_path / "data"
     folder.mkdir()
     return Checkpoints(project, "proj_1", folder=folder)

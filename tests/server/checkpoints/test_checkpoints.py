@@ -1,4 +1,5 @@
-"""The checkpoints of a project are removed with it, and with nothing else. The tests use the real git."""
+"""The checkpoints of a project are removed only with the project, and no other checkpoints are. The tests use the real
+git."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from tests.server.checkpoints.rig import make_project
 from tests.server.processes import serving
 
 
-async def test_two_file_writes_run_no_program(tmp_path: Path) -> None:
+async def test_git_runs_no_program_that_an_agent_configured(tmp_path: Path) -> None:
     """The agent writes ``.git/config`` and ``.gitattributes``. The server then runs git for the checkpoint after the
     run, and for a client that asks for the changes.
     """

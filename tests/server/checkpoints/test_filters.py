@@ -82,7 +82,7 @@ async def test_a_large_file_with_a_filter_is_named_and_refused(project: Path, mo
     assert everything(project) == before
 
 
-async def test_a_name_that_is_not_utf8_may_have_a_filter(project: Path) -> None:
+async def test_a_file_with_a_non_utf8_name_may_have_a_filter(project: Path) -> None:
     with_filter(project, {"photo.bin": b"photo\n", os.fsdecode(b"\xfcbung.bin"): b"one\n"})
     before = everything(project)
     checkpoints, _ = await a_run_that_writes(project, {os.fsdecode(b"\xfcbung.bin"): b"two\n"})
@@ -90,7 +90,7 @@ async def test_a_name_that_is_not_utf8_may_have_a_filter(project: Path) -> None:
     assert everything(project) == before
 
 
-def test_the_smallest_files_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_smallest_files_are_read_up_to_a_total_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that no longer exists is ignored."""
     monkeypatch.setattr(filters, "FILTERED_BYTES", 30)
     for name, size in {"ten": 10, "twenty": 20, "one": 1}.items():
@@ -111,5 +111,5 @@ def test_an_unchanged_file_with_a_new_filter_counts_as_unread() -> None:
 def test_a_run_that_changes_unread_files_names_some_of_them() -> None:
     filters.check_read(frozenset({"a"}), ["b"])
     paths = [f"{number}.bin" for number in range(8)]
-    with pytest.raises(NoCheckpoint, match=r"stores 0\.bin, 1\.bin, 2\.bin, 3\.bin, 4\.bin and others, and"):
+    with pytest.raises(NoCheckpoint, match=r"applies to 0\.bin, 1\.bin, 2\.bin, 3\.bin, 4\.bin and others, and"):
         filters.check_read(frozenset(paths), paths)

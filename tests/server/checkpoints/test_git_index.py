@@ -98,7 +98,7 @@ def test_a_sparse_index_is_left_to_git(project: Path) -> None:
     assert found(project) is None
 
 
-def test_a_pipe_causes_no_wait(tmp_path: Path) -> None:
+def test_reading_a_pipe_does_not_block(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "index")
     assert git_index.read(tmp_path / "index", 20) is None
 

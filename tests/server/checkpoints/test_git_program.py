@@ -16,7 +16,7 @@ from tests.server.checkpoints.rig import RUN, a_run, git
 from tests.waiting import PATIENCE
 
 
-async def test_the_wait_for_a_blocked_git_happens_once(
+async def test_only_the_first_wait_for_a_blocked_git_is_long(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Once git has taken too long, it gets less time in this repository for a few minutes, and then its usual time
@@ -44,7 +44,7 @@ async def test_the_wait_for_a_blocked_git_happens_once(
     assert await checkpoints.snapshotter.create("run_6", "before")
 
 
-async def test_git_is_not_hurried_while_it_writes_files(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_git_has_its_usual_time_to_write_files(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If git were killed partway through, some files would be reverted and others not."""
     checkpoints = await a_run(project)
     monkeypatch.setitem(git_program._late_at, project, git_program.now())
@@ -70,3 +70,7 @@ async def test_a_configuration_that_includes_a_pipe_is_reported(
     for seconds in ("0.2", "0.1"):  # the second attempt gets less time
         with pytest.raises(GitFailed, match=f"git took more than {seconds} s for: config --list"):
             await Checkpoints(project, "proj_1").snapshotter.create(RUN, "before")
+
+
+def test_an_error_names_the_command_and_not_the_settings_before_it() -> None:
+    assert git_program._named(["-c", "gc.auto=0", "-c", "core.eol=lf", "add", "--all"]) == "add --all"

@@ -39,7 +39,7 @@ async def test_an_extension_that_is_not_known_is_refused(project: Path, monkeypa
     assert await Checkpoints(project, "proj_1").snapshotter.create(RUN, "before")
     known = git_settings.KNOWN_EXTENSIONS - {"extensions.worktreeconfig"}
     monkeypatch.setattr(git_settings, "KNOWN_EXTENSIONS", known)
-    with pytest.raises(NoCheckpoint, match=r"the repository uses extensions\.worktreeconfig, which is not supported"):
+    with pytest.raises(NoCheckpoint, match=r"it uses extensions\.worktreeconfig, which Drawbridge does not"):
         await Checkpoints(project, "proj_1").snapshotter.create(RUN, "before")
 
 
@@ -47,7 +47,7 @@ async def test_an_extension_that_is_not_known_is_refused(project: Path, monkeypa
 async def test_a_setting_that_names_a_pipe_is_reported(setting: str, project: Path, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     git(project, "config", setting, str(tmp_path / "pipe"))
-    with pytest.raises(NoCheckpoint, match=f"{setting.lower()} is not a small regular file"):
+    with pytest.raises(NoCheckpoint, match=f"{setting.lower()} is too large, or is not a regular file"):
         await Checkpoints(project, "proj_1").snapshotter.create(RUN, "before")
     git(project, "config", setting, os.devnull)
     assert await Checkpoints(project, "proj_1").snapshotter.create(RUN, "before")

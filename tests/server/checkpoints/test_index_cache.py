@@ -41,7 +41,7 @@ async def before_the_turn(checkpoints: Checkpoints, calls: Callable[[], list[str
     return found
 
 
-async def test_a_warm_turn_waits_for_one_git(
+async def test_with_a_cached_index_a_run_waits_for_one_git_command(
     checkpoints: Checkpoints, project: Path, calls: Callable[[], list[str]]
 ) -> None:
     await a_turn(checkpoints, project)
@@ -51,7 +51,7 @@ async def test_a_warm_turn_waits_for_one_git(
     assert await changes(checkpoints, "second") == {"old.txt": "changed"}
 
 
-async def test_a_warm_turn_after_a_users_edit_waits_for_one_git(
+async def test_after_a_users_edit_a_run_still_waits_for_one_command(
     checkpoints: Checkpoints, project: Path, calls: Callable[[], list[str]]
 ) -> None:
     await a_turn(checkpoints, project)
@@ -66,7 +66,7 @@ async def test_a_warm_turn_after_a_users_edit_waits_for_one_git(
     assert (project / "letter.txt").read_text() == "by a person\n"
 
 
-async def test_a_refreshed_index_costs_no_command(
+async def test_a_refreshed_index_needs_no_additional_command(
     checkpoints: Checkpoints, project: Path, calls: Callable[[], list[str]]
 ) -> None:
     await a_turn(checkpoints, project)
@@ -74,7 +74,7 @@ async def test_a_refreshed_index_costs_no_command(
     assert len(await before_the_turn(checkpoints, calls)) == 1
 
 
-async def test_files_ignored_since_are_in_no_later_checkpoint(checkpoints: Checkpoints, project: Path) -> None:
+async def test_files_ignored_since_are_not_in_later_checkpoints(checkpoints: Checkpoints, project: Path) -> None:
     await a_turn(checkpoints, project)
     with (project / ".gitignore").open("a") as file:
         file.write("mine.txt\n")
@@ -84,7 +84,7 @@ async def test_files_ignored_since_are_in_no_later_checkpoint(checkpoints: Check
     assert await changes(checkpoints, "second") == {}
 
 
-async def test_files_that_a_run_ignores_are_in_no_later_checkpoint(checkpoints: Checkpoints, project: Path) -> None:
+async def test_files_that_a_run_ignores_are_not_in_later_checkpoints(checkpoints: Checkpoints, project: Path) -> None:
     assert await checkpoints.snapshotter.begin("first")
     (project / ".git" / "info" / "exclude").write_text("mine.txt\n")
     await checkpoints.snapshotter.create("first", "after")
@@ -94,7 +94,7 @@ async def test_files_that_a_run_ignores_are_in_no_later_checkpoint(checkpoints: 
     assert await changes(checkpoints, "second") == {}
 
 
-async def test_ignored_files_of_a_new_directory_stay_outside(checkpoints: Checkpoints, project: Path) -> None:
+async def test_ignored_files_in_a_new_directory_are_left_out(checkpoints: Checkpoints, project: Path) -> None:
     """The directory is new, so it is not one of the directories whose files are listed while git runs."""
     await a_turn(checkpoints, project)
     (project / "new").mkdir()
@@ -134,7 +134,7 @@ async def test_an_included_configuration_that_is_added_later_is_read(
     assert git(project, "show", "refs/drawbridge/proj_1/second/before:letter.txt") == "one\ntwo\n"
 
 
-async def test_a_filter_that_a_run_adds_loses_no_content(checkpoints: Checkpoints, project: Path) -> None:
+async def test_changes_are_shown_although_a_run_adds_a_filter(checkpoints: Checkpoints, project: Path) -> None:
     await a_turn(checkpoints, project)
     (project / ".gitattributes").write_text("*.txt filter=lfs\n")
     assert await checkpoints.snapshotter.begin("second")

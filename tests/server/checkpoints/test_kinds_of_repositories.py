@@ -27,7 +27,7 @@ def project(tmp_path: Path, home: Path) -> Path:
 
 
 @pytest.mark.parametrize("how", ["attributes", "info", "configuration", "person"])
-async def test_line_endings_keep_their_meaning(how: str, project: Path, home: Path) -> None:
+async def test_line_endings_that_git_converts_are_restored(how: str, project: Path, home: Path) -> None:
     match how:
         case "attributes":
             (project / ".gitattributes").write_text("*.txt text eol=crlf\n")
@@ -48,7 +48,7 @@ async def test_line_endings_keep_their_meaning(how: str, project: Path, home: Pa
     assert (project / "poem.txt").read_bytes() == text
 
 
-async def test_an_encoding_keeps_its_meaning(project: Path) -> None:
+async def test_an_encoding_that_git_converts_is_restored(project: Path) -> None:
     (project / ".gitattributes").write_text("*.rc working-tree-encoding=UTF-16\n")
     before = "one\nübung\n".encode("utf-16")
     (project / "menu.rc").write_bytes(before)

@@ -19,6 +19,7 @@ from drawbridge.server.checkpoints import commits, private, refs
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
 from drawbridge.server.checkpoints.errors import Changed, GitFailed, NoCheckpoint
 from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.checkpoints.private import Largest
 from drawbridge.server.reviews.reviews import HunkGone, OpenReview, RequestedDecision, Review, ReviewMoved
 from tests import programs
 from tests.server.checkpoints.rig import RUN, git
@@ -54,12 +55,14 @@ def plain(own_home: Path, tmp_path: Path) -> Path:
 class Kept:
     """The checkpoints and the review of one directory."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, largest: Largest = Largest()) -> None:  # noqa: B008 - frozen
         self.directory = directory
         self.folder = directory.parent / "data"
         self.folder.mkdir(exist_ok=True)
         self.review = Review("proj_1")
-        self.checkpoints = Checkpoints(directory, "proj_1", folder=self.folder, on_stored=self.review.extend)
+        self.checkpoints = Checkpoints(
+            directory, "proj_1", folder=self.folder, on_stored=self.review.extend, largest=largest
+        )
 
     @property
     def repository(self) -> Path:
@@ -102,7 +105,7 @@ def three_files(directory: Path) -> None:
     (directory / "old.txt").unlink()
 
 
-async def test_a_run_is_shown_and_reverted_and_nothing_else_is_written(plain: Path) -> None:
+async def test_showing_and_reverting_a_run_writes_nothing_else(plain: Path) -> None:
     before = state(plain)
     kept = Kept(plain)
     await kept.run(three_files)
@@ -179,24 +182,25 @@ async def test_a_file_over_the_limit_is_left_out(plain: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize(
-    ("limit", "value", "words"), [("MOST_FILES", 3, "more than 3 files"), ("MOST_BYTES", 400, "MB")]
+    ("largest", "words"),
+    [
+        (Largest(files=3), "more than 3 files.*--checkpoint-files"),
+        (Largest(bytes=400), "MB.*--checkpoint-mb"),
+    ],
 )
-async def test_a_directory_over_a_limit_is_refused_with_the_reason(
-    limit: str, value: int, words: str, plain: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kept = Kept(plain)
-    await kept.run(three_files)
+async def test_a_directory_over_a_limit_is_refused_with_the_reason(largest: Largest, words: str, plain: Path) -> None:
+    (plain / "poem.txt").write_text("a poem\n")
+    kept = Kept(plain, largest)
+    await kept.run(lambda directory: (directory / "poem.txt").write_text("another poem\n"))
     for number in range(3):
-        (plain / f"{number}.txt").write_text("x" * 100)
-    monkeypatch.setattr(private, limit, value)
-    with pytest.raises(private.TooLarge, match=f"^Too large to review: .*{words}.*gitignore"):
+        (plain / f"{number}.txt").write_text("x" * 200)
+    with pytest.raises(private.TooLarge, match=f"^Too large to review: .*{words}"):
         await kept.checkpoints.snapshotter.create("run_2", "before")
     with pytest.raises(private.TooLarge):
         await kept.seen()
     with pytest.raises(private.TooLarge):
         await kept.checkpoints.changes.of("run_2")
-    (plain / ".gitignore").write_text("?.txt\nold.txt\n")
-    monkeypatch.setattr(private, limit, 1_000)
+    (plain / ".gitignore").write_text("?.txt\n")
     with pytest.raises(private.TooLarge):  # a run is not delayed by listing the files again so soon
         await kept.checkpoints.snapshotter.create("run_2", "before")
     assert (await kept.seen()).files, "a person who asks gets an answer"
@@ -211,11 +215,14 @@ async def test_a_directory_that_takes_too_long_to_list_is_refused(plain: Path, m
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("which", ["home", "above", "data"])
-async def test_a_home_directory_is_not_copied(which: str, own_home: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("which", "named"),
+    [("home", "the home directory"), ("above", "the home directory"), ("data", "the server's data")],
+)
+async def test_a_home_directory_is_not_copied(which: str, named: str, own_home: Path, tmp_path: Path) -> None:
     (tmp_path / "data" / "one").mkdir(parents=True)
     directory = {"home": own_home, "above": tmp_path, "data": tmp_path / "data"}[which]
-    with pytest.raises(private.TooLarge, match=r"home directory.*Work in a directory below it"):
+    with pytest.raises(NoCheckpoint, match=rf"is or contains {named}.*Work in one of its subdirectories"):
         await Checkpoints(directory, "proj_1", folder=tmp_path / "data" / "one").snapshotter.create(RUN, "before")
     assert not (tmp_path / "data" / "one" / private.NAME).exists()
 
@@ -390,7 +397,7 @@ async def test_a_full_repository_keeps_the_latest_run(plain: Path, monkeypatch: 
 
 
 @pytest.mark.thorough
-async def test_a_warm_turn_does_not_read_unchanged_files_again(plain: Path) -> None:
+async def test_the_next_run_does_not_read_unchanged_files_again(plain: Path) -> None:
     kept = Kept(plain)
     await kept.run(three_files)
     assert (await kept.checkpoints.snapshotter.begin("run_2")) is True

@@ -15,12 +15,12 @@ from drawbridge.server.checkpoints.git_program import GitProgram
 from tests.server.checkpoints.rig import RUN, git
 
 
-async def test_a_pointer_that_names_no_file_means_no_checkpoint(project: Path) -> None:
+async def test_there_is_no_checkpoint_if_a_git_pointer_is_invalid(project: Path) -> None:
     (project / ".git" / "commondir").write_bytes(b"\0")
     assert not await Checkpoints(project, "proj_1").snapshotter.create(RUN, "before")
 
 
-async def test_a_pipe_instead_of_the_repository_means_no_checkpoint(tmp_path: Path) -> None:
+async def test_there_is_no_checkpoint_if_the_repository_is_a_pipe(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / ".git")
     assert not await Checkpoints(tmp_path, "proj_1").snapshotter.create(RUN, "before")
 
@@ -45,7 +45,7 @@ OF_OBJECTS = [
         *((name, "pipe") for name in (".git/commondir", *OF_OBJECTS)),
     ],
 )
-async def test_a_file_that_git_would_wait_for_is_reported(name: str, kind: str, project: Path) -> None:
+async def test_a_pipe_or_huge_file_in_place_of_gits_own_is_reported(name: str, kind: str, project: Path) -> None:
     file = project / name
     file.parent.mkdir(exist_ok=True)
     file.unlink(missing_ok=True)
@@ -54,12 +54,12 @@ async def test_a_file_that_git_would_wait_for_is_reported(name: str, kind: str, 
     else:
         with file.open("wb") as made:
             made.truncate(200_000_000)
-    with pytest.raises(NoCheckpoint, match=f"{name.removeprefix('.git/')} is not a small regular file"):
+    with pytest.raises(NoCheckpoint, match=f"{name.removeprefix('.git/')} is too large, or is not a regular file"):
         await Checkpoints(project, "proj_1").snapshotter.create(RUN, "before")
 
 
 @pytest.mark.parametrize("name", [".gitignore", ".gitattributes"])
-async def test_the_wait_for_a_pipe_in_a_directory_happens_once(
+async def test_a_pipe_in_a_directory_delays_only_one_operation(
     name: str, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checkpoints = Checkpoints(project, "proj_1")
@@ -70,18 +70,18 @@ async def test_the_wait_for_a_pipe_in_a_directory_happens_once(
     os.mkfifo(file)
     with monkeypatch.context() as patched:
         patched.setattr(git_program, "SECONDS", 0.5)
-        with pytest.raises(NoCheckpoint, match=f"a/b/{name} is not a small regular file"):
+        with pytest.raises(NoCheckpoint, match=f"a/b/{name} is too large, or is not a regular file"):
             await checkpoints.snapshotter.create(RUN, "after")
     with monkeypatch.context() as patched:
         patched.setattr(GitProgram, "run", None)  # the next operation does not start git
-        with pytest.raises(NoCheckpoint, match=f"a/b/{name} is not a small regular file"):
+        with pytest.raises(NoCheckpoint, match=f"a/b/{name} is too large, or is not a regular file"):
             await checkpoints.changes.of(RUN)
     file.unlink()
     assert await checkpoints.snapshotter.create(RUN, "after")
 
 
 @pytest.mark.parametrize("what", ["objects", "a ref", "the alternates of an alternate"])
-async def test_the_wait_for_a_pipe_in_the_git_directory_happens_once(
+async def test_a_pipe_in_the_git_directory_delays_only_one_operation(
     what: str, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checkpoints = Checkpoints(project, "proj_1")
@@ -103,11 +103,11 @@ async def test_the_wait_for_a_pipe_in_the_git_directory_happens_once(
         os.mkfifo(file)
     with monkeypatch.context() as patched:
         patched.setattr(git_program, "SECONDS", 0.5)
-        with pytest.raises(NoCheckpoint, match=f"git's file {name} is not a small regular file"):
+        with pytest.raises(NoCheckpoint, match=f"git's file {name} is too large, or is not a regular file"):
             await checkpoints.snapshotter.create("run_2", "before")
     with monkeypatch.context() as patched:
         patched.setattr(GitProgram, "run", None)  # the next operation does not start git
-        with pytest.raises(NoCheckpoint, match=f"git's file {name} is not a small regular file"):
+        with pytest.raises(NoCheckpoint, match=f"git's file {name} is too large, or is not a regular file"):
             await checkpoints.snapshotter.create("run_2", "before")
 
 

@@ -15,7 +15,7 @@ from drawbridge.server.protocol.frames import encode
 from tests.server.checkpoints.rig import RUN, a_run, everything, make_project
 
 
-async def test_a_revert_restores_exactly(project: Path) -> None:
+async def test_a_revert_restores_the_files_exactly(project: Path) -> None:
     before = everything(project)
     checkpoints = await a_run(project)
     assert everything(project) != before
@@ -77,7 +77,7 @@ async def test_a_file_created_since_is_not_overwritten(project: Path) -> None:
     assert (project / "old.txt").read_text() == "mine now\n"
 
 
-async def test_a_project_inside_a_repository_has_only_its_files(project: Path) -> None:
+async def test_reverting_in_a_subdirectory_changes_only_its_files(project: Path) -> None:
     inner = project / "inner"
     inner.mkdir()
     (inner / "poem.txt").write_text("line 3\n")

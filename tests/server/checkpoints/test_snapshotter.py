@@ -52,7 +52,7 @@ async def test_outside_a_work_tree_git_is_not_started(tmp_path: Path, calls: Cal
     assert calls() == []
 
 
-async def test_a_turn_begins_when_git_has_the_files(checkpoints: Checkpoints, project: Path) -> None:
+async def test_a_run_may_write_before_its_checkpoint_is_stored(checkpoints: Checkpoints, project: Path) -> None:
     assert await checkpoints.snapshotter.begin("first")
     (project / "poem.txt").write_text("by the run\n")  # the checkpoint is not stored yet
     await checkpoints.snapshotter.create("first", "after")

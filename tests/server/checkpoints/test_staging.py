@@ -9,7 +9,7 @@ from drawbridge.server.checkpoints.checkpoints import Checkpoints
 from tests.server.checkpoints.rig import RUN, everything, git
 
 
-async def test_a_change_in_the_second_of_gits_last_check_is_seen(project: Path) -> None:
+async def test_a_change_in_the_same_second_as_gits_check_is_found(project: Path) -> None:
     """The file's size and modification time stay the same. git compares the contents if its index isn't newer than the
     file.
     """

@@ -44,7 +44,7 @@ def test_nested_directories_do_not_fill_the_memory() -> None:
         folders_of(["a/" * 20_000 + "b"])
 
 
-async def test_git_is_run_only_for_an_index_that_it_alone_can_read(
+async def test_git_is_run_only_if_our_reader_cannot_read_the_index(
     project: Path, checkpoints: Checkpoints, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("build/a.log", "src/a.txt", "src/b.log"):

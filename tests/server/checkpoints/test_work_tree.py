@@ -1,4 +1,4 @@
-"""Files are written all or not at all, and an error names those that were in the way."""
+"""Either all files are written or none, and an error names the files that prevented it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
 from drawbridge.server.checkpoints.errors import Changed
-from drawbridge.server.checkpoints.unsaved import UnsavedChanges
+from drawbridge.server.checkpoints.unsaved import UnsavedChanges, not_written_over
 from drawbridge.server.checkpoints.work_tree import named_files
 from tests.server.checkpoints.rig import RUN, everything
 
@@ -54,3 +54,11 @@ async def test_a_file_that_is_unsaved_in_an_editor_is_not_written(project: Path)
             await checkpoints.work_tree.write(git, now, wanted, ["poem.txt"])
         assert refused.value.found == {"poem.txt": "Neovim"}
         assert (project / "poem.txt").read_text() == "one\n"
+
+
+def test_unsaved_changes_are_reported_with_all_their_editors() -> None:
+    found = {"a.txt": "Neovim", "b.txt": "VS Code", "c.txt": "Neovim"}
+    assert (
+        "a.txt and 2 other files have unsaved changes in Neovim and VS Code."
+        in not_written_over(UnsavedChanges(found)).text
+    )

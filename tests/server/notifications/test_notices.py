@@ -138,7 +138,7 @@ def test_a_request_in_the_terminal_causes_a_notification() -> None:
     assert notification is not None
     assert (notification.title, notification.body, notification.urgent) == (
         "blog needs you",
-        "Answer in its terminal",
+        "Answer in the agent's terminal",
         False,
     )
 
@@ -229,9 +229,9 @@ async def test_a_failing_service_is_retried_and_a_refusal_is_not(
         await until(lambda: len(ntfy.posted) == 9)
         assert ntfy.answers == [200], "3 to the first, 3 to the second, 1 to each of the others"
         assert ntfy.fetched == []
-    assert "the webhook was not notified: it responded with 500" in caplog.text
-    assert "the webhook was not notified: it responded with 403" in caplog.text
-    assert "the webhook was not notified: it responded with 302" in caplog.text, (
+    assert "the webhook was not notified: the service responded with HTTP 500" in caplog.text
+    assert "the webhook was not notified: the service responded with HTTP 403" in caplog.text
+    assert "the webhook was not notified: the service responded with HTTP 302" in caplog.text, (
         "notifications are not sent to another address"
     )
     assert SECRET not in caplog.text
@@ -425,7 +425,7 @@ def test_the_contact_is_accepted_by_py_vapid(public: list[str], host: str, expec
     assert time.time() < claims["exp"] <= time.time() + 86_400
 
 
-async def test_pushes_work_where_the_host_name_has_no_dot(tmp_path: Path, sender: Sender) -> None:
+async def test_pushes_work_if_the_host_name_has_no_dot(tmp_path: Path, sender: Sender) -> None:
     browser, notifier = Browser(), new_notifier(tmp_path, sender, host="vm")
     with Service(201).up() as service:
         subscribed(notifier, browser, service.url)
@@ -442,7 +442,7 @@ async def test_a_push_service_that_refuses_is_reported_as_a_problem(tmp_path: Pa
         notifier.published(question())
         await until(lambda: bool(notifier.problems()))
         [problem] = notifier.problems()
-        assert "it responded with 403" in problem
+        assert "the service responded with HTTP 403" in problem
         assert "--public-host" in problem
         assert "a-topic" not in problem, "the address is the browser's"
         notifier.published(question())
@@ -455,7 +455,7 @@ async def test_a_push_is_not_redirected(tmp_path: Path, sender: Sender, caplog: 
     with Service(302).up() as service:
         subscribed(notifier, Browser(), service.url)
         notifier.published(question())
-        await until(lambda: "was not notified: it responded with 302" in caplog.text)
+        await until(lambda: "was not notified: the service responded with HTTP 302" in caplog.text)
     assert len(service.posted) == 1
     assert service.fetched == []
 
@@ -638,7 +638,7 @@ def test_a_devices_oldest_subscription_is_replaced(tmp_path: Path) -> None:
 def test_a_damaged_file_is_replaced_and_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "push.json").write_text("{")
     assert list(Subscriptions(tmp_path)) == []
-    assert "an empty list is used" in caplog.text
+    assert "browsers have to subscribe to notifications again" in caplog.text
 
 
 def test_the_text_of_an_approval_is_its_summary() -> None:
@@ -742,7 +742,7 @@ def test_a_notification_can_only_decide_what_it_fully_shows(
         assert (tool, blocked_path or None, proposal) == ("Bash", None, None)
         assert [value for field, value in given.items() if field != "description"] == [body]
         assert 0 < len(body) <= 120
-        assert "  " not in f" {body} "  # nothing is moved out of view
+        assert "  " not in f" {body} "  # blanks can't move a part of the command out of view
         assert {unicodedata.category(one)[0] for one in body} <= set("LNPSZ")
         assert {unicodedata.bidirectional(one) for one in body}.isdisjoint({"R", "AL", "AN"})
 
@@ -847,7 +847,7 @@ async def test_a_test_notification_reports_the_services_response(
         assert await notifier.test(own) is None
         assert browser.reads(service.posted[0][1])["body"] == "Notifications work."
         problem = await notifier.test(own) or ""
-        assert "did not accept the notification: it responded with 403" in problem
+        assert problem.endswith(": the service responded with HTTP 403.")
         assert "a-topic" not in problem, "the address is the browser's"
         assert "has expired" in (await notifier.test(own) or "")
     assert list(notifier.subscriptions) == []

@@ -46,7 +46,7 @@ async def test_the_webhook_gets_no_text_from_the_agent(tmp_path: Path) -> None:
     assert "secret" not in str(ntfy.posted)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_the_webhook_gets_the_size_of_the_review(tmp_path: Path) -> None:
     """The number of files is part of the notification about the end of the run. On a busy machine, the first run's
     notification may be sent before the checkpoint is taken, so the test checks the notification of a second run, which
@@ -70,7 +70,7 @@ async def test_the_webhook_gets_the_size_of_the_review(tmp_path: Path) -> None:
     assert re.fullmatch(r"Run finished · \+[1-9]\d* −\d+", words)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_webhook_that_hangs_delays_neither_runs_nor_shutdown(tmp_path: Path) -> None:
     (tmp_path / "blog").mkdir()
     with socket.create_server(("127.0.0.1", 0)) as deaf:

@@ -128,12 +128,12 @@ class Reviewed:
 
 
 @contextlib.asynccontextmanager
-async def reviewing(folder: Path, inside: str = "") -> AsyncIterator[Reviewed]:
+async def reviewing(folder: Path, inside: str = "", limits: Limits = Limits()) -> AsyncIterator[Reviewed]:  # noqa: B008
     """A server with one new project, or with the project that an earlier server left in ``folder``. ``inside``: the
     path of a new project, relative to its repository.
     """
     phone = Client("phone")
-    async with serving(folder, Limits()) as server:
+    async with serving(folder, limits) as server:
         projects = [(one.id, one.path) for one in server.core.projects]
         if projects:
             ((project, directory),) = projects

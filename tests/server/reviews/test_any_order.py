@@ -78,8 +78,8 @@ class SomeReview:
             await self.review.extend(running, run, when, commit)
 
     def model_read(self, disk: Slots) -> None:
-        """What the review contains once it is read. What has changed during a run is the agents' work; any other change
-        is absorbed: outside of hunks, it does not become part of the review."""
+        """Updates the model for a reading of the review. What has changed during a run is the agents' work. Any other
+        change is absorbed: outside of hunks, it does not become part of the review."""
         if not self._has_begun:
             self.base = dict(disk)
         elif not self.running:
@@ -102,7 +102,7 @@ class SomeReview:
             await self.review.decide(running, self.checkpoints.work_tree, wish)
 
     async def seen(self, disk: Slots) -> OpenReview:
-        """The review as it is now."""
+        """Reads the review. Returns it."""
         self.model_read(disk)
         async with self.checkpoints.operations.exclusive() as running:
             return await self.review.current(running, self.checkpoints.work_tree)
@@ -397,6 +397,7 @@ class Oracle:
         )
 
 
+@pytest.mark.slow_for("2", "3", "4", "5", "6", "7")
 @pytest.mark.parametrize(
     "seed",
     [

@@ -251,14 +251,14 @@ def sequence(seed: int, directory: Path | None = None) -> World:
     return world
 
 
-def test_a_thousand_sequences() -> None:
+def test_the_model_predicts_a_thousand_sequences() -> None:
     worlds = [sequence(seed) for seed in range(1_000)]
     assert sum(world.overlaps for world in worlds) > 1_000
     assert all(any(world.reviews[name].decided for world in worlds) for name in ("directory", "project"))
 
 
 @pytest.mark.slow
-def test_ten_thousand_sequences() -> None:
+def test_the_model_predicts_ten_thousand_sequences() -> None:
     for seed in range(1_000, 11_000):
         sequence(seed)
 

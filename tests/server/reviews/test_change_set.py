@@ -69,7 +69,7 @@ def placed(change: FileChange) -> tuple[tuple[str, Version | None], tuple[str, V
 
 
 @given(versions, versions, st.data())
-def test_a_renamed_files_hunks_and_name_are_decided(old: Version, new: Version, data: st.DataObject) -> None:
+def test_the_hunks_and_the_name_of_a_renamed_file_are_decided(old: Version, new: Version, data: st.DataObject) -> None:
     change = first = changed("new", old, new, old_path="old")
     name = change.hunks[-1].id
     keeps = {id for id in ids(first) if data.draw(st.booleans())}

@@ -145,7 +145,7 @@ async def test_a_draft_is_stored_changed_and_removed(tmp_path: Path) -> None:
         assert (await refused(one, comment_id=other, text="again")).code == "COMMENT_GONE"
 
 
-async def test_only_the_author_and_the_owner_change_a_draft(tmp_path: Path) -> None:
+async def test_only_the_author_and_the_owner_can_change_a_draft(tmp_path: Path) -> None:
     pad, owner = Client("pad"), Client("owner")
     pad.owns = False
     async with reviewing(tmp_path) as one:
@@ -159,7 +159,7 @@ async def test_only_the_author_and_the_owner_change_a_draft(tmp_path: Path) -> N
         assert (await one.comments())[id]["by"] == "phone"
 
 
-async def test_a_repeated_request_writes_no_second_draft(tmp_path: Path) -> None:
+async def test_a_repeated_request_does_not_write_a_second_draft(tmp_path: Path) -> None:
     """The request is repeated at the same moment, after the commented lines have changed, and after a restart of the
     server.
     """
@@ -431,7 +431,9 @@ async def test_an_outdated_draft_is_sent_with_its_lines(tmp_path: Path) -> None:
         await one.write(3, "LINE 3\n")
         one.replace("LINE 3\n", "LINE THREE\n")
         await sent(one)
-        assert "`poem.txt`, line 3 (these lines have changed since)\n```\nLINE 3\n```" in prompts_of_agent(one)[1]
+        assert (
+            "`poem.txt`, line 3 (these lines have changed or moved since)\n```\nLINE 3\n```" in prompts_of_agent(one)[1]
+        )
         await one.end()
 
 

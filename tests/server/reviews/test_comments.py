@@ -21,7 +21,7 @@ def place(old: list[str], new: list[str], first: int, last: int = 0) -> tuple[in
     return None if found is None else (found.first, found.last)
 
 
-def test_lines_follow_insertions_above_but_not_below() -> None:
+def test_insertions_move_only_the_lines_below_them() -> None:
     assert place(CODE, ["# new\n", *CODE], 5) == (6, 6)
     assert place(CODE, [*CODE, "# new\n"], 5) == (5, 5)
     assert place(CODE, CODE[3:], 8, 9) == (5, 6)
@@ -115,7 +115,7 @@ def test_a_prompt_contains_path_line_code_and_comment() -> None:
         "### 1. `a.py`, line 2\n```\nx = 1\n```\n\n"
         "Why?\n\n"
         "Replace these lines with:\n```suggestion\nx = 2\n```\n\n"
-        "### 2. `a.py`, lines 2-3 before your changes (these lines have changed since)\n```\na\nb\n```\n\n"
+        "### 2. `a.py`, lines 2-3 before your changes (these lines have changed or moved since)\n```\na\nb\n```\n\n"
         "Keep these."
     )
 
@@ -174,7 +174,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_any_content_of_comments_is_read_back_from_the_prompt(seed: int) -> None:
+def test_comments_of_any_content_can_be_parsed_from_the_prompt(seed: int) -> None:
     chance = random.Random(seed)
 
     def text(most: int = 12) -> str:

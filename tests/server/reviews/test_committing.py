@@ -173,6 +173,7 @@ async def test_a_refused_commit_changes_nothing(tmp_path: Path, monkeypatch: pyt
         assert git(one.directory, "symbolic-ref", "HEAD").strip() == "refs/heads/back"
 
 
+@pytest.mark.slow_for("commit-msg-None", "commit-msg-new", "pre-commit-None")
 @pytest.mark.thorough
 @pytest.mark.parametrize("branch", [None, "new"])
 @pytest.mark.parametrize("name", ["pre-commit", "commit-msg"])
@@ -223,7 +224,7 @@ async def test_hooks_see_the_commit_and_can_change_its_message(tmp_path: Path, m
         ]  # fmt: skip
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_slow_hook_is_ended_and_nothing_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(committing, "SECONDS", 2.0)
     monkeypatch.setattr(shell, "LEAVE_SECONDS", PATIENCE)
@@ -479,6 +480,7 @@ class Slots:
         return [n for n in range(self.COUNT) if self.head[n] == self.index[n] == self.disk[n] == self.base[n]]
 
 
+@pytest.mark.slow_for("1", "2")
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 150))])
 async def test_any_mix_of_decisions_commits_exactly_what_was_kept(seed: int, tmp_path: Path) -> None:

@@ -26,7 +26,9 @@ OLD, NEW, OTHER = "100644 aa", "100644 bb", "100644 cc"
         (OLD, "100755 aa", "100755 aa", False, "after"),
     ],
 )
-def test_the_state_of_a_file_is_determined(before: str, after: str, now: str, is_part: bool, state: State) -> None:
+def test_a_files_content_shows_whether_its_change_was_made(
+    before: str, after: str, now: str, is_part: bool, state: State
+) -> None:
     assert state_of(before, after, now, is_part=is_part) == state
 
 
@@ -46,7 +48,7 @@ def test_the_state_of_a_file_is_determined(before: str, after: str, now: str, is
         ({"a": "changed", "b": "torn"}, Verdict("not_done", "before", ("b",), ("a",))),
     ],
 )
-def test_a_part_is_completed_or_undone(states: dict[str, State], expected: Verdict) -> None:
+def test_a_decision_that_was_partly_written_has_one_outcome(states: dict[str, State], expected: Verdict) -> None:
     assert verdict(states, is_in_review=False) == expected
 
 
@@ -59,6 +61,6 @@ def test_a_part_is_completed_or_undone(states: dict[str, State], expected: Verdi
         ({"a": "changed"}, Verdict("done", changed=("a",))),
     ],
 )
-def test_a_decision_in_the_review_was_done(states: dict[str, State], expected: Verdict) -> None:
-    """All its files were written. Only a power failure can have torn them since."""
+def test_a_decision_that_the_review_contains_was_made(states: dict[str, State], expected: Verdict) -> None:
+    """All files are written before the review, so if one is not complete, it was damaged by a power failure."""
     assert verdict(states, is_in_review=True) == expected

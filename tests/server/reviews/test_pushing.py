@@ -66,7 +66,7 @@ async def not_pushed(one: Reviewed, **data: Any) -> ClientError:
 
 def reason(error: ClientError) -> str:
     assert error.code == "PUSH_BLOCKED"
-    assert str(error).startswith(("The branch can't be pushed: ", "No pull request can be created: "))
+    assert str(error).startswith(("Nothing can be pushed: ", "No pull request can be created: "))
     return str((error.details or {})["reason"])
 
 
@@ -288,7 +288,7 @@ async def test_gh_creates_a_pull_request_with_the_users_text(tmp_path: Path) -> 
         assert calls_of(calls) == [["pr", "create", "--title", "$(Shout)", "--body", "Why\n\n'not'?"]]
 
 
-async def test_gh_creates_no_pull_request_for_another_branch(tmp_path: Path) -> None:
+async def test_gh_does_not_create_a_pull_request_for_another_branch(tmp_path: Path) -> None:
     """The agent checks out another branch during the push, and gh would use that one."""
     calls = stand_in(tmp_path, "gh", f"echo {ADDRESS}")
     async with pushing_from(tmp_path, GITHUB) as one:

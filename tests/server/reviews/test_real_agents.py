@@ -167,11 +167,12 @@ async def claude(directory: Path, turns: Turns, *, acp: bool) -> AsyncIterator[W
 
 
 def working(agent: str, directory: Path, *, of_codex: Turns, of_claude: Turns) -> Any:
-    """The agent at work. ``of_codex`` and ``of_claude``: what its model says."""
+    """The agent at work. ``of_codex`` and ``of_claude``: the model's turns."""
     acp = agent.endswith("-acp")
     return codex(directory, of_codex, acp=acp) if "codex" in agent else claude(directory, of_claude, acp=acp)
 
 
+@pytest.mark.slow_for("claude-agent-acp", "codex-acp")
 @AGENTS
 async def test_the_review_shows_all_changes_of_a_real_agent(agent: str, directory: Path) -> None:
     poem, removes = directory / "poem.txt", "Removes the old file"
@@ -209,6 +210,7 @@ async def test_the_review_shows_all_changes_of_a_real_agent(agent: str, director
         assert poem.read_text() == POEM.replace("line 10\n", "LINE 10\n").replace("line 17\n", "LINE 17\n")
 
 
+@pytest.mark.slow_for("claude-agent-acp", "claude", "codex")
 @AGENTS
 async def test_a_real_agent_receives_a_comment_and_answers_it(agent: str, directory: Path) -> None:
     """One hunk is undone, and a comment on another one is sent. The next run changes the lines of the comment."""

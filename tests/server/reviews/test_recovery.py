@@ -1,4 +1,4 @@
-"""Decisions, reverts and commits that were interrupted are completed or not done, and are recorded once.
+"""Interrupted decisions, reverts and commits are completed or undone, and are recorded once.
 ``tests/chaos`` kills real servers."""
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ WRITE, SET, RECORD, END = (
         (END, "keep", "review_decided"),
     ],
 )
-async def test_it_is_done_once_or_not_at_all_and_recorded(
+async def test_a_decision_is_made_once_or_not_at_all_and_recorded(
     tmp_path: Path, point: tuple[object, str], decision: str, result: str
 ) -> None:
     await before_and_kill(tmp_path, point, decision)
@@ -201,7 +201,7 @@ async def test_a_half_written_decision_is_undone_if_a_file_was_changed(tmp_path:
         assert {path for path, _, _ in hunks(await one.get())} == set(FILES)
 
 
-async def test_a_file_that_was_changed_since_is_unchanged(tmp_path: Path) -> None:
+async def test_a_file_that_was_changed_since_is_not_written(tmp_path: Path) -> None:
     async with reviewing(tmp_path) as one:
         await one.run(work)
         review = await one.get()
@@ -224,7 +224,7 @@ async def test_a_damaged_intent_is_removed(tmp_path: Path, caplog: pytest.LogCap
         assert not intent_of(one).exists()
         assert len(hunks(await one.get())) == 2
         assert of_review(one) == []
-        assert "a decision was interrupted, and may be incomplete" in caplog.text
+        assert "a decision, revert or commit was interrupted, and may be incomplete" in caplog.text
 
 
 async def test_a_missing_directory_is_recovered_once_it_exists_again(tmp_path: Path) -> None:
@@ -327,10 +327,10 @@ async def test_a_write_that_git_interrupted_is_completed_immediately(
         assert not intent_of(one).exists()
 
 
-async def test_a_failed_recovery_does_not_answer_the_next_decision(
+async def test_a_decision_is_refused_until_the_recovery_succeeds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A recovery that fails is tried again later. Its result is not that of the decision that has to wait for it."""
+    """The recovery is retried with each decision. Its result is recorded separately from the decision's."""
     async with reviewing(tmp_path) as one:
         await one.run(work)
         review = await one.get()
@@ -517,7 +517,7 @@ async def test_a_commit_is_found_among_those_that_followed(
 
 
 async def test_the_new_branch_of_a_commit_that_was_not_made_is_removed(tmp_path: Path) -> None:
-    """As after a power failure, which the script that makes the commit does not survive either."""
+    """Simulates a power failure, which also ends the script that makes the commit."""
 
     def create(directory: Path) -> None:
         git(directory, "branch", "topic")
@@ -530,7 +530,7 @@ async def test_the_new_branch_of_a_commit_that_was_not_made_is_removed(tmp_path:
         assert of_review(one)[-1]["result"] == "not_done"
 
 
-async def test_a_new_branch_that_can_not_be_removed_is_reported(tmp_path: Path) -> None:
+async def test_a_new_branch_that_cannot_be_removed_is_reported(tmp_path: Path) -> None:
     def create(directory: Path) -> None:
         git(directory, "branch", "topic")
         (directory / ".git" / "refs" / "heads" / "topic.lock").touch()

@@ -11,15 +11,21 @@ from typing import Any
 import pytest
 
 from drawbridge.agents import base
-from drawbridge.server.checkpoints.errors import GitFailed, NoCheckpoint
+from drawbridge.server.checkpoints.errors import GitFailed, NoCheckpoint, TookTooLong
 from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.checkpoints.private import Largest
+from drawbridge.server.checkpoints.snapshotter import Snapshotter
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import ReviewNumbers
 from drawbridge.server.reviews import contents
 from drawbridge.server.reviews.commenting import Commenting
+from drawbridge.server.sessions.limits import Limits
 from tests.server.checkpoints.rig import git
 from tests.server.core_rig import Client, records, settled
 from tests.server.reviews.rig import POEM, Reviewed, hunks, id_of, reviewing
+from tests.waiting import until
+
+SMALL = Limits(largest=Largest(files=1))
 
 
 def three_files(directory: Path) -> None:
@@ -181,7 +187,7 @@ async def test_a_renamed_file_is_one_file_of_the_review(tmp_path: Path) -> None:
         assert one.text() == POEM.replace("line 17\n", "LINE 17\n")
 
 
-async def test_a_kept_new_name_survives_a_restart(tmp_path: Path) -> None:
+async def test_a_rename_that_was_kept_survives_a_restart(tmp_path: Path) -> None:
     async with reviewing(tmp_path) as one:
         await one.run(renames_the_poem)
         review = await one.get()
@@ -197,7 +203,7 @@ async def test_a_kept_new_name_survives_a_restart(tmp_path: Path) -> None:
         assert files_in(one.directory) == ["old.txt", "verses/song.txt"]
 
 
-async def test_undoing_a_renamed_file_keeps_a_users_lines(tmp_path: Path) -> None:
+async def test_undoing_a_rename_keeps_the_lines_that_a_user_changed(tmp_path: Path) -> None:
     async with reviewing(tmp_path) as one:
         await one.run(renames_the_poem)
         assert len(hunks(await one.get())) == 3
@@ -209,7 +215,7 @@ async def test_undoing_a_renamed_file_keeps_a_users_lines(tmp_path: Path) -> Non
         assert one.text() == POEM.replace("line 9\n", "by a person\n")
 
 
-async def test_undoing_a_rename_overwrites_no_other_file(tmp_path: Path) -> None:
+async def test_undoing_a_rename_does_not_overwrite_another_file(tmp_path: Path) -> None:
     async with reviewing(tmp_path) as one:
         await one.run(renames_the_poem)
         review = await one.get()
@@ -322,7 +328,7 @@ async def test_a_missing_directory_has_no_review_until_it_exists(tmp_path: Path)
         there = page.updates("review_changed")
         away = one.directory.rename(tmp_path / "away")
         for _ in range(2):
-            with pytest.raises(ClientError, match=r"^The directory of this project does not exist\.$") as refused:
+            with pytest.raises(ClientError, match=r"^The session's directory does not exist\.$") as refused:
                 await one.get()
             assert refused.value.code == "INVALID_PATH"
         assert one.server.core.projects.get(one.project).info().review == ReviewNumbers(
@@ -335,6 +341,18 @@ async def test_a_missing_directory_has_no_review_until_it_exists(tmp_path: Path)
         assert page.updates("review_changed") == [*there, nothing, *there]
         kinds = [item["message"].get("subtype") for item in records(one.server, one.project)]
         assert "review_decided" not in kinds, "nobody has decided anything"
+
+
+async def test_lists_show_no_review_of_a_missing_directory(tmp_path: Path) -> None:
+    async with reviewing(tmp_path) as one:
+        await one.run(three_files)
+        project = one.server.core.projects.get(one.project)
+        away = one.directory.rename(tmp_path / "away")
+        await one.server.core.examine()
+        assert project.info().review == ReviewNumbers(files=0, hunks=0, added=0, removed=0)
+        away.rename(one.directory)
+        await one.server.core.examine()
+        await until(lambda: project.info().review == ReviewNumbers(files=3, hunks=4, added=3, removed=3))
 
 
 async def test_a_hunk_that_changed_on_disk_is_refused(tmp_path: Path) -> None:
@@ -485,7 +503,7 @@ async def test_only_images_in_the_review_are_served(tmp_path: Path, monkeypatch:
             (directory / "data.bin").write_bytes(after)
 
         async def image(blob: str) -> bytes:
-            return await one.server.core.review_image(one.project, blob)
+            return await one.server.built.files.review_image(one.project, blob)
 
         async def refused(blob: str) -> tuple[str, str | None]:
             with pytest.raises(ClientError) as error:
@@ -625,8 +643,8 @@ async def test_a_directory_without_a_repository_is_reviewed(tmp_path: Path) -> N
         review = await one.get()
         assert (len(hunks(review)), review["repository"]) == (4, "private")
         assert review["notice"] == (
-            "This directory is not in a git repository, so the server stores the versions of its files; the review "
-            "leaves out dependencies, build output, caches and files over 10 MB."
+            "The server stores the versions of these files in its own repository, without dependencies, build output, "
+            "caches, nested repositories and files over 10 MB."
         )
         changes = await one.server.does(one.phone, "run_changes", one.project, run_id=run)
         assert len(changes["data"]["files"]) == 3
@@ -668,10 +686,9 @@ async def test_reading_the_review_of_a_project_being_deleted_fails(tmp_path: Pat
             await reads()
 
 
-async def test_a_directory_that_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_directory_that_is_too_large_is_refused(tmp_path: Path) -> None:
     """The review is refused, but the run itself is not affected."""
-    monkeypatch.setattr("drawbridge.server.checkpoints.private.MOST_FILES", 1)
-    async with reviewing(tmp_path) as one:
+    async with reviewing(tmp_path, limits=SMALL) as one:
         shutil.rmtree(one.directory / ".git")
         run = await one.run(three_files)
         with pytest.raises(ClientError, match=r"^Too large to review: the directory has more than 1 files") as refused:
@@ -679,6 +696,77 @@ async def test_a_directory_that_is_too_large_is_refused(tmp_path: Path, monkeypa
         assert refused.value.code == "CHECKPOINT_NOT_FOUND"
         with pytest.raises(ClientError, match=r"^Too large to review"):
             await one.server.does(one.phone, "run_changes", one.project, run_id=run)
+
+
+async def test_a_directory_that_is_too_large_is_refused_after_a_restart(tmp_path: Path) -> None:
+    async with reviewing(tmp_path, limits=SMALL) as one:
+        shutil.rmtree(one.directory / ".git")
+        await one.run(three_files)
+    async with reviewing(tmp_path, limits=SMALL) as one:
+        with pytest.raises(ClientError, match=r"^Too large to review"):
+            await one.get()
+
+
+def fails_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes git too slow for the checkpoint before a run."""
+
+    async def took_too_long(*_: object) -> None:
+        raise TookTooLong("git took more than 30 s for: git add")
+
+    monkeypatch.setattr(Snapshotter, "_collect_before", took_too_long)
+
+
+async def test_a_run_without_a_checkpoint_is_not_reviewed_as_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reason is given until the next run."""
+    reason = "^The changes of the latest run can't be reviewed, because no checkpoint was taken before it: git took too"
+    async with reviewing(tmp_path) as one:
+        with monkeypatch.context() as slow:
+            fails_before(slow)
+            await one.begin()
+            three_files(one.directory)
+            with pytest.raises(ClientError, match=reason) as during:
+                await one.get()
+            assert during.value.code == "CHECKPOINT_NOT_FOUND"
+            await one.end()
+        for _ in range(2):
+            with pytest.raises(ClientError, match=reason):
+                await one.get()
+        await one.run(lambda directory: one.replace("line 6\n", "LINE 6\n"))
+        review = await one.get()
+        assert hunks(review) == [("poem.txt", "line 6\n", "LINE 6\n")]
+        left = await one.decide(all=True, version=review["version"], decision="keep")
+        assert left["state"] == "none"
+        assert (await one.get())["state"] == "none"
+
+
+async def test_a_run_without_a_checkpoint_adds_to_the_changes_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with reviewing(tmp_path) as one:
+        await one.run(lambda directory: one.replace("line 6\n", "LINE 6\n"))
+        with monkeypatch.context() as slow:
+            fails_before(slow)
+            await one.begin()
+            one.replace("line 13\n", "LINE 13\n")
+            assert [added for _, _, added in hunks(await one.get())] == ["LINE 6\n", "LINE 13\n"]
+            one.replace("line 17\n", "LINE 17\n")
+            await one.end()
+        one.replace("line 2\n", "by a person\n")
+        assert [added for _, _, added in hunks(await one.get())] == ["LINE 6\n", "LINE 13\n", "LINE 17\n"]
+
+
+async def test_a_too_large_directory_is_reviewed_once_it_has_git(tmp_path: Path) -> None:
+    """Nobody has to open the review first."""
+    async with reviewing(tmp_path, limits=SMALL) as one:
+        shutil.rmtree(one.directory / ".git")
+        await one.run(three_files)
+        git(one.directory, "init", "-q")
+        await one.run(lambda directory: (directory / "new.txt").write_text("newer\n"))
+        review = await one.get()
+        assert review["repository"] == "project"
+        assert [added for _, _, added in hunks(review)] == ["newer\n"]
 
 
 @pytest.mark.parametrize(
@@ -768,7 +856,7 @@ async def test_files_with_unusual_names_can_be_reviewed(tmp_path: Path) -> None:
 
 
 def hunks_id(review: dict[str, Any], number: int) -> str:
-    """The id of the first hunk of the review's file with this number, counted from 0."""
+    """The id of a file's first hunk. ``number``: the file's index in the review."""
     return str(review["files"][number]["hunks"][0]["id"])
 
 

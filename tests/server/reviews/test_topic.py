@@ -72,7 +72,7 @@ async def test_each_event_arrives_once_whatever_a_client_follows(tmp_path: Path)
         server.core.follow(ALL, joined)
         server.core.follow(("reviews", "reviews"), twice)
         server.core.follow(("reviews",), twice)
-        server.core.follow(("reviews",), one.phone)  # it has joined, and its requests cause what happens here
+        server.core.follow(("reviews",), one.phone)  # has joined the project, and sends the requests
         await work(one)
         assert [of_review(client) for client in (everything, joined, twice)] == [HAPPENED] * 3
         without_its_decision = HAPPENED[:3] + HAPPENED[4:]  # the reply has the numbers, so it gets no `review_changed`

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import shutil
 import threading
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,7 @@ from drawbridge.server.sessions.allowed_directories import GONE, SILENT, Allowed
 from drawbridge.server.sessions.work_trees import is_elsewhere
 from tests.server import processes
 from tests.server.core_rig import Client, Server, records, serving, settled
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, until
 
 
 @contextlib.asynccontextmanager
@@ -101,7 +103,7 @@ async def test_a_directory_that_becomes_a_link_runs_nothing(tmp_path: Path) -> N
         assert len(server.agent.processes) == 1
 
 
-async def test_a_swapped_directory_stops_a_waiting_run(tmp_path: Path) -> None:
+async def test_a_waiting_run_fails_if_its_directory_becomes_a_link(tmp_path: Path) -> None:
     phone = Client()
     (tmp_path / "elsewhere").mkdir()
     async with serving(tmp_path) as server:
@@ -116,7 +118,7 @@ async def test_a_swapped_directory_stops_a_waiting_run(tmp_path: Path) -> None:
         assert len(server.agent.processes) == 1
 
 
-async def test_a_swapped_directory_stops_a_starting_agent(tmp_path: Path) -> None:
+async def test_a_run_that_starts_fails_if_its_directory_becomes_a_link(tmp_path: Path) -> None:
     phone = Client()
     (tmp_path / "elsewhere").mkdir()
     async with serving(tmp_path) as server:
@@ -225,11 +227,12 @@ def test_a_directorys_target_is_remembered_until_the_next_check(tmp_path: Path) 
     assert directories.problem(at) == GONE
 
 
-async def test_a_disk_that_does_not_respond_hides_no_other_session(
+async def test_an_unresponsive_disk_does_not_hide_other_sessions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second project's directory is on such a disk."""
-    monkeypatch.setattr(allowed_directories, "EXAMINING_SECONDS", 0.02)
+    monkeypatch.setattr(allowed_directories, "EXAMINING_SECONDS", 0.5)  # long enough for the first project's disk
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(4))
     asked, may_respond = threading.Event(), threading.Event()
     phone = Client()
     async with serving(tmp_path) as server:
@@ -245,7 +248,7 @@ async def test_a_disk_that_does_not_respond_hides_no_other_session(
 
         monkeypatch.setattr(AllowedDirectories, "problem", examined)
         try:
-            for _ in range(40):  # more often than there are threads
+            for _ in range(6):  # more often than there are threads
                 listed = (await server.does(phone, "project_list"))["data"]["projects"]
                 assert {one["id"]: one.get("problem") for one in listed} == {first: None, second: SILENT}
                 with pytest.raises(ClientError, match="does not respond"):
@@ -258,6 +261,24 @@ async def test_a_disk_that_does_not_respond_hides_no_other_session(
         finally:
             may_respond.set()
         (await server.running(phone, second)).ends()
+
+
+async def test_an_unexamined_directory_is_waited_for_only_briefly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a disk that does not respond. The result counts as soon as there is one."""
+    monkeypatch.setattr(allowed_directories, "EXAMINING_SECONDS", 0.2)
+    may_respond, problem = threading.Event(), AllowedDirectories.problem
+
+    def examined(directories: AllowedDirectories, path: Path) -> str | None:
+        may_respond.wait(PATIENCE)
+        return problem(directories, path)
+
+    monkeypatch.setattr(AllowedDirectories, "problem", examined)
+    directories = AllowedDirectories([tmp_path], tmp_path / "data")
+    assert (directories.last_problem(tmp_path), directories.leads_to(tmp_path)) == (SILENT, tmp_path)
+    may_respond.set()
+    await until(lambda: directories.last_problem(tmp_path) is None, "the disk")
 
 
 def test_an_overlong_directory_name_does_not_fail_the_check(tmp_path: Path) -> None:

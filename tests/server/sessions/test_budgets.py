@@ -40,7 +40,7 @@ async def run(server: Server, client: Client, project: str, cost: float) -> Proc
 # The arithmetic.
 
 
-def test_the_strictest_limit_decides_what_is_left() -> None:
+def test_the_strictest_limit_determines_the_remaining_budget() -> None:
     budgets = Budgets(project=5.0, day=8.0)
     budgets.spend("/a", 3.0, NOW)
     budgets.spend("/b", 4.0, NOW)

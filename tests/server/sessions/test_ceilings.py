@@ -115,7 +115,7 @@ def test_an_invalid_model_name_is_refused_with_an_example() -> None:
 def test_the_model_is_required_if_only_patterns_are_allowed() -> None:
     with pytest.raises(ClientError) as refused:
         within(Ceilings(models=("*sonnet*", "*haiku*")), Options(), NOON)
-    assert refused.value.text == "model is required, and must be one of *sonnet*, *haiku*."
+    assert refused.value.text == "model is required, and must match one of *sonnet*, *haiku*."
 
 
 def test_the_default_model_is_the_first_without_a_wildcard() -> None:

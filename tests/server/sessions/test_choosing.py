@@ -116,7 +116,7 @@ async def test_a_mode_that_the_agent_has_changed_to_is_kept(tmp_path: Path, chos
         later.ends()
 
 
-async def test_a_users_mode_replaces_the_agents(tmp_path: Path) -> None:
+async def test_a_users_mode_overrides_the_agents(tmp_path: Path) -> None:
     """The user's mode is also used after a restart of the server."""
     phone = Client()
     async with serving(tmp_path) as server:
@@ -337,6 +337,15 @@ async def test_another_session_can_be_resumed_or_forked(tmp_path: Path) -> None:
         assert page.seqs == list(range(1, len(records(server, project)) + 1))
 
 
+async def test_a_new_project_has_no_conversation_to_fork(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        with pytest.raises(ClientError, match="does not have a conversation to fork") as refused:
+            await server.does(phone, "session_fork", project)
+        assert refused.value.code == "SESSION_NOT_FOUND"
+
+
 async def test_an_agent_that_cannot_fork_is_not_asked_to(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
@@ -366,7 +375,7 @@ async def test_a_fork_is_suggested_only_if_the_agent_can_fork(tmp_path: Path, fo
         assert ("fork" in refused.value.text) == forks
 
 
-async def test_an_agents_own_modes_have_their_titles(tmp_path: Path) -> None:
+async def test_modes_that_only_the_agent_has_are_sent_with_their_titles(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         server.agent.own_modes = True

@@ -41,7 +41,7 @@ async def test_a_run_in_a_mode_that_cannot_be_reset_is_stopped(tmp_path: Path, m
         await until(lambda: phone.updates("run_finished"), "the end of the run")
         [ended] = phone.updates("run_finished")
         assert (ended["outcome"], ended["code"]) == ("failed", "PERMISSION_DENIED")
-        assert ended["error"].endswith("which the owner does not allow, and it could not be changed: not now")
+        assert ended["error"].endswith("which the owner does not allow, and the mode could not be reset: not now.")
         await until(lambda: process.ended, "the end of the process")
 
 
@@ -81,6 +81,6 @@ async def test_an_agent_that_keeps_a_forbidden_mode_is_ended(tmp_path: Path, mon
         monkeypatch.setattr(process, "set_mode", stubborn.set_mode)
         process.emit(ModeChanged(FORBIDDEN))
         await until(lambda: phone.updates("run_finished"), "the end of the run")
-        assert phone.updates("run_finished")[-1]["error"].endswith("it was reset too many times")
+        assert phone.updates("run_finished")[-1]["error"].endswith("the agent changed it back too often.")
         assert stubborn.resets == 3
         await until(lambda: process.ended, "the end of the process")

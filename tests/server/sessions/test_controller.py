@@ -91,7 +91,7 @@ async def test_a_process_that_exits_before_the_prompt_is_replaced(
         process.exit(1)
         assert len(session.approvals) == 0
         [withdrawn] = phone.updates("permission_withdrawn")
-        assert withdrawn["reason"] == "the agent was restarted before the request was answered"
+        assert withdrawn["reason"] == "the agent's process ended before the request was answered"
         held.go_on.set()
         await until(lambda: server.agent.latest.prompts == ["more"], "the prompt")
         assert server.agent.latest is not process
@@ -213,7 +213,7 @@ async def test_an_interrupt_before_the_prompt_keeps_the_process(tmp_path: Path) 
         await settled()
 
 
-async def test_a_held_session_starts_no_queued_run(tmp_path: Path) -> None:
+async def test_a_held_session_does_not_start_queued_runs(tmp_path: Path) -> None:
     """The agent's own turn is still reported."""
     phone = Client()
     async with serving(tmp_path, ONE_SLOT) as server:

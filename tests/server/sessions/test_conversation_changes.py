@@ -177,7 +177,7 @@ async def killed_in_its_first_run(server: Server, phone: Client, *, known: bool)
     return project
 
 
-async def test_after_a_lost_conversation_the_next_prompt_begins_one(tmp_path: Path) -> None:
+async def test_after_a_lost_conversation_the_next_prompt_begins_another(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await killed_in_its_first_run(server, phone, known=False)
@@ -299,7 +299,7 @@ async def test_a_prompt_waits_for_the_reply_to_a_deletion(tmp_path: Path) -> Non
         process = await run(server, phone, project, "Count walnuts", "Two.")
         command = commands.SessionDelete(project_id=project, session_id=process.launch.session_id)
         sender: Any = phone
-        reply = await server.core.session_delete(command, sender)
+        reply = await server.built.histories.session_delete(command, sender)
         await server.does(phone, "execute", project, prompt="Count pears")
         await settled()
         assert len(phone.updates("run_started")) == 1

@@ -97,7 +97,7 @@ async def test_a_deleted_file_has_its_old_text(folder: Path, comparisons: Compar
     assert found == FileChanges(path="src/bridge.py", status="D", old="one\n")
 
 
-async def test_an_empty_text_is_a_text(folder: Path, comparisons: Comparisons) -> None:
+async def test_the_text_of_an_empty_file_is_empty(folder: Path, comparisons: Comparisons) -> None:
     (folder / "old.txt").write_text("")
     assert (await comparisons.of(project_of(folder), "old.txt")).new == ""
 
@@ -207,7 +207,7 @@ async def test_a_text_that_grows_by_its_line_ends_is_refused(folder: Path, compa
 
 
 @pytest.mark.parametrize("was", [b"\0", b"\xff", PNG, b"text", None])
-async def test_only_texts_are_compared(folder: Path, comparisons: Comparisons, was: bytes | None) -> None:
+async def test_only_text_files_are_compared(folder: Path, comparisons: Comparisons, was: bytes | None) -> None:
     if was is not None:
         (folder / "a.bin").write_bytes(was)
         git(folder, "add", "a.bin")
@@ -248,7 +248,7 @@ async def test_nothing_above_the_project_is_shown(folder: Path, comparisons: Com
 
 
 @pytest.mark.parametrize("path", [":/a.txt", ":(top)a.txt", "*.py", "-r", "a b\n.txt", "Ünï [x].txt"])
-async def test_odd_names_are_compared(folder: Path, comparisons: Comparisons, path: str) -> None:
+async def test_files_with_unusual_names_are_compared(folder: Path, comparisons: Comparisons, path: str) -> None:
     (folder / path).parent.mkdir(exist_ok=True)
     (folder / path).write_text("one\n")
     git(folder, "--literal-pathspecs", "add", "--", path)
@@ -344,7 +344,9 @@ async def test_no_program_of_the_repository_runs(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs features of the Linux kernel")
-async def test_git_has_an_agents_privileges(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_git_runs_with_an_agents_privileges(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     real, program = git_program.program(), tmp_path / "bin" / "git"
     program.parent.mkdir()
     program.write_text(

@@ -189,7 +189,7 @@ async def test_a_failing_git_is_replaced_by_a_walk(
     with caplog.at_level(logging.WARNING, "drawbridge.server"):
         found = await matching(project_of(repository), "", "bridge", 50, indexes)
     assert (names(found), found.git) == (["src/bridge.py"], False)
-    assert "git can't list the files of a project" in caplog.text
+    assert "git can't list the files of this project" in caplog.text
 
 
 async def test_a_slow_git_is_replaced_by_a_walk(
@@ -235,7 +235,9 @@ async def test_the_servers_own_data_is_not_listed_by_git(repository: Path, index
     assert [name for name in names(found) if "data" in name] == []
 
 
-async def test_changes_are_bounded(repository: Path, indexes: FileIndexes, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_number_of_listed_changes_is_limited(
+    repository: Path, indexes: FileIndexes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("a.txt", "src/bridge.py", "src/inner/deep.py"):
         (repository / name).write_text("two\n")
     monkeypatch.setattr(file_index, "MOST_FILES", 2)
@@ -253,7 +255,9 @@ async def test_a_list_without_all_changes_is_not_complete(
     assert not (await indexes.of(project_of(repository))).complete
 
 
-async def test_a_walk_is_bounded(folder: Path, indexes: FileIndexes, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_number_of_walked_files_is_limited(
+    folder: Path, indexes: FileIndexes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(file_index, "MOST_WALKED", 3)
     found = await matching(project_of(folder), "", "", 50, indexes)
     assert found.more
@@ -305,7 +309,7 @@ async def test_a_very_old_list_is_not_used(
     assert names(await matching(project, "", "later", 50, indexes)) == ["later.txt"]
 
 
-async def test_a_canceled_request_does_not_stop_the_list(repository: Path, indexes: FileIndexes) -> None:
+async def test_a_canceled_request_does_not_stop_building_the_list(repository: Path, indexes: FileIndexes) -> None:
     project = project_of(repository)
     first = asyncio.create_task(indexes.of(project))
     await asyncio.sleep(0)
@@ -372,7 +376,7 @@ def test_a_match_has_all_letters_in_order(query: str, path: str) -> None:
     assert bool(index(path).matching(query, 1)) is expected
 
 
-def test_every_query_is_fast() -> None:
+def test_a_long_query_in_many_files_is_fast() -> None:
     found = index(*("a" * 200 + f"/{number}" for number in range(20_000)))
     begun = time.process_time()
     found.matching("a" * 100 + "b" * 100, 50)

@@ -77,7 +77,7 @@ def test_lines_are_counted_as_editors_do(project: Project, text: str, lines: int
 
 
 @pytest.mark.parametrize("path", ["./src//bridge.py", "src/./bridge.py", "ABSOLUTE/src/bridge.py"])
-def test_other_spellings_of_a_path_are_read(project: Project, path: str) -> None:
+def test_other_spellings_of_a_path_name_the_same_file(project: Project, path: str) -> None:
     assert read(project, path.replace("ABSOLUTE", str(project.root))).path == "src/bridge.py"
 
 
@@ -102,7 +102,7 @@ def test_a_link_inside_the_project_is_followed(project: Project) -> None:
         "a\0b",
     ],
 )
-def test_no_path_leads_out(project: Project, path: str) -> None:
+def test_no_path_leads_out_of_the_project(project: Project, path: str) -> None:
     (project.root.parent / "code-beside").mkdir()
     (project.root.parent / "code-beside" / "x").write_text("")
     path = path.replace("ABSOLUTE", str(project.root))
@@ -111,7 +111,7 @@ def test_no_path_leads_out(project: Project, path: str) -> None:
 
 
 @pytest.mark.parametrize("target", ["../secret.txt", "../nothing", "/etc/passwd", "/", "..", "over"])
-def test_no_link_leads_out(project: Project, target: str) -> None:
+def test_no_link_leads_out_of_the_project(project: Project, target: str) -> None:
     """The error does not reveal whether the link's target exists."""
     (project.root / "over").symlink_to(project.root.parent)
     (project.root / "link").symlink_to(target)
@@ -264,7 +264,7 @@ def test_a_file_is_read_again_in_pieces_until_it_changes(project: Project) -> No
         files.read_again(project, sources[0], 0, 50)
 
 
-def test_a_path_of_an_old_list_does_not_lead_out(project: Project) -> None:
+def test_a_path_in_an_old_list_does_not_lead_out_of_the_project(project: Project) -> None:
     """A directory may have been replaced with a link after the list was made."""
     found = files.find_entry(project, "src/bridge.py")
     assert found is not None
@@ -276,7 +276,7 @@ def test_a_path_of_an_old_list_does_not_lead_out(project: Project) -> None:
     assert files.find_entry(project, "nothing") is None
 
 
-def test_sources_are_bounded() -> None:
+def test_the_number_of_stored_sources_is_limited() -> None:
     sources = Sources()
     source = Source(("a",), (0, 0, 0, 0), 0)
     ids = [sources.kept("p", source) for _ in range(files.MOST_SOURCES + 5)]

@@ -73,7 +73,7 @@ async def test_a_new_project_has_models_but_no_commands_of_others(tmp_path: Path
         await server.does(phone, "set_effort", project, effort="high")
 
 
-async def test_a_process_reports_the_same_to_a_client_that_knew_less(tmp_path: Path) -> None:
+async def test_a_client_that_joined_before_a_report_gets_the_offers(tmp_path: Path) -> None:
     """After the client has joined, a process of another project reports the models."""
     phone, page = Client(), Client()
     async with serving(tmp_path) as server:
@@ -181,7 +181,7 @@ async def test_a_file_that_cannot_be_written_does_not_stop_a_run(
         await has_run(server, project)
         assert [one["models"] for one in phone.updates("agent_offers")] == [MODELS]
         assert phone.updates("run_finished")[-1]["outcome"] == "completed"
-    assert "what claude offers is not known after a restart" in caplog.text
+    assert "what claude offers will not be known after a restart" in caplog.text
 
 
 async def test_a_new_session_shows_its_model_and_effort(tmp_path: Path) -> None:

@@ -35,8 +35,8 @@ def limited(agent: Process, seconds: float) -> None:
 
 @pytest.fixture
 def passed(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """A list with one item, the number of seconds by which the clock is ahead for the code that resumes limited
-    runs."""
+    """Replaces the clock of the code that resumes limited runs. The list has one item, the number of seconds by which
+    this clock is ahead."""
     later = [0.0]
     monkeypatch.setattr(continuing, "CHECK_SECONDS", 0.05)
     monkeypatch.setattr(continuing, "time", SimpleNamespace(time=lambda: time.time() + later[0]))
@@ -201,7 +201,7 @@ def test_the_end_of_a_limit_is_read_from_claudes_output(limits: object, retry_at
     stream.result(is_error=True, result="You've hit your limit")
     [ended] = stream.all(base.TurnEnded)
     assert (ended.ok, ended.code, ended.retry_at) == (False, "AGENT_RATE_LIMITED", retry_at)
-    assert ended.error == "The agent reached an account limit: You've hit your limit."
+    assert ended.error == "The agent has reached its usage limit: You've hit your limit."
 
 
 async def test_a_run_does_not_resume_in_a_conversation_being_deleted(
@@ -215,7 +215,7 @@ async def test_a_run_does_not_resume_in_a_conversation_being_deleted(
 
         async def slowly() -> None:
             passed[0] = 3600.0
-            await until(lambda: "the run can't resume yet" in caplog.text, "the time at which it would continue")
+            await until(lambda: "the run can't be resumed yet" in caplog.text, "the time at which it would continue")
             process.exit(0)
 
         monkeypatch.setattr(process, "stop", slowly)

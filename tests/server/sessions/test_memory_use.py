@@ -30,7 +30,7 @@ async def grown(server: Server, seconds: float) -> int:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("seconds", [2, pytest.param(60, marks=[pytest.mark.slow, pytest.mark.timeout(300)])])
-async def test_a_flood_does_not_make_the_server_grow(tmp_path: Path, seconds: int) -> None:
+async def test_a_flood_of_output_does_not_use_up_the_servers_memory(tmp_path: Path, seconds: int) -> None:
     flags = [*bad_claude(tmp_path), "--max-history", "100000", "--max-data", "100000"]
     async with serving(tmp_path / "data", *flags) as server, server.client() as client, server.client() as stalled:
         id = await project(server, client)

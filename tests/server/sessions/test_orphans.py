@@ -89,7 +89,7 @@ def test_a_process_with_a_reused_id_is_left_alone(tmp_path: Path, start: Start, 
     assert lives(stranger)
 
 
-def test_a_forged_file_ends_no_other_process(tmp_path: Path, start: Start, mark: str) -> None:
+def test_a_forged_file_does_not_end_other_processes(tmp_path: Path, start: Start, mark: str) -> None:
     """The file contains the right process ids and start times of a process without a mark and of an agent process of
     another server, and invalid entries.
     """

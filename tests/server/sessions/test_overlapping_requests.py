@@ -144,7 +144,7 @@ async def test_a_mode_chosen_during_the_directory_check_is_applied(
 # the end of the server
 
 
-async def test_stopping_the_server_starts_no_waiting_run(tmp_path: Path) -> None:
+async def test_stopping_the_server_does_not_start_waiting_runs(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path, Limits(runs_at_once=1, checkpoints=False)) as server:
         first, second, third = [await server.project(phone, name) for name in ("one", "two", "three")]

@@ -428,7 +428,9 @@ async def test_an_unreadable_project_is_quarantined_and_reported(tmp_path: Path)
     (directory / "metadata.json.bak").unlink(missing_ok=True)
     async with serving(tmp_path) as server:
         assert server.core.projects.quarantined == [project]
-        assert server.core.problems() == [f"The project in {project} was damaged and has been quarantined."]
+        assert server.core.problems() == [
+            f"The project in {project} can't be used and was quarantined. The server's log has the reason."
+        ]
         assert len((await server.does(phone, "project_list"))["data"]["projects"]) == 1
     assert [one.name.startswith(project) for one in (tmp_path / "data" / "quarantine").iterdir()] == [True]
 

@@ -155,7 +155,7 @@ def test_a_files_name_is_made_safe(name: str | None, expected: str) -> None:
     assert file_name(name) == expected
 
 
-def test_a_second_file_of_the_same_name_replaces_nothing(tmp_path: Path) -> None:
+def test_a_second_file_of_the_same_name_does_not_replace_it(tmp_path: Path) -> None:
     given, _ = PromptFiles(tmp_path / "files").store(
         [Attachment("application/zip", ZIP, "a.zip"), Attachment("application/zip", ZIP[:9], "a.zip")],
         prompts.embeds,
@@ -224,7 +224,7 @@ async def test_a_refused_prompt_leaves_no_file(tmp_path: Path) -> None:
         await settled()
 
 
-async def test_a_request_that_arrives_twice_leaves_no_second_file(tmp_path: Path) -> None:
+async def test_a_request_that_arrives_twice_stores_its_file_once(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -348,7 +348,7 @@ async def test_a_new_file_removes_the_oldest_above_the_limit(tmp_path: Path, mon
         await until(lambda: stored(server, project) == sorted([second, third]))
         before = records(server, project)
         with pytest.raises(
-            ClientError, match=r"in addition to the .* of queued and running prompts; a session keeps"
+            ClientError, match=r"in addition to the .* of queued and running prompts: a project can store"
         ) as full:
             await server.does(phone, "execute", project, prompt="Too much", attachments=await zipped(server))
         assert full.value.code == "RESOURCE_LIMIT"

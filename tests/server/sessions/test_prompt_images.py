@@ -65,7 +65,7 @@ async def test_the_record_of_a_prompt_names_its_images(tmp_path: Path) -> None:
         (image,) = prompt["images"]
         assert {**image, "id": ""} == {"id": "", "media_type": "image/png", "bytes": len(PNG), "name": "0.x"}
         assert phone.of_type("agent_message") == []  # the sender has the reply instead
-        assert await server.core.prompt_image(project, image["id"]) == PNG
+        assert await server.built.histories.prompt_image(project, image["id"]) == PNG
         assert stored(server, project) == [image["id"]]
         assert os.stat(server.folder / "data" / "projects" / project / "images" / image["id"]).st_mode & 0o077 == 0
         process.ends()
@@ -77,8 +77,8 @@ async def test_an_unknown_image_is_not_found(tmp_path: Path, id: str) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
-        with pytest.raises(Exception, match="no longer contains this image") as refused:
-            await server.core.prompt_image(project, id)
+        with pytest.raises(Exception, match="does not contain this image") as refused:
+            await server.built.histories.prompt_image(project, id)
         assert getattr(refused.value, "code", "") == "BLOB_NOT_FOUND"
 
 
@@ -136,7 +136,7 @@ async def test_a_new_image_removes_the_oldest_above_the_limit(tmp_path: Path, mo
         await settled()
 
 
-async def test_a_request_that_arrives_twice_leaves_no_second_image(tmp_path: Path) -> None:
+async def test_a_request_that_arrives_twice_stores_its_image_once(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)

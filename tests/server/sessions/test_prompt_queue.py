@@ -29,7 +29,7 @@ class Shown:
 
 
 @given(some.lists(some.tuples(IDS, IDS | some.none())))
-def test_moves_lose_no_prompt(moves: list[tuple[str, str | None]]) -> None:
+def test_moving_prompts_does_not_lose_any(moves: list[tuple[str, str | None]]) -> None:
     queue = Shown("a", "b", "c", "d").queue
     for moved, before in moves:
         queue.move(queue.find(moved), None if before is None else queue.find(before))
@@ -59,7 +59,7 @@ def test_an_empty_queue_is_not_sent_at_first() -> None:
     assert shown.sent == []
 
 
-def test_a_prompt_that_returns_is_the_next_one() -> None:
+def test_a_prompt_that_returns_to_the_queue_is_the_next_one() -> None:
     queue = Shown("a", "b").queue
     taken = queue.pop()
     assert (taken.id, queue.position("a", behind_a_run=True), queue.position("b", behind_a_run=True)) == ("a", 0, 1)

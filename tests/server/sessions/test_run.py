@@ -223,9 +223,9 @@ def test_in_any_order_each_run_ends_once_and_no_slot_is_lost(steps: list[tuple[i
 
 
 @given(some.lists(some.sampled_from(ABOUT_A_RUN), max_size=12))
-def test_a_process_that_is_ready_has_an_owner_or_is_left(events: list[Event]) -> None:
-    """Whatever happens while a process is being prepared, the run uses it, ends with it kept for the next run, or it is
-    left."""
+def test_a_process_that_is_ready_is_used_kept_or_left(events: list[Event]) -> None:
+    """Whatever happens while a process is being prepared, either its run uses it, or it is kept for the next run, or it
+    is left because nobody needs it."""
     session = Session(Runs(1))
     session.accept()
     [run] = session.preparing

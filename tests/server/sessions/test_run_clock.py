@@ -47,7 +47,7 @@ def test_time_spent_waiting_for_a_user_does_not_count() -> None:
     assert clock.left(2_060.0, 2_060.0) == (40.0, TOO_LONG)
 
 
-def test_an_unexpected_answer_changes_nothing() -> None:
+def test_an_answer_without_a_question_changes_nothing() -> None:
     clock = begun()
     assert not clock.answered(1_050.0)
     assert clock.left(1_065.0, 0.0) == (0.0, SILENT)

@@ -145,7 +145,7 @@ async def test_a_line_over_the_limit_is_sent_as_a_preview_with_a_blob(tmp_path: 
             "blob_id": f"{project}:{messages['seq']}",
             "bytes": len(json.dumps(line)),
         }
-        record = json.loads(await server.core.record(project, messages["seq"]))
+        record = json.loads(await server.built.histories.record(project, messages["seq"]))
         assert (record["seq"], record["message"]) == (messages["seq"], line)
         await server.does(back, "project_join", project, after_seq=0)
         await until(lambda: messages in back.received, "the same preview in a replay")
@@ -321,7 +321,7 @@ async def test_a_record_that_is_not_stored_ends_the_run(tmp_path: Path, monkeypa
 
 
 def no_room(*_: object, **__: object) -> None:
-    raise HistoryNotWritten("The disk is full. No part of it was stored.", disk_full=True)
+    raise HistoryNotWritten("The history can't be written: no space left on device. It is unchanged.", disk_full=True)
 
 
 async def test_a_crashed_agents_last_output_is_in_the_error(tmp_path: Path) -> None:

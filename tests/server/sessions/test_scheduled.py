@@ -19,7 +19,7 @@ from tests.waiting import until
 AT = 1_795_679_280.0
 
 
-def test_a_process_is_kept_until_just_after_the_time() -> None:
+def test_a_process_is_kept_until_just_after_its_scheduled_time() -> None:
     schedule = Scheduled()
     assert schedule.seconds_left(AT) is None
     schedule.changed(AT)
@@ -105,7 +105,7 @@ async def test_a_new_session_cancels_the_schedule(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
         project, process = await idle(server, phone)
         shown = len(phone.updates("project_state"))
-        answer = await server.core.agent_new_session(commands.AgentNewSession(project_id=project), phone)
+        answer = await server.built.runs.agent_new_session(commands.AgentNewSession(project_id=project), phone)
         assert len(phone.updates("project_state")) == shown
         assert answer.then is not None
         answer.then()

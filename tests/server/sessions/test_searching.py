@@ -245,7 +245,7 @@ async def test_long_lists_are_cut_to_fit_into_a_message(tmp_path: Path) -> None:
                 "claude", json.dumps({"type": "assistant", "message": {"content": [answer]}}).encode()
             )
             session.history.append("server", b'{"type":"system","subtype":"session_reset","message":{}}')
-        await server.core.searching.round()
+        await server.built.histories.searching.round()
         for what, wanted in (("sessions", {"limit": 1_000}), ("search", {"query": "walnuts", "limit": 200})):
             found = await server.does(phone, what, **wanted)
             assert len(msgspec.json.encode(found)) <= FRAME_BYTES
@@ -539,8 +539,8 @@ async def test_an_export_of_records_equals_the_history(tmp_path: Path, monkeypat
         ),
         (
             ReviewInterrupted(files=1, hunks=0, by="Ada", decision="commit", result="unknown"),
-            "Ada wanted to commit 1 file, but the server was restarted in the meantime, and the branch changed. Check its "
-            "commits.",
+            "Ada wanted to commit 1 file, but the server was restarted in the meantime, and it is not known whether the "
+            "commit was made. Check the branch.",
         ),
         (
             ReviewInterrupted(files=1, hunks=2, by="Ada", decision="edit", result="unknown", changed=("a.py",)),
@@ -639,5 +639,5 @@ async def test_titles_from_an_older_version_are_read_from_the_history(tmp_path: 
     file.write_text(json.dumps(saved))
     async with serving(tmp_path) as server:
         assert server.core.projects.get(project).info().title == ""
-        await server.core.searching.round()
+        await server.built.histories.searching.round()
         assert server.core.projects.get(project).info().title == "walnuts"

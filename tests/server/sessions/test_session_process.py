@@ -114,7 +114,7 @@ async def test_a_process_that_is_being_killed_is_not_used_again(rig: Rig, monkey
     assert second is not first
 
 
-async def test_the_events_of_a_process_that_is_left_are_ignored(rig: Rig) -> None:
+async def test_events_of_a_process_that_is_being_ended_are_ignored(rig: Rig) -> None:
     first = await rig.run()
     async with rig.process.changing:
         rig.process.end_soon()

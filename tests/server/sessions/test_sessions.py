@@ -25,7 +25,7 @@ def begun(server: Server) -> TerminalSession:
 
 
 @pytest.mark.parametrize("kind", [ManagedSession, TerminalSession])
-def test_the_common_parts_of_sessions_exist_once(kind: type[Session]) -> None:
+def test_subclasses_do_not_override_the_common_parts(kind: type[Session]) -> None:
     assert [name for name in SHARED if name in vars(kind)] == []
 
 

@@ -148,9 +148,7 @@ async def test_the_next_server_knows_the_agents_state(tmp_path: Path) -> None:
     assert await after_a_restart(tmp_path, project) == expected
 
 
-async def test_a_report_since_the_restart_counts_more_than_the_history(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_report_after_a_restart_overrides_the_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The agent reports its state while the server is reading an older state from the history."""
     phone = Client("phone")
     async with serving(tmp_path) as server:

@@ -230,7 +230,7 @@ async def test_a_session_only_the_agent_stores_is_not_deleted(tmp_path: Path) ->
     async with serving(tmp_path) as server:
         project, path = await started(server, phone)
         in_a_terminal(path, "Hello", "Hi")
-        with pytest.raises(ClientError, match="can't be deleted: only the agent has a record of it") as refused:
+        with pytest.raises(ClientError, match="can't be deleted: only the agent has stored it") as refused:
             await server.does(phone, "session_delete", project, session_id=SESSION)
         assert refused.value.code == "NOT_SUPPORTED"
         await server.does(phone, "session_resume", project, session_id=SESSION)

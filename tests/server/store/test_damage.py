@@ -418,7 +418,7 @@ def test_links_and_pipes_instead_of_files_are_left_alone(
     assert history.append("claude", b"1", at(31)).seq == 31
     assert (logs / "messages_2026-11-21_12-00-31_2.jsonl").is_file()
     assert elsewhere.read_bytes() == secret
-    assert "messages_2026-11-21_12-00-32.jsonl is not a file" in caplog.text
+    assert "messages_2026-11-21_12-00-32.jsonl is not a regular file" in caplog.text
 
 
 @pytest.mark.parametrize("already_open", [True, False])

@@ -119,7 +119,7 @@ def test_a_partial_record_is_cut_before_the_next_one(tmp_path: Path, monkeypatch
         with pytest.raises(HistoryNotWritten) as caught:
             fill(history, 1)
     assert caught.value.disk_full
-    assert "no space left on device. No part of it was stored" in str(caught.value)
+    assert "no space left on device. It is unchanged" in str(caught.value)
     assert len(read_independently(tmp_path, torn_end=True)) == 2
     assert all_seqs(history) == [1, 2]
     fill(history, 1)

@@ -33,11 +33,11 @@ def good(numbers: list[int], before: int | None = None) -> list[int]:
         ([7, 8, 21, 22, 23], [7, 8, 21, 22, 23]),  # lines that a user deleted
     ],
 )
-def test_a_number_counts_where_it_fits_the_lines_around_it(numbers: list[int], expected: list[int]) -> None:
+def test_a_number_is_trusted_if_it_fits_the_lines_around_it(numbers: list[int], expected: list[int]) -> None:
     assert good(numbers) == expected
 
 
-def test_a_long_damaged_part_has_room_for_several_numbers() -> None:
+def test_a_long_damaged_part_may_contain_several_numbers() -> None:
     heads = [Head(0, 7, 0, 0, 100), Head(2, 10, 0, 350, 100)]
     assert [head.seq for head in believed(heads, None, 0)] == [7, 10]
 
@@ -50,7 +50,7 @@ def test_a_later_file_continues_the_numbers_before_it() -> None:
 
 
 @given(st.integers(5, 40), st.data())
-def test_one_wrong_number_costs_one_record(length: int, data: st.DataObject) -> None:
+def test_a_wrong_number_affects_only_its_own_record(length: int, data: st.DataObject) -> None:
     numbers = list(range(1_000, 1_000 + length))
     at = data.draw(st.integers(0, length - 1))
     numbers[at] = data.draw(

@@ -98,7 +98,7 @@ def test_a_page_needs_a_positive_limit_and_a_time_zone(history: History) -> None
         history.read(since=datetime(2026, 11, 21))
 
 
-def test_a_clock_set_back_hides_no_record_from_a_time_cursor(tmp_path: Path) -> None:
+def test_a_time_cursor_misses_no_record_after_a_clock_change(tmp_path: Path) -> None:
     """Each record is written at noon plus its offset in seconds. The clock is set back by more than an hour, and later
     by five minutes within one block.
     """
@@ -204,7 +204,7 @@ def test_neither_opening_nor_a_page_loads_the_whole_history(tmp_path: Path) -> N
     assert peak(lambda: open_history(tmp_path)) < 10_000_000
 
 
-def test_every_direction_is_read_back(tmp_path: Path) -> None:
+def test_the_direction_of_each_record_is_stored(tmp_path: Path) -> None:
     history = open_history(tmp_path)
     for direction in ("client", "claude", "server"):
         history.append(direction, message(direction))

@@ -115,7 +115,7 @@ def test_a_decision_is_read_from_a_record_without_decoding(message: str, edited:
 
 @pytest.mark.parametrize("event", RECORDED, ids=lambda event: type(event).__name__)
 def test_only_an_agents_json_is_decoded_before_it_is_stored(event: Recorded) -> None:
-    """The others are encoded from values, which can't result in anything but JSON."""
+    """The other events are encoded from values, so the result is always valid JSON."""
     kind = records.KINDS.get(type(event))
     has_raw = kind is not None and "RawType(" in repr(msgspec.inspect.type_info(kind.written))
     assert records.is_json(event) == (not has_raw)

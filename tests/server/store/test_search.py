@@ -316,7 +316,7 @@ def test_changed_lines_are_counted(store: Store) -> None:
     assert (part.added, part.removed) == (5, 2)
 
 
-def test_the_lines_of_other_agents_are_read(store: Store) -> None:
+def test_the_lines_of_other_agents_are_indexed(store: Store) -> None:
     store.says(lines.said("s1", "text", "pears").raw)
     store.says(lines.said("s1", "thinking", "pears").raw)
     store.says(lines.call("s1", "1", "Bash", {"command": "pears"}).raw)
@@ -563,7 +563,7 @@ def test_records_are_written_and_read_while_others_are_removed(
     assert left == list(range(2_000, 3_001 + written))
 
 
-def test_damage_stays_where_it_is_when_records_are_removed(store: Store, tmp_path: Path) -> None:
+def test_damaged_lines_are_kept_when_records_are_removed(store: Store, tmp_path: Path) -> None:
     store.prompts(*(f"walnut {number}" for number in range(1, 21)))
     store.history.close()
     [file] = (tmp_path / "one" / "logs").glob("messages_*.jsonl")

@@ -108,7 +108,7 @@ async def test_a_client_that_joins_a_run_sees_when_it_began(rig: SocketRig) -> N
     assert (snapshot["run"]["run_id"], bool(snapshot["run"]["started_at"])) == (session.turn, True)
 
 
-async def test_lines_of_any_form_do_no_harm(rig: SocketRig) -> None:
+async def test_lines_of_an_unexpected_form_are_harmless(rig: SocketRig) -> None:
     session = Session(rig)
     await session.reports("UserPromptSubmit", prompt="Go")
     lines: list[Any] = [

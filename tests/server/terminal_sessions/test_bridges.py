@@ -151,7 +151,7 @@ async def test_line_endings_and_unsaved_text_do_not_split_a_request(rig: SocketR
         assert await hook.receive() is None
 
 
-async def test_a_diff_of_claude_without_its_hook_is_ignored(rig: SocketRig, file: Path) -> None:
+async def test_a_diff_from_claude_without_its_hook_is_ignored(rig: SocketRig, file: Path) -> None:
     async with bridge(rig, pids=(CLAUDE,)) as neovim:
         proposed(neovim, file, pid=CLAUDE)
         neovim.send(type="decided", id="7", text=None)

@@ -256,7 +256,7 @@ async def test_a_subagent_without_an_end_does_not_keep_the_run_open(
     await until(lambda: standing(rig, session) == {"state": "finished"}, "an idle session")
 
 
-async def test_a_prompt_for_a_subagent_begins_no_run(rig: SocketRig) -> None:
+async def test_a_prompt_for_a_subagent_does_not_begin_a_run(rig: SocketRig) -> None:
     session = Codex(rig)
     await session.begins()
     async with session.asks(**COMMAND) as (hook, question):
@@ -282,7 +282,7 @@ async def test_two_dialogs_wait_in_the_terminal(rig: SocketRig, monkeypatch: pyt
     assert standing(rig, session) == {"state": "waiting", "in_terminal": True}
 
 
-async def test_an_interrupted_command_is_not_overruled(rig: SocketRig) -> None:
+async def test_interrupting_a_command_does_not_overrule_its_answer(rig: SocketRig) -> None:
     session = Codex(rig)
     await session.begins()
     arguments = json.dumps({"cmd": "touch made", "justification": "I need it"})
@@ -353,7 +353,9 @@ async def test_a_question_whose_hook_has_ended_waits_in_the_terminal(
         assert standing(later, session) == {"state": "working"}
 
 
-async def test_the_time_before_a_restart_counts(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_time_that_a_hook_waited_before_a_restart_counts(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The hook ends a minute after it has asked."""
     monkeypatch.setattr(questions, "_age_of", lambda approval: questions.HOLD_SECONDS)
     async with restarted(tmp_path) as (session, question), socket_rig(tmp_path) as later:
@@ -391,8 +393,8 @@ async def test_requests_that_codex_reviews_itself_do_not_wait(rig: SocketRig) ->
     assert standing(rig, session) == {"state": "working", "asks": False}
 
 
-async def test_a_rejected_patch_is_not_overruled(rig: SocketRig) -> None:
-    """Its result contains only the reason."""
+async def test_the_rejection_of_a_patch_is_not_overruled(rig: SocketRig) -> None:
+    """The result of the call contains only the reason."""
     session = Codex(rig)
     await session.begins()
     patch = "*** Begin Patch\n*** Delete File: a.py\n*** End Patch"

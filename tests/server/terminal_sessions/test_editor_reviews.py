@@ -140,7 +140,7 @@ async def test_a_directory_without_a_session_has_no_review(rig: SocketRig) -> No
     async with bridge() as line:
         answer = await asks(line, folder=str(rig.folder))
         assert (answer["code"], answer["review"]) == ("PROJECT_NOT_FOUND", None)
-        assert answer["text"].startswith("No agent has worked in this directory yet")
+        assert answer["text"] == "Nothing to review: the server has no session in this directory."
         assert (await asks(line, project="desk_unknown"))["code"]
 
 
@@ -303,7 +303,7 @@ async def test_a_comment_is_stored_even_if_the_review_cannot_be_read(
         assert (refused["code"], refused["done"]) == ("HUNK_GONE", False)
 
 
-async def test_an_older_bridge_receives_no_unknown_messages(rig: SocketRig) -> None:
+async def test_an_older_bridge_is_not_sent_messages_it_does_not_know(rig: SocketRig) -> None:
     one = await changed(rig, "one")
     async with bridge(reviews=False) as earlier, bridge() as line:
         hunk = hunk_of(await asks(line, folder=str(one.place)))

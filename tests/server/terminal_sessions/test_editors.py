@@ -106,7 +106,7 @@ async def shown_twice(
         assert asked == [question["approval_id"]]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_claude_in_neovim_is_answered_by_a_client(rig: ServedWorkstation, server: Server) -> None:
     async with shown_twice(rig, server) as (neovim, _, phone, question, poem):
         given = question["input"] | {"old_string": POEM, "new_string": "one\nzwei\n", "replace_all": False}
@@ -116,7 +116,7 @@ async def test_claude_in_neovim_is_answered_by_a_client(rig: ServedWorkstation, 
         neovim.wait_for_buffer(poem, ["one", "zwei"])
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_claude_in_neovim_is_answered_in_the_editor(rig: ServedWorkstation, server: Server) -> None:
     """The client sees who decided, and the file gets the text that was edited in Neovim."""
     async with shown_twice(rig, server) as (neovim, _, phone, question, poem):
@@ -127,7 +127,7 @@ async def test_claude_in_neovim_is_answered_in_the_editor(rig: ServedWorkstation
         wait_for_text(poem, "one\nzwei\nthree\n")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_claude_in_neovim_is_answered_in_its_own_dialog(rig: ServedWorkstation, server: Server) -> None:
     """Neovim closes the proposal, and the client learns that the request was answered elsewhere."""
     async with shown_twice(rig, server) as (neovim, claude, phone, question, poem):
@@ -151,6 +151,7 @@ def geminis(home: Path) -> Iterator[gemini_workstation.Workstation]:
         yield rig
 
 
+@pytest.mark.slow_for("Neovim", "client")
 @pytest.mark.thorough
 @pytest.mark.parametrize("where", ["client", "Neovim"])
 async def test_a_gemini_proposal_can_be_answered_anywhere(

@@ -126,7 +126,7 @@ async def test_a_removed_session_answers_a_waiting_question(rig: SocketRig, monk
 
 
 @pytest.mark.parametrize("asked_by", [{}, {"agent_id": "a1", "agent_type": "explorer"}], ids=["main", "subagent"])
-async def test_a_hook_that_has_ended_before_its_turn_asks_nothing(
+async def test_a_hook_that_ends_before_it_is_processed_asks_nothing(
     rig: SocketRig, monkeypatch: pytest.MonkeyPatch, asked_by: dict[str, str]
 ) -> None:
     """The server processes the hook's report only after the hook has ended, for example because the server was

@@ -189,7 +189,7 @@ async def test_comments_being_handed_over_cannot_be_withdrawn(rig: SocketRig) ->
     assert await at.states() == {id: "sent"}
 
 
-async def test_a_hook_that_ends_too_early_loses_no_comments(rig: SocketRig) -> None:
+async def test_comments_survive_a_hook_that_ends_too_early(rig: SocketRig) -> None:
     at = await at_work(rig)
     (id,) = await leaves(at)
     assert await receives_by_hook(at, "Stop", receives=False)

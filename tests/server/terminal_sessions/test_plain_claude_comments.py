@@ -99,6 +99,7 @@ async def test_a_comment_reaches_the_agent_when_it_stops(rig: ServedWorkstation,
         assert occurrences(rig) == 1
 
 
+@pytest.mark.slow
 async def test_a_comment_reaches_the_agent_with_the_next_prompt(rig: ServedWorkstation, server: Server) -> None:
     """One hunk is undone, and a comment on another one is sent. The next run changes the lines of the comment."""
     project(rig, "git")

@@ -19,6 +19,7 @@ from .test_plain_claude import FETCH, QUESTION
 pytestmark = pytest.mark.thorough
 
 
+@pytest.mark.slow
 async def test_auto_mode_sometimes_asks(rig: ServedWorkstation, server: Server) -> None:
     """A question with choices reaches a client. For a call that the model does not report as checked, the CLI asks only
     in the terminal, and clients see that it waits there.
@@ -39,6 +40,7 @@ async def test_auto_mode_sometimes_asks(rig: ServedWorkstation, server: Server) 
         assert info["approvals"] == []
 
 
+@pytest.mark.slow
 async def test_the_mode_survives_the_next_start(rig: ServedWorkstation) -> None:
     """Without ``disableAutoMode``, the CLI would ask whether to make auto mode the default, and Enter would accept
     that.

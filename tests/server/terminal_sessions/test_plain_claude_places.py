@@ -28,7 +28,7 @@ async def records_of(phone: Phone) -> list[dict[str, Any]]:
     return found
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_conversation_continues_in_a_worktree(rig: ServedWorkstation, server: Server) -> None:
     """The CLI moves the conversation's file when it enters the worktree."""
     commit_all(rig.project)
@@ -56,7 +56,7 @@ async def test_a_conversation_continues_in_a_worktree(rig: ServedWorkstation, se
         assert kinds.count("run_started") == kinds.count("prompt") == kinds.count("run_finished") == 3
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_second_terminal_leaves_the_firsts_question_open(rig: ServedWorkstation, server: Server) -> None:
     async with asked(rig, server, touch("made"), text("All done.")) as (claude, phone):
         question = await phone.question("Bash")

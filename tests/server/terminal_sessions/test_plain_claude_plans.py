@@ -14,6 +14,7 @@ pytestmark = pytest.mark.thorough
 PLAN = "# Plan\n\n1. Write it.\n"
 
 
+@pytest.mark.slow_for("acceptEdits-as it is", "plan-as it is", "plan-with accept edits")
 @pytest.mark.parametrize(
     ("before", "change"),
     [

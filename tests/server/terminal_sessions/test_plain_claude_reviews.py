@@ -56,6 +56,7 @@ async def finished(phone: Phone, outcome: str = "completed") -> None:
     await phone.client.receive("update", "review_changed")
 
 
+@pytest.mark.slow_for("no git")
 @pytest.mark.parametrize("kind", ["git", "no git"])
 async def test_all_changes_of_a_run_in_auto_mode_are_reviewed(
     kind: str, rig: ServedWorkstation, server: Server
@@ -100,6 +101,7 @@ async def test_all_changes_of_a_run_in_auto_mode_are_reviewed(
     assert poem.read_text() == POEM.replace("line 3\n", "LINE 3\n")
 
 
+@pytest.mark.slow
 async def test_an_interrupted_run_is_reviewed(rig: ServedWorkstation, server: Server) -> None:
     """Changes that the user makes afterwards are not reviewed. A second run extends the review."""
     project(rig, "git")
@@ -120,6 +122,7 @@ async def test_an_interrupted_run_is_reviewed(rig: ServedWorkstation, server: Se
         assert [path for path, _, _ in hunks(await review(phone))] == ["new.txt", "old.txt"]
 
 
+@pytest.mark.slow
 async def test_two_terminals_in_one_directory_share_the_review(rig: ServedWorkstation, server: Server) -> None:
     project(rig, "no git")
     async with following(server) as phone:
@@ -134,6 +137,7 @@ async def test_two_terminals_in_one_directory_share_the_review(rig: ServedWorkst
     assert (place / "HEAD").exists()
 
 
+@pytest.mark.slow
 async def test_kept_changes_are_committed_with_the_prompt(rig: ServedWorkstation, home: Path) -> None:
     project(rig, "git")
     git(rig.project, "config", "user.name", "Ada")

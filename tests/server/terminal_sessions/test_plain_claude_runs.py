@@ -58,6 +58,7 @@ async def queued(prompt: str) -> None:
     await until(found, f"{prompt!r} in the queue")
 
 
+@pytest.mark.slow
 async def test_a_prompt_typed_during_a_run_is_in_the_history(rig: ServedWorkstation, server: Server) -> None:
     """A prompt that the CLI sends together with a tool's result belongs to the run. One that it sends later begins
     another run.
@@ -107,6 +108,7 @@ async def test_a_run_that_fails_or_is_interrupted_is_over(rig: ServedWorkstation
         rig.model.go_on()
 
 
+@pytest.mark.slow
 async def test_compacting_does_not_begin_a_run(rig: ServedWorkstation, server: Server) -> None:
     async with following(server) as phone:
         claude = rig.plain_claude()
@@ -130,6 +132,7 @@ async def test_compacting_does_not_begin_a_run(rig: ServedWorkstation, server: S
     ]
 
 
+@pytest.mark.slow
 async def test_a_run_lasts_as_long_as_its_background_tasks(rig: ServedWorkstation, server: Server) -> None:
     rig.model.will_say(
         tool_use("Bash", command="cat fifo", description="wait", run_in_background=True),
@@ -152,6 +155,7 @@ async def test_a_run_lasts_as_long_as_its_background_tasks(rig: ServedWorkstatio
         assert (await conversation(phone)).count("completed") == 1
 
 
+@pytest.mark.slow
 async def test_records_of_another_process_are_left_out(rig: ServedWorkstation, server: Server) -> None:
     """Another process continues the conversation, and the one in the terminal does not notice."""
     async with following(server) as phone:

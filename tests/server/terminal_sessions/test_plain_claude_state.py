@@ -27,19 +27,21 @@ async def state(phone: Phone, wanted: Callable[[int], bool]) -> Message:
             return found
 
 
+@pytest.mark.slow
 async def test_model_and_context_are_shown_after_a_compaction(rig: ServedWorkstation, server: Server) -> None:
     async with following(server) as phone:
         claude = rig.plain_claude()
         await phone.session()
         rig.model.will_say(text("Here I am."), text("A summary."))
         claude.prompt("Hello")
-        reported = await state(phone, lambda tokens: tokens == 110)  # as counted by the model
+        reported = await state(phone, lambda tokens: tokens == 110)  # the model's own count
         assert reported["model"].startswith("claude-")
         claude.prompt("/compact")
         claude.pane.wait_for("Compacted")
         await state(phone, lambda tokens: tokens > 1_000)  # the CLI's own estimate, which includes the instructions
 
 
+@pytest.mark.slow
 async def test_the_lines_changed_by_claude_are_counted(rig: ServedWorkstation, server: Server) -> None:
     async with following(server) as phone:
         claude = rig.plain_claude("--permission-mode", "acceptEdits")
@@ -51,6 +53,7 @@ async def test_the_lines_changed_by_claude_are_counted(rig: ServedWorkstation, s
         assert [one["added"] for one in answer["data"]["sessions"] if one.get("added")] == [2]
 
 
+@pytest.mark.slow
 async def test_a_session_with_another_config_directory_is_shown(
     rig: ServedWorkstation, server: Server, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

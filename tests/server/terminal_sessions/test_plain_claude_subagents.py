@@ -43,7 +43,7 @@ async def test_a_client_answers_a_subagent(rig: ServedWorkstation, server: Serve
     assert new.read_text() == "mine\n"
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_the_dialog_appears_when_no_client_is_connected(rig: ServedWorkstation, server: Server) -> None:
     new = rig.project / "sub.txt"
     script(rig, write(new, "theirs\n"))

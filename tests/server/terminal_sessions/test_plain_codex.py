@@ -119,7 +119,7 @@ async def test_escape_withdraws_the_requests_of_the_run(rig: Workstation, server
         question = await phone.question("Bash")
         codex.pane.wait_for("Running hook")
         codex.pane.press("Escape")
-        assert await phone.withdrawn(question) == "the agent no longer waits for it"
+        assert await phone.withdrawn(question) == "the agent is no longer waiting for it"
         await finished(phone, "interrupted")
         late = await phone.answer(question, "allow")
         assert late["data"]["code"] == "APPROVAL_RESOLVED"
@@ -127,7 +127,7 @@ async def test_escape_withdraws_the_requests_of_the_run(rig: Workstation, server
     assert not (rig.project / "made").exists()
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_failed_request_to_the_model_ends_the_run(rig: Workstation, server: Server) -> None:
     """No hook reports it, but the transcript contains it."""
     async with asked(rig, server, failure(400, "The model is asleep."), text("Awake.")) as (codex, phone):
@@ -137,7 +137,7 @@ async def test_a_failed_request_to_the_model_ends_the_run(rig: Workstation, serv
         await finished(phone, "completed")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_the_conversation_can_be_read_as_it_grows(rig: Workstation, server: Server) -> None:
     turns = [shell("touch made", reason="I need it"), text("It is *done*.")]
     async with asked(rig, server, *turns) as (_, phone):
@@ -160,7 +160,7 @@ async def test_the_conversation_can_be_read_as_it_grows(rig: Workstation, server
         (("--dangerously-bypass-approvals-and-sandbox",), "bypassPermissions", False),
     ],
 )
-async def test_the_mode_follows_from_the_sandbox(
+async def test_the_mode_is_derived_from_the_sandbox(
     flags: tuple[str, ...], mode: str, asks: bool, rig: Workstation, server: Server
 ) -> None:
     rig.model.will_say(text("Hello."))
@@ -188,7 +188,7 @@ async def test_a_question_survives_a_killed_server(rig: Workstation, server: Ser
     assert [kinds.count(one) for one in ("prompt", "tool_use", "tool_result", "text", "run_finished")] == [1] * 5
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_client_answers_a_subagent(rig: Workstation, server: Server) -> None:
     """The main agent stops first. The run ends with the subagent, whose calls are not part of the conversation."""
     rig.model.subagent_will_say("Make the file", shell("touch made", reason="I need it"), text("It is made."))
@@ -217,7 +217,7 @@ async def test_a_client_answers_a_subagent(rig: Workstation, server: Server) -> 
     assert [kinds.count(one) for one in ("prompt", "tool_use", "tool_result", "text")] == [1] * 4
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_resumed_conversation_is_the_same_session(rig: Workstation, server: Server) -> None:
     async with asked(rig, server, text("One."), text("Two.")) as (codex, phone):
         await phone.state("finished")
@@ -230,7 +230,7 @@ async def test_a_resumed_conversation_is_the_same_session(rig: Workstation, serv
         assert [one["message"]["prompt"] for one in await prompts(phone)] == ["Do it", "Go on"]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_comment_reaches_codex_when_it_stops(rig: Workstation, server: Server) -> None:
     """It is sent while Codex waits for an answer. When Codex stops, it gets the comment and continues."""
     rig.poem.write_text(POEM)
@@ -298,7 +298,7 @@ async def finished(phone: Phone, outcome: str) -> dict[str, Any]:
     return data
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 async def test_a_conversation_can_be_forked_into_a_project_of_codex(rig: Workstation, home: Path) -> None:
     options = ("--no-tls", "--allow", home, "--agent-path", f"codex={programs.codex()}")
     async with (
@@ -310,9 +310,7 @@ async def test_a_conversation_can_be_forked_into_a_project_of_codex(rig: Worksta
         conversation = {"session_id": session["session_id"]}
         created = await phone.client.ask("project_create", {"path": str(rig.project), "agent": "claude"})
         refused = await phone.client.ask("session_fork", conversation, created["project_id"])
-        assert refused["data"]["message"].startswith(
-            "This is a conversation of Codex, which Claude Code can't continue."
-        )
+        assert refused["data"]["message"].startswith("This is a Codex conversation, which Claude Code can't continue.")
         await phone.client.ask("project_delete", project_id=created["project_id"])
         created = await phone.client.ask("project_create", {"path": str(rig.project), "agent": "codex", "join": True})
         await phone.client.ask("session_fork", conversation, created["project_id"])

@@ -107,6 +107,7 @@ async def test_a_run_ends_in_a_review(rig: Workstation, server: Server) -> None:
         await phone.state("ended")
 
 
+@pytest.mark.slow
 async def test_the_dialog_is_in_the_terminal(rig: Workstation, server: Server) -> None:
     turns = [replace(rig.poem, "line 3\n", "LINE 3\n"), text("Done.")]
     async with asked(rig, server, *turns, flags=()) as (gemini, phone):
@@ -118,6 +119,7 @@ async def test_the_dialog_is_in_the_terminal(rig: Workstation, server: Server) -
     assert "LINE 3" in rig.poem.read_text()
 
 
+@pytest.mark.slow
 async def test_a_rejected_change_ends_the_run(rig: Workstation, server: Server) -> None:
     turns = [replace(rig.poem, "line 3\n", "LINE 3\n"), text("Done.")]
     async with asked(rig, server, *turns, flags=()) as (gemini, phone):
@@ -128,6 +130,7 @@ async def test_a_rejected_change_ends_the_run(rig: Workstation, server: Server) 
     assert "LINE 3" not in rig.poem.read_text()
 
 
+@pytest.mark.slow_for("a command", "a request to the model")
 @pytest.mark.parametrize("during", ["a request to the model", "a command"])
 async def test_escape_interrupts_the_run(during: str, rig: Workstation, server: Server) -> None:
     command = function_call("run_shell_command", command="touch begun; sleep 60", description="Wait")
@@ -145,6 +148,7 @@ async def test_escape_interrupts_the_run(during: str, rig: Workstation, server: 
         await phone.state("finished")
 
 
+@pytest.mark.slow
 async def test_a_resumed_conversation_is_the_same_session(rig: Workstation, server: Server) -> None:
     async with asked(rig, server, text("One."), text("Two.")) as (gemini, phone):
         await finished(phone)
@@ -155,6 +159,7 @@ async def test_a_resumed_conversation_is_the_same_session(rig: Workstation, serv
         assert [one["message"]["prompt"] for one in await prompts(phone)] == ["Shout the third line", "Go on"]
 
 
+@pytest.mark.slow
 async def test_a_cleared_conversation_is_another_session(rig: Workstation, server: Server) -> None:
     async with asked(rig, server, text("One."), text("Two.")) as (gemini, phone):
         await finished(phone)
@@ -189,6 +194,7 @@ async def test_a_comment_reaches_gemini_when_it_stops(rig: Workstation, home: Pa
     )
 
 
+@pytest.mark.slow
 async def test_managed_and_headless_runs_are_not_listed(rig: Workstation, home: Path) -> None:
     """The managed agent has the same hooks."""
     rig.model.will_say(text("Hello."), text("Hello again."))

@@ -7,7 +7,7 @@ import contextlib
 import json
 import os
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,11 @@ import pytest
 from drawbridge.agents.claude import start_mode
 from drawbridge.agents.claude.terminal import agent as claude
 from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.sessions.allowed_directories import GONE
 from drawbridge.server.sessions.ceilings import Ceilings
 from drawbridge.server.terminal_sessions import prompt_text, report_queue
 from drawbridge.server.terminal_sessions import prompts as desk_prompts
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 from .socket_rig import Line, Message, Session, SocketRig, socket_rig
 
@@ -162,6 +163,28 @@ async def test_the_agent_may_be_a_child_of_the_terminals_program(rig: SocketRig)
         await sending
 
 
+async def test_the_ancestors_of_an_agent_are_looked_up_rarely(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a prompt needs to know them as they are now."""
+    looked_up, ancestors = list[int](), desk_prompts._with_ancestors
+
+    def looks_up(pid: int) -> Sequence[int]:
+        looked_up.append(pid)
+        return ancestors(pid)
+
+    monkeypatch.setattr(desk_prompts, "_with_ancestors", looks_up)
+    monkeypatch.setattr(desk_prompts, "ANCESTORS_SECONDS", PATIENCE)
+    async with at_work(rig) as (session, editor):
+        for _ in range(3):
+            await session.reports("UserPromptSubmit", prompt="Go")
+            await session.reports("Stop")
+            assert (await rig.info(session))["desk"]["prompts"] is True
+        assert looked_up == [CLAUDE]
+        sending = asyncio.create_task(rig.does("execute", session.project, prompt="More"))
+        await editor.asked()
+        assert looked_up == [CLAUDE, CLAUDE]
+        sending.cancel()
+
+
 async def test_clients_see_when_a_session_accepts_prompts(rig: SocketRig) -> None:
     session = Session(rig, pid=CLAUDE)
     await session.reports("SessionStart")
@@ -212,7 +235,7 @@ async def test_a_prompt_is_typed_even_if_its_client_disconnects(rig: SocketRig) 
 
 
 @pytest.mark.parametrize("begun", [True, False])
-async def test_request_id_survives_restart(tmp_path: Path, begun: bool) -> None:
+async def test_a_repeated_request_is_recognized_after_a_restart(tmp_path: Path, begun: bool) -> None:
     async with socket_rig(tmp_path) as rig, at_work(rig) as (session, editor):
         sending = sends(rig, session, request_id="r1")
         await editor.asked()
@@ -246,7 +269,8 @@ async def test_an_agent_in_an_unknown_terminal_gets_no_prompt(rig: SocketRig) ->
 async def test_an_ended_agent_gets_no_prompt(rig: SocketRig) -> None:
     async with at_work(rig) as (session, editor):
         await session.reports("SessionEnd")
-        assert (await rig.refusal("execute", session.project, prompt="Do it")).code == "NOT_SUPPORTED"
+        error = await rig.refusal("execute", session.project, prompt="Do it")
+        assert (error.code, "session has ended" in error.text) == ("NOT_SUPPORTED", True)
         assert await editor.line.receives_nothing()
 
 
@@ -254,7 +278,7 @@ async def test_an_agent_with_an_open_question_gets_no_prompt(rig: SocketRig) -> 
     async with at_work(rig) as (session, editor), session.asks(command="ls") as (hook, question):
         error = await rig.refusal("execute", session.project, prompt="Do it")
         assert (error.code, error.retryable) == ("PROCESS_ACTIVE", True)
-        assert "decision" in error.text
+        assert "waiting for an answer" in error.text
         assert await editor.line.receives_nothing()
         await rig.answers(question)
         assert await hook.receive() == {"decision": {"behavior": "allow"}}
@@ -366,6 +390,14 @@ async def test_an_agent_that_never_asks_gets_no_prompt(rig: SocketRig) -> None:
     async with at_work(rig) as (session, editor):
         await session.reports("SessionStart", permission_mode="bypassPermissions")
         assert (await rig.refusal("execute", session.project, prompt="Do it")).code == "PERMISSION_DENIED"
+        assert await editor.line.receives_nothing()
+
+
+async def test_an_agent_in_a_deleted_directory_gets_no_prompt(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with at_work(rig) as (session, editor):
+        monkeypatch.setattr(rig.server.core.grants.directories, "last_problem", lambda _: GONE)
+        error = await rig.refusal("execute", session.project, prompt="Do it")
+        assert (error.code, error.text) == ("INVALID_PATH", GONE)
         assert await editor.line.receives_nothing()
 
 

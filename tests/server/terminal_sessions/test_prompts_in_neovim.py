@@ -113,6 +113,7 @@ async def test_a_client_sends_a_prompt_while_the_user_types(rig: ServedWorkstati
         assert (await prompts(phone)) == [("Does it\nrhyme? See [201~ poem.txt [31m🎉", "phone")]
 
 
+@pytest.mark.slow
 async def test_comments_reach_the_agent_and_its_next_run_answers(rig: ServedWorkstation, server: Server) -> None:
     async with claude_in_neovim(rig, server) as (neovim, phone, _):
         song = rig.file("song.txt", POEM)
@@ -158,6 +159,7 @@ def at_rest(neovim: Neovim) -> None:
     neovim.wait_for(f"return ({function(SCREEN)}):find('esc to interrupt', 1, true) == nil", what="is still at work")
 
 
+@pytest.mark.slow
 async def test_a_restarted_bridge_accepts_prompts(rig: ServedWorkstation, server: Server) -> None:
     async with claude_in_neovim(rig, server) as (neovim, phone, _):
         neovim.command("DrawbridgeRestart")

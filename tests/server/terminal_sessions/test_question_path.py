@@ -1,5 +1,5 @@
-"""What a hook's question and its answer pass in the server: which functions decode JSON and, with ``-s``, which modules
-are called. The numbers are in ``docs/internals/architecture.md``.
+"""The path of a hook's question and of its answer through the server: which functions decode JSON and, with ``-s``,
+which modules are called. The numbers are in ``docs/internals/architecture.md``.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
-from random import Random, SystemRandom
+from random import Random
 from typing import Any, Final
 
 import pytest
@@ -33,6 +33,7 @@ from drawbridge.server.terminal_sessions.questions import (
     Step,
     Withdraw,
 )
+from tests import seeds
 
 PID: Final = 5
 OTHER: Final = 6
@@ -350,7 +351,7 @@ def test_a_dialog_without_a_question_ends(asking: Asking, how: str) -> None:
 @pytest.mark.parametrize("rounds", [1_000, pytest.param(100_000, marks=[pytest.mark.slow, pytest.mark.timeout(900)])])
 def test_each_question_ends_once_in_any_order(rounds: int) -> None:
     """Each is decided on or withdrawn, and only a decision is overruled."""
-    seed = SystemRandom().randrange(2**32)
+    seed = seeds.seed()
     random = Random(seed)
     for number in range(rounds):
         asking, asked = Asking(), list[PendingApproval]()

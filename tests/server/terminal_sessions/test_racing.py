@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests import seeds
 from tests.page.conftest import page_of
 from tests.page.rig import Browser, Person
 from tests.rigs.claude_rig import EDIT_DIALOG, Claude
@@ -64,7 +65,7 @@ class Race:
         self.people = people
         self.witness = witness
         self.wins: dict[str, int] = {}
-        self.random = random.Random()
+        self.random = random.Random(seeds.seed())
 
     async def round(self, number: int) -> None:
         texts = {
@@ -163,7 +164,7 @@ def _is_result(message: Message) -> bool:
         pytest.param(MANY, marks=[pytest.mark.slow, pytest.mark.timeout(900)]),
     ],
 )
-async def test_one_wins_and_one_text_is_written(
+async def test_only_one_answer_wins_and_its_text_is_written(
     browser: Browser, rig: ServedWorkstation, server: Server, rounds: int
 ) -> None:
     poem = rig.file("poem.txt", "agent 0\n")

@@ -40,5 +40,5 @@ def test_a_question_follows_the_prompt_of_its_run() -> None:
     assert QuestionReport(HookEvent("PermissionRequest", "s", "/ws"), SURFACE, None).after == AfterPrompt()
 
 
-def test_other_reports_wait_for_no_line() -> None:
+def test_other_reports_do_not_wait_for_a_line() -> None:
     assert [one.after for one in (Disconnected(SURFACE), ReturnTimeOver(), ProcessCheck({}))] == [None] * 3

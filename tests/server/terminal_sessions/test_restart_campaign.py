@@ -10,13 +10,14 @@ import uuid
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
 from pathlib import Path
-from random import Random, SystemRandom
+from random import Random
 
 import pytest
 from websockets.exceptions import WebSocketException
 
 from drawbridge.cli.hook import for_guard
 from drawbridge.settings.hook import HookSettings
+from tests import seeds
 from tests.guard import processes
 from tests.guard.payloads import recorded
 from tests.server.processes import Server, serving
@@ -174,7 +175,7 @@ async def test_a_crowd_answers_while_servers_are_killed(home: Path) -> None:
     """Each question is asked once and answered once. If a client was notified that it won, the agent gets that client's
     answer.
     """
-    seed = SystemRandom().randrange(2**32)
+    seed = seeds.seed()
     random, rounds = Random(seed), [AskedQuestion(number) for number in range(CROWD_ROUNDS)]
     for asked in rounds:
         is_hook = bool(asked.number % 2)

@@ -188,7 +188,7 @@ async def test_a_hook_that_does_not_reconnect_loses_its_question(
     async with socket_rig(tmp_path) as later:
         await until(lambda: not later.server.core.terminal_sessions.find(session.project).approvals, "its end")  # type: ignore[union-attr]
         assert await recorded(later, session, "permission_withdrawn") == [
-            {"approval_id": question["approval_id"], "reason": "the agent no longer waits for it"}
+            {"approval_id": question["approval_id"], "reason": "the agent is no longer waiting for it"}
         ]
         async with Line.open() as late:  # a hook that was suspended, for example, asks again
             ask(late, session)

@@ -288,7 +288,7 @@ async def test_a_prompt_that_began_while_no_server_ran_is_sent_once(tmp_path: Pa
         assert [one["review"]["comments"] for one in await at.prompts()] == [[id]]
 
 
-async def test_a_repeated_request_writes_no_second_draft(rig: SocketRig) -> None:
+async def test_a_repeated_request_does_not_write_a_second_draft(rig: SocketRig) -> None:
     at = await changed(rig)
     given: Message = {"path": "poem.txt", "line": 3, "quote": "LINE 3\n", "text": "Why?", "request_id": "7"}
     answers = await asyncio.gather(*(at.comment(**given) for _ in range(3)))

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from drawbridge.server.checkpoints.errors import GitFailed
+from drawbridge.server.checkpoints.errors import GitFailed, TookTooLong
 from drawbridge.server.checkpoints.snapshotter import Snapshotter
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.reviews.reviews import Review
@@ -29,7 +29,7 @@ from tests.server.reviews.rig import POEM, Reviewed, hunks, id_of, killed, make_
 from tests.waiting import until
 
 from .socket_rig import Line, Message, Session, SocketRig, socket_rig
-from .test_runs import SUBAGENT
+from .test_runs import SHELL, SUBAGENT
 from .test_sessions import prompt, said
 
 INTERRUPTED: Message = {
@@ -231,6 +231,25 @@ async def test_background_work_belongs_to_the_run(rig: SocketRig, place: Path, m
     assert len(await at.added()) == 3
 
 
+@pytest.mark.thorough
+async def test_a_background_command_belongs_to_the_run_for_a_while(
+    rig: SocketRig, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command that never ends does not make everything that anyone writes the agent's work."""
+    at = At(rig, place)
+    await at.begins()
+    at.replace("line 3\n", "LINE 3\n")
+    await at.stops(background_tasks=[SHELL])
+    at.replace("line 9\n", "LINE 9\n")
+    assert await at.added() == ["LINE 3\n", "LINE 9\n"]
+    monkeypatch.setattr(turn_module, "TASK_SECONDS", 0.0)
+    await at.session.reports("Stop", background_tasks=[SHELL])
+    await until(lambda: not at.directory.busy, "the end of the run")
+    await at.settled()
+    at.replace("line 15\n", "LINE 15\n")
+    assert await at.added() == ["LINE 3\n", "LINE 9\n"]
+
+
 async def test_nothing_is_undone_while_another_agent_works_here(rig: SocketRig, place: Path) -> None:
     """One agent is in a terminal, and the server runs the other one. Changes can be kept at any time."""
     created = await rig.does("project_create", path=str(place), join=True)
@@ -330,7 +349,7 @@ async def test_a_link_to_a_directory_shares_its_review(rig: SocketRig, place: Pa
 
 
 @pytest.mark.thorough
-async def test_an_immediate_next_prompt_loses_no_changes(rig: SocketRig, place: Path) -> None:
+async def test_no_changes_are_lost_if_the_next_prompt_is_immediate(rig: SocketRig, place: Path) -> None:
     """The server processes the end of the first run after the agent has begun to work on the next one."""
     at = At(rig, place)
     await at.begins()
@@ -427,6 +446,34 @@ async def test_a_git_error_does_not_block_the_agent(
             await at.begins()
             await at.stops()
     assert caplog.text.count("no such luck") == 1
+    await at.begins()
+    at.replace("line 3\n", "LINE 3\n")
+    await at.stops()
+    assert await at.added() == ["LINE 3\n"]
+
+
+async def test_a_run_without_a_checkpoint_is_not_reviewed_as_nothing(
+    rig: SocketRig, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first checkpoint can't be stored, and git is too slow for the second one."""
+    at = At(rig, place)
+    for failing, reason in (
+        ((ReviewedDirectory, "_prepare", OSError(28, "No space left on device")), "A file operation failed"),
+        ((Snapshotter, "_collect_before", TookTooLong("git took more than 30 s for: git add")), "git took too long"),
+    ):
+        owner, name, error = failing
+
+        async def fails(*_: object, error: Exception = error) -> None:
+            raise error
+
+        with monkeypatch.context() as patched:
+            patched.setattr(owner, name, fails)
+            await at.begins()
+            at.replace("line 3\n", "LINE 3\n")
+            await at.stops()
+        with pytest.raises(ClientError, match=f"no checkpoint was taken before it: {reason}"):
+            await at.added()
+        at.replace("LINE 3\n", "line 3\n")
     await at.begins()
     at.replace("line 3\n", "LINE 3\n")
     await at.stops()

@@ -109,7 +109,9 @@ async def test_a_development_server_does_not_keep_a_run_open(rig: SocketRig, mon
     assert await state(rig, session) == "finished"
 
 
-async def test_a_silent_end_of_a_subagent_ends_the_run(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_subagent_that_stops_without_another_turn_ends_the_run(
+    rig: SocketRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(turn_module, "LAST_SECONDS", 0.1)
     session = Session(rig)
     await session.reports("UserPromptSubmit", prompt="Go")
@@ -190,7 +192,7 @@ async def test_a_prompt_without_a_record_delays_a_question_briefly(
         pass
 
 
-async def test_a_prompt_without_a_record_delays_no_later_question(
+async def test_a_prompt_without_a_record_does_not_delay_later_questions(
     rig: SocketRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The conversation's file contains no line with a prompt that is a custom command."""
@@ -346,7 +348,7 @@ async def test_records_that_another_process_adds_are_left_out(rig: SocketRig) ->
     assert await shown(rig, session) == ["> Before", "was here"]
 
 
-async def test_an_open_conversation_is_known(rig: SocketRig) -> None:
+async def test_the_server_knows_whether_a_conversation_is_open(rig: SocketRig) -> None:
     open_in_terminal = rig.server.core.terminal_sessions.open_in_terminal
     session = Session(rig)
     assert not open_in_terminal(session.id)

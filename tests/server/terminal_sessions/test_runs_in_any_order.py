@@ -6,13 +6,14 @@ import asyncio
 import uuid
 from collections import Counter
 from pathlib import Path
-from random import Random, SystemRandom
+from random import Random
 from typing import Any, Final
 
 import pytest
 
 from drawbridge.server.terminal_sessions import continuation
 from drawbridge.server.terminal_sessions import reports as reports_module
+from tests import seeds
 
 from .socket_rig import Message, Session, socket_rig
 from .test_sessions import prompt, result, said, used
@@ -64,7 +65,7 @@ ROUNDS = pytest.mark.parametrize(
     "rounds",
     [
         5,
-        pytest.param(100, marks=[pytest.mark.thorough, pytest.mark.timeout(900)]),
+        pytest.param(30, marks=[pytest.mark.thorough, pytest.mark.timeout(900)]),
         pytest.param(2_000, marks=[pytest.mark.slow, pytest.mark.timeout(14_400)]),
     ],
 )
@@ -73,7 +74,7 @@ ROUNDS = pytest.mark.parametrize(
 @ROUNDS
 async def test_each_run_ends_once(rounds: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reports_module, "RECORD_SECONDS", 0.02)
-    seed = SystemRandom().randrange(2**32)
+    seed = seeds.seed()
     random = Random(seed)
     async with socket_rig(tmp_path) as rig:
         for number in range(rounds):
@@ -103,7 +104,7 @@ async def test_each_run_ends_once_across_restarts(rounds: int, tmp_path: Path, m
     monkeypatch.setattr(continuation, "PAGE", 3)
     monkeypatch.setattr(reports_module, "RECORD_SECONDS", 0.02)
     monkeypatch.setattr(reports_module, "PROMPT_SECONDS", 0.02)
-    seed = SystemRandom().randrange(2**32)
+    seed = seeds.seed()
     random = Random(seed)
     for number in range(rounds):
         folder = tmp_path / str(number)
@@ -161,7 +162,7 @@ def check(events: list[tuple[str, str]], *where: object) -> None:
 @ROUNDS
 async def test_the_messages_of_a_run_are_inside_it(rounds: int, tmp_path: Path) -> None:
     """The lines after a turn's last call may be written after the hook that reports the end of the turn."""
-    seed = SystemRandom().randrange(2**32)
+    seed = seeds.seed()
     random = Random(seed)
     async with socket_rig(tmp_path) as rig:
         for number in range(rounds):

@@ -18,6 +18,8 @@ import pytest
 
 from drawbridge.agents import catalog, registry
 from drawbridge.guard import calls
+from drawbridge.server.sessions import allowed_directories
+from drawbridge.server.sessions.allowed_directories import AllowedDirectories
 from drawbridge.server.terminal_sessions import report_queue, transcript_file
 from drawbridge.server.terminal_sessions import sessions as sessions_module
 from drawbridge.server.terminal_sessions.reports import ProcessCheck, Report
@@ -53,6 +55,33 @@ async def test_a_session_appears_in_the_list_with_its_state(rig: SocketRig) -> N
     await session.reports("SessionEnd", reason="exit")
     assert (await rig.info(session))["desk"]["state"] == "ended"
     assert [one["outcome"] for one in rig.client.updates("run_finished")] == ["completed"]
+
+
+async def test_an_unresponsive_disk_delays_only_its_own_session(
+    rig: SocketRig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silent, problem = tmp_path / "silent", AllowedDirectories.problem
+    silent.mkdir()
+    asked, may_respond = threading.Event(), threading.Event()
+
+    def examined(directories: AllowedDirectories, path: Path) -> str | None:
+        if path == silent:
+            asked.set()
+            may_respond.wait(PATIENCE)
+        return problem(directories, path)
+
+    monkeypatch.setattr(AllowedDirectories, "problem", examined)
+    monkeypatch.setattr(allowed_directories, "EXAMINING_SECONDS", PATIENCE)
+    first = asyncio.create_task(Session(rig, silent).reports("SessionStart", source="startup"))
+    try:
+        await until(asked.is_set, "the examination")
+        await Session(rig).reports("SessionStart", source="startup")
+        assert not first.done()
+        assert [one["path"] for one in rig.client.updates("project_created")] == [str(rig.folder)]
+    finally:
+        may_respond.set()
+    await first
+    assert [one["path"] for one in rig.client.updates("project_created")] == [str(rig.folder), str(silent)]
 
 
 @pytest.mark.parametrize("mode", ["auto", "bypassPermissions", "dontAsk"])
@@ -120,7 +149,7 @@ async def test_the_end_of_the_program_is_not_an_answer(rig: SocketRig, event: st
     async with session.asks(**COMMAND) as (hook, question):
         await session.reports(event, **more)
         assert await hook.receive() is None
-        assert rig.withdrawn(question) == ["the agent's program has ended"]
+        assert rig.withdrawn(question) == ["the agent's program has ended or left the conversation"]
 
 
 @pytest.mark.parametrize(
@@ -545,7 +574,7 @@ async def test_the_sessions_that_ended_first_are_removed_for_new_ones(
     await until(lambda: len(list(rig.server.core.terminal_sessions)) == 3, "room")
     shown = [one["id"] for one in (await rig.does("project_list"))["data"]["projects"]]
     assert shown == [sessions[number].project for number in (0, 2, 3)]
-    await sessions[0].reports("Stop")  # this session continues
+    await sessions[0].reports("Stop")  # the session is in use again, so it is not removed for the next one
     await until(lambda: len(list(rig.server.core.terminal_sessions)) == 3, "room")
     await sessions[4].reports("Stop")  # none of the sessions has ended, so this one is not shown
     shown = [one["id"] for one in (await rig.does("project_list"))["data"]["projects"]]

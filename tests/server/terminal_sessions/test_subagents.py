@@ -155,7 +155,7 @@ async def test_the_end_of_a_turn_withdraws_only_the_main_question(rig: SocketRig
 async def test_the_question_of_a_stopped_subagent_is_withdrawn(rig: SocketRig) -> None:
     async with Session(rig).asks(more=SUBAGENT, **COMMAND) as (hook, question):
         await hook.close()
-        await until(lambda: rig.withdrawn(question) == ["the agent no longer waits for it"], "its end")
+        await until(lambda: rig.withdrawn(question) == ["the agent is no longer waiting for it"], "its end")
 
 
 @pytest.mark.parametrize(

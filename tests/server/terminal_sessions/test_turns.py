@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from random import Random, SystemRandom
+from random import Random
 from typing import Any, Final
 
 import pytest
@@ -27,6 +27,7 @@ from drawbridge.server.terminal_sessions.turns import (
     SubagentStopped,
     Turns,
 )
+from tests import seeds
 
 from .socket_rig import Message as Line
 from .test_runs_in_any_order import Hook, steps_of, turn_of
@@ -446,7 +447,7 @@ class Play:
 
 @ROUNDS
 def test_each_run_ends_once_in_any_order(rounds: int, clock: FakeClock) -> None:
-    seed = SystemRandom().randrange(2**32)
+    seed = seeds.seed()
     random = Random(seed)
     for number in range(rounds):
         play = Play(clock)
@@ -471,7 +472,7 @@ def test_each_run_ends_once_in_any_order(rounds: int, clock: FakeClock) -> None:
 @ROUNDS
 def test_each_run_ends_once_in_any_order_across_restarts(rounds: int, clock: FakeClock) -> None:
     """Hooks' events are lost while no server runs. A hook of an earlier turn may be late."""
-    seed = SystemRandom().randrange(2**32)
+    seed = seeds.seed()
     random = Random(seed)
     for number in range(rounds):
         play = Play(clock)
@@ -492,7 +493,7 @@ def test_each_run_ends_once_in_any_order_across_restarts(rounds: int, clock: Fak
 @ROUNDS
 def test_messages_are_inside_their_run_in_any_order(rounds: int, clock: FakeClock) -> None:
     """A hook that reports the end of a turn is processed once the turn's last text was read, as ``ReportQueue`` does."""
-    seed = SystemRandom().randrange(2**32)
+    seed = seeds.seed()
     random = Random(seed)
     for number in range(rounds):
         play = Play(clock)

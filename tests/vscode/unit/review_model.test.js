@@ -53,8 +53,8 @@ test('files that are decided as a whole show that and have no entries below them
     'image | binary',
     'huge | too large to show',
   ]);
-  for (const { tooltip } of nodes) assert.match(tooltip, /It is kept or undone as a whole\.$/);
-  assert.match(nodes[2].tooltip, /Its content is not shown: it is not text/);
+  for (const { tooltip } of nodes) assert.match(tooltip, /The whole file is kept or undone at once\.$/);
+  assert.match(nodes[2].tooltip, /Its content is not shown: it is not UTF-8 text/);
 });
 
 test('each directory with a review has a line, unless the review is empty', () => {

@@ -37,7 +37,7 @@ test('a change that was seen in one directory is new in another one', () => {
   assert.deepEqual([...visits.news([one, other])], other.review.files[0].hunks);
 });
 
-test('it knows which changes have been seen, and which of those the review still contains', () => {
+test('seen changes are remembered, and those that the review still contains are returned', () => {
   const visits = new ReviewVisits();
   assert.equal(visits.saw('/a', ['1', '2']), true);
   assert.equal(visits.saw('/a', ['2']), false);

@@ -68,7 +68,7 @@ test('without a server, a request fails, and nothing is reported before it', asy
   link.dispose();
 });
 
-test('it registers only for reviews, and receives answers and changes', async () => {
+test('a link registers only for reviews, and receives answers and changes', async () => {
   const other = await server('1-1.sock', ({ id }) => ({ type: 'reviews', id, projects: ['p'] }));
   const { link, report } = linked();
   await link.arrived();
@@ -96,7 +96,7 @@ test('a refusal has the text and the code from the server', async () => {
   await other.end();
 });
 
-test('when its server ends, pending requests fail, and the next server is found', async () => {
+test('when the server ends, pending requests fail, and the next server is found', async () => {
   const first = await server('1-1.sock');
   const { link, report } = linked();
   await link.arrived();
@@ -137,7 +137,7 @@ test('a decision that is refused is not sent again', async () => {
   await other.end();
 });
 
-test('it moves to a newer server', async () => {
+test('a link moves to a newer server', async () => {
   const first = await server('1-1.sock');
   const { link, report } = linked();
   await link.arrived();

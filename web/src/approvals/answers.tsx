@@ -27,16 +27,16 @@ export function Answers({ card, version }: CardProps) {
   const isUnopened = card.unopened.value > 0;
   const isUnseen = !card.isSeen.value && !card.isEditSeen.value;
   if (answered) return <Kept card={card} version={version} />;
-  if (!card.canAnswer) return <footer class="hint">View only. Approve from another device.</footer>;
+  if (!card.canAnswer) return <footer class="hint">View only. Answer on another device.</footer>;
   if (mode === 'edit')
     return (
       <footer>
-        {isUnopened && <Unread />}
+        {isUnopened && !card.isUndrawable.value && <Unread />}
         {!isUnopened && isUnseen && card.text !== undefined && (
           <p class="hint unopened">
             {card.hidesRemoved.value
-              ? 'Go back and read what is removed before you accept.'
-              : 'Scroll through all of it before you accept.'}
+              ? 'Go back and read the removed lines before you accept.'
+              : 'Scroll through the whole change before you accept.'}
           </p>
         )}
         {!isUnopened && isUnseen && card.text === undefined && <ReadOn card={card} version={version} />}
@@ -51,7 +51,7 @@ export function Answers({ card, version }: CardProps) {
         />
         <Back card={card} />
         {card.text !== undefined && (
-          <p class="hint editor-keys">Tab indents. Esc leaves the editor and keeps your edit as a draft.</p>
+          <p class="hint editor-keys">Esc leaves the editor and keeps your edit as a draft.</p>
         )}
       </footer>
     );
@@ -146,7 +146,7 @@ function Choices({ card, version }: CardProps) {
   const always = alwaysOf(card);
   return (
     <footer>
-      {isUnopened && <Unread />}
+      {isUnopened && !card.isUndrawable.value && <Unread />}
       {isUnread && <ReadOn key="reads" card={card} version={version} />}
       {!isUnread && (
         <Button

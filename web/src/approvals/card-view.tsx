@@ -1,11 +1,11 @@
 // What the card of an approval request shows: who asks, what for, the editor, and the ways to answer.
 
 import { Component, type ComponentChildren } from 'preact';
-import { useMemo } from 'preact/hooks';
+import { useLayoutEffect, useMemo } from 'preact/hooks';
 
 import { Counts } from '../diff/counts.tsx';
 import { Tools } from '../diff/diff.tsx';
-import { settledWords } from '../conversation/settled.ts';
+import { settledWords, verbOf } from '../conversation/settled.ts';
 import { compare, type Difference, hasGaps } from '../diff/lines.ts';
 import { ago, size } from '../ui/dom.ts';
 import { Button, Text } from '../ui/elements.tsx';
@@ -19,7 +19,7 @@ import { pathOf } from './notebook.ts';
 import { QuestionForm } from './question.tsx';
 
 /** Replaces a request that fails to render. Such a request can't be accepted, because nobody has seen it. */
-class Boundary extends Component<{ children: ComponentChildren }, { failed: boolean }> {
+class Boundary extends Component<{ card: ApprovalCard; children: ComponentChildren }, { failed: boolean }> {
   state = { failed: false };
 
   static getDerivedStateFromError() {
@@ -31,16 +31,24 @@ class Boundary extends Component<{ children: ComponentChildren }, { failed: bool
   }
 
   render() {
-    return this.state.failed ? <Undrawable /> : this.props.children;
+    return this.state.failed ? <Undrawable card={this.props.card} /> : this.props.children;
   }
 }
 
 /** Shown in place of a request that fails to render. Its hidden `must` button keeps Accept disabled. */
-function Undrawable() {
+function Undrawable({ card }: Pick<CardProps, 'card'>) {
   useMust();
+  useLayoutEffect(() => {
+    card.isUndrawable.value = true;
+    return () => {
+      card.isUndrawable.value = false;
+    };
+  }, [card]);
+  const canReject = card.canAnswer && !card.questions;
+  const todo = canReject ? ' Reject it, or answer it on another device.' : ' Answer it on another device.';
   return (
     <div class="asked">
-      <p class="problem">This request can’t be shown here. Reject it, or answer it on another device.</p>
+      <p class="problem">{`This request can’t be shown here.${card.answered ? '' : todo}`}</p>
       <button type="button" class="must" hidden disabled />
     </div>
   );
@@ -53,7 +61,7 @@ export function CardView({ card, version }: CardProps) {
   const { questions } = card;
   return (
     <Unopened.Provider value={card.musts}>
-      <Boundary>
+      <Boundary card={card}>
         <Content card={card} version={version} />
       </Boundary>
       {!questions && <Notice card={card} version={version} />}
@@ -217,10 +225,8 @@ function Editing({ card }: CardProps) {
 function Notice({ card }: CardProps) {
   const { answered, request, mode, message } = card;
   if (answered) {
-    const { by, decision } = answered;
-    const outcome = by
-      ? `${by} ${decision === 'allow' ? 'accepted' : 'rejected'} this first.`
-      : `${settledWords(answered).words}.`;
+    const { by } = answered;
+    const outcome = by ? `${by} ${verbOf(answered, request)} this first.` : `${settledWords(answered).words}.`;
     return (
       <p class="notice" role="alert">
         <Text>{`${outcome} What you entered wasn’t used. It’s kept here until you close this.`}</Text>
@@ -238,9 +244,9 @@ function Notice({ card }: CardProps) {
   const comments = card.comments.count.value;
   if (mode !== 'read' || !(isEdited || message || comments)) return null;
   const words = isEdited
-    ? 'Your edit is kept as a draft. Accept applies the proposal without it.'
+    ? 'Your edit is kept as a draft. If you accept now, the agent’s version is used.'
     : comments
-      ? `${comments} comment${comments === 1 ? ' is' : 's are'} kept as a draft. Accept doesn’t send ${comments === 1 ? 'it' : 'them'}.`
+      ? `${comments} comment${comments === 1 ? ' is' : 's are'} kept as a draft. Accepting doesn’t send ${comments === 1 ? 'it' : 'them'}.`
       : 'Your reason is kept as a draft.';
   return (
     <p class="notice draft">

@@ -61,6 +61,8 @@ export class ApprovalCard {
   place: Signal<string> = signal('');
   /** How many buttons in the card have to be pressed before the request can be accepted. */
   unopened: Signal<number> = signal(0);
+  /** Whether the request can't be drawn, so that it can't be accepted here. */
+  isUndrawable: Signal<boolean> = signal(false);
   /** Whether the whole request has been in view. */
   isSeen: Signal<boolean> = signal(false);
   /** Whether everything that differs in the user's version has been in view. */

@@ -276,7 +276,7 @@ export class Current<Card extends Decidable> {
     if (card && !card.answered && this.choose(card)) this.look();
   }
 
-  /** Lets letters act on the card again, after Esc, Tab, or a step to another message. */
+  /** Lets letters act on the card again, after Esc, Tab, or a step to another item. */
   arm() {
     this._armed = true;
     this._clicked = -AFTER_CLICK;

@@ -160,6 +160,7 @@ export function FileEditor({
           label={label}
           text={latest.current}
           {...{ isReadOnly, takesFocus, accept }}
+          canGoBack={!isReadOnly}
           changed={edit.current}
         />
       ) : (
@@ -181,12 +182,16 @@ export function FileEditor({
   );
 }
 
-/** A plain text field, as tall as its text so that it never scrolls. `takesFocus`: whether it is focused at first. */
+/**
+ * A plain text field, as tall as its text so that it never scrolls. `takesFocus`: whether it is focused at first.
+ * `canGoBack`: whether the user can go back to the agent's version, in which hidden characters are written out.
+ */
 export function PlainField({
   label,
   text,
   isReadOnly,
   takesFocus,
+  canGoBack = false,
   changed,
   accept,
 }: {
@@ -194,6 +199,7 @@ export function PlainField({
   text: string;
   isReadOnly: boolean;
   takesFocus: boolean;
+  canGoBack?: boolean;
   changed: (text: string) => void;
   accept: () => void;
 }) {
@@ -229,8 +235,8 @@ export function PlainField({
       </div>
       {!isHarmless(text) && (
         <p class="notice">
-          This text contains hidden or misleading characters that this field can’t show. Go back to the proposal to see
-          them.
+          This text contains hidden or misleading characters that this field can’t show.
+          {canGoBack && ' Go back to see those that the agent’s version contains.'}
         </p>
       )}
     </>
@@ -265,6 +271,7 @@ export function FieldsEditor({
             text={values[name]}
             isReadOnly={isReadOnly}
             takesFocus={takesFocus && index === 0}
+            canGoBack={!isReadOnly}
             changed={(text) => changed(name, text)}
             accept={accept}
           />

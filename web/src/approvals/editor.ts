@@ -319,7 +319,7 @@ function beside({
   const reading = [
     EditorState.readOnly.of(true),
     EditorView.editable.of(false),
-    EditorView.contentAttributes.of({ 'aria-label': 'The file as it is now' }),
+    EditorView.contentAttributes.of({ 'aria-label': 'The current text' }),
   ];
   const both = new MergeView({
     a: { doc: original, extensions: [common, reading] },

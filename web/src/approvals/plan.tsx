@@ -137,6 +137,7 @@ function PlanBlock({ token, number, comments, redrawn }: BlockProps) {
       {isCommented && comments && (
         <Comment
           label={label}
+          placeholder="Add a comment (sent with “Keep planning”)"
           text={comments.get(PLAN, String(number)) ?? ''}
           change={(words) => comments.set(PLAN, String(number), words, quote())}
           close={() => setCommented(false)}

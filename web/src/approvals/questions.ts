@@ -179,4 +179,5 @@ export class Questions {
   }
 }
 
-const missing = ({ text }: Question) => `Pick an option or type an answer for “${text}”.`;
+const missing = ({ text, options }: Question) =>
+  options.length ? `Pick an option or type an answer for “${text}”.` : `Type an answer for “${text}”.`;

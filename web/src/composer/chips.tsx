@@ -121,7 +121,7 @@ function AgentChip({ client, project, may, choose, failed, name }: Props & { nam
       class="agent"
       label={agentName(name, client.hello)}
       value={name}
-      note="Another agent starts a new session with your next message."
+      note="If you choose another agent, your next message starts a new session."
       choices={choices}
       onOpen={look}
       choose={(value) => choose({ agent: value === project.agent ? undefined : value })}

@@ -9,7 +9,7 @@ import * as kept from '../state/kept.ts';
 import { Button, Icon, Text } from '../ui/elements.tsx';
 import { isComposing, isTouch } from '../ui/typing.ts';
 import { type Choice, commandsFor, completed, type Token, tokenAt } from './complete.ts';
-import { type Accepts, type Attached, attach, MOST, unreadable } from './files.ts';
+import { type Accepts, type Attached, attach, MOST, notAFile } from './files.ts';
 import { counted } from '../ui/dom.ts';
 
 /** The maximum height of the text field, as a fraction of the window's height. */
@@ -27,10 +27,10 @@ type World = {
 };
 
 /**
- * What the session determines: the placeholder, the files that are accepted, whether a message can steer the active
- * run, and the chips.
+ * What the session determines: the placeholder, the files that are accepted, whether a message waits for the end of
+ * the active run, whether it can steer that run, and the chips.
  */
-type Around = { placeholder: string; accepts: Accepts; steers: boolean; chips: ComponentChildren };
+type Around = { placeholder: string; accepts: Accepts; queues: boolean; steers: boolean; chips: ComponentChildren };
 
 /** The current box of each project. Files and texts that arrive after a box was replaced go to the new one. */
 const boxes = new Map<string, Composer>();
@@ -48,6 +48,7 @@ export class Composer {
   private around: Around = {
     placeholder: 'Message…',
     accepts: { images: true, files: true },
+    queues: false,
     steers: false,
     chips: null,
   };
@@ -139,7 +140,7 @@ export class Composer {
 
   private draw() {
     if (this.isOver) return;
-    const { placeholder, steers, chips } = this.around;
+    const { placeholder, queues, steers, chips } = this.around;
     const isEmpty = !this.text.current?.value.trim() && !this.files.length;
     render(
       <form class="composer" onSubmit={(event) => (event.preventDefault(), this.submit())}>
@@ -207,7 +208,7 @@ export class Composer {
             />
           )}
           <Button
-            label={steers ? 'Queue' : 'Send'}
+            label={queues ? 'Queue' : 'Send'}
             icon="send"
             bare
             class="yes"
@@ -246,7 +247,7 @@ export class Composer {
       .map((item) => item.webkitGetAsEntry?.())
       .filter((entry) => entry?.isDirectory)
       .map((entry) => entry?.name);
-    for (const name of folders) this.world.failed(unreadable(String(name)));
+    for (const name of folders) this.world.failed(notAFile(String(name), this.around.accepts.files));
     this.add(files.filter(({ name }) => !folders.includes(name)));
   }
 

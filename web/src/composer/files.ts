@@ -34,9 +34,9 @@ export async function attach(file: File, { images, files }: Accepts): Promise<At
     .slice(0, 1)
     .arrayBuffer()
     .catch(() => {
-      throw unreadable(name);
+      throw unreadable(name, files);
     });
-  if (!file.size) throw new Error(`${name} wasn’t attached: it is empty.`);
+  if (!file.size) throw new Error(`Can’t attach ${name}: it is empty.`);
   if (IMAGES.includes(file.type) && images) {
     const blob = await fitting(file).catch(() => undefined);
     if (blob) return { blob, name, url: URL.createObjectURL(blob) };
@@ -45,15 +45,21 @@ export async function attach(file: File, { images, files }: Accepts): Promise<At
   if (file.size > most) throw tooLarge(name, file.size, most);
   const text = file.size > LARGEST_TEXT ? undefined : textOf(await file.arrayBuffer());
   if (text !== undefined) return { blob: new Blob([text], { type: 'text/plain' }), name, text };
-  if (!files) throw new Error(`Can’t attach ${name}: a terminal session takes only text files.`);
+  if (!files) throw new Error(`Can’t attach ${name}: a terminal session accepts only text files.`);
   // An image that can't be decoded is sent like any other file, because the agent's API would refuse it as an image.
   const type = IMAGES.includes(file.type) && images ? '' : file.type;
   return { blob: file.slice(0, file.size, type), name };
 }
 
-/** The error for something that can't be read as a file, such as a directory. */
-export const unreadable = (name: string) =>
-  new Error(`Can’t attach ${name}: it can’t be read as a file. Attach the files of a folder, or a .zip file of it.`);
+/** The error for a directory. `files`: as in `Accepts`. */
+export const notAFile = (name: string, files: boolean) =>
+  new Error(`Can’t attach ${name}: it is a folder. Attach ${insteadOfFolder(files)}.`);
+
+/** The error for something that the browser can't read. Not every browser reports whether it is a directory. */
+const unreadable = (name: string, files: boolean) =>
+  new Error(`Can’t attach ${name}: the browser can’t read it. If it is a folder, attach ${insteadOfFolder(files)}.`);
+
+const insteadOfFolder = (files: boolean) => (files ? 'its files, or a .zip file of it' : 'its text files');
 
 /** Cuts the middle out of a long name, so that its extension stays. */
 const shortened = (name: string) =>
@@ -70,7 +76,7 @@ export function withTexts(prompt: string, files: Attached[]) {
 }
 
 const tooLarge = (name: string, bytes: number, most: number) =>
-  new Error(`${name} is too large (${size(bytes)}). Attach at most ${size(most)}.`);
+  new Error(`Can’t attach ${name}: it is too large (${size(bytes)}). The limit is ${size(most)}.`);
 
 function textOf(bytes: ArrayBuffer) {
   try {

@@ -65,13 +65,13 @@ function Answer({ told, world, run, close }: { told: any; world: World; run: str
     <>
       <p class="changes-head">
         {files.length === 0 ? (
-          <span class="hint">No files changed.</span>
+          <span class="hint">No changes found.</span>
         ) : (
           <span>
             {counted(files.length, 'file')} changed <Counts added={added} removed={removed} />
           </span>
         )}
-        <Button label="Close changes" icon="cross" bare class="quiet" onClick={close} />
+        <Button label="Close the changes" icon="cross" bare class="quiet" onClick={close} />
       </p>
       {directory && (
         <p class="hint">

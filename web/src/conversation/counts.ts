@@ -3,7 +3,8 @@
 import { compare } from '../diff/lines.ts';
 import { patchIn } from '../diff/patch.ts';
 import type { ToolRow } from './rows.ts';
-import { fileIn, kindOf } from './tool-words.ts';
+import { kindOf } from './tool-kinds.ts';
+import { fileIn } from './tool-words.ts';
 
 type LineCounts = { added: number; removed: number };
 
@@ -49,7 +50,8 @@ function countOf({ tool, question, state }: ToolRow): LineCounts | undefined {
 export type Edited = LineCounts & { files: number };
 
 /**
- * What these calls have edited, or undefined if they have edited nothing. `rows` has to contain subagents' calls, too.
+ * The numbers of files and lines that these calls have edited. Files whose lines can't be counted are left out;
+ * undefined if no file is left. `rows` has to contain subagents' calls, too.
  */
 export function editedBy(rows: readonly ToolRow[]): Edited | undefined {
   const files = new Set<string>();

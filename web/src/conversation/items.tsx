@@ -63,7 +63,7 @@ function plainly(row: Row) {
   try {
     return String(item.text ?? item.result?.text ?? JSON.stringify(item.input ?? item.request ?? item));
   } catch {
-    return 'This message can’t be shown.';
+    return 'This item can’t be shown.';
   }
 }
 

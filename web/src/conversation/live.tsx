@@ -1,5 +1,5 @@
-// The answer that is streaming. Finished blocks are rendered once, and the element becomes a message of the
-// conversation without being rendered again.
+// The answer that is streaming. Finished blocks are rendered once. When the answer is complete, the element that
+// contains it moves into the conversation, unless the text is too long to be shown entirely as Markdown.
 
 import { render } from 'preact';
 

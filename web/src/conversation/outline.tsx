@@ -94,14 +94,16 @@ export function Outline({
         </p>
       )}
       {found?.building && <p class="hint">Earlier messages are still being indexed.</p>}
-      {entries.length === 0 && isSearched && !problem && <p class="hint">No messages yet.</p>}
+      {entries.length === 0 && isSearched && !problem && !older && !found?.building && (
+        <p class="hint">No messages yet.</p>
+      )}
       <ol class="outline">
         {entries.map(({ seq, text, time }) => (
           <li key={seq}>
             <button type="button" class="quiet" onClick={() => goTo(seq)}>
               <time dateTime={time}>{when(time)}</time>
               <span>
-                <Text line>{text.trim().slice(0, SHORT) || 'Image'}</Text>
+                <Text line>{text.trim().slice(0, SHORT) || 'No text'}</Text>
               </span>
             </button>
           </li>

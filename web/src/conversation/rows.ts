@@ -3,7 +3,8 @@
 
 import { isToolCall } from '../approvals/input.ts';
 import type { Item } from '../state/conversation.ts';
-import { kindOf, type ToolState } from './tool-words.ts';
+import { kindOf } from './tool-kinds.ts';
+import type { ToolState } from './tool-words.ts';
 
 /** A tool call with what belongs to it. */
 export type ToolRow = {

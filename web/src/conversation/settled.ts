@@ -26,6 +26,13 @@ export function answersIn(given: any): [string, string][] | undefined {
   return Object.entries(given).map(([question, value]) => [question, words(value)]);
 }
 
+/** What somebody did with a request. The terminal client uses the same words. */
+export function verbOf(answer: any, request?: any) {
+  const isAllowed = answer.decision === 'allow';
+  if (request?.tool_name === 'AskUserQuestion') return isAllowed ? 'answered' : 'skipped';
+  return isAllowed ? 'accepted' : 'rejected';
+}
+
 export type Settled = { shape: 'check' | 'cross' | 'back' | 'help'; words: string; kind: '' | 'yes' | 'no' };
 
 /**
@@ -38,8 +45,10 @@ export function settledWords(answer: any, request?: any, isMine: boolean = false
   const by = isMine ? 'you' : answer.by;
   const message = answer.message ? `: “${answer.message}”` : '';
   const plan = request && planIn(request) !== undefined;
-  if (answer.decision !== 'allow')
-    return { shape: 'cross', words: `${plan ? 'Plan rejected' : 'Rejected'} by ${by}${message}`, kind: 'no' };
+  if (answer.decision !== 'allow') {
+    const rejected = plan ? 'Plan rejected' : request?.tool_name === 'AskUserQuestion' ? 'Skipped' : 'Rejected';
+    return { shape: 'cross', words: `${rejected} by ${by}${message}`, kind: 'no' };
+  }
   const answers = answersOf(answer, request);
   if (answers) {
     const words = `Answered by ${by}: ${answers.map(([, value]) => value).join('; ')}`;

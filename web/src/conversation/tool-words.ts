@@ -2,60 +2,10 @@
 
 import { isObject } from '../approvals/input.ts';
 import { baseName, shownPath } from '../ui/dom.ts';
-
-type ToolKind =
-  | 'read'
-  | 'edit'
-  | 'write'
-  | 'command'
-  | 'search'
-  | 'find'
-  | 'fetch'
-  | 'web'
-  | 'agent'
-  | 'todo'
-  | 'question'
-  | 'plan'
-  | 'output'
-  | 'stop'
-  | 'skill'
-  | 'other';
+import { kindOf, type ToolKind } from './tool-kinds.ts';
 
 /** The fields of an item that determine the words. `result`: the result that the agent reported, if any. */
 export type Call = { name: string; input: any; result?: any };
-
-const KINDS: Record<string, ToolKind> = {
-  Read: 'read',
-  NotebookRead: 'read',
-  Edit: 'edit',
-  MultiEdit: 'edit',
-  NotebookEdit: 'edit',
-  Write: 'write',
-  apply_patch: 'edit',
-  Bash: 'command',
-  PowerShell: 'command',
-  Grep: 'search',
-  Glob: 'find',
-  LS: 'find',
-  WebFetch: 'fetch',
-  WebSearch: 'web',
-  Task: 'agent',
-  Agent: 'agent',
-  TodoWrite: 'todo',
-  AskUserQuestion: 'question',
-  ExitPlanMode: 'plan',
-  BashOutput: 'output',
-  TaskOutput: 'output',
-  KillShell: 'stop',
-  KillBash: 'stop',
-  TaskStop: 'stop',
-  Skill: 'skill',
-  SlashCommand: 'skill',
-};
-
-export function kindOf({ name }: Call): ToolKind {
-  return Object.hasOwn(KINDS, name) ? KINDS[name] : 'other';
-}
 
 /** The verbs for a call that is running, and for one that is over. */
 const VERBS: Record<ToolKind, [string, string]> = {
@@ -88,6 +38,10 @@ const WANTED: Partial<Record<ToolKind, string>> = {
   fetch: 'Fetch',
   web: 'Search the web for',
   agent: 'Run agent',
+  todo: 'Update the to-do list',
+  output: 'Read output of',
+  stop: 'Stop',
+  skill: 'Use skill',
   other: 'Use',
 };
 
@@ -95,7 +49,7 @@ export type ToolState = 'running' | 'waiting' | 'done' | 'failed' | 'rejected' |
 
 export function verb(call: Call, state: ToolState) {
   const kind = kindOf(call);
-  if (state === 'waiting' || state === 'rejected') return WANTED[kind] ?? VERBS[kind][0];
+  if (state === 'waiting' || state === 'rejected') return WANTED[kind] ?? VERBS[kind][state === 'waiting' ? 0 : 1];
   return VERBS[kind][state === 'running' ? 0 : 1];
 }
 
@@ -116,9 +70,9 @@ export function fileIn({ input, result }: Call): { path: string; line?: number }
   return { path, line: Number.isInteger(line) && line > 0 ? line : undefined };
 }
 
-/** The files that Codex's patch tool changes, in the order of the patch. Empty for any other call. */
+/** The files that a patch in the input of a call changes, in the order of the patch. Empty for any other call. */
 export function patched({ name, input }: Pick<Call, 'name' | 'input'>): string[] {
-  const lines = name === 'apply_patch' ? (text(input?.patch) ?? '').split('\n') : [];
+  const lines = kindOf({ name }) === 'edit' ? (text(input?.patch) ?? '').split('\n') : [];
   const found = lines.flatMap((line) => /^\*\*\* (?:Add|Update|Delete) File: (.+)/.exec(line)?.[1].trim() ?? []);
   return [...new Set(found)];
 }
@@ -184,7 +138,7 @@ export function subject(call: Call, root: string): { words: string; code: boolea
         : '';
     return code(`${path}${lines}`);
   }
-  if (name === 'apply_patch') {
+  if (kind === 'edit' && 'patch' in input) {
     const files = patched(call).map((path) => shownPath(path, root));
     return files.length ? code(files.join(', ')) : plain('files');
   }
@@ -211,7 +165,8 @@ export function groupWords(calls: (Call & { state: ToolState })[]): string {
   const counts = new Map<ToolKind, { times: number; files: Set<string> }>();
   for (const call of calls) {
     if (call.state === 'running' || call.state === 'waiting') continue;
-    const kind = kindOf(call);
+    const found = kindOf(call);
+    const kind = found in NOUNS || found === 'todo' ? found : 'other';
     const one = counts.get(kind) ?? { times: 0, files: new Set() };
     one.times++;
     const changed = patched(call);

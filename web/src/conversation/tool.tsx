@@ -17,7 +17,8 @@ import { Folded } from './folded.tsx';
 import { FileLines, Images, More, numberedLines, Output } from './output.tsx';
 import type { GroupRow, ItemRow, Row, ToolRow } from './rows.ts';
 import { answersIn, answersOf, settledWords } from './settled.ts';
-import { fileIn, groupWords, kindOf, nowWords, subject, type ToolState, verb } from './tool-words.ts';
+import { kindOf } from './tool-kinds.ts';
+import { fileIn, groupWords, nowWords, subject, type ToolState, verb } from './tool-words.ts';
 import { When } from './when.tsx';
 import type { World } from './world.ts';
 
@@ -42,11 +43,15 @@ const STATES: Record<ToolState, string> = {
 /** The text for screen readers where only the icon shows the state. */
 const DONE = 'Done';
 
-function State({ state }: { state: ToolState }) {
+/** A question is answered or skipped, and any other call is approved or rejected. */
+const OF_QUESTION: Partial<Record<ToolState, string>> = { waiting: 'Waiting for an answer', rejected: 'Skipped' };
+const wordsOf = (state: ToolState, isQuestion: boolean) => (isQuestion && OF_QUESTION[state]) || STATES[state];
+
+function State({ state, isQuestion = false }: { state: ToolState; isQuestion?: boolean }) {
   return (
     <span class={`tool-icon ${state}`}>
       <Icon name={ICONS[state]} />
-      <span class="offscreen">{STATES[state] || DONE}</span>
+      <span class="offscreen">{wordsOf(state, isQuestion) || DONE}</span>
     </span>
   );
 }
@@ -62,6 +67,7 @@ export function ToolView({
 }) {
   const { tool, question, state, children } = row;
   const isRejected = state === 'rejected';
+  const isQuestion = kindOf(tool as any) === 'question';
   const answered = question?.answer && settledOf(question, world);
   const { words, code } = subject(tool as any, world.root);
   const counts = countsOf(row);
@@ -70,7 +76,7 @@ export function ToolView({
   const answers = answersTo(row);
   const line = (
     <>
-      <State state={state} />
+      <State state={state} isQuestion={isQuestion} />
       <span class="tool-words">
         <strong>
           <Text line>{verb(tool as any, state)}</Text>
@@ -100,7 +106,7 @@ export function ToolView({
         </span>
       ) : (
         // The verb and the icon show that it is running.
-        STATES[state] && state !== 'running' && <span class={`tool-state ${state}`}>{STATES[state]}</span>
+        STATES[state] && state !== 'running' && <span class={`tool-state ${state}`}>{wordsOf(state, isQuestion)}</span>
       )}
       <When time={tool.timestamp} />
     </>

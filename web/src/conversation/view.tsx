@@ -19,6 +19,7 @@ import { rowView } from './items.tsx';
 import { Live } from './live.tsx';
 import { Outline, type Prompts } from './outline.tsx';
 import { promptsOf, type Row, rowAt, rowsOf, withDays } from './rows.ts';
+import { verbOf } from './settled.ts';
 import type { World } from './world.ts';
 import { counted } from '../ui/dom.ts';
 
@@ -29,6 +30,9 @@ void markdown.load();
 
 /** Milliseconds for which the target of a jump is highlighted. */
 const FOUND = 2_000;
+
+/** The answer to a request of which only is known that it is no longer open. Its record may still arrive. */
+const UNKNOWN = { reason: 'answered elsewhere or withdrawn' };
 
 type PageWorld = {
   said: (text: string, kind?: string) => void;
@@ -44,6 +48,8 @@ type PageWorld = {
 type Look = {
   isEmpty: boolean;
   isInTerminal: boolean;
+  /** Whether this device can send messages here. */
+  maySend: boolean;
   /** Whether the agent changes files without asking. */
   isCareless: boolean;
   /** Whether the loaded records begin where earlier ones have been deleted. */
@@ -67,6 +73,7 @@ type Look = {
 const LOOK: Look = {
   isEmpty: true,
   isInTerminal: false,
+  maySend: true,
   isCareless: false,
   isCut: false,
   isLive: false,
@@ -124,7 +131,7 @@ export class ConversationView {
     this.session = session;
     this.world = world;
     this.element.className = 'conversation';
-    this.element.setAttribute('aria-label', 'Project');
+    this.element.setAttribute('aria-label', 'Session');
     this.tools.className = 'tools';
     this._draw();
     const { scroller, items, spoken, open, foot } = this._places;
@@ -259,6 +266,7 @@ export class ConversationView {
       () => this._drawMode(),
       () =>
         this._show({
+          maySend: this.foot.may('execute'),
           isCareless: !asksFirst(this._project, this.client.hello?.mode_offers),
           isCut: conversation.beginsLate(this._project),
           isEmpty:
@@ -306,7 +314,7 @@ export class ConversationView {
   _moved() {
     const conversation = this.client.conversation;
     const waiting = [...this._cards.values()].filter((card) => !card.answered).length;
-    const words = waiting ? counted(waiting, 'approval') : 'Jump to latest';
+    const words = waiting ? counted(waiting, 'request') : 'Jump to latest';
     // The button must never cover an approval request's buttons.
     const isThere = !conversation || (this.list.follows && conversation.atEnd) || this.current.isOnScreen;
     this._show({ jump: isThere ? '' : words });
@@ -433,21 +441,17 @@ export class ConversationView {
       const request = conversation.open.get(id);
       if (request && card.answered) card.revive(request);
       if (request) continue;
+      const answer = conversation.answerTo(id);
+      const settled = answer ? { ...answer, by: answer.by && this.client.called(answer) } : UNKNOWN;
       if (!card.element.parentNode) this._cards.delete(id);
-      else if (!card.answered) {
-        const answer = conversation.answerTo(id);
+      else if (card.answered === UNKNOWN) {
+        if (answer) card.settle(settled);
+      } else if (!card.answered) {
         const mine = this._wasSentHere(id, answer);
         isMine ||= mine;
         if (!mine && answer?.by)
-          this.world.said(
-            `${this.client.called(answer)} ${answer.decision === 'allow' ? 'accepted' : 'rejected'} this.`,
-          );
-        if (card.isDirty && !mine)
-          card.settle(
-            answer
-              ? { ...answer, by: answer.by && this.client.called(answer) }
-              : { reason: 'the server was restarted' },
-          );
+          this.world.said(`${this.client.called(answer)} ${verbOf(answer, card.request)} the request.`);
+        if (card.isDirty && !mine) card.settle(settled);
         else {
           card.remove();
           this._cards.delete(id);
@@ -552,7 +556,7 @@ export class ConversationView {
   }
 }
 
-/** Enter unfolds or folds the focused message. */
+/** Enter unfolds or folds the focused item. */
 function unfold(event: KeyboardEvent) {
   const target = event.target as HTMLElement;
   if (event.key !== 'Enter' || event.ctrlKey || event.metaKey || !target.classList.contains('item')) return;
@@ -574,13 +578,15 @@ function Frame({ view, look }: { view: ConversationView; look: Look }) {
             <p class="hint">
               {look.isInTerminal
                 ? 'What happens in the terminal is shown here.'
-                : look.isCareless
-                  ? 'Tell the agent what to do. It changes files without asking.'
-                  : 'Tell the agent what to do. It asks before changing files.'}
+                : !look.maySend
+                  ? 'Messages to the agent, and what it does, are shown here.'
+                  : look.isCareless
+                    ? 'Tell the agent what to do. It changes files without asking.'
+                    : 'Tell the agent what to do. It asks before changing files.'}
             </p>
           </div>
           <p class="divider" hidden={!look.isCut}>
-            Earlier messages have been deleted
+            Earlier history has been deleted
           </p>
           <div ref={items} class="items" />
           <article class="item said live" aria-hidden="true" hidden={!look.isLive}>

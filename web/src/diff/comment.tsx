@@ -23,11 +23,13 @@ export type Notes = {
 /** A comment that is sent with the rejection. */
 export function Comment({
   label,
+  placeholder = 'Add a comment (sent when you reject)',
   text,
   change,
   close,
 }: {
   label: string;
+  placeholder?: string;
   text: string;
   change: (text: string) => void;
   close: () => void;
@@ -51,7 +53,7 @@ export function Comment({
         ref={area}
         rows={2}
         aria-label={label}
-        placeholder="Add a comment (sent when you reject)"
+        placeholder={placeholder}
         value={text}
         onInput={(event) => change(event.currentTarget.value)}
         onBlur={(event) => {

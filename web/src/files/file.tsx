@@ -11,7 +11,7 @@ import { RequestError } from '../protocol/connection.ts';
 import { Copy } from '../text/copy.tsx';
 import { baseName, counted, size } from '../ui/dom.ts';
 import { Button, Icon, Text } from '../ui/elements.tsx';
-import { failed } from '../ui/toasts.tsx';
+import { failed, notLoaded } from '../ui/toasts.tsx';
 import { useWorld } from '../ui/world.ts';
 import { changesAddress, type FilePlace, fileAddress } from './address.ts';
 import { differenceOf, NOTES } from './changes.ts';
@@ -23,14 +23,8 @@ function whyNot(error: RequestError): string {
       return error.details?.size
         ? `This file is too large to show: ${size(error.details.size)}. The limit is ${size(error.details.limit)}.`
         : 'This file is too large to show.';
-    case 'FILE_PRIVATE':
-      return 'This file is private: files with names like this usually contain secrets. The server doesn’t show them.';
-    case 'FILE_NOT_COMPARED':
-      return 'Changes can be shown only in a git work tree that the server can read.';
     case 'FILE_NOT_FOUND':
       return 'This file doesn’t exist.';
-    case 'INVALID_PATH':
-      return 'This path is outside the project.';
     default:
       return error.message;
   }
@@ -120,7 +114,9 @@ export function FileView({ project, path, line, changes = false, isInGit }: File
 function ChangedFile({ changes }: { changes: FileChanges }) {
   const difference = useMemo(() => differenceOf(changes), [changes]);
   const isWhole = useSignal(false);
-  const note = NOTES[changes.status ?? ''];
+  // Only the mode of a changed file may differ.
+  const same = difference || changes.truncated ? undefined : 'No lines differ from the last commit.';
+  const note = NOTES[changes.status ?? ''] ?? same;
   return (
     <div class="compared">
       <div class="compared-head">
@@ -146,7 +142,7 @@ function TextFile({ file, line }: { file: FileContent; line?: number }) {
     root?.replaceChildren();
     void import('./viewer.ts').then(({ openViewer }) => {
       if (!isOver && root) close = openViewer({ root, path: file.path, text, line });
-    }, failed);
+    }, notLoaded);
     return () => {
       isOver = true;
       close();

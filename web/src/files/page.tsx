@@ -97,7 +97,9 @@ function Level({ project, path, shown, depth, onGit }: LevelOf & { onGit?: (isIn
           <Text>{problem}</Text>
         </p>
       )}
-      {entries?.length === 0 && <p class="hint">{depth ? 'Empty' : 'This folder is empty.'}</p>}
+      {entries?.length === 0 && (
+        <p class="hint">{depth ? 'No files to show' : 'This folder is empty or contains only private files.'}</p>
+      )}
       <ul>
         {entries?.map((entry) => (
           <Entry key={entry.path} project={project} entry={entry} shown={shown} depth={depth} />
@@ -123,7 +125,7 @@ function Found({ project, query, shown }: { project: string; query: string; show
           <FileRow key={entry.path} project={project} entry={entry} shown={shown} label={entry.path} />
         ))}
       </ul>
-      {more && <p class="hint">Only the best matches are shown.</p>}
+      {more && <p class="hint">There may be more matches. Type more of the path.</p>}
     </>
   );
 }

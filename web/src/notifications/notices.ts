@@ -4,6 +4,7 @@ import { baseName, counted } from '../ui/dom.ts';
 import { harmless } from '../text/harmless.ts';
 import { addressOf } from '../projects/rows.ts';
 import { reviewAddress } from '../review/address.ts';
+import { deviceName } from '../state/device-name.ts';
 import * as kept from '../state/kept.ts';
 import type { Numbers, Reviews } from '../state/reviews.ts';
 
@@ -81,10 +82,25 @@ export function title(waiting: number, name?: string) {
 
 /** Turns notifications on or off. Throws if the browser does not allow them. */
 export async function wantNotices(on: boolean) {
-  const allowed = on && 'Notification' in window && (await Notification.requestPermission()) === 'granted';
-  if (on && !allowed) throw new Error('Notifications are blocked for this site in your browser settings.');
-  kept.keepWants('notices', allowed);
+  if (on) {
+    if (!('Notification' in window))
+      throw new Error(!isSecureContext ? NEEDS_HTTPS : isApple() ? ON_HOME_SCREEN : UNSUPPORTED);
+    const answer = await Notification.requestPermission();
+    if (answer !== 'granted')
+      throw new Error(!isSecureContext ? NEEDS_HTTPS : answer === 'denied' ? BLOCKED : NOT_ALLOWED);
+  }
+  kept.keepWants('notices', on);
 }
+
+const ON_HOME_SCREEN =
+  'Notifications work here only if Drawbridge is on the home screen. Add it, then open it from there.';
+const UNSUPPORTED = 'This browser doesn’t support notifications.';
+const NEEDS_HTTPS = 'Browsers allow notifications only over HTTPS. Open Drawbridge at an https address.';
+const BLOCKED = 'Notifications are blocked for this site in your browser settings.';
+const NOT_ALLOWED =
+  'Notifications stay off, because you haven’t allowed them. Try again, and allow them when the browser asks.';
+
+const isApple = () => ['iPhone', 'iPad'].includes(deviceName(navigator.userAgent, navigator.maxTouchPoints));
 
 function tell({ title, body, address }: Notice, id: string) {
   if (kept.wants('sound')) chime();

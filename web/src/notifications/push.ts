@@ -2,6 +2,9 @@
 
 import * as kept from '../state/kept.ts';
 
+const NO_WORKER = 'Notifications while Drawbridge is closed need HTTPS with a certificate that this browser trusts.';
+const NOT_SUBSCRIBED = 'This browser isn’t subscribed. Turn “Even when Drawbridge is closed” off and on again.';
+
 const worker = () => navigator.serviceWorker?.getRegistration();
 
 /** Whether this browser supports push notifications, and the server lets this device subscribe to them. */
@@ -14,7 +17,7 @@ export const canAct = () => 'Notification' in window && 'actions' in Notificatio
 /** Subscribes, or changes the subscription. Throws if the browser, its push service or the server refuses. */
 export async function subscribe(client: import('../protocol/client.ts').Client, actions = kept.wants('actions')) {
   const registration = await worker();
-  if (!registration) throw new Error('Background notifications need HTTPS with a trusted certificate.');
+  if (!registration) throw new Error(NO_WORKER);
   const { key } = (await client.connection.ask('push_key')).data;
   const before = await registration.pushManager.getSubscription();
   // A subscription for another key, for example from before the server's data was lost, is useless.
@@ -40,7 +43,7 @@ export async function test(
   client: import('../protocol/client.ts').Client,
 ): Promise<{ accepted: boolean; problem?: string }> {
   const subscription = await (await worker())?.pushManager.getSubscription();
-  if (!subscription) throw new Error('This browser isn’t subscribed. Turn notifications off and on again.');
+  if (!subscription) throw new Error(NOT_SUBSCRIBED);
   return (await client.connection.ask('push_test', { endpoint: subscription.endpoint })).data;
 }
 

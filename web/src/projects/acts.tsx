@@ -94,7 +94,7 @@ export function removeRow(world: World, row: Row, what: 'session' | 'project') {
   const { client, place } = world;
   const isProject = what === 'project';
   const text = project.desk
-    ? 'This removes the session and Drawbridge’s copy of it. The terminal isn’t affected.'
+    ? 'This removes the session from the list and deletes Drawbridge’s copy of it. What the agent has stored is kept.'
     : isProject
       ? 'All its conversations are moved to the server’s trash for 7 days. Your files aren’t touched.'
       : 'The conversation is moved to the server’s trash for 7 days. Your files aren’t touched.';

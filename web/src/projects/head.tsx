@@ -11,7 +11,7 @@ import * as kept from '../state/kept.ts';
 import { baseName, counted } from '../ui/dom.ts';
 import { Button, Icon, Text } from '../ui/elements.tsx';
 import { Menu } from '../ui/menu.tsx';
-import { failed } from '../ui/toasts.tsx';
+import { failed, notLoaded } from '../ui/toasts.tsx';
 import { useWorld, type World } from '../ui/world.ts';
 import { idOf, newSession, removeRow, renameRow } from './acts.tsx';
 import { addressOf, groups, type Row, titleOf } from './rows.ts';
@@ -120,8 +120,9 @@ function headingOf({ client, place }: World): string {
   if (shown.view === 'settings') return 'Settings';
   if (shown.view === 'search') return 'Search';
   if (shown.view !== 'files' && shown.view !== 'review') return '';
-  const name = baseName(client.projects.all.get(shown.project)?.path ?? '');
-  return shown.view === 'files' ? `Files of ${name}` : `Review of ${name}`;
+  const title = shown.view === 'files' ? 'Files' : 'Review';
+  const path = client.projects.all.get(shown.project)?.path;
+  return path ? `${title} of ${baseName(path)}` : title;
 }
 
 /** Milliseconds after which the review is requested, so that the content of the session comes first. */
@@ -223,7 +224,5 @@ function SessionMenu({ row }: { row: Row }) {
   );
 }
 
-async function openSessions(world: World, project: string) {
-  const { showSessions } = await import('../ui/views.ts');
-  showSessions(world, project);
-}
+const openSessions = (world: World, project: string) =>
+  import('../ui/views.ts').then(({ showSessions }) => showSessions(world, project), notLoaded);

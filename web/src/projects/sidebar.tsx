@@ -238,7 +238,7 @@ function RowView({ row, isShown }: { row: Row; isShown: boolean }) {
         </span>
       </a>
       <Menu
-        label={`More about “${title}”`}
+        label={`Actions for “${title}”`}
         choices={[
           session &&
             world.client.may('session_rename') && { label: 'Rename…', icon: 'pen', act: () => renameRow(world, row) },

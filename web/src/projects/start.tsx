@@ -101,7 +101,8 @@ function Folder({ path, setPath }: { path: string; setPath: (path: string) => vo
   const { client } = useWorld();
   const { problem, trying, setProblem } = useTrying();
   const [found, setFound] = useState<Place[]>([]);
-  const [isMissing, setMissing] = useState(false);
+  /** Why no folders are suggested. */
+  const [missing, setMissing] = useState('');
   const home = useRef('');
   const [at, setAt] = useState(-1);
   const field = useRef<HTMLInputElement>(null);
@@ -114,7 +115,7 @@ function Folder({ path, setPath }: { path: string; setPath: (path: string) => vo
       const places = text ? await folders(client, text) : await suggestions(client);
       if (number !== asked.current) return;
       setFound(places);
-      setMissing(text !== '' && places.length === 0);
+      setMissing(!text || places.length ? '' : isFolder(text) ? NO_SUBFOLDERS : 'No matching folders.');
       home.current ||= places.find((one) => one.source === 'root')?.path ?? '';
       setAt(-1);
     });
@@ -145,7 +146,7 @@ function Folder({ path, setPath }: { path: string; setPath: (path: string) => vo
       setPath(made);
       setProblem('');
       asked.current++;
-      setMissing(false);
+      setMissing('');
       setFound([{ path: made, source: 'folder' }]);
       field.current?.focus();
     };
@@ -190,7 +191,7 @@ function Folder({ path, setPath }: { path: string; setPath: (path: string) => vo
         onKeyDown={keys}
       />
       <p class="hint" role="status">
-        {isMissing && !problem ? 'No matching folders.' : ''}
+        {problem ? '' : missing}
       </p>
       <div class="choices" id="folders" role="listbox" aria-label="Folders" ref={list}>
         {found.map((place, index) => (
@@ -280,6 +281,11 @@ function NewFolder({ into, close, created }: { into: string; close: () => void; 
   );
 }
 
+const NO_SUBFOLDERS = 'No subfolders to choose from. You can start the session in this folder.';
+
+/** Whether a typed path is that of a whole folder, so that the folders in it are suggested. */
+const isFolder = (text: string) => text === '~' || text.endsWith('/');
+
 type Server = World['client'];
 
 /** The folders to suggest before anything is typed. */
@@ -353,7 +359,7 @@ function Agents({ agent, setAgent }: { agent: string; setAgent: (name: string) =
             <span>
               <strong>{title}</strong>
               <small>
-                {installed ? (
+                {!known ? null : installed ? (
                   <>
                     <Icon name="check" /> {version ? `Installed · ${version}` : 'Installed'}
                     {!asks && ' · doesn’t ask before it changes files'}

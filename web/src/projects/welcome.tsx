@@ -37,8 +37,8 @@ export function Welcome() {
 export function HowToAdd() {
   return (
     <>
-      On the server’s machine, run <code>drawbridge attach .</code> in the directory of a project, or pair this device
-      again with <code>drawbridge pair --scope admin</code>.
+      On the server’s machine, run <code>drawbridge attach .</code> in the project’s folder, or pair this device again
+      with <code>drawbridge pair --scope admin</code>.
     </>
   );
 }

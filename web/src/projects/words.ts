@@ -74,14 +74,14 @@ export const modesOf = (project: any, hello?: Pick<Hello, 'modes' | 'mode_offers
 
 const WEEK = 7 * 86_400_000;
 
-/** "14:05" for today, preceded by the weekday for another day, or by the date if that day is a week or more ahead. */
+/** "14:05" for today, "14:05 on Wed" for another day, or with the date if that day is a week or more ahead. */
 export function clock(time: string, now = new Date()) {
   const when = new Date(time);
   const hours = when.toLocaleTimeString(undefined, { hour: '2-digit', minute: '2-digit' });
   if (when.toDateString() === now.toDateString()) return hours;
   const isNear = new Date(when.getTime() - WEEK).setHours(0, 0, 0, 0) < new Date(now).setHours(0, 0, 0, 0);
   const day = when.toLocaleDateString(undefined, isNear ? { weekday: 'short' } : { day: 'numeric', month: 'short' });
-  return `${day} ${hours}`;
+  return `${hours} on ${day}`;
 }
 
 /** A sentence about when a limit on the agent's account resets. */

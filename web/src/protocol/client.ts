@@ -143,8 +143,11 @@ export class Client extends EventTarget {
    */
   async execute(prompt: string, files: { blob: Blob; name: string }[] = [], extra: Extra = {}) {
     const project = this._id;
-    if (new TextEncoder().encode(JSON.stringify(prompt)).length > MESSAGE_BYTES)
-      throw new Error(`This message is too long: ${textSize(prompt)}. Send part of it, or attach it as a file.`);
+    if (new TextEncoder().encode(JSON.stringify(prompt)).length > MESSAGE_BYTES) {
+      // In a terminal session, an attached text file becomes part of the message.
+      const otherwise = this.projects.all.get(project)?.desk ? '' : ', or attach it as a file';
+      throw new Error(`This message is too long: ${textSize(prompt)}. Send part of it${otherwise}.`);
+    }
     const attachments = [];
     for (const { blob, name } of files) {
       attachments.push({

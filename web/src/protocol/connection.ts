@@ -9,6 +9,9 @@ const PAUSES = [500, 1000, 2000, 5000, 10_000];
 /** Milliseconds within which a server that can be reached answers a request. */
 const PATIENCE = 10_000;
 
+/** Milliseconds after which an attempt to connect is given up. Browsers wait for minutes, or without a limit. */
+const ATTEMPT = 30_000;
+
 /** Milliseconds after an error without a request id within which the server closes the connection, if it does. */
 const NAMELESS = 1000;
 
@@ -83,7 +86,7 @@ export class Connection {
     this._newId = newId ?? (() => `${Date.now().toString(36)}-${crypto.getRandomValues(new Uint32Array(3)).join('-')}`);
     this._asked = new Map();
     this._tries = 0;
-    /** The timer that runs while an answer to `check` is expected. */
+    /** The timer that runs while an answer to `check` is expected, or the first answer on a new socket. */
     this._doubt = undefined;
     /** The message that is sent first. */
     this._first = undefined;
@@ -170,6 +173,7 @@ export class Connection {
     socket.onopen = () => socket.send(JSON.stringify(this._first));
     socket.onmessage = (event: { data: string }) => socket === this._socket && this._heard(JSON.parse(event.data));
     socket.onclose = (event: { code: number }) => this._closed(socket, event.code);
+    this._doubt = this._later(() => this.lost(), ATTEMPT);
   }
 
   _heard(message: Message) {
@@ -237,7 +241,8 @@ export class Connection {
     for (const [id, asked] of this._asked) {
       if (!which(asked)) continue;
       this._asked.delete(id);
-      asked.reject(offline());
+      // Of the requests that are not sent again, all that are open were sent.
+      asked.reject(asked.lasting ? offline() : unanswered());
     }
   }
 
@@ -249,3 +254,10 @@ export class Connection {
 }
 
 const offline = () => new RequestError('OFFLINE', 'You’re disconnected. Try again once you’re back online.');
+
+/** The error for a request that was sent. The server may have executed it. */
+const unanswered = () =>
+  new RequestError(
+    'OFFLINE',
+    'The connection was lost before the server responded. Once you’re back online, try again if needed.',
+  );

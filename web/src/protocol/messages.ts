@@ -17,8 +17,8 @@ export type AgentOffers = { commands?: Offer[]; agents?: Offer[]; skills?: strin
 /** The state that an agent currently reports. `context_tokens`: the last known size of its context, out of `context_window`, both in tokens. `compacting`: whether it is compacting its context. `tasks`: only running ones. */
 export type AgentState = { model?: string | null; effort?: string | null; context_tokens?: number | null; context_window?: number | null; retry?: Retry | null; compacting?: boolean; todos?: Todo[]; tasks?: Task[] };
 
-/** The texts about an agent that clients show. `label`: its name at the beginning of a sentence. */
-export type AgentWords = { name: string; label: string; login: Login };
+/** What clients show about an agent. `label`: its name at the beginning of a sentence. `login`: null if it is not known how to log in. `tools`: what its tools do, by name: "read", "edit", "write", "command", "search", "find" (files by name), "fetch", "web" (a search), "agent", "todo", "question", "plan", "output" (of a task), "stop" (a task) or "skill". A later server may send other words. `tasks`: the names of the kinds of background tasks, by `kind`. */
+export type AgentWords = { name: string; label: string; login: Login | null; tools: { [name: string]: string }; tasks: { [name: string]: string } };
 
 /** A change that `remember` would make. `text` describes it to the user. `suggestion`: the index of the suggestion in `suggestions` that the change comes from. `saved_in`: the file in which the agent saves the change; empty if the change lasts only as long as the session, or the file is not known. */
 export type Always = { text: string; suggestion: number; saved_in?: string };
@@ -85,7 +85,7 @@ export type FileEntries = { path: string; entries: FileEntry[]; more?: boolean; 
 /** `path` is relative to the project. `size`: in bytes, only for files. `status`: how a file differs from the last commit, as git reports it; for a directory, "M" if something in it has changed, "D" if it was deleted. `link`: it is a symbolic link; `kind` and `size` describe its target; `kind` is "other" if the target is outside the project or does not exist. `ignored`: git ignores it or, if it is a directory, all files in it. */
 export type FileEntry = { path: string; kind: "directory" | "file" | "other"; size?: number | null; status?: "?" | "A" | "D" | "M" | null; link?: boolean; ignored?: boolean };
 
-/** Comments that `by` left with the terminal session `project_id`, as one `prompt`. `state` `waiting`: its agent gets them when it stops, or with the next prompt; `given`: they are being delivered. In the other states they are drafts again: `unsure` if the agent may have received them, `ended` if the session ended first, `refused` if the agent now has more permissions than clients may use. */
+/** Comments that `by` left with the terminal session `project_id`, as one `prompt`. `state` `waiting`: its agent gets them when it stops, or with the next prompt; `given`: they are being delivered. In the other states they are drafts again: `unsure` if the agent may have received them, `ended` if the session ended first, `refused` if the agent may have more permissions than clients may use, or its directory can't be used. */
 export type Handover = { project_id: string; by: string; prompt: string; state: "ended" | "given" | "refused" | "unsure" | "waiting" };
 
 /** `status` is "degraded" if `problems` (human-readable sentences) is not empty. `subscriptions`: the number of all clients' subscriptions to projects, terminal sessions and topics, without the "stats" topic. For a device that is confined to some projects, only the subscriptions to these projects are counted. */

@@ -182,7 +182,7 @@ function Inside({ comment, review, board, part, hasPlace, close }: CardOf) {
       </p>
       {hasPlace && (
         <>
-          {outdated && <p class="hint">These lines have changed since the comment was written:</p>}
+          {outdated && <p class="hint">These lines have changed or moved since the comment was written:</p>}
           <Lined label="Lines of the comment" text={quote} />
         </>
       )}
@@ -465,6 +465,7 @@ export function Sending({ review, board, close }: Shared & { close?: () => void 
   void live.conversation.value;
   void live.projects.value;
   const { steers } = comments;
+  const queues = steers || review.isWorking.value;
   const count = comments.drafts.value.length;
   const isSending = comments.isSending.value;
   const asks = useSignal(false);
@@ -484,7 +485,7 @@ export function Sending({ review, board, close }: Shared & { close?: () => void 
           {comments.maySend ? (
             <>
               <Button
-                label={isSending ? 'Sending…' : `${steers ? 'Queue' : 'Send'} ${counted(count, 'comment')}`}
+                label={isSending ? 'Sending…' : `${queues ? 'Queue' : 'Send'} ${counted(count, 'comment')}`}
                 icon="send"
                 class="yes"
                 disabled={isSending}
@@ -508,7 +509,7 @@ export function Sending({ review, board, close }: Shared & { close?: () => void 
       <Waiting comments={comments} />
       {asks.value && unsaved && (
         <p class="notice" role="alert">
-          First add or discard the comment that you are writing.{' '}
+          First save or discard the comment that you are writing.{' '}
           {review.parts.value.some(({ key }) => key === unsaved.part) && (
             <Button
               label="Go to it"

@@ -136,11 +136,11 @@ export class Comments {
       case 'given':
         return `${agent} is receiving the comments.`;
       case 'unsure':
-        return 'The agent may have received the comments. Check its terminal before you send them again.';
+        return `${agent} may have received the comments. Check its terminal before you send them again.`;
       case 'ended':
         return 'The session ended before the agent received the comments. They are drafts again.';
       case 'refused':
-        return 'The agent now has more permissions than clients may use. The comments were not sent and are drafts again.';
+        return 'The comments were not sent and are drafts again: the agent may have more permissions than clients may use, or its directory can’t be used.';
       default:
         return '';
     }
@@ -340,12 +340,13 @@ export class Comments {
       const data = await this._ask('review_submit', { drafts: this._version, ...(steer && { steer }) }, true);
       await this._load();
       if (steer) return `Added ${counted(drafts.length, 'comment')} to the current run.`;
-      if (data.waiting) return `Left ${counted(drafts.length, 'comment')} for the agent.`;
+      if (data.waiting)
+        return `Waiting: ${counted(drafts.length, 'comment')}. The agent will get the comments when it next stops, or with the next prompt in its terminal.`;
       const sent = `Sent ${counted(drafts.length, 'comment')}.`;
       return data.position > 0 ? `${sent} The agent will get them when it finishes its current work.` : sent;
     } catch (error) {
       const { code, message, details } = error as RequestError;
-      this.note.value = code === 'COMMENT_GONE' && !details?.run_id ? CHANGED : message;
+      this.note.value = message;
       this.unsent.value = details?.prompt ?? '';
       if (code === 'COMMENT_GONE') await this._load();
       return '';

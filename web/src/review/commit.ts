@@ -49,8 +49,10 @@ export class Commit {
     const branch = this.isNewBranch.peek() ? this.branch.peek().trim() : undefined;
     this.busy.value = true;
     this.problem.value = this.output.value = '';
+    const { connection } = this._client;
+    const isSent = connection.state === 'open';
     try {
-      const { data } = await this._client.connection.ask(
+      const { data } = await connection.ask(
         'review_commit',
         { message: this.message.peek(), branch, files },
         { project: this._project },
@@ -62,7 +64,7 @@ export class Commit {
       this.without.value = new Set();
     } catch (error) {
       const { code, message, details } = error as RequestError;
-      this.problem.value = code === 'OFFLINE' ? LOST : wordsOf(message, details);
+      this.problem.value = code === 'OFFLINE' && isSent ? LOST : wordsOf(message, details);
       this.output.value = typeof details?.output === 'string' ? details.output : '';
       this.busy.value = false;
       await this._load();

@@ -168,6 +168,8 @@ const MODES: Record<string, string> = {
   '160000': 'a submodule',
 };
 
+const REGULAR = ['100644', '100755'];
+
 const modeOf = (mode: string | null) => (mode && MODES[mode]) || `a file with the mode ${mode}`;
 
 /** What the lines of a part do not show, in words, or '' if there is nothing to add. */
@@ -183,16 +185,21 @@ export function wordsOf(file: ReviewFile, hunk?: ReviewHunk): string {
   if (hunk.kind !== 'file') return '';
   const lines = linesOf(hunk.removed).length + linesOf(hunk.added).length;
   const isUnshown = file.binary && !file.old_image && !file.new_image;
-  const unshown = isUnshown ? 'Its content is not shown: it is not text, or it is too large to compare.' : '';
+  const isRegular = [old, fresh].every((mode) => !mode || REGULAR.includes(mode));
+  const reason = isRegular ? ': it is not UTF-8 text, or it is too large to compare' : '';
+  const unshown = isUnshown ? `Its content is not shown${reason}.` : '';
+  const empty = file.change === 'deleted' ? 'It was empty.' : 'It is empty.';
   const what =
     file.change === 'added'
-      ? `This is a new file${fresh === '100644' ? '' : `: ${modeOf(fresh)}`}.`
+      ? `This is a new ${fresh === '100644' ? 'file' : modeOf(fresh).replace(/^an? /, '')}.`
       : file.change === 'deleted'
         ? `This file was deleted${old === '100644' ? '' : `; it was ${modeOf(old)}`}.`
         : old === fresh
           ? 'The content of this file was changed.'
-          : `The file was ${modeOf(old)} and is now ${modeOf(fresh)}.`;
-  return [what, unshown || (lines || file.binary ? '' : 'It is empty.')].filter(Boolean).join(' ');
+          : isRegular
+            ? `The content of this file was changed, and the file is ${fresh === '100755' ? 'now' : 'no longer'} executable.`
+            : `The file was ${modeOf(old)} and is now ${modeOf(fresh)}.`;
+  return [what, unshown || (lines || file.binary ? '' : empty)].filter(Boolean).join(' ');
 }
 
 /** Whether the user can replace a hunk's new lines. */
@@ -225,7 +232,7 @@ const DECIDED: Record<string, string> = { keep: 'kept', undo: 'undid', edit: 'ed
 
 /** What happened to a hunk that is gone, from the details of `HUNK_GONE` or the name of whoever changed the review. */
 export function goneWords({ by, decision }: { by?: string | null; decision?: string | null } = {}): string {
-  if (!by) return 'This change is no longer in the review: its lines have changed.';
+  if (!by) return 'This change is no longer in the review: someone has decided on it, or the file has changed.';
   return decision ? `${by} already ${DECIDED[decision] ?? 'decided on'} this change.` : `${by} decided on this change.`;
 }
 

@@ -27,6 +27,10 @@ import { PushButton } from './push-view.tsx';
 const ROW = 1.3; // rem
 
 const VIEW_ONLY = 'View only. Decide from another device.';
+const COMMENTS_ONLY = 'You can comment here. Decide from another device.';
+
+/** What a device that may not decide can do here. */
+const onlyWords = ({ comments }: OpenReview) => (comments.mayWrite ? COMMENTS_ONLY : VIEW_ONLY);
 
 type Decision = 'keep' | 'undo';
 
@@ -178,7 +182,7 @@ function Opened({ project }: { project: string }) {
       {isEmpty && <Empty {...shared} />}
       {parts.length > 0 && (!isPaged || showsList) && <Bar {...shared} parts={parts} />}
       {parts.length > 0 && isPaged && !showsList && (rights.whyNot || !mayDecide) && (
-        <p class="hint about-all">{mayDecide ? rights.whyNot : VIEW_ONLY}</p>
+        <p class="hint about-all">{mayDecide ? rights.whyNot : onlyWords(review)}</p>
       )}
       <p class="news" role="status">
         <Text>{review.news.value}</Text>
@@ -241,12 +245,7 @@ function Beside({ review, board }: Pick<Shared, 'review' | 'board'>) {
 /** A notice if files did not fit into the message. */
 function More({ review }: { review: OpenReview }) {
   const count = review.more.value;
-  return count ? (
-    <p class="notice">
-      {counted(count, 'more file')} {count === 1 ? 'does' : 'do'} not fit here. Decide on these changes first; the
-      others come after them.
-    </p>
-  ) : null;
+  return count ? <p class="notice">{counted(count, 'more file')} will follow. Decide on these changes first.</p> : null;
 }
 
 type Shared = { review: OpenReview; board: Board; rights: Rights; acts: Decisions; project: string };
@@ -280,7 +279,7 @@ function Bar({ review, board, rights, parts }: Shared & { parts: readonly Part[]
         />
       )}
       <Beside review={review} board={board} />
-      {!rights.mayDecide && <p class="hint">{VIEW_ONLY}</p>}
+      {!rights.mayDecide && <p class="hint">{onlyWords(review)}</p>}
       {rights.mayDecide && (
         <div class="acts">
           <Button
@@ -326,7 +325,8 @@ function whyNotAll(review: OpenReview, parts: readonly Part[]): string {
   if (review.more.value || parts.some(({ hunk }) => !hunk))
     return 'You can’t decide on all at once: some changes are not shown here.';
   const closed = parts.filter((part) => review.isClosed(part)).length;
-  if (closed) return `To decide on all at once, expand ${changes(closed)} first.`;
+  const collapsed = closed === 1 ? 'collapsed change' : `${closed} collapsed changes`;
+  if (closed) return `To decide on all at once, first expand the ${collapsed}.`;
   return parts.some((part) => review.hasDraft(part)) ? 'Finish or discard your edit to decide on all at once.' : '';
 }
 

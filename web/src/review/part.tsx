@@ -184,7 +184,7 @@ function Editing({ part, review, board, rights, acts }: PartOf) {
   return (
     <div class="file-editor">
       <PlainField
-        label={part.isGone ? 'Your lines' : 'Lines to write instead of the added ones'}
+        label={part.isGone ? 'Your lines' : 'Your version of these lines'}
         text={draft.value}
         isReadOnly={Boolean(part.isGone) || busy.value || !rights.mayDecide}
         takesFocus={!part.isGone}

@@ -61,8 +61,10 @@ export class Push {
     this.busy.value = true;
     this.problem.value = this.output.value = '';
     this.done.value = undefined;
+    const { connection } = this._client;
+    const isSent = connection.state === 'open';
     try {
-      const { data } = await this._client.connection.ask(
+      const { data } = await connection.ask(
         'review_push',
         { version: offer.version, pull_request: request },
         { project: this._project },
@@ -70,7 +72,7 @@ export class Push {
       this.done.value = data.data as ReviewPushed;
     } catch (error) {
       const { code, message, details } = error as RequestError;
-      this.problem.value = code === 'OFFLINE' ? LOST : message;
+      this.problem.value = code === 'OFFLINE' && isSent ? LOST : message;
       this.output.value = typeof details?.output === 'string' ? details.output : '';
     } finally {
       this.busy.value = false;
@@ -80,4 +82,4 @@ export class Push {
 }
 
 const LOST =
-  'The connection was lost before the server responded. When you’re back online, this will show whether the commits were pushed.';
+  'The connection was lost before the server responded. When you’re back online, this dialog will show whether the commits were pushed.';

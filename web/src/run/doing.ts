@@ -1,6 +1,7 @@
 // What the agent is doing at the moment, in a few words. Pure.
 
-import { kindOf, nowWords } from '../conversation/tool-words.ts';
+import { kindOf } from '../conversation/tool-kinds.ts';
+import { nowWords } from '../conversation/tool-words.ts';
 import type { Retry } from '../protocol/messages.ts';
 
 const LONGEST = 60;
@@ -36,8 +37,8 @@ export function tokens(count: number) {
   return count < 999_500 ? `${Math.round(count / 1000)}k` : `${(count / 1e6).toFixed(1).replace(/\.0$/, '')}M`;
 }
 
-/** "38 % of 200k context", or "76k tokens" if the window is not known, or undefined if `used` is not known. */
+/** "38% of 200k context", or "76k tokens" if the window is not known, or undefined if `used` is not known. */
 export function contextWords(used?: number | null, window?: number | null) {
   if (!used) return undefined;
-  return window ? `${Math.round((100 * used) / window)} % of ${tokens(window)} context` : `${tokens(used)} tokens`;
+  return window ? `${Math.round((100 * used) / window)}% of ${tokens(window)} context` : `${tokens(used)} tokens`;
 }

@@ -8,8 +8,9 @@ import { Chips, type Chosen, modelTitle } from '../composer/chips.tsx';
 import { type Attached, withTexts } from '../composer/files.ts';
 import { agentName, modeWords } from '../projects/words.ts';
 import type { Client } from '../protocol/client.ts';
-import type { FileEntry, Offer } from '../protocol/messages.ts';
+import type { AgentWords, FileEntry, Offer } from '../protocol/messages.ts';
 import { wellFormed } from '../text/harmless.ts';
+import { counted } from '../ui/dom.ts';
 import { Button } from '../ui/elements.tsx';
 import { isComposing, isTyping } from '../ui/typing.ts';
 import { Disconnected, ErrorCard, Removed } from './notices.tsx';
@@ -135,10 +136,11 @@ export class Foot {
     const may = this.may;
     const canSend = may('execute');
     this.composer.element.hidden = !canSend;
-    const running = Boolean(conversation?.run);
+    // For a terminal session, the server refuses prompts while the agent is working.
+    const queues = Boolean(conversation?.run) && !project?.desk;
     if (project)
       this.composer.show({
-        placeholder: running
+        placeholder: queues
           ? 'Queue a message…'
           : `Message ${agentName(this.chosen.agent ?? project.agent, this.client.hello).replace(/^The /, 'the ')}…`,
         accepts: {
@@ -149,6 +151,7 @@ export class Foot {
             // Until the server's hello has arrived, images are accepted. An agent that can't see them gets their path.
             (client.hello?.pictures?.includes(this.chosen.agent ?? project.agent) ?? true),
         },
+        queues,
         steers: client.steers(this.id),
         chips: !project.desk && conversation && (
           <Chips
@@ -175,6 +178,7 @@ export class Foot {
     const interrupt = connected && may('agent_interrupt');
     const queue = conversation.waiting.filter((one) => one.position > 0).length;
     const removed = client.removed.find((one) => one.project === this.id);
+    const words = client.hello?.agent_words.find((one: AgentWords) => one.name === project.agent);
     return (
       <>
         {!connected && <Disconnected client={client} />}
@@ -194,7 +198,7 @@ export class Foot {
         {this.errorCard()}
         <div class="panels">
           <Todos todos={todosOf(conversation)} active={Boolean(run)} />
-          <Tasks tasks={agent.tasks ?? []} />
+          <Tasks tasks={agent.tasks ?? []} kinds={words?.tasks} />
         </div>
         <Queue
           {...{ client, id: this.id, may, connected, failed: world.failed }}
@@ -253,20 +257,24 @@ export class Foot {
     if (!conversation || conversation.run || !conversation.atEnd || conversation.waiting.length) return null;
     const last = conversation.items.findLast(({ kind }) => ['finished', 'prompt', 'notice'].includes(kind));
     if (last?.kind !== 'finished' || last.run_id === this.closed) return null;
-    const problem = problemOf(last as any, agentName(project.agent, client.hello));
+    const canSend = this.may('execute');
+    const canCompact =
+      conversation.offers.commands?.some((one) => one.name === 'compact') || project.agent === 'claude';
+    const problem = problemOf(last as any, agentName(project.agent, client.hello), new Date(), canCompact);
     if (!problem) return null;
     const prompt = conversation.items.findLast(
       (item) => item.kind === 'prompt' && item.run === last.run_id && !item.steer,
     );
     const send = (text: string) => void this.send(text, [], false);
-    const canSend = this.may('execute');
     const retry = () => {
-      if (prompt?.attachments?.length || prompt?.truncated) {
+      const files = prompt?.attachments?.length ?? 0;
+      if (prompt && (files || prompt.truncated)) {
         this.composer.put(prompt.text);
         this.composer.area.focus();
+        const missing = [files && counted(files, 'file'), prompt.truncated && 'the rest of the text'];
+        this.world.said(`Add ${missing.filter(Boolean).join(' and ')} again, then send the message.`);
       } else send(prompt?.text ?? 'Continue');
     };
-    const isClaude = conversation.offers.commands?.some((one) => one.name === 'compact') || project.agent === 'claude';
     const acts: Partial<Record<Help, () => void>> = {
       retry: canSend ? retry : undefined,
       new: this.may('agent_new_session')
@@ -276,7 +284,7 @@ export class Foot {
               this.composer.area.focus();
             }, this.world.failed)
         : undefined,
-      compact: canSend && isClaude ? () => send('/compact') : undefined,
+      compact: canSend && canCompact ? () => send('/compact') : undefined,
     };
     return (
       <ErrorCard

@@ -60,13 +60,19 @@ export function ErrorCard({ problem, agent, client, acts, close }: ErrorProps) {
   };
   const offered = problem.help.filter((one) => buttons[one].act && one !== shown);
   return (
-    <section class="box-notice error-card" aria-label="The run failed">
+    <section class="box-notice error-card" aria-label={problem.title}>
       <Icon name="warning" />
       <div class="words">
         <strong>{problem.title}.</strong> {problem.hint}
-        {shown === 'login' && steps && (
+        {shown === 'login' && (
           <p>
-            On the server, run <code>{steps.command}</code> in a terminal. {steps.next} Then retry.
+            {steps ? (
+              <>
+                On the server, run <code>{steps.command}</code> in a terminal. {steps.next} Then retry.
+              </>
+            ) : (
+              'Log in on the server, as the agent’s documentation describes. Then retry.'
+            )}
           </p>
         )}
         {shown === 'install' && (

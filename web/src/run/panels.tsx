@@ -1,5 +1,6 @@
 // The agent's to-do list, and the tasks that run beside the conversation.
 
+import { kindOf } from '../conversation/tool-kinds.ts';
 import type { Task, Todo } from '../protocol/messages.ts';
 import type { Conversation } from '../state/conversation.ts';
 import { Icon, type IconName, Text } from '../ui/elements.tsx';
@@ -8,14 +9,14 @@ import { Icon, type IconName, Text } from '../ui/elements.tsx';
 const LOOKED = 300;
 
 /**
- * The current to-do list, as the agent reports it, otherwise from its latest `TodoWrite` call. Empty if there is
+ * The current to-do list, as the agent reports it, otherwise from its latest call that updates one. Empty if there is
  * neither.
  */
 export function todosOf({ agent, items }: Conversation): Todo[] {
   if (agent.todos) return agent.todos;
   for (let at = items.length - 1; at >= Math.max(0, items.length - LOOKED); at--) {
     const { kind, name, input, nested } = items[at];
-    if (kind !== 'tool' || name !== 'TodoWrite' || nested || !Array.isArray(input?.todos)) continue;
+    if (kind !== 'tool' || kindOf({ name }) !== 'todo' || nested || !Array.isArray(input?.todos)) continue;
     return input.todos
       .filter((one: any) => typeof one?.content === 'string')
       .map(({ content, status, activeForm }: any) => ({
@@ -70,15 +71,8 @@ export function Todos({ todos, active }: { todos: Todo[]; active: boolean }) {
 /** Up to this many tasks are unfolded at first, if there is space. */
 const UNFOLDED = 3;
 
-const KINDS: Record<string, string> = {
-  local_bash: 'Command',
-  local_agent: 'Subagent',
-  remote_agent: 'Subagent',
-  local_workflow: 'Workflow',
-};
-
-/** A line for each running task. */
-export function Tasks({ tasks }: { tasks: Task[] }) {
+/** A line for each running task. `kinds`: the names of the agent's kinds of tasks. */
+export function Tasks({ tasks, kinds = {} }: { tasks: Task[]; kinds?: Record<string, string> }) {
   if (!tasks.length) return null;
   return (
     <details class="panel tasks" open={tasks.length <= UNFOLDED && matchMedia('(min-width: 761px)').matches}>
@@ -96,7 +90,7 @@ export function Tasks({ tasks }: { tasks: Task[] }) {
             </span>
             <small>
               <Text line>
-                {[type ?? KINDS[kind ?? ''] ?? kind, background ? 'running in the background' : 'running']
+                {[type ?? kinds[kind ?? ''] ?? kind, background ? 'running in the background' : 'running']
                   .filter(Boolean)
                   .join(' · ')}
               </Text>

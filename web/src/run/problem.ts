@@ -6,12 +6,15 @@ export type Help = 'retry' | 'new' | 'compact' | 'login' | 'install';
 export type Problem = { title: string; hint?: string; help: Help[] };
 
 /**
- * The problem of a run, or undefined if it did not fail or time out. @param agent the display name, such as "Claude"
+ * The problem of a run, or undefined if it did not fail or time out.
+ * @param agent the display name, such as "Claude"
+ * @param canCompact whether the agent can compact its conversation on request
  */
 export function problemOf(
   { outcome, code, retry_at: until }: { outcome: string; code?: string; retry_at?: string | null },
   agent: string,
   now = new Date(),
+  canCompact = true,
 ): Problem | undefined {
   if (outcome === 'timeout') return { title: 'The run timed out', help: ['retry'] };
   if (outcome !== 'failed') return undefined;
@@ -28,14 +31,14 @@ export function problemOf(
   if (code === 'AGENT_TOO_OLD')
     return { title: `${agent} is too old`, hint: 'Update it on the server, then retry.', help: ['retry'] };
   if (code === 'BUDGET_EXCEEDED')
-    return { title: 'The budget is used up', hint: 'The owner of the server can raise it.', help: [] };
+    return { title: 'The budget is used up', hint: 'The server’s owner can raise it.', help: [] };
   if (code === 'MEMORY_LIMIT')
     return { title: `${agent} used too much memory and was stopped`, help: ['retry', 'new'] };
   if (code === 'CONTEXT_TOO_LONG')
     return {
       title: 'The conversation no longer fits in the context window',
-      hint: 'Compact it to a summary, or start a new session.',
-      help: ['compact', 'new'],
+      hint: canCompact ? 'Compact it to a summary, or start a new session.' : 'Start a new session.',
+      help: canCompact ? ['compact', 'new'] : ['new'],
     };
   if (code === 'AGENT_NOT_LOGGED_IN') return { title: `${agent} isn’t logged in`, help: ['login', 'retry'] };
   if (code === 'MODEL_UNAVAILABLE')

@@ -11,7 +11,7 @@ import { useTrying } from '../ui/overlays.tsx';
 import { useWorld } from '../ui/world.ts';
 
 const KINDS: Record<SearchResult['kind'], string> = {
-  prompt: 'Prompt',
+  prompt: 'Message',
   answer: 'Answer',
   tool: 'Tool call',
   result: 'Output',
@@ -75,8 +75,8 @@ export default function Search({ place }: { place: { query: string; project?: st
           id="search"
           type="search"
           ref={field}
-          aria-label="Search all conversations"
-          placeholder="Search all conversations"
+          aria-label={named ? 'Search this project' : 'Search all conversations'}
+          placeholder={named ? 'Search this project' : 'Search all conversations'}
           autocomplete="off"
           spellcheck={false}
           value={text}
@@ -96,7 +96,7 @@ export default function Search({ place }: { place: { query: string; project?: st
         </p>
       )}
       <p class="unseen" role="status">
-        {found ? counted(found.results.length, 'result') : ''}
+        {found ? `${counted(found.results.length, 'result')}${found.next ? ', and there are more' : ''}` : ''}
       </p>
       {found?.results.length === 0 && <p class="hint">No results.</p>}
       <ol class="results">

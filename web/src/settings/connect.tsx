@@ -108,12 +108,13 @@ export function Connect({
           {busy ? 'Connecting…' : isCode ? 'Pair this device' : 'Connect'}
         </button>
         <p id="token-help" class="hint">
-          Run <code>drawbridge pair</code> on the server to get a code. Or paste the owner token;{' '}
-          <code>drawbridge serve</code> prints where it is. It’s stored only in this browser.
+          Run <code>drawbridge pair</code> on the server’s machine to get a code. Or paste the owner’s token, which is
+          in the file that <code>drawbridge serve</code> shows. This browser stores the token until you sign out.
         </p>
         {location.protocol === 'https:' && (
           <p class="hint">
-            <a href="ca.crt">Install this server’s certificate</a> to stop the browser warning and allow notifications.
+            If your browser warns about the certificate,{' '}
+            <a href="ca.crt">install this server’s certificate authority</a>. Notifications require that, too.
           </p>
         )}
         {invited?.fingerprint && (

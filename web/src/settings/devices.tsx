@@ -26,7 +26,7 @@ export function Devices() {
     overlay((close) => (
       <Confirm
         title={`Revoke “${device.name}”?`}
-        text="It loses access within 5 seconds. To use this server again, pair it again."
+        text="The device loses access within 5 seconds. To let it use this server again, pair it again."
         yes="Revoke"
         danger
         act={async () => {
@@ -43,7 +43,7 @@ export function Devices() {
           <Text>{problem}</Text>
         </p>
       )}
-      {devices?.length === 0 && <p class="hint">No device has been paired. The owner’s access token is not listed.</p>}
+      {devices?.length === 0 && <p class="hint">No devices are paired. The owner’s access token is not listed.</p>}
       {devices && devices.length > 0 && (
         <ul class="devices">
           {devices.map((device) => (
@@ -102,20 +102,20 @@ function Pairing({ world, close, paired }: { world: World; close: () => void; pa
     <Dialog title="Pair a device" onClose={end}>
       {code ? (
         <>
-          <p>Scan this with the phone’s camera, or enter the code on the device’s connect page.</p>
+          <p>Scan this with the phone’s camera, or open this server’s address on the device and enter the code.</p>
           <QrCode rows={code.qr} />
           <p class="pair-code" tabIndex={-1} ref={shown}>
             <code>{code.code}</code>
             <Copy text={code.link} label="Copy link" />
           </p>
           <p class="hint">
-            {SCOPES[code.scope]}. Valid once, until{' '}
+            {SCOPES[code.scope]}. The code works once, until{' '}
             {new Date(code.expires_at).toLocaleTimeString(undefined, { hour: '2-digit', minute: '2-digit' })}.
           </p>
           {code.loopback && (
             <p class="problem">
-              Other machines can’t reach this server: it listens on this machine only. Start it with <code>--host</code>
-              , or use a tunnel.
+              Other machines can’t reach this server, because it listens only on its own machine. Start it with{' '}
+              <code>--host</code>, or use a tunnel.
             </p>
           )}
           <footer>
@@ -127,7 +127,7 @@ function Pairing({ world, close, paired }: { world: World; close: () => void; pa
       ) : (
         <>
           <fieldset class="choices-column">
-            <legend>What can this device do?</legend>
+            <legend>What can the new device do?</legend>
             {(['view', 'approve', 'run', 'admin'] as const).map((one) => (
               <label key={one}>
                 <input type="radio" name="scope" checked={scope === one} onChange={() => setScope(one)} />

@@ -112,9 +112,14 @@ function Switch({
   );
 }
 
+const IN_PUSH =
+  'Notifications are sent encrypted through your browser’s push service. They contain only the project’s name, the kind of request (“Run a command”) or how the run ended, and how much there is to review.';
+const ALSO = ' If you turn on “Accept or reject in the notification”, they also contain short commands.';
+
 function Notifications() {
   const { client } = useWorld();
   const [pushes, setPushes] = useState(kept.wants('push'));
+  const canAct = push.canAct() && client.may('permission_response');
   const closed = async (on: boolean) => {
     if (on) {
       await wantNotices(true);
@@ -128,12 +133,12 @@ function Notifications() {
       {push.canPush(client) && (
         <Switch
           label="Even when Drawbridge is closed"
-          hint="Notifications are sent encrypted through your browser’s push service. They contain only the project’s name, the kind of request (“Run a command”) or how the run ended, and how much there is to review."
+          hint={canAct ? IN_PUSH + ALSO : IN_PUSH}
           on={kept.wants('push')}
           change={closed}
         />
       )}
-      {pushes && push.canAct() && client.may('permission_response') && (
+      {pushes && canAct && (
         <Switch
           label="Accept or reject in the notification"
           hint="Only for short commands that fit in the notification, which then contains the command. Anyone who can press its buttons can decide, even on a locked screen."
@@ -164,7 +169,7 @@ function TestNotification() {
         Send a test notification
       </button>
       <p class="hint" role="status">
-        {sent ? 'Sent. It appears in a few seconds.' : ''}
+        {sent ? 'Sent. While Drawbridge is visible, the notification closes immediately.' : ''}
       </p>
       {problem && (
         <p class="problem" role="alert">
@@ -220,7 +225,7 @@ function Appearance() {
       <Switch label="Wrap long lines" on={isWrapped.value} change={setWrapped} />
       <Switch
         label="Single-key shortcuts"
-        hint="For example, “a” accepts a change that is fully in view. Commands and plans always need Ctrl+Enter or a click."
+        hint="For example, “a” accepts a change to a file once all of it has been in view. To accept anything else, press Ctrl+Enter (⌘+Enter on a Mac), or click the button."
         on={kept.setting('keys') !== 'off'}
         change={(on) => kept.keepSetting('keys', on ? '' : 'off')}
       />

@@ -49,7 +49,7 @@ export function Usage() {
         </p>
       )}
       {report && !report.complete && <p class="hint">Older histories are still being counted.</p>}
-      {report && rows.length === 0 && <p class="hint">No runs yet.</p>}
+      {report && rows.length === 0 && <p class="hint">No runs in the last 30 days.</p>}
       {rows.length > 0 && (
         <>
           <Table caption="By project" head="Project" sums={projects} />

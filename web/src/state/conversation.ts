@@ -375,10 +375,11 @@ export class Conversation {
    */
   _dropRepeated({ error, outcome }: { error?: unknown; outcome?: unknown }) {
     const last = this.items[this.items.length - 1];
-    const plain = (text: string) => text.trim().replace(/[.!]$/, '');
+    const plain = (text: string) => text.trim().replace(/[.!]+$/, '');
     const said = last?.kind === 'text' ? plain(last.text) : '';
     // The server's error may have a cause before the agent's own words, and advice after them.
-    const isError = typeof error === 'string' && said !== '' && (said === plain(error) || error.includes(`: ${said}`));
+    const isInside = (text: string) => [`: ${said}.`, `: ${said}!`].some((part) => `${text}.`.includes(part));
+    const isError = typeof error === 'string' && said !== '' && (said === plain(error) || isInside(error));
     const isStop = outcome === 'interrupted' && last?.kind === 'aside' && !last.nested && isInterruption(last.text);
     if (isError || isStop) this.items.pop();
   }
@@ -533,8 +534,10 @@ function interruptedWords(data: ReviewInterrupted): string {
   const what: { [decision: string]: string } = { revert: `undo the changes to ${files}`, commit: `commit ${files}` };
   const words = `wanted to ${what[data.decision] ?? `${data.decision} ${aboutWords(data)}`}, but the server was restarted`;
   if (data.result === 'not_done') return `${words}. Nothing was changed.`;
-  if (data.decision === 'commit') return `${words} in the meantime, and the branch changed. Check its commits.`;
-  return `${words} in the meantime, and ${data.changed?.join(', ') || 'the files'} changed. Check the review.`;
+  if (data.decision === 'commit')
+    return `${words} in the meantime, and it is not known whether the commit was made. Check the branch.`;
+  if (!data.changed?.length) return `${words} in the meantime, and it is not known what was changed. Check the files.`;
+  return `${words} in the meantime, and ${data.changed.join(', ')} changed. Check the review.`;
 }
 
 const REVIEWED: { [decision: string]: string } = { keep: 'kept', undo: 'undid', edit: 'edited' };
@@ -559,7 +562,7 @@ function resultText(content: any) {
   if (!Array.isArray(content)) return '';
   return content
     .filter((part) => !imageOf(part))
-    .map((part) => (part?.type === 'text' ? part.text : `[${part?.type ?? 'something'}]`))
+    .map((part) => (part?.type === 'text' ? part.text : `[${part?.type ?? 'unknown content'}]`))
     .join('\n');
 }
 

@@ -68,7 +68,7 @@ export function colorsFor(path: string): Extension {
   const fetched = ViewPlugin.define((view) => {
     void languageFor(path).then(
       (found) => found && view.dispatch({ effects: language.reconfigure(found) }),
-      () => undefined, // the file stays without colors
+      () => undefined, // without a grammar, the file is shown without colors
     );
     return {};
   });

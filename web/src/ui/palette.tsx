@@ -161,7 +161,7 @@ function Palette({ world, close }: { world: World; close: () => void }) {
         ))}
       </div>
       <p class="hint" role="status">
-        {found.length ? '' : 'Nothing matches.'}
+        {found.length ? '' : 'No matching sessions or commands.'}
       </p>
     </Dialog>
   );

@@ -7,7 +7,7 @@ import { fold, Sidebar } from '../projects/sidebar.tsx';
 import { Head } from '../projects/head.tsx';
 import { Welcome } from '../projects/welcome.tsx';
 import { Overlays } from './overlays.tsx';
-import { failed, Toasts } from './toasts.tsx';
+import { notLoaded, Toasts } from './toasts.tsx';
 import type { Place } from './place.ts';
 import { useWorld } from './world.ts';
 
@@ -42,7 +42,7 @@ export function Shell({ shown }: { shown: Shown | undefined }) {
   return (
     <>
       <button type="button" class="skip" onClick={() => skip(main.current)}>
-        Skip to the conversation
+        Skip to the main content
       </button>
       <Banner isAtBox={view === 'project'} />
       <div class={`frame${inside ? ' inside' : ''}${folded.value ? ' folded' : ''}${drawer.value ? ' drawn' : ''}`}>
@@ -100,7 +100,7 @@ function Later<Props extends object>({ load, props }: { load: () => Promise<Comp
   const [View, setView] = useState<ComponentType<Props>>();
   useEffect(() => {
     let isOver = false;
-    load().then((view) => !isOver && setView(() => view), failed);
+    load().then((view) => !isOver && setView(() => view), notLoaded);
     return () => {
       isOver = true;
     };

@@ -31,6 +31,10 @@ export const said = (text: string, kind = '') => add(text, kind === 'problem');
 
 export const failed = (error: any) => add(error?.message ?? String(error), true);
 
+/** Reports that a part of the web UI could not be loaded: without a connection, or after an update of the server. */
+export const notLoaded = () =>
+  add('This part of Drawbridge can’t be loaded. Check your connection, then reload the page.', true);
+
 export function Toasts() {
   return (
     <div class="toasts" role="status" aria-live="polite">

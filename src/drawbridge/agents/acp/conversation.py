@@ -39,7 +39,17 @@ from drawbridge.agents.base import (
 )
 from drawbridge.agents.output import JUNK_LIMIT, Tail, session_id_of
 from drawbridge.agents.proposals import Reader
-from drawbridge.agents.results import EXITED, FAILED, Costs, Failure, amount, exit_words, not_logged_in
+from drawbridge.agents.results import (
+    EXITED,
+    FAILED,
+    INTERRUPTED,
+    Costs,
+    Failure,
+    amount,
+    exit_words,
+    not_logged_in,
+    with_reason,
+)
 from drawbridge.core.errors import BadArgument
 from drawbridge.protocols import jsonrpc
 
@@ -189,7 +199,11 @@ class AcpConversation:
         key = f"question-{self._asked}"
         question = questions.question(key, params, self._read) if params else None
         if params is None or question is None:
-            self._out.append(wire.error(id, jsonrpc.INVALID_PARAMS, "This request could not be parsed."))
+            self._out.append(
+                wire.error(
+                    id, jsonrpc.INVALID_PARAMS, "Invalid params: the tool call or its options are missing or not valid."
+                )
+            )
             return []
         if self._interrupted or not self._turn_open:
             self._out.append(wire.result(id, questions.CANCELLED))
@@ -216,14 +230,14 @@ class AcpConversation:
 
     def _turn_answered(self, message: Incoming, data: bytes) -> list[Output]:
         outputs: list[Output] = [*self._pieces.flush(), AgentLine(data)]
-        reason = "interrupted" if self._interrupted else "the agent continued without an answer"
+        reason = "the run was interrupted" if self._interrupted else "the run ended without an answer"
         outputs += [QuestionCancelled(key, reason) for key in self._questions]
         self._cancel_questions()
         stopped = (read_as(dict[str, object], message.result) or {}).get("stopReason")
         if message.failed:
             failure: Failure | None = self._failed(wire.fault(message.error))
         elif stopped == "cancelled":
-            failure = Failure(FAILED, "It was interrupted.")
+            failure = Failure(FAILED, INTERRUPTED)
         else:
             words = STOPPED.get(stopped) if isinstance(stopped, str) else None
             failure = Failure(FAILED, f"{self._name} {words}") if words else None
@@ -233,10 +247,11 @@ class AcpConversation:
     def _failed(self, fault: wire.Fault) -> Failure:
         match fault.code:
             case wire.AUTH_REQUIRED:
-                return not_logged_in(self._name, fault.text)
+                return not_logged_in(self._name, fault.reason)
             case wire.TOO_MANY_REQUESTS:
-                return Failure("AGENT_RATE_LIMITED", f"{self._name} has reached an account limit: {fault.text}")
-        return Failure(FAILED, fault.text)
+                text = with_reason(f"{self._name} has reached its usage limit", fault.reason)
+                return Failure("AGENT_RATE_LIMITED", text)
+        return Failure(FAILED, fault.reason or f"The run failed: {self._name} gave no reason.")
 
     def _turn_ended(self, failure: Failure | None, *, interrupted: bool = False) -> TurnEnded:
         self._turn_open = self._interrupted = False
@@ -263,8 +278,8 @@ class AcpConversation:
     def _died(self, code: int, stderr: str, fault: str | None) -> Failure:
         words = "\n".join(stderr.splitlines()[-5:]) or self.junk.text
         if not self._ready and UNKNOWN_FLAG.search(words):
-            text = f"{self._name} is too old: it does not support an option that Drawbridge uses ({words}). Update it."
-            return Failure("AGENT_TOO_OLD", text[: wire.LONGEST_TEXT])
+            text = f"{self._name} may be too old: it does not support an option that it was started with ({words})."
+            return Failure("AGENT_TOO_OLD", f"{text[: wire.LONGEST_TEXT]} Update the agent.")
         how = exit_words(code)
         text = f"{self._name} {how} before it was done{f': {words}' if words else ', without a message.'}"
         return Failure(FAILED if fault else EXITED, (fault or text)[: wire.LONGEST_TEXT])
@@ -284,7 +299,7 @@ class AcpConversation:
             return []
         (text, attachments), self._prompt = self._prompt, None
         if self._interrupted:
-            return [self._turn_ended(Failure(FAILED, "It was interrupted."), interrupted=True)]
+            return [self._turn_ended(Failure(FAILED, INTERRUPTED), interrupted=True)]
         try:
             content = prompts.content(text, attachments, self._opening.abilities.prompts)
         except BadArgument as error:
@@ -332,7 +347,10 @@ class AcpConversation:
             elif not message.failed:
                 self._opening.opened.with_model(wanted)
                 return [*self._of_model(), Replied(id, None)]
-            return [Replied(id, wire.fault(message.error).text if message.failed else None)]
+            reason = wire.fault(message.error).text if message.failed else None
+            if reason == f"{wire.NO_REASON}.":
+                reason = f"{self._name} gave no reason."
+            return [Replied(id, reason)]
 
         request = self._opening.choice(what, wanted)
         value = "modeId" if "modeId" in request.params else "value"

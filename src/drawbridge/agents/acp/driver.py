@@ -90,7 +90,7 @@ class Acp:
             async with asyncio.timeout(LISTING_SECONDS):
                 await ended.wait()
         except TimeoutError:
-            logger.warning("%s did not list its conversations within %g s", self.title, LISTING_SECONDS)
+            logger.warning("%s did not finish listing its conversations within %g s", self.title, LISTING_SECONDS)
         finally:
             await asked.kill()
         return listing.found

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from drawbridge.agents import output
+from drawbridge.core.json_text import UNDECODABLE
 from drawbridge.protocols import jsonrpc
 
 VERSION: Final = 1
@@ -23,6 +24,9 @@ not define it."""
 
 LONGEST_TEXT: Final = 2_000
 """The maximum number of characters of an agent's text that an error contains."""
+
+NO_REASON: Final = "it gave no reason"
+"""The text of an error without a message."""
 
 NOTHING: Final = Raw(b"null")
 
@@ -80,11 +84,15 @@ class Fault(Struct):
     @property
     def text(self) -> str:
         """The error as one or more human-readable sentences."""
+        return self.reason or output.sentence(NO_REASON)
+
+    @property
+    def reason(self) -> str:
+        """Like ``text``, but empty if the agent gave no reason."""
         fields = self.data if isinstance(self.data, dict) else {}
         details = next((fields[name] for name in ("details", "message") if isinstance(fields.get(name), str)), "")
         words = output.readable(details or (self.message if isinstance(self.message, str) else ""))[:LONGEST_TEXT]
-        words = words or "it gave no reason"
-        return words if words.endswith((".", "!", "?", "…")) else words + "."
+        return output.sentence(words) if words else ""
 
 
 Kind = TypeVar("Kind")
@@ -101,7 +109,7 @@ def read_as(kind: type[Kind], data: Raw | UnsetType) -> Kind | None:
     """``data`` decoded as ``kind``; None if it has another shape."""
     try:
         return msgspec.json.decode(b"null" if isinstance(data, UnsetType) else bytes(data), type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except UNDECODABLE:
         return None
 
 

@@ -34,6 +34,8 @@ ignore that option.
 """
 
 
+NOT_SENT: Final = "The prompt was not sent."
+
 LONGEST_NAME: Final = 200
 """The maximum length of a mode's or a model's name, in characters. Longer names are ignored."""
 
@@ -174,15 +176,15 @@ class Opening:
         if self._launch.resume:
             yield Request(FENCE, {})
         options = self._launch.options
-        mode = modes.BYPASS if options.dangerously_skip_permissions else options.permission_mode or self._usual_mode()
-        for what, option, wanted in (("mode", "permission_mode", mode), ("model", "model", options.model)):
+        for what, prefix, wanted in (self._mode_to_set(), ("model", "options.model: ", options.model)):
             if wanted:
                 try:
                     answer = yield self.choice(what, wanted)
                 except AgentRefused as error:
-                    raise AgentUnusable("VALIDATION_FAILED", f"options.{option}: {error}") from None
+                    raise AgentUnusable("VALIDATION_FAILED", f"{prefix}{error} {NOT_SENT}") from None
                 if answer.failed:
-                    text = f"options.{option}: {self._name} refused it: {wire.fault(answer.error).text}"
+                    reason = wire.fault(answer.error).text
+                    text = f"{prefix}{self._name} rejected the {wanted} {what}: {reason} {NOT_SENT}"
                     raise AgentUnusable("VALIDATION_FAILED", text)
                 if what == "mode":
                     self.opened.in_mode(modes.chosen(wanted, self._offered()))
@@ -192,6 +194,17 @@ class Opening:
     def _offered(self) -> tuple[str, ...]:
         choices = self.opened.choices("mode")
         return choices.values if choices else ()
+
+    def _mode_to_set(self) -> tuple[str, str, str | None]:
+        """Returns "mode", the beginning of an error about the mode, and the mode to set (None to keep the current one).
+        The beginning names the option that chose the mode; it is empty if none did. Raises the same errors as
+        ``_usual_mode``."""
+        options = self._launch.options
+        if options.dangerously_skip_permissions:
+            return "mode", "options.dangerously_skip_permissions: ", modes.BYPASS
+        if options.permission_mode:
+            return "mode", "options.permission_mode: ", options.permission_mode
+        return "mode", "", self._usual_mode()
 
     def _usual_mode(self) -> str | None:
         """The mode to set if none was chosen: "default", whatever the agent's settings are. None to keep the current
@@ -211,8 +224,11 @@ class Opening:
             return None
         other = next((name for name in choices.values if modes.word(name) != modes.BYPASS), None)
         if other is None:
-            text = f"{self._name} has only modes that never ask, such as {current[:100]}, and none was chosen."
-            raise AgentUnusable("PERMISSION_DENIED", f"{text} The agent was not started.")
+            text = (
+                f"{self._name} has only modes that never ask, such as {current[:100]}. Choose one of them, if the server "
+                "allows that, or use another agent."
+            )
+            raise AgentUnusable("PERMISSION_DENIED", f"{text} {NOT_SENT}")
         return other
 
     def current_mode(self) -> ModeChanged | None:
@@ -231,19 +247,25 @@ class Opening:
         choices = self.opened.choices(what)
         value = modes.chosen(wanted, choices.values if choices else ()) if what == "mode" else wanted
         if choices is None or value is None:
-            there = ", ".join(choices.values[:10]) if choices else "none"
-            raise AgentRefused(f"{self._name} does not offer the {wanted} {what}. Available: {there}")
+            if choices is None:
+                raise AgentRefused(f"{self._name} does not let clients choose a {what}.")
+            there = ", ".join(choices.values[:10]) or "none"
+            raise AgentRefused(f"{self._name} does not offer the {wanted} {what}. Available: {there}.")
         return Request(choices.method, {"sessionId": self.session_id, **choices.fixed, choices.name: value})
 
     def _introduced(self, answer: Incoming) -> Abilities:
         initialized = wire.read_as(Initialized, answer.result)
         if initialized is None:
-            raise AgentUnusable(FAILED, f"{self._name} could not be initialized: {wire.fault(answer.error).text}")
+            raise AgentUnusable(FAILED, f"{self._name} could not be initialized: {_fault(answer).text}")
         if initialized.protocolVersion != wire.VERSION:
-            spoken = (
-                f"{self._name} supports version {str(initialized.protocolVersion)[:20]} of the Agent Client Protocol"
-            )
-            raise AgentUnusable("AGENT_TOO_OLD", f"{spoken}; version {wire.VERSION} is required. Update it.")
+            version = initialized.protocolVersion
+            spoken = f"{self._name} supports version {version} of the Agent Client Protocol"
+            if not isinstance(version, int):
+                spoken = f"{self._name} did not report its version of the Agent Client Protocol"
+            text = f"{spoken}; version {wire.VERSION} is required."
+            if isinstance(version, int) and version > wire.VERSION:
+                raise AgentUnusable(FAILED, f"{text} Update Drawbridge.")
+            raise AgentUnusable("AGENT_TOO_OLD", f"{text} Update the agent.")
         return initialized.abilities
 
     def _session(self) -> Request:
@@ -259,7 +281,9 @@ class Opening:
             params["additionalDirectories"] = [*launch.options.add_dirs, launch.files]
         if launch.fork_from is not None:
             if not abilities.forks:
-                raise AgentUnusable("NOT_SUPPORTED", f"{self._name} can't fork a conversation. Resume it instead.")
+                can_resume = abilities.resumes or abilities.loads
+                remedy = "Resume the conversation instead." if can_resume else "Start a new session."
+                raise AgentUnusable("NOT_SUPPORTED", f"{self._name} can't fork a conversation. {remedy}")
             return Request("session/fork", {"sessionId": launch.fork_from, **params})
         if not launch.resume:
             return Request("session/new", params)
@@ -272,28 +296,31 @@ class Opening:
     def _opened_with(self, answer: Incoming) -> None:
         opened = wire.read_as(Opened, answer.result)
         if opened is None:
-            raise self._not_opened(wire.fault(answer.error))
+            raise self._not_opened(_fault(answer))
         known = self._launch.session_id if self._launch.resume else ""
         self.session_id = opened.sessionId if isinstance(opened.sessionId, str) and opened.sessionId else known
         if not self.session_id:
-            raise AgentUnusable(FAILED, f"{self._name} started a conversation without an ID.")
+            raise AgentUnusable(FAILED, f"{self._name} could not start a conversation: it reported no ID.")
         self.opened = opened
 
     def _not_opened(self, fault: wire.Fault) -> AgentUnusable:
         if fault.code == wire.AUTH_REQUIRED:
-            failure = not_logged_in(self._name, fault.text)
+            failure = not_logged_in(self._name, fault.reason)
             return AgentUnusable(failure.code, failure.text)
         if self._launch.resume or self._launch.fork_from:
-            text = (
-                f"{self._name} does not have this conversation, or no longer has it: {fault.text} Start a new session."
-            )
-            return AgentUnusable(NO_SESSION, text)
+            text = f"{self._name} could not open the earlier conversation: {fault.text}"
+            return AgentUnusable(NO_SESSION, f"{text} If it no longer exists, start a new session.")
         return AgentUnusable(FAILED, f"{self._name} could not start a conversation: {fault.text}")
 
 
 def check(options: Options, name: str) -> None:
     """Raises ``AgentUnusable`` (VALIDATION_FAILED) if an option is set that is not in ``SUPPORTED``."""
     check_options(options, SUPPORTED, name)
+
+
+def _fault(answer: Incoming) -> wire.Fault:
+    """The reason why ``answer`` can't be used: its error, or that its result is not valid."""
+    return wire.fault(answer.error) if answer.failed else wire.Fault(message="its answer is not valid")
 
 
 def introduction(version: str) -> dict[str, Any]:

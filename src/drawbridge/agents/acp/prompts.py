@@ -28,7 +28,7 @@ def content(text: str, attachments: tuple[Attachment, ...], abilities: Mapping[s
         elif one.path is not None:
             stored.append(one)
         else:
-            problem = f"{valid(one.name or 'attachment')} ({media_type(one)}) can't be read by this agent."
+            problem = f"{valid(one.name or 'attachment')} ({media_type(one)}) can't be part of a prompt for this agent."
             raise BadArgument("attachments", f"{problem} The prompt was not sent.")
     return [*blocks, {"type": "text", "text": with_paths(text, stored)}]
 

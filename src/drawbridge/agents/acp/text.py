@@ -14,6 +14,7 @@ from drawbridge.agents import lines
 from drawbridge.agents.acp.messages import Update, read_as
 from drawbridge.agents.acp.shown import block_of
 from drawbridge.agents.base import AgentLine
+from drawbridge.core.json_text import UNDECODABLE
 
 PIECES: Final[dict[str, lines.Said]] = {"agent_message_chunk": "text", "agent_thought_chunk": "thinking"}
 
@@ -69,6 +70,6 @@ def piece_of(update: Update) -> str | None:
         return None
     try:
         content = msgspec.json.decode(bytes(update.content), type=_Text)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except UNDECODABLE:
         return None
     return content.text if content.type == "text" else None

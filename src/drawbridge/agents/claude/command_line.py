@@ -94,7 +94,7 @@ def _flags(options: Options) -> Iterator[str]:
         yield f"--max-turns={options.max_turns}"
     if options.max_budget_usd is not None:
         if not (options.max_budget_usd > 0 and math.isfinite(options.max_budget_usd)):
-            raise _unusable("options.max_budget_usd", "it must be greater than 0")
+            raise _unusable("options.max_budget_usd", "it must be a finite number greater than 0")
         yield f"--max-budget-usd={options.max_budget_usd:.10g}"
 
 

@@ -44,10 +44,12 @@ from drawbridge.agents.claude.schedule import SCHEDULING, Schedule
 from drawbridge.agents.claude.suggestions import offered
 from drawbridge.agents.output import JUNK_LIMIT, Tail, json_object, session_id_of, valid
 from drawbridge.agents.proposals import Reader
-from drawbridge.agents.results import EXITED, FAILED, Costs, Failure, exit_words
+from drawbridge.agents.results import EXITED, FAILED, INTERRUPTED, Costs, Failure, exit_words
 from drawbridge.core.errors import BadArgument
+from drawbridge.core.json_text import UNDECODABLE
 
-INTERRUPTED: Final = "It was interrupted."
+NOT_NEEDED: Final = "decided elsewhere or no longer needed"
+"""The reason why Claude Code no longer waits for an answer. It does not report which of the two it is."""
 
 SUBAGENTS_KNOWN: Final = 1_000
 
@@ -362,7 +364,7 @@ class ClaudeConversation:
             return []
         try:
             result = _moves.decode(data).tool_use_result
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        except UNDECODABLE:
             return []
         return self._in_directory(result.restoredCwd or result.worktreePath) if result.agentId is None else []
 
@@ -441,11 +443,14 @@ class ClaudeConversation:
         try:
             request = _request.decode(message.request)
             given = json_object(request.input)
-        except (msgspec.MsgspecError, ValueError, RecursionError):
+        except (ValueError, *UNDECODABLE):
             self._reply_error(id, "This request could not be parsed.")
             return []
-        if request.subtype != "can_use_tool" or not request.tool_name:
+        if request.subtype != "can_use_tool":
             self._reply_error(id, f"Unsupported control request subtype: {request.subtype}")
+            return []
+        if not request.tool_name:
+            self._reply_error(id, "The request does not name a tool.")
             return []
         suggestions = request.permission_suggestions
         if not bytes(suggestions).startswith(b"["):
@@ -474,7 +479,7 @@ class ClaudeConversation:
     def _cancelled(self, question_id: object) -> list[Output]:
         if not isinstance(question_id, str) or self._questions.pop(question_id, None) is None:
             return []
-        return [QuestionCancelled(question_id, "interrupted" if self._interrupted else "decided elsewhere")]
+        return [QuestionCancelled(question_id, "the run was interrupted" if self._interrupted else NOT_NEEDED)]
 
     def answer(self, question_id: str, decision: Decision) -> None:
         """Sends the answer to a question; does nothing if the question is no longer open."""
@@ -513,6 +518,8 @@ class ClaudeConversation:
         another turn with it after this one. Either way, it reports "idle" only once both this turn and the message have
         been handled (2.1.329).
         """
+        if self._session_id is None:  # what it accepts is not known yet
+            raise NotAtWork(f"{self._name} is still starting")
         if not self._reports.steers:
             raise AgentRefused(f"{self._name} does not accept messages while it is working")
         if not self.turn_open or self._interrupted or self._state in (None, "idle"):
@@ -562,7 +569,7 @@ class ClaudeConversation:
     def _replied(self, message: Message) -> list[Output]:
         try:
             reply = _reply.decode(message.response)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        except UNDECODABLE:
             return []
         if reply.request_id == self._initialize:
             self._initialize = None
@@ -571,7 +578,8 @@ class ClaudeConversation:
             return []
         self._waited_for.discard(reply.request_id)
         effort = self._efforts.pop(reply.request_id, None)
-        error = None if reply.subtype == "success" else str(reply.error)
+        given = reply.error if isinstance(reply.error, str) else ""
+        error = None if reply.subtype == "success" else given or f"{self._name} gave no reason."
         reported = self._reports.effort_set(effort) if effort is not None and error is None else []
         return [Replied(reply.request_id, error), *reported]
 

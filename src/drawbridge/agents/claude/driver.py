@@ -79,16 +79,18 @@ class Claude:
     def _find(self) -> str:
         """The absolute path of the program. Blocking. Raises ``AgentUnusable``."""
         places = ROW.places if self._path is None else ()
-        named = self._path or shutil.which(ROW.program, path=self._environment.get("PATH"))
+        named = shutil.which(self._path or ROW.program, path=self._environment.get("PATH")) or self._path
         found = next(
             (place for place in (named, *map(os.path.expanduser, places)) if place and os.path.isfile(place)), None
         )
         if found is None:
-            where = "where --agent-path names it" if self._path else "on PATH"
+            where, remedy = "on PATH or in the usual places", "start the server with --agent-path claude=PATH"
+            if self._path:
+                where, remedy = "at the path given with --agent-path", "correct --agent-path"
             raise AgentUnusable(
                 "AGENT_NOT_FOUND",
-                f"The program `claude` was not found {where} on the server's machine. Install Claude Code there, or start the "
-                "server with --agent-path claude=PATH.",
+                f"The `claude` program was not found {where} on the server's machine. Install Claude Code there, or "
+                f"{remedy}.",
             )
         return os.path.abspath(found)
 
@@ -104,9 +106,11 @@ class Claude:
         answer = readable(finished.output.decode("utf-8", "replace"))
         numbers = command_line.version(answer)
         if numbers is None:
-            raise AgentUnusable(
-                "EXECUTION_FAILED", f"`{Path(path).name} --version` did not print a version: {answer[:200]!r}."
-            )
+            problem = f"`{Path(path).name} --version` did not print a version"
+            if finished.status is None and not finished.dropped:
+                problem += f" within {VERSION_SECONDS:g} s"
+            printed = f": {answer[:200]!r}" if answer else ""
+            raise AgentUnusable("EXECUTION_FAILED", f"{problem}{printed}. Run it on the server's machine to see why.")
         if numbers < command_line.OLDEST:
             oldest = ".".join(map(str, command_line.OLDEST))
             shown = ".".join(map(str, numbers))
@@ -124,6 +128,8 @@ def agent(path: str | None) -> Claude:
 def in_use(users: Sequence[int]) -> str:
     """The error text if a conversation can't be resumed because the processes ``users`` have it open. Two processes
     would write to the same file without coordination."""
-    shown = ", ".join(map(str, users[:3]))
-    text = f"This conversation is open in another Claude Code process ({shown}), for example in a terminal."
+    shown = ", ".join([*map(str, users[:3]), *(["…"] if len(users) > 3 else [])])
+    one = f"another Claude Code process (PID {shown})"
+    where = one if len(users) == 1 else f"other Claude Code processes (PIDs {shown})"
+    text = f"This conversation is open in {where}, for example in a terminal."
     return f"{text} Close it there, or fork the conversation."

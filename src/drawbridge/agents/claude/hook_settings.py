@@ -19,10 +19,11 @@ QUESTIONS = "AskUserQuestion|ExitPlanMode|WebFetch"
 ASK_MODE = AskMode(
     mode=("permissions", "defaultMode"),
     asking="default",
+    also_asking=frozenset({"manual", "plan"}),
     lasting=("permissions", "disableAutoMode"),
     disabled="disable",
     also_lasting=("disableAutoMode",),
-    unasked="Claude Code starts in auto mode and writes without asking, so you never see a change first.",
+    unasked="In the mode in which it starts, Claude Code writes without asking, so you never see a change first.",
     not_kept='At its next start, Claude Code asks whether to make auto mode the default, with "Yes" preselected. If you press '
     "Enter, it stops asking before it writes. --ask-mode prevents that: it also sets permissions.disableAutoMode to "
     '"disable".',
@@ -39,10 +40,13 @@ def handler(command: Sequence[str], timeout: int, holds: bool) -> dict[str, Any]
 
 def switches(path: Path, content: Any) -> Iterator[Switch]:
     if value_at(content, "disableAllHooks") is True:
-        note = f"{path} sets disableAllHooks: no hooks run, and nothing is protected, until you remove it."
+        note = f"{path} sets disableAllHooks: no hooks run, and nothing is protected, until that setting is removed."
         yield Switch(path, "disableAllHooks", note)
     if value_at(content, "allowManagedHooksOnly") is True:
-        note = f"{path} sets allowManagedHooksOnly: only your administrator's hooks run, so nothing is protected."
+        note = (
+            f"{path} sets allowManagedHooksOnly: only your administrator's hooks run, and nothing is protected, until that "
+            "setting is removed."
+        )
         yield Switch(path, "allowManagedHooksOnly", note)
 
 
@@ -74,7 +78,7 @@ SETTINGS = AgentHooks(
     sample=("PreToolUse", "Edit", {"file_path": "/nonexistent/drawbridge", "old_string": "", "new_string": ""}),
     handler=handler,
     switches=switches,
-    takes_effect="Running sessions pick it up automatically.",
+    takes_effect="Running sessions pick up the change automatically.",
     byte_order_mark=True,
     asks_person=("PermissionRequest",),
     blocks_since=(2, 1, 295),

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from drawbridge.agents.claude import earlier, sessions
+from drawbridge.core.json_text import UNDECODABLE
 from drawbridge.core.private_files import process_alive
 
 
@@ -27,7 +28,7 @@ def used_by(session_id: str) -> list[int]:
     for file in (sessions.config() / "sessions").glob("*.json"):
         try:
             process = msgspec.json.decode(_head(file), type=_Process)
-        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        except (OSError, *UNDECODABLE):
             continue
         if process.sessionId == session_id and not process.parkedJobId and _runs(process):
             found.append(process.pid)

@@ -16,6 +16,8 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from drawbridge.core.json_text import UNDECODABLE
+
 SIZE: Final = 64 * 1024
 """The maximum number of bytes that are read."""
 
@@ -63,7 +65,7 @@ def read(transcript: str, pid: int) -> ProcessFile:
         return ProcessFile()
     try:
         return msgspec.json.decode(os.read(file, SIZE), type=ProcessFile)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except (OSError, *UNDECODABLE):
         return ProcessFile()
     finally:
         os.close(file)

@@ -7,11 +7,12 @@ from typing import Any, Final
 
 from msgspec import Raw
 
-from drawbridge.agents.attached import LARGEST, media_type, text_of, with_paths
+from drawbridge.agents.attached import LARGEST, LONGEST_TEXT, media_type, text_of, with_paths
 from drawbridge.agents.base import LEAVING_PLAN, Attachment, Decision
 from drawbridge.agents.claude.suggestions import ASKING, remembered
 from drawbridge.agents.output import valid
 from drawbridge.core.errors import BadArgument
+from drawbridge.text.counts import size
 
 PICTURES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
 DOCUMENT: Final = "application/pdf"
@@ -61,8 +62,9 @@ def _block(attachment: Attachment) -> dict[str, Any]:
         return {"type": shown_as, "source": {"type": "base64", "media_type": kind, "data": data}}
     text = text_of(attachment)
     if text is None:
-        shown = valid(attachment.name or "one of them")
-        problem = f"{shown} ({kind}) is neither an image (PNG, JPEG, GIF, WebP), nor a PDF, nor UTF-8 text."
+        shown = valid(attachment.name or "An attached file")
+        text_limit = f"UTF-8 text of up to {size(LONGEST_TEXT)}"
+        problem = f"{shown} ({kind}) is neither an image (PNG, JPEG, GIF, WebP), nor a PDF, nor {text_limit}."
         raise BadArgument("attachments", f"{problem} The prompt was not sent.")
     source = {"type": "text", "media_type": "text/plain", "data": text}
     return {"type": "document", "source": source, "title": valid(attachment.name or "attachment")}

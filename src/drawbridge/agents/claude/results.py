@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from drawbridge.agents.base import Tokens
-from drawbridge.agents.output import readable
+from drawbridge.agents.output import readable, sentence
 from drawbridge.agents.results import (
     FAILED,
     NO_SESSION,
@@ -24,7 +24,9 @@ from drawbridge.agents.results import (
     Failure,
     amount,
     not_logged_in,
+    with_reason,
 )
+from drawbridge.core.json_text import UNDECODABLE
 
 LONGEST_ERROR: Final = 2_000
 """The maximum number of characters of an agent's text that an error contains."""
@@ -54,28 +56,34 @@ def failure(
     is_error = result.get("is_error")
     if is_error is False or (not isinstance(is_error, bool) and result.get("subtype") == "success"):
         return None
-    reason = _reason(result)
-    match result.get("subtype"):
+    given, subtype = _reason(result), result.get("subtype")
+    match subtype:
         case "error_max_turns":
-            return Failure(FAILED, f"{name} reached its turn limit: {reason} Send a prompt to continue.")
+            limit = given or "it reached its turn limit."
+            return Failure(FAILED, f"{name} stopped: {limit} Send a prompt to continue.")
         case "error_max_budget_usd":
-            return Failure(FAILED, f"{name} reached its budget: {reason} Raise max_budget_usd to continue.")
+            limit = given or "it reached its budget."
+            return Failure(FAILED, f"{name} stopped: {limit} Raise max_budget_usd to continue.")
+    reason = given or f"{name} gave no reason ({readable(str(subtype))[:100]})."
     if api_error == "authentication_failed":
-        return not_logged_in(name, reason)
+        return not_logged_in(name, given)
     if api_error == "rate_limit":
-        return Failure(RATE_LIMITED, f"{name} reached an account limit: {reason}", limited)
+        return Failure(RATE_LIMITED, with_reason(f"{name} has reached its usage limit", given), limited)
+    shown = reason if given else f"The run failed: {reason}"
     if api_error in _UNAVAILABLE:
-        return Failure(UNAVAILABLE, reason)
+        return Failure(UNAVAILABLE, shown)
     if reason.startswith(PROMPT_TOO_LONG):
-        return Failure(TOO_LONG, reason)
-    return explained(name, reason) or Failure(FAILED, reason)
+        text = f"The conversation no longer fits in the context window: {reason}"
+        return Failure(TOO_LONG, f"{text} Compact it with /compact, or start a new session.")
+    return explained(name, reason) or Failure(FAILED, shown)
 
 
 def explained(name: str, reason: str) -> Failure | None:
     """The failure if the agent's text reports that the agent does not have the conversation; otherwise None."""
     if _NO_CONVERSATION in reason:
         return Failure(
-            NO_SESSION, f"{name} does not have this conversation, or no longer has it: {reason} Start a new session."
+            NO_SESSION,
+            f"{name} can't find this conversation: {sentence(reason)} It may have been deleted. Start a new session.",
         )
     return None
 
@@ -94,7 +102,7 @@ def limited_until(data: bytes) -> float | None:
     limit was reached or the time is unknown."""
     try:
         limits = msgspec.json.decode(data, type=_LimitEvent).rate_limit_info
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except UNDECODABLE:
         return None
     until = amount(limits.resetsAt)
     return until if limits.status == "rejected" and until is not None and until < YEAR_2100 else None
@@ -106,18 +114,14 @@ def was_aborted(result: Mapping[str, Any]) -> bool:
 
 
 def _reason(result: Mapping[str, Any]) -> str:
-    """The agent's text about the failure, as one or more human-readable sentences."""
+    """The agent's text about the failure, as one or more human-readable sentences; empty if it gave none."""
     errors = result.get("errors")
     words = [word for word in errors if isinstance(word, str)] if isinstance(errors, list) else []
     words = [word for word in words if not word.startswith(_DIAGNOSTIC)]
     if not words and isinstance(result.get("result"), str):
         words = [result["result"]]
     reason = readable("; ".join(words))[:LONGEST_ERROR]
-    return _sentence(reason or f"it gave no reason ({readable(str(result.get('subtype')))[:100]})")
-
-
-def _sentence(words: str) -> str:
-    return words if words.endswith((".", "!", "?", "…")) else words + "."
+    return sentence(reason) if reason else ""
 
 
 def add_costs(costs: Costs, result: Mapping[str, Any]) -> None:

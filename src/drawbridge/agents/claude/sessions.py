@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from drawbridge.agents.base import StoredConversation
+from drawbridge.core.json_text import UNDECODABLE
 
 ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 WORKTREES = "--claude-worktrees-"
@@ -139,7 +140,7 @@ def _head(file: Path) -> _Head:
     with contextlib.suppress(OSError), file.open("rb") as opened:
         while line := opened.readline(left):
             left -= len(line)
-            with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            with contextlib.suppress(*UNDECODABLE):
                 found = msgspec.json.decode(line, type=_Line)
                 head.directory = head.directory or found.cwd
                 head.title = head.title or _title(found)

@@ -10,6 +10,7 @@ from msgspec import Raw
 
 from drawbridge.agents.base import LEAVING_PLAN
 from drawbridge.agents.tool_calls import Directories, Grant, Mode, Other, Rule, Rules, as_json, decoded, shown_name
+from drawbridge.core.json_text import UNDECODABLE
 
 BASH, WEB_FETCH = "Bash", "WebFetch"
 
@@ -46,7 +47,7 @@ def offered(tool_name: str, given: Raw) -> Raw:
     try:
         each = msgspec.json.decode(given, type=list[Raw])
         known = [one for one in each if _adds(msgspec.json.decode(one))]
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except UNDECODABLE:
         return Raw(b"[]")
     return given if len(known) == len(each) else Raw(b"[" + b",".join(known) + b"]")
 

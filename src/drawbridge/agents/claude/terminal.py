@@ -28,6 +28,7 @@ from drawbridge.agents.terminal import (
     TerminalAgent,
     TerminalReports,
 )
+from drawbridge.core.json_text import UNDECODABLE
 
 TASK_ENDED: Final = "<task-notification"
 """The beginning of the prompt that the CLI sends the agent when one of its background tasks has ended."""
@@ -183,6 +184,6 @@ def _tasks(given: Raw) -> dict[str, Task]:
     """The tasks that are running in the background, by id; empty if they are not valid."""
     try:
         found = msgspec.json.decode(given, type=list[Task])
-    except msgspec.MsgspecError:
+    except UNDECODABLE:
         return {}
     return {task.id: task for task in found if task.status == "running"}

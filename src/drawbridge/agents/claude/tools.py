@@ -11,6 +11,7 @@ from drawbridge.agents.base import LEAVING_PLAN, Form
 from drawbridge.agents.claude import edits
 from drawbridge.agents.claude.suggestions import BASH, WEB_FETCH, grants
 from drawbridge.agents.tool_calls import (
+    Act,
     Kind,
     ToolCall,
     Tools,
@@ -38,6 +39,42 @@ KINDS: Final[Mapping[str, Kind]] = {
     "Read": "read",
 }
 
+ACTS: Final[Mapping[str, Act]] = {
+    "Read": "read",
+    "NotebookRead": "read",
+    "Edit": "edit",
+    "MultiEdit": "edit",
+    NOTEBOOK: "edit",
+    "Write": "write",
+    BASH: "command",
+    "PowerShell": "command",
+    "Grep": "search",
+    "Glob": "find",
+    "LS": "find",
+    WEB_FETCH: "fetch",
+    WEB_SEARCH: "web",
+    "Task": "agent",
+    "Agent": "agent",
+    "TodoWrite": "todo",
+    ASK: "question",
+    LEAVING_PLAN: "plan",
+    "BashOutput": "output",
+    "TaskOutput": "output",
+    "KillShell": "stop",
+    "KillBash": "stop",
+    "TaskStop": "stop",
+    "Skill": "skill",
+    "SlashCommand": "skill",
+}
+"""What each tool does. Includes tools that earlier versions had, because their calls stay in the history."""
+
+TASKS: Final = {
+    "local_bash": "Command",
+    "local_agent": "Subagent",
+    "remote_agent": "Subagent",
+    "local_workflow": "Workflow",
+}
+
 TEXTS: Final[Mapping[str, tuple[str, ...]]] = {
     "Edit": ("old_string", "new_string"),
     "MultiEdit": ("edits",),
@@ -60,6 +97,9 @@ PATHS: Final = ("file_path", "notebook_path")
 
 
 class ClaudeTools(Tools):
+    acts = ACTS
+    tasks = TASKS
+
     def call(self, name: str, given: Mapping[str, Any], suggestions: Raw, form: Form) -> ToolCall:
         kind = KINDS.get(name, "tool")
         asked = given.get("questions")

@@ -16,6 +16,7 @@ from drawbridge.agents.claude import conversation as claude
 from drawbridge.agents.claude.results import PROMPT_TOO_LONG
 from drawbridge.agents.results import NOT_LOGGED_IN, RATE_LIMITED, TOO_LONG, UNAVAILABLE
 from drawbridge.agents.terminal import Call, Context, Entry, Fate, Message, Mode, Prompt, Result
+from drawbridge.core.json_text import UNDECODABLE
 
 NOT_SAID: Final = ("<command-", "<local-command-", "<bash-", "<task-notification", "<system-reminder")
 """The beginnings of texts that the CLI itself writes in place of a prompt from the user."""
@@ -135,7 +136,7 @@ def entry(line: bytes, session_id: str) -> Entry | None:
         if found.type not in ("user", "assistant") or found.is_meta or found.is_compact_summary or not found.uuid:
             return None
         message = _message.decode(found.message)
-    except (msgspec.MsgspecError, RecursionError):
+    except UNDECODABLE:
         return None
     blocks = _blocks(message.content)
     if found.type == "user" and not found.is_sidechain and not any(block.type == "tool_result" for block in blocks):
@@ -225,7 +226,7 @@ def _outcome(result: Raw) -> _Outcome | None:
     """The parts of a tool's result that ``_Outcome`` contains; None if the result contains none of them."""
     try:
         found = msgspec.json.decode(result, type=_Outcome)
-    except (msgspec.MsgspecError, RecursionError):
+    except UNDECODABLE:
         return None
     if found.type != "create":
         found.content = ""

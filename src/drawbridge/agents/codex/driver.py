@@ -25,9 +25,9 @@ from drawbridge.agents.codex.failures import failure
 from drawbridge.agents.codex.shown import Shown
 from drawbridge.agents.codex.transcript import ID
 from drawbridge.agents.environment import environment
-from drawbridge.agents.one_shot import OneShot, Turn
-from drawbridge.agents.output import session_id_of
-from drawbridge.agents.results import NO_SESSION, Failure
+from drawbridge.agents.one_shot import LONGEST_TEXT, OneShot, Turn
+from drawbridge.agents.output import sentence, session_id_of, text_in
+from drawbridge.agents.results import FAILED, NO_SESSION, Failure
 
 ROW: Final = catalog.AGENTS["codex"]
 
@@ -110,7 +110,8 @@ def arguments(launch: Launch) -> Iterator[str]:
 
 def _sandbox(mode: str | None) -> tuple[str, str]:
     if mode not in SANDBOXES:
-        raise AgentUnusable("VALIDATION_FAILED", f"options.permission_mode: {ROW.title} has no `{mode}` mode.")
+        text = f"options.permission_mode: {ROW.title} does not have the `{mode}` mode."
+        raise AgentUnusable("VALIDATION_FAILED", f"{text} The agent was not started.")
     return f'--config=sandbox_mode="{SANDBOXES[mode]}"', '--config=approval_policy="never"'
 
 
@@ -129,7 +130,7 @@ class CodexConversation(Turn):
         if kind == "thread.started":
             return [*self.in_session(message.get("thread_id")), line]
         if kind == "turn.failed" and isinstance(message.get("error"), dict):
-            self._error = str(message["error"].get("message"))
+            self._error = text_in(message["error"].get("message")) or "it gave no reason"
         return [line]
 
     def failed(self, code: int, words: str) -> Failure | None:
@@ -139,4 +140,7 @@ class CodexConversation(Turn):
             line for line in words.splitlines() if line.startswith(("Error:", "error:"))
         ]  # a backtrace may follow
         reason = self._error or "\n".join(errors) or words
-        return failure(self.name, reason) or super().failed(code or 1, reason)
+        known = failure(self.name, reason)
+        if known is None and code == 0:
+            return Failure(FAILED, sentence(f"{self.name} reported a failure: {reason}"[:LONGEST_TEXT]))
+        return known or super().failed(code, reason)

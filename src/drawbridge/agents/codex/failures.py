@@ -13,7 +13,9 @@ def failure(name: str, reason: str) -> Failure | None:
     """The failure that Codex describes with ``reason``, if the client protocol has a code for it. ``name``: the agent's
     name."""
     if "no rollout found" in reason:
-        return Failure(NO_SESSION, f"{name} does not have this conversation, or no longer has it. Start a new session.")
+        return Failure(
+            NO_SESSION, f"{name} can't find this conversation. It may have been deleted. Start a new session."
+        )
     if "401 Unauthorized" in reason:
         return not_logged_in(name, reason)
     if "usage limit" in reason:

@@ -28,9 +28,13 @@ def switches(path: Path, content: Any) -> Iterator[Switch]:
     path = path.with_name("config.toml")
     with contextlib.suppress(OSError, ValueError):
         features = tomllib.loads(path.read_text("utf-8")).get("features")
-        if isinstance(features, dict) and features.get("hooks", features.get("codex_hooks")) is False:
-            note = f"{path} sets [features] hooks = false: no hooks run, and nothing is protected, until you remove it."
-            yield Switch(path, "features.hooks", note)
+        name = "hooks" if isinstance(features, dict) and "hooks" in features else "codex_hooks"
+        if isinstance(features, dict) and features.get(name) is False:
+            note = (
+                f"{path} sets [features] {name} = false: no hooks run, and nothing is protected, until that setting is "
+                "removed."
+            )
+            yield Switch(path, f"features.{name}", note)
 
 
 SETTINGS = AgentHooks(

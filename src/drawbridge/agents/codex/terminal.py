@@ -33,6 +33,7 @@ from drawbridge.agents.terminal import (
     TerminalReports,
 )
 from drawbridge.core.errors import BadArgument
+from drawbridge.core.json_text import UNDECODABLE
 
 DENIED: Final = f"{REJECTED}. Do not try it in another way; ask what to do instead."
 
@@ -157,7 +158,7 @@ def _input(found: _Payload) -> Raw:
         return found.tool_input
     try:
         patch = msgspec.json.decode(found.tool_input, type=dict[str, Any]).get("command")
-    except msgspec.MsgspecError:
+    except UNDECODABLE:
         return found.tool_input
     if not isinstance(patch, str):
         return found.tool_input

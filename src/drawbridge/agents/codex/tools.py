@@ -9,9 +9,20 @@ from msgspec import Raw
 
 from drawbridge.agents.base import Form
 from drawbridge.agents.codex.transcript import HOOKED_SHELL, PATCH
-from drawbridge.agents.tool_calls import Kind, ToolCall, Tools, command_directory, command_field, shown_name, unknown
+from drawbridge.agents.tool_calls import (
+    Act,
+    Kind,
+    ToolCall,
+    Tools,
+    command_directory,
+    command_field,
+    shown_name,
+    unknown,
+)
 
 KINDS: Final[Mapping[str, Kind]] = {PATCH: "edit", HOOKED_SHELL: "command"}
+
+ACTS: Final[Mapping[str, Act]] = {PATCH: "edit", HOOKED_SHELL: "command"}
 
 CHANGED: Final[Mapping[str, Kind]] = {"add": "create", "update": "edit", "move_to": "edit", "delete": "delete"}
 """The fields of a patch's input (see ``transcript.patch_input``) → what a request is about if only this field contains
@@ -19,6 +30,8 @@ paths."""
 
 
 class CodexTools(Tools):
+    acts = ACTS
+
     def call(self, name: str, given: Mapping[str, Any], suggestions: Raw, form: Form) -> ToolCall:
         kind, paths = _change(given) if name == PATCH else (KINDS.get(name, "tool"), _file(given))
         return ToolCall(

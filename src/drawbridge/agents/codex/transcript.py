@@ -20,6 +20,7 @@ from drawbridge.agents.codex.failures import failure
 from drawbridge.agents.modes import AUTO, BYPASS
 from drawbridge.agents.output import parsed, text_in
 from drawbridge.agents.terminal import Call, Context, Entry, Fate, Message, Mode, Prompt, Result, TurnOver
+from drawbridge.core.json_text import UNDECODABLE
 
 LONGEST_ERROR: Final = 500
 """The maximum length of a failed turn's error text, in characters."""
@@ -170,7 +171,7 @@ def entry(line: bytes, session_id: str) -> Entry | None:
                 return _of_event(_event.decode(found.payload), uuid, session_id)
             case "response_item":
                 return _of_response(_response.decode(found.payload), uuid, session_id)
-    except (msgspec.MsgspecError, RecursionError):
+    except UNDECODABLE:
         return None
     return None
 
@@ -179,7 +180,7 @@ def _mode(settings: Raw) -> str:
     """A mode of the client protocol that allows at least as much as the ``settings`` of a turn."""
     try:
         turn = _turn.decode(settings)
-    except (msgspec.MsgspecError, RecursionError):
+    except UNDECODABLE:
         return BYPASS
     files = turn.permission_profile.file_system
     if turn.approval_policy == "never" or turn.permission_profile.type != "managed" or files.type != "restricted":
@@ -257,7 +258,7 @@ def _call(found: _Response) -> tuple[str, dict[str, Any]]:
     name = f"{found.namespace or ''}{found.name}"  # hooks report both in one name, such as mcp__github__get_issue
     try:
         given = msgspec.json.decode(found.arguments, type=dict[str, Any])
-    except msgspec.MsgspecError:
+    except UNDECODABLE:
         return name, {"arguments": found.arguments}
     if name != SHELL:
         return name, given

@@ -38,7 +38,8 @@ class Command:
             if option != "partial_messages" and getattr(launch.options, option) != getattr(Options(), option):
                 raise AgentUnusable("VALIDATION_FAILED", f"options.{option}: {self.name} does not support options.")
         if launch.fork_from is not None:
-            raise AgentUnusable("NOT_SUPPORTED", f"{self.name} can't fork a conversation.")
+            text = f"{self.name} can't fork a conversation. Resume the conversation instead."
+            raise AgentUnusable("NOT_SUPPORTED", text)
         command = [await process.program(self.name, self._command[0], self._environment), *self._command[1:]]
         variables = environment(self._environment, launch.directory, launch.mark)
         if launch.resume:

@@ -54,10 +54,14 @@ def apply(tool: str, given: dict[str, Any], directory: str) -> str | None:
         old, new = str(given["old_string"]), str(given["new_string"])
         text = path.read_bytes().decode()
         if (text.count(old) if old else not text) != 1:
-            return "the file has changed in the meantime."
+            return "the text to replace does not occur exactly once in the file."
         path.write_bytes(text.replace(old, new, 1).encode())
-    except (OSError, KeyError, UnicodeError) as error:
-        return f"{type(error).__name__}: {error}"
+    except OSError as error:
+        return f"{error.strerror}: {path}."
+    except UnicodeError:
+        return "the file or the new text is not valid UTF-8."
+    except KeyError as error:
+        return f"the edited call has no {error.args[0]}."
     return None
 
 

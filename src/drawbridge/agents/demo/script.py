@@ -23,6 +23,9 @@ MODEL: Final = "demo"
 PRICE: Final = 0.0004
 """A fictitious cost for each step, in US dollars, so that clients have a cost to show."""
 
+UNASKED: Final = ("acceptEdits", "bypassPermissions")
+"""The modes in which it changes files without asking."""
+
 WORD_SECONDS: Final = 0.03
 
 HELP: Final = """I am the demo agent: a script, not a model. Whatever you ask, I propose a small change to a file here and \
@@ -160,7 +163,7 @@ class Agent:
                     self._tell(f"Line {line + 1}", pace=0)
                 return "Said."
             case "/slow":
-                text = " ".join(["I keep talking until you interrupt me."] * 50)
+                text = " ".join(["I keep writing until my time is up or you interrupt me."] * 50)
                 return self._tell(text, pace=(number or 20) / text.count(" "))
             case "/ask":
                 return self._ask()
@@ -178,14 +181,15 @@ class Agent:
         self._resumed = False
         edit = demo_edits.for_prompt(words, os.getcwd())
         name = os.path.relpath(edit.input["file_path"])
-        self._tell(f"{hello}You said: “{demo_edits.short(words)}”. I will write that into `{name}` if you allow it.")
+        if_allowed = "" if self._mode in UNASKED else " if you allow it"
+        self._tell(f"{hello}You said: “{demo_edits.short(words)}”. I will write that into `{name}`{if_allowed}.")
         answer = self._may_i(edit.tool, edit.input)
         if answer.get("behavior") != "allow":
             self._tool_result(answer.get("message") or "No.", is_error=True)
-            return self._tell(f"All right, `{name}` stays as it is. You wrote: “{answer.get('message') or 'no'}”")
+            return self._tell(f"All right, I did not write to `{name}`. I was told: “{answer.get('message') or 'no'}”")
         given = answer.get("updatedInput") or edit.input
         problem = demo_edits.apply(edit.tool, given, os.getcwd())
-        self._tool_result(problem or f"The file {given['file_path']} has been updated.", is_error=bool(problem))
+        self._tool_result(problem or f"The file {given['file_path']} was written.", is_error=bool(problem))
         if problem:
             return self._tell(f"That did not work: {problem}")
         mine = given.get("new_string") == edit.input.get("new_string") and given.get("content") == edit.input.get(
@@ -211,7 +215,7 @@ class Agent:
         interrupted."""
         self._tool_id = f"toolu_{uuid.uuid4().hex[:24]}"
         self._assistant({"type": "tool_use", "id": self._tool_id, "name": tool, "input": given})
-        if tool != "AskUserQuestion" and self._mode in ("acceptEdits", "bypassPermissions"):
+        if tool != "AskUserQuestion" and self._mode in UNASKED:
             return {"behavior": "allow", "updatedInput": given}
         id = str(uuid.uuid4())
         accept = [{"type": "setMode", "mode": "acceptEdits", "destination": "session"}]

@@ -20,6 +20,7 @@ from drawbridge.agents.gemini.messages import calls, said
 from drawbridge.agents.gemini.transcript import of_user
 from drawbridge.agents.reported import moment_of
 from drawbridge.agents.terminal import Context, Prompt
+from drawbridge.core.json_text import UNDECODABLE
 
 LARGEST: Final = 64 * 1024 * 1024
 """The maximum size of a file that is read, in bytes. A larger one is ignored."""
@@ -62,7 +63,7 @@ def _last_versions(data: bytes) -> Iterator[dict[str, Any]]:
     for line in data.split(b"\n"):
         try:
             found = msgspec.json.decode(line)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        except UNDECODABLE:
             continue
         match found:
             case {"$rewindTo": str(id)}:

@@ -26,11 +26,17 @@ def handler(command: Sequence[str], timeout: int, holds: bool) -> dict[str, Any]
 
 def switches(path: Path, content: Any) -> Iterator[Switch]:
     if value_at(content, "hooksConfig", "enabled") is False:
-        note = f"{path} sets hooksConfig.enabled = false: no hooks run, and nothing is protected, until you remove it."
+        note = (
+            f"{path} sets hooksConfig.enabled = false: no hooks run, and nothing is protected, until that setting is "
+            "removed."
+        )
         yield Switch(path, "hooksConfig.enabled", note)
     disabled = value_at(content, "hooksConfig", "disabled")
     if isinstance(disabled, list) and "drawbridge" in disabled:
-        note = f"{path} lists drawbridge in hooksConfig.disabled: type /hooks enable drawbridge in Gemini CLI."
+        note = (
+            f"{path} lists drawbridge in hooksConfig.disabled: nothing is protected until you type /hooks enable drawbridge "
+            "in Gemini CLI."
+        )
         yield Switch(path, "hooksConfig.disabled", note)
 
 
@@ -52,7 +58,8 @@ SETTINGS = AgentHooks(
     sample=("BeforeTool", "replace", {"file_path": "/nonexistent/drawbridge", "old_string": "", "new_string": ""}),
     handler=handler,
     switches=switches,
-    takes_effect="Gemini CLI reads it when it starts; it runs hooks only in folders that you trust.",
+    takes_effect="Restart running sessions, because Gemini CLI reads its settings when it starts. It runs hooks only in "
+    "folders that you trust.",
     or_else=OR_ONE,
     comments=True,
     milliseconds=True,

@@ -21,6 +21,7 @@ from drawbridge.agents.base import EarlierMessage, EarlierMessages, StoredConver
 from drawbridge.agents.gemini import earlier
 from drawbridge.agents.gemini.transcript import of_user
 from drawbridge.agents.terminal import Prompt
+from drawbridge.core.json_text import UNDECODABLE
 
 ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 HEAD_BYTES = 65_536
@@ -138,7 +139,7 @@ def _read(path: Path, time: float) -> StoredConversation | None:
     for raw in head.split(b"\n"):
         try:
             line = msgspec.json.decode(raw, type=_Line)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        except UNDECODABLE:
             continue
         if isinstance(line.sessionId, str) and ID.fullmatch(line.sessionId) and line.kind == "main":
             session_id = line.sessionId

@@ -5,13 +5,13 @@ end
 
 local buf = find({ params.file_path })[1][1]
 if not buf then
-  return refuse('it is not open')
+  return refuse('the file is not open')
 elseif api.nvim_buf_get_changedtick(buf) ~= params.version then
-  return refuse('the text has changed since')
+  return refuse('the unsaved text has changed in the meantime')
 elseif is_taken_over(buf) then
-  return refuse('a plugin saves it')
+  return refuse('a plugin reads or writes the file instead of Neovim')
 elseif not is_utf8(vim.bo[buf].fileencoding) then
-  return refuse(('it is in %s, not in UTF-8'):format(vim.bo[buf].fileencoding))
+  return refuse(('the file is in %s, not in UTF-8'):format(vim.bo[buf].fileencoding))
 end
 
 local count, edits = api.nvim_buf_line_count(buf), {}

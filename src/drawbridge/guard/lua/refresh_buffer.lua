@@ -179,7 +179,7 @@ local function refresh(buf)
     return
   elseif vim.bo[buf].modified or is_taken_over(buf) then
     if changed then
-      keep(buf, not vim.bo[buf].modified and 'a plugin reads and saves it' or nil)
+      keep(buf, not vim.bo[buf].modified and 'a plugin reads or writes the file' or nil)
     end
     return
   end

@@ -45,11 +45,11 @@ end
 local function obstacle(buf)
   local name, options = api.nvim_buf_get_name(buf), vim.bo[buf]
   if options.readonly then
-    return 'it is read-only there'
+    return 'its buffer is read-only'
   elseif is_taken_over(buf) then
-    return 'a plugin saves it'
+    return 'a plugin reads or writes the file instead of Neovim'
   elseif not loop.fs_stat(name:match('^(.*/)')) then
-    return 'its directory does not exist'
+    return 'the directory of the file does not exist'
   elseif loop.fs_stat(name) and not loop.fs_access(name, 'W') then
     return 'the file is not writable'
   elseif not guard.sure[buf] and fn.exists('#FileChangedShell') == 1 then
@@ -61,7 +61,7 @@ end
 
 local buf = find({ params.file_path })[1][1]
 if not buf then
-  return refuse('it is not open')
+  return refuse('the file is not open')
 elseif not vim.bo[buf].modified then
   return answer({ saved = true })
 end
@@ -72,6 +72,6 @@ end
 -- With "!" Neovim does not ask; everything that it would ask about or refuse was checked before.
 reason = attempt(buf, 'silent lockmarks write!')
 if reason or vim.bo[buf].modified then
-  return refuse(reason or 'Neovim did not save it')
+  return refuse(reason or 'the file still has unsaved changes after the save')
 end
 return answer({ saved = true })

@@ -45,4 +45,11 @@ def _diagnostic(diagnostic: Diagnostic) -> dict[str, Any]:
     return {key: value for key, value in shown.items() if value is not None}
 
 
-TOOLS = (Tool("getDiagnostics", "Errors and warnings of one file or of all files.", GetDiagnostics, get_diagnostics),)
+TOOLS = (
+    Tool(
+        "getDiagnostics",
+        "Diagnostics, such as errors and warnings, of one file or of all files.",
+        GetDiagnostics,
+        get_diagnostics,
+    ),
+)

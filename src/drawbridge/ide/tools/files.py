@@ -22,7 +22,9 @@ class OpenFile(Arguments, frozen=True):
     end_text: (
         Annotated[str, Meta(description="Select up to the next occurrence of this text after startText.")] | None
     ) = None
-    select_to_end_of_line: Annotated[bool, Meta(description="Extend the selection to the end of its line.")] = False
+    select_to_end_of_line: Annotated[bool, Meta(description="Extend the selection to the end of its last line.")] = (
+        False
+    )
     make_frontmost: Annotated[bool, Meta(description="Show it to the user; otherwise only load it.")] = True
 
 

@@ -92,7 +92,7 @@ class Tool(Struct, frozen=True):
             problem = str(error)
             missing = re.search(r"required field `([^`]+)`", problem)
             if missing:
-                raise BadArgument(missing[1], f"{self.name} needs it.") from None
+                raise BadArgument(missing[1], f"{self.name} requires this argument.") from None
             place = re.search(r" - at `\$\.([^`]+)`", problem)
             raise BadArgument(place[1] if place else "arguments", problem.partition(" - at ")[0] + ".") from None
         except UnicodeEncodeError:

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 from msgspec import Struct
 
+from drawbridge.core.json_text import UNDECODABLE
 from drawbridge.core.private_files import PRIVATE_FILE, make_private_directory
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.commands import check_depth
@@ -82,18 +83,22 @@ class Blobs:
             begins = offset == 0 and not blob.complete
             if not begins and (offset != blob.size or blob.complete):
                 where = {"expected": blob.size, "complete": blob.complete}
-                has = f"offset: the blob has {counted(blob.size, 'byte')}"
-                text = f"{has} and is complete." if blob.complete else f"{has} so far. Continue from there."
-                raise ClientError("BLOB_OFFSET", text, "data.offset", details=where)
+                if blob.complete:
+                    text = f"the blob is complete, with {counted(blob.size, 'byte')}. Use another ID for another blob."
+                elif blob.size:
+                    text = f"the blob has {counted(blob.size, 'byte')} so far. Continue from there."
+                else:
+                    text = "the blob has no bytes yet, or has expired. Upload it from the start."
+                raise ClientError("BLOB_OFFSET", f"data.offset: {text}", "data.offset", details=where)
             self._check_room(key, offset + len(data))
             self._blobs[key] = blob
             try:
                 await asyncio.to_thread(self._write, blob.name, data, begins)
             except OSError as error:
                 await self._forget(key)
-                raise ClientError(
-                    "FILE_OPERATION", "The blob could not be written. Upload it again from the start."
-                ) from error
+                why = (error.strerror or "unknown reason").lower()
+                text = f"The blob could not be written: {why}. Upload it again from the start."
+                raise ClientError("FILE_OPERATION", text) from error
             self._blobs[key] = _Blob(blob.name, offset + len(data), last, time.monotonic())
         return BlobStored(blob_id, offset + len(data), last)
 
@@ -127,13 +132,13 @@ class Blobs:
         device = key[0]
         others = {other: blob for other, blob in self._blobs.items() if other != key}
         if _is_full(others.values(), size, 1.0):
-            raise _no_room("Too many blobs are stored on this server.")
+            raise _no_room("This server has reached its limit for stored uploads.")
         if device is None:
             return
         if _is_full([blob for (of, _), blob in others.items() if of is not None], size, DEVICES_PART):
-            raise _no_room("Devices have stored too many blobs on this server.")
+            raise _no_room("All devices together have reached this server's limit for uploads.")
         if _is_full([blob for (of, _), blob in others.items() if of == device], size, DEVICE_PART):
-            raise _no_room("Your device has stored too many blobs on this server.")
+            raise _no_room("Your device has reached this server's limit for uploads.")
 
     async def _forget(self, key: Key) -> None:
         blob = self._blobs.pop(key, None)
@@ -156,7 +161,7 @@ def _is_full(blobs: Collection[_Blob], size: int, part: float) -> bool:
 def _no_room(what: str) -> ClientError:
     return ClientError(
         "RESOURCE_LIMIT",
-        f"{what} A blob is removed an hour after its last use. Try again later.",
+        f"{what} An upload is deleted an hour after its last use. Try again later.",
     )
 
 
@@ -167,14 +172,16 @@ def piece(blob_id: str, data: bytes, offset: int, length: int) -> BlobPiece:
 
 
 def no_blob() -> ClientError:
-    return ClientError("BLOB_NOT_FOUND", "The blob does not exist, or it has expired. Send it again.", "data.blob_id")
+    return ClientError(
+        "BLOB_NOT_FOUND", "The blob does not exist, is not complete, or has expired. Upload it again.", "data.blob_id"
+    )
 
 
 def json_object(data: bytes, field: str) -> dict[str, Any]:
     """The edited input in a blob. ``field``: the field that names the blob, for the error. Raises ``ClientError``."""
     try:
         found = msgspec.json.decode(data, type=dict[str, Any])
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except UNDECODABLE:
         text = "it is not a JSON object, is nested too deeply, or contains a number that is out of range."
         raise ClientError("VALIDATION_FAILED", f"{field}: {text}", field) from None
     check_depth(found, field)

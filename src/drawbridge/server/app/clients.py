@@ -85,7 +85,7 @@ class Client:
         self._made_at = asyncio.get_running_loop().time()
         websocket.limit_unfinished(UNFINISHED_BYTES)
         self._timer: asyncio.TimerHandle | None = None
-        self._expect_within(AUTH_SECONDS, "the token did not arrive in time")
+        self._expect_within(AUTH_SECONDS, f"the client did not sign in within {AUTH_SECONDS:g} seconds")
 
     @property
     def decides(self) -> bool:
@@ -138,7 +138,7 @@ class Client:
     def wait_for_signature(self) -> None:
         """Extends the time limit, because a person may have to type a passphrase or touch a key."""
         if self._timer is not None:
-            self._expect_within(SIGNING_SECONDS, "the signature did not arrive in time")
+            self._expect_within(SIGNING_SECONDS, f"the challenge was not signed within {SIGNING_SECONDS:g} seconds")
 
     def next_correlation_id(self) -> str:
         """An id for one request, which the request's log lines and its error share."""
@@ -210,7 +210,7 @@ with a round trip of 400 ms."""
 
 TRY_LATER: Final = 1013
 
-CROWDED: Final = "too many clients without a token"
+CROWDED: Final = "too many connections that have not signed in"
 
 REFUSED_WITH: Final = {"RATE_LIMITED": TOO_OFTEN, "RESOURCE_LIMIT": TRY_LATER}
 """The close code of the connection of a client that could not sign in, by the error code that the client received. For
@@ -278,7 +278,7 @@ class Clients:
         """Signs a client in. Raises ``ClientError`` if a limit for clients is reached."""
         self._entrance.admit(identity, client.address)
         client.let_in(identity)
-        logger.info("%s (%s) is connected from %s", client.id, client.name, client.address)
+        logger.info("%s (%s) connected from %s", client.id, client.name, client.address)
         self._entrance.note("connected", **client.audited)
         self._strangers.pop(client, None)
         self._known[client.id] = client
@@ -290,7 +290,7 @@ class Clients:
         self._strangers.pop(client, None)
         if self._known.pop(client.id, None) is not None:
             self._entrance.left(client.known, client.address)
-            logger.info("%s has disconnected", client.id)
+            logger.info("%s disconnected", client.id)
             self._entrance.note("gone", **client.audited)
             self._core.remove_client(client)
 

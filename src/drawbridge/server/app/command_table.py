@@ -11,14 +11,17 @@ from typing import Any, Final, cast
 
 from drawbridge.server.app.core import Core
 from drawbridge.server.app.dispatch import AnyRow, Row
+from drawbridge.server.app.file_commands import FileCommands as Files
+from drawbridge.server.app.history_commands import HistoryCommands as Histories
 from drawbridge.server.app.review_commands import ReviewCommands as Reviews
+from drawbridge.server.app.run_commands import RunCommands as Runs
 from drawbridge.server.app.server_commands import ServerCommands as Server
 from drawbridge.server.auth import audited
 from drawbridge.server.auth.audited import AuditEntry
 from drawbridge.server.auth.scopes import DECIDES, Scope
 from drawbridge.server.protocol import commands, messages, replies
 from drawbridge.server.protocol.replies import Nothing, Reply
-from drawbridge.server.sessions.session import TERMINAL_PREFIX
+from drawbridge.server.sessions.disk import TERMINAL_PREFIX
 
 OK: Final = Reply("ok", Nothing)
 TOPICS: Final = Reply("subscribed", replies.Topics)
@@ -53,20 +56,20 @@ COMMANDS: Final = (
     Row("project_join", commands.ProjectJoin, "view", Core, Core.project_join,
         Reply("update", messages.ProjectJoined, "project_joined")),
     Row("project_leave", commands.ProjectLeave, "view", Core, Core.project_leave, OK),
-    Row("get_messages", commands.GetMessages, "view", Core, Core.get_messages, HISTORY, aside=True),
+    Row("get_messages", commands.GetMessages, "view", Histories, Histories.get_messages, HISTORY, aside=True),
     # runs and conversations
-    Row("execute", commands.Execute, "run", Core, Core.execute,
+    Row("execute", commands.Execute, "run", Runs, Runs.execute,
         Reply("accepted", replies.Accepted), AuditEntry("ran", audited.execute), aside=_is_typed),
-    Row("agent_kill", commands.AgentKill, "approve", Core, Core.agent_kill,
+    Row("agent_kill", commands.AgentKill, "approve", Runs, Runs.agent_kill,
         Reply("update", messages.ExecutionKilled, "execution_killed"), AuditEntry("killed"), aside=True),
-    Row("agent_interrupt", commands.AgentInterrupt, "approve", Core, Core.agent_interrupt, OK,
+    Row("agent_interrupt", commands.AgentInterrupt, "approve", Runs, Runs.agent_interrupt, OK,
         AuditEntry("interrupted", audited.agent_interrupt)),
-    Row("queue_remove", commands.QueueRemove, "run", Core, Core.queue_remove, OK, AuditEntry("prompt_removed", audited.of_run)),
-    Row("queue_edit", commands.QueueEdit, "run", Core, Core.queue_edit, OK, AuditEntry("prompt_edited", audited.of_run)),
-    Row("queue_move", commands.QueueMove, "run", Core, Core.queue_move, OK, AuditEntry("prompt_moved", audited.of_run)),
-    Row("queue_send_now", commands.QueueSendNow, "run", Core, Core.queue_send_now, OK,
+    Row("queue_remove", commands.QueueRemove, "run", Runs, Runs.queue_remove, OK, AuditEntry("prompt_removed", audited.of_run)),
+    Row("queue_edit", commands.QueueEdit, "run", Runs, Runs.queue_edit, OK, AuditEntry("prompt_edited", audited.of_run)),
+    Row("queue_move", commands.QueueMove, "run", Runs, Runs.queue_move, OK, AuditEntry("prompt_moved", audited.of_run)),
+    Row("queue_send_now", commands.QueueSendNow, "run", Runs, Runs.queue_send_now, OK,
         AuditEntry("prompt_sent_now", audited.of_run)),
-    Row("agent_new_session", commands.AgentNewSession, "run", Core, Core.agent_new_session,
+    Row("agent_new_session", commands.AgentNewSession, "run", Runs, Runs.agent_new_session,
         Reply("update", messages.SessionReset, "session_reset"), AuditEntry("new_session"), aside=True),
     Row("run_changes", commands.RunChanges, "view", Reviews, Reviews.run_changes,
         Reply("run_changes", replies.RunChanges), aside=True),
@@ -87,38 +90,38 @@ COMMANDS: Final = (
         aside=True),
     Row("review_push", commands.ReviewPush, "admin", Reviews, Reviews.review_push,
         Reply("update", messages.ReviewPushed, "review_pushed"), AuditEntry("review_pushed", audited.review_push), aside=True),
-    Row("set_mode", commands.SetMode, "run", Core, Core.set_mode, OK, AuditEntry("mode_set", audited.set_mode), aside=True),
-    Row("set_model", commands.SetModel, "run", Core, Core.set_model, OK, AuditEntry("model_set", audited.set_model),
+    Row("set_mode", commands.SetMode, "run", Runs, Runs.set_mode, OK, AuditEntry("mode_set", audited.set_mode), aside=True),
+    Row("set_model", commands.SetModel, "run", Runs, Runs.set_model, OK, AuditEntry("model_set", audited.set_model),
         aside=True),
-    Row("set_effort", commands.SetEffort, "run", Core, Core.set_effort, OK, AuditEntry("effort_set", audited.set_effort),
+    Row("set_effort", commands.SetEffort, "run", Runs, Runs.set_effort, OK, AuditEntry("effort_set", audited.set_effort),
         aside=True),
     # Devices without the ``run`` scope do not see the titles of the conversations that the agent stores.
-    Row("session_list", commands.SessionList, "run", Core, Core.session_list,
+    Row("session_list", commands.SessionList, "run", Runs, Runs.session_list,
         Reply("session_list", replies.SessionList), aside=True),
-    Row("session_resume", commands.SessionResume, "run", Core, Core.session_resume, OK,
+    Row("session_resume", commands.SessionResume, "run", Runs, Runs.session_resume, OK,
         AuditEntry("session_resumed", audited.of_session), aside=True),
-    Row("session_fork", commands.SessionFork, "run", Core, Core.session_fork, OK,
+    Row("session_fork", commands.SessionFork, "run", Runs, Runs.session_fork, OK,
         AuditEntry("session_forked", audited.of_session), aside=True),
     # the sessions in the histories
-    Row("sessions", commands.Sessions, "view", Core, Core.sessions,
+    Row("sessions", commands.Sessions, "view", Histories, Histories.sessions,
         Reply("sessions", replies.SessionsFound), aside=True),
-    Row("session_messages", commands.SessionMessages, "view", Core, Core.session_messages,
+    Row("session_messages", commands.SessionMessages, "view", Histories, Histories.session_messages,
         Reply("session_messages", replies.SessionMessagesPage), aside=True),
-    Row("session_export", commands.SessionExport, "view", Core, Core.session_export,
+    Row("session_export", commands.SessionExport, "view", Histories, Histories.session_export,
         Reply("session_export", replies.SessionPiece), aside=True),
-    Row("session_rename", commands.SessionRename, "run", Core, Core.session_rename,
+    Row("session_rename", commands.SessionRename, "run", Histories, Histories.session_rename,
         Reply("update", messages.SessionRenamed, "session_renamed"), AuditEntry("session_renamed", audited.of_session),
         aside=True),
-    Row("session_delete", commands.SessionDelete, "run", Core, Core.session_delete,
+    Row("session_delete", commands.SessionDelete, "run", Histories, Histories.session_delete,
         Reply("update", messages.SessionDeleted, "session_deleted"), AuditEntry("session_deleted", audited.of_session),
         aside=True),
-    Row("search", commands.Search, "view", Core, Core.search, Reply("search", replies.SearchResults), aside=True),
+    Row("search", commands.Search, "view", Histories, Histories.search, Reply("search", replies.SearchResults), aside=True),
     Row("permission_response", commands.PermissionResponse, DECIDES, Core, Core.permission_response,
         Reply("update", messages.PermissionResolved, "permission_resolved"), audited.ANSWERED),
     # the files of a project
-    Row("file_list", commands.FileList, "view", Core, Core.file_list, Reply("file_list", replies.FileEntries), aside=True),
-    Row("file_read", commands.FileRead, "view", Core, Core.file_read, Reply("file_read", replies.FileContent), aside=True),
-    Row("file_changes", commands.FileChanges, "view", Core, Core.file_changes,
+    Row("file_list", commands.FileList, "view", Files, Files.file_list, Reply("file_list", replies.FileEntries), aside=True),
+    Row("file_read", commands.FileRead, "view", Files, Files.file_read, Reply("file_read", replies.FileContent), aside=True),
+    Row("file_changes", commands.FileChanges, "view", Files, Files.file_changes,
         Reply("file_changes", replies.FileChanges), aside=True),
     # devices, agents
     Row("device_list", commands.DeviceList, "admin", Server, Server.device_list,
@@ -129,14 +132,14 @@ COMMANDS: Final = (
         Reply("pair_created", replies.PairCreated), AuditEntry("pairing_code_made", audited.pair_create), aside=True),
     Row("agent_list", commands.AgentList, "view", Server, Server.agent_list,
         Reply("agent_list", replies.AgentList), aside=True),
-    Row("usage", commands.Usage, "view", Core, Core.usage, Reply("usage", replies.Usage), aside=True),
+    Row("usage", commands.Usage, "view", Histories, Histories.usage, Reply("usage", replies.Usage), aside=True),
     # blobs, directories, notifications to browsers
     Row("blob_put", commands.BlobPut, "approve", Server, Server.blob_put, Reply("blob_stored", replies.BlobStored)),
     Row("blob_get", commands.BlobGet, "view", Server, Server.blob_get, Reply("blob", replies.BlobPiece), aside=True),
     Row("dir_list", commands.DirList, "admin", Server, Server.dir_list, Reply("dir_list", replies.Directories), aside=True),
-    Row("dir_create", commands.DirCreate, "admin", Core, Core.dir_create,
+    Row("dir_create", commands.DirCreate, "admin", Files, Files.dir_create,
         Reply("dir_created", replies.DirectoryCreated), AuditEntry("directory_created", audited.dir_create), aside=True),
-    Row("place_list", commands.PlaceList, "admin", Core, Core.place_list,
+    Row("place_list", commands.PlaceList, "admin", Files, Files.place_list,
         Reply("place_list", replies.Places), aside=True),
     Row("push_key", commands.PushKey, "view", Server, Server.push_key, Reply("push_key", replies.PushKey)),
     Row("push_subscribe", commands.PushSubscribe, "view", Server, Server.push_subscribe, OK),

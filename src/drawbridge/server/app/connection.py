@@ -84,7 +84,7 @@ class Connection:
             self._websocket.hold_reading(True)
         if not self._working:
             self._working = True
-            self._begin(self._work(), "requests in order")
+            self._begin(self._work(), "handling its requests")
 
     def drained(self) -> None:
         self.client.outbox.drained()

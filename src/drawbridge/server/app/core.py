@@ -1,4 +1,4 @@
-"""The parts of a server that concern projects and their agents, and the commands on them, except those about reviews.
+"""The parts of a server that concern projects and their agents, and the commands on projects and approval requests.
 
 Each method for a command returns the answer for the client that sent it, or raises ``ClientError``. Other clients
 receive the events that the command causes. The frame of an event is encoded once for all of them.
@@ -9,55 +9,44 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
-from drawbridge.agents import catalog
-from drawbridge.agents.base import Agent, AgentUnusable, Attachment, Decision, Options
+from drawbridge.agents.base import Agent, Decision
 from drawbridge.agents.terminal import TerminalAgent
 from drawbridge.core.errors import DrawbridgeError
-from drawbridge.core.privacy import Privacy
 from drawbridge.core.tasks import BackgroundTasks
-from drawbridge.server.app.blobs import Blobs, json_object, no_blob
+from drawbridge.server.app.blobs import Blobs, json_object
 from drawbridge.server.app.joining import Joining
 from drawbridge.server.approvals.editors import Editors
 from drawbridge.server.auth.scopes import Identity
 from drawbridge.server.bus import Bus, Handler
-from drawbridge.server.checkpoints.errors import GitFailed, NoCheckpoint
+from drawbridge.server.checkpoints.errors import GitFailed, NoCheckpoint, reason_of
 from drawbridge.server.checkpoints.git_directory import remove_left_folders
 from drawbridge.server.checkpoints.unsaved import FindUnsaved, no_editors
 from drawbridge.server.events import Announced, ApprovalRequested, ProjectCreated, ProjectGone
-from drawbridge.server.protocol import commands, frames, messages, replies
+from drawbridge.server.protocol import commands, messages, replies
 from drawbridge.server.protocol.answers import Answer, updated
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.protocol.replies import OK, Health, Nothing
-from drawbridge.server.sessions import allowed_directories, conversations, exporting, files, timeline
 from drawbridge.server.sessions.allowed_directories import AllowedDirectories
 from drawbridge.server.sessions.audience import Audience, Broadcast
-from drawbridge.server.sessions.ceilings import Ceilings, check_allowed, checked_mode, checked_model, day_of, modes
+from drawbridge.server.sessions.ceilings import Ceilings, check_allowed, modes
 from drawbridge.server.sessions.disk import Disk
-from drawbridge.server.sessions.file_changes import Comparisons
-from drawbridge.server.sessions.file_index import FileIndexes, listed, matching
-from drawbridge.server.sessions.files import Sources
 from drawbridge.server.sessions.grants import Grants
 from drawbridge.server.sessions.limits import Limits
 from drawbridge.server.sessions.managed import ManagedSession
 from drawbridge.server.sessions.metrics import RunMetrics, summary
 from drawbridge.server.sessions.processes import AgentProcesses
 from drawbridge.server.sessions.projects import Maintenance, Projects, Retention
-from drawbridge.server.sessions.run import Order
 from drawbridge.server.sessions.runs import Runs
-from drawbridge.server.sessions.searching import Searching, no_session
 from drawbridge.server.sessions.session import Session, Sessions
 from drawbridge.server.sessions.surfaces import Surfaces
-from drawbridge.server.store.search import Part
 from drawbridge.server.store.syncing import FsyncPolicy
 from drawbridge.server.terminal_sessions.session import TerminalSession
 from drawbridge.server.terminal_sessions.sessions import TerminalSessions
@@ -66,11 +55,6 @@ logger = logging.getLogger("drawbridge.server")
 
 RECOVERY_SECONDS: Final = 20.0
 """The maximum number of seconds that startup waits for the recovery of interrupted decisions."""
-
-COUNTING_SECONDS: Final = 2.0
-"""The maximum number of seconds that the ``usage`` command waits for the runs in older histories to be counted."""
-
-_NO_WISH = msgspec.structs.asdict(Options())
 
 
 class Core:
@@ -88,15 +72,14 @@ class Core:
         retention: Retention = Retention(),  # noqa: B008 - frozen
         *,
         terminal_agents: Mapping[str, TerminalAgent],
-        privacy: Privacy = Privacy(),  # noqa: B008 - never changed
         broadcast: Broadcast,
         notices: Handler,
         audit: Handler,
         find_unsaved: FindUnsaved = no_editors,
     ) -> None:
-        """``terminal_agents``: the agents with hooks that report their sessions in terminals, by name. ``privacy``: the
-        files that clients do not see. ``broadcast`` sends a frame to many clients. ``notices`` and ``audit`` receive
-        the events for notifications and for the audit log."""
+        """``terminal_agents``: the agents with hooks that report their sessions in terminals, by name. ``broadcast`` sends
+        a frame to many clients. ``notices`` and ``audit`` receive the events for notifications and for the audit log.
+        """
         self.audience = Audience(broadcast)
         self.metrics = RunMetrics()
         editors = Editors(directories.leads_to)
@@ -130,15 +113,9 @@ class Core:
             self.terminal_sessions.open_in_terminal,
         )
         self.maintenance = Maintenance(self.disk, self.all_sessions, self.projects, retention)
-        self.searching = Searching(self.all_sessions)
         self._blobs = blobs
         self._joining = Joining(self.audience)
-        self._file_indexes = FileIndexes(limits.confinement, memory)
-        self._comparisons = Comparisons(limits.confinement, memory)
-        self._sources = Sources()
-        self._privacy = privacy
         self._tasks = BackgroundTasks(logger)
-        self._counting: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         await asyncio.to_thread(self.processes.running.end_leftovers)
@@ -157,7 +134,9 @@ class Core:
         sessions = {id(session.recovery): session for session in self.all_sessions}.values()
         due = await asyncio.to_thread(lambda: [session for session in sessions if session.recovery.is_due()])
         for session in due:
-            self._tasks.start(self._recover_one(session), f"{session.id}: recovering a decision")
+            self._tasks.start(
+                self._recover_one(session), f"{session.id}: recovering an interrupted decision, revert or commit"
+            )
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(RECOVERY_SECONDS):
                 await self._tasks.wait()
@@ -167,13 +146,15 @@ class Core:
             await self.check_directory(session)
             await session.recovery.run()
         except (ClientError, DrawbridgeError, NoCheckpoint, GitFailed, OSError) as error:
-            logger.warning("%s: a decision was interrupted, and can't be recovered now: %s", session.id, error)
+            logger.warning(
+                "%s: a decision, revert or commit was interrupted when the server ended and can't be recovered yet: %s",
+                session.id,
+                error,
+            )
 
     async def close(self, reason: str) -> None:
         """Shuts down: stops the runs, ends the agent processes and closes the histories."""
         await self._joining.close()
-        await self._file_indexes.close()
-        await self._comparisons.close()
         await self._tasks.close()
         await self.terminal_sessions.close(reason)
         await self.all_sessions.close()
@@ -251,21 +232,6 @@ class Core:
         approval = self.all_sessions.get(project_id).approvals.find(approval_id)
         return approval.request if approval is not None else None
 
-    async def record(self, project_id: str, seq: int) -> bytes:
-        """The complete line of one record in a history. Clients request it with the id from ``frames.history_blob``.
-        Raises ``ClientError``."""
-        page = await self.all_sessions.get(project_id).store.read(after_seq=seq - 1, limit=1)
-        if not page.records or page.records[0].seq != seq:
-            raise ClientError("BLOB_NOT_FOUND", "The history does not contain this record.", field="data.blob_id")
-        return page.records[0].line
-
-    async def prompt_image(self, project_id: str, id: str) -> bytes:
-        """An image that is referred to by a prompt in the history. Raises ``ClientError``."""
-        data = await asyncio.to_thread(self.projects.get(project_id).attachments.images.read, id)
-        if data is None:
-            raise ClientError("BLOB_NOT_FOUND", "The history no longer contains this image.", field="data.blob_id")
-        return data
-
     def asks(self, agent: str) -> bool:
         """Whether the agent with this name can ask for approval."""
         return self.grants.asks(agent)
@@ -338,309 +304,6 @@ class Core:
         self._joining.leave(self.all_sessions.get(command.project_id), client)
         return OK
 
-    async def get_messages(self, command: commands.GetMessages, client: Subscriber) -> Answer[replies.History]:
-        """If only ``since`` or no field is set, returns the bare array that the specification defines, unless there are
-        too many records for one reply. Otherwise, returns a page.
-        """
-        session = self.all_sessions.get(command.project_id)
-        paged = command.after_seq is not None or command.before_seq is not None or command.limit is not None
-        page = await session.store.read(
-            after_seq=command.after_seq,
-            before_seq=command.before_seq,
-            since=command.since,
-            limit=command.limit or 1_000,
-            max_bytes=messages.FRAME_BYTES // 2,
-        )
-        shown = tuple(frames.history_record(record.line, session.id, record.seq) for record in page.records)
-        if not paged and not page.has_more:
-            return Answer(type="message_history", project_id=session.id, data=shown)
-        backwards = command.before_seq is not None and command.after_seq is None
-        end = page.records[0 if backwards else -1].seq if page.records else None
-        first = session.history.first_seq
-        data = replies.HistoryPage(shown, end if page.has_more else None, page.has_more, first)
-        return Answer(type="message_history", project_id=session.id, data=data)
-
-    # The sessions in the histories.
-
-    def _searched(self, project_id: str, client: Subscriber) -> list[Session]:
-        """The sessions with histories that a command from this client covers: one, or all that the client may see."""
-        if project_id:
-            return [self.all_sessions.get(project_id)]
-        return [session for session in self.all_sessions if client.sees(session.path)]
-
-    async def sessions(self, command: commands.Sessions, client: Subscriber) -> Answer[replies.SessionsFound]:
-        found = await self.searching.entries(self._searched(command.project_id, client), command.limit)
-        return Answer(type="sessions", project_id=command.project_id or None, data=found)
-
-    async def search(self, command: commands.Search, client: Subscriber) -> Answer[replies.SearchResults]:
-        found = await self.searching.search(self._searched(command.project_id, client), command)
-        return Answer(type="search", project_id=command.project_id or None, data=found)
-
-    async def session_messages(
-        self, command: commands.SessionMessages, client: Subscriber
-    ) -> Answer[replies.SessionMessagesPage]:
-        session = self.all_sessions.get(command.project_id)
-        agent, parts = await self._conversation(session, command.session_id, client)
-        page = await timeline.page(session, parts, agent, command.session_id, command.before, command.limit)
-        return Answer(type="session_messages", project_id=session.id, data=page)
-
-    async def _conversation(
-        self, session: Session, key: str, client: Subscriber
-    ) -> tuple[Agent | None, Sequence[Part]]:
-        """The session's agent (None for a terminal session, or if the client may not see what the agent itself has
-        stored), and the parts of the whole history. Raises ``ClientError`` if neither contains the conversation
-        ``key``."""
-        # The history of a terminal session is already a copy of the agent's transcript.
-        shows_more = client.runs and not isinstance(session, TerminalSession)
-        agent = self.grants.agents.get(session.data.agent) if shows_more else None
-        parts = await self.searching.all_parts(session)
-        if not any(part.key == key for part in parts) and not await asyncio.to_thread(
-            conversations.stored, agent, session.path, key
-        ):
-            raise no_session()
-        return agent, parts
-
-    async def session_export(self, command: commands.SessionExport, client: Subscriber) -> Answer[replies.SessionPiece]:
-        session = self.all_sessions.get(command.project_id)
-        if command.session_id is None:
-            agent, stretches = None, [timeline.Stretch("", Part(1, session.history.last_seq))]
-        else:
-            agent, parts = await self._conversation(session, command.session_id, client)
-            stretches = timeline.stretches(parts, command.session_id)
-        waited = await self.searching.waited(session) if command.format == "markdown" else {}
-        piece = await exporting.piece(session, stretches, agent, waited, command.format, command.after)
-        return Answer(type="session_export", project_id=session.id, data=piece)
-
-    async def session_rename(
-        self, command: commands.SessionRename, client: Subscriber
-    ) -> Answer[messages.SessionRenamed]:
-        session = self.all_sessions.get(command.project_id)
-        if command.session_id != session.recorded.session_key:
-            await self.searching.parts(session, command.session_id)
-        session.store.check_there()
-        return session.rename(command.session_id, command.name, client)
-
-    async def session_delete(
-        self, command: commands.SessionDelete, client: Subscriber
-    ) -> Answer[messages.SessionDeleted]:
-        session = self.projects.get(command.project_id)
-        session.check_at_rest()
-        agent = self.grants.agents.get(session.data.agent)
-        kept = await asyncio.to_thread(conversations.stored, agent, session.path, command.session_id)
-        every = await self.searching.all_parts(session)
-        parts = [part for part in every if part.key == command.session_id]
-        if not parts:
-            if not kept:
-                raise no_session()
-            text = (
-                "The session can't be deleted: only the agent has a record of it, and Drawbridge does not delete the "
-                "records of agents."
-            )
-            raise ClientError("NOT_SUPPORTED", text, "data.session_id")
-        trash = await asyncio.to_thread(self.projects.trash_file, session)
-        is_current = parts[-1] is every[-1]
-        return await session.delete_session(parts, client, trash, is_current=is_current, agent_copy=kept)
-
-    async def dir_create(self, command: commands.DirCreate, client: Subscriber) -> Answer[replies.DirectoryCreated]:
-        projects = [session.path for session in self.projects]
-        create = self.grants.directories.create
-        path = await asyncio.to_thread(create, command.path, command.name, projects, client.sees)
-        return Answer(type="dir_created", data=replies.DirectoryCreated(str(path)))
-
-    async def place_list(self, command: commands.PlaceList, client: Subscriber) -> Answer[replies.Places]:
-        projects = [session.path for session in self.projects]
-        in_terminals = [
-            (one.path, one.data.last_active) for one in self.all_sessions if isinstance(one, TerminalSession)
-        ]
-
-        def suggested() -> replies.Places:
-            deleted = [(Path(one.path), one.last_active) for one in self.projects.deleted()]
-            stored = conversations.directories(self.grants.agents.values(), allowed_directories.MOST_RECENT)
-            return allowed_directories.suggested(
-                self.grants.directories, projects, [*in_terminals, *deleted, *stored], client.sees
-            )
-
-        return Answer(type="place_list", data=await asyncio.to_thread(suggested))
-
-    async def usage(self, command: commands.Usage, client: Subscriber) -> Answer[replies.Usage]:
-        since = day_of(datetime.now(UTC) - timedelta(days=command.days - 1))
-        uncounted = [session for session in self.projects if not session.recorded.usage_complete]
-        if uncounted and self._counting is None:
-            self._counting = self._tasks.start(_count_usage(uncounted), "counting the runs of older histories")
-            self._counting.add_done_callback(lambda _: self._counted())
-        if self._counting is not None:
-            await asyncio.wait([self._counting], timeout=COUNTING_SECONDS)
-        rows = [
-            replies.UsageRow(day=day, project_id=session.id, path=str(session.path), **msgspec.structs.asdict(used))
-            for session in self.projects
-            if client.sees(session.path)
-            for day, used in session.recorded.usage.items()
-            if day >= since
-        ]
-        rows.sort(key=lambda row: (row.day, row.cost_usd), reverse=True)
-        return Answer(type="usage", data=replies.Usage(since, rows, complete=self._counting is None))
-
-    def _counted(self) -> None:
-        self._counting = None
-
-    # Files.
-
-    async def file_list(self, command: commands.FileList, client: Subscriber) -> Answer[replies.FileEntries]:
-        project = await self._files_of(command.project_id)
-        if command.query is None:
-            found = await listed(project, command.path, self._file_indexes)
-        else:
-            found = await matching(project, command.path, command.query, command.limit, self._file_indexes)
-        return Answer(type="file_list", project_id=command.project_id, data=found)
-
-    async def file_read(self, command: commands.FileRead, client: Subscriber) -> Answer[replies.FileContent]:
-        project = await self._files_of(command.project_id)
-        kept = partial(self._sources.kept, command.project_id)
-        content = await asyncio.to_thread(files.read, project, command.path, kept)
-        return Answer(type="file_read", project_id=command.project_id, data=content)
-
-    async def file_changes(self, command: commands.FileChanges, client: Subscriber) -> Answer[replies.FileChanges]:
-        project = await self._files_of(command.project_id)
-        changes = await self._comparisons.of(project, command.path)
-        return Answer(type="file_changes", project_id=command.project_id, data=changes)
-
-    async def file_piece(self, blob_id: str, offset: int, length: int, identity: Identity) -> replies.BlobPiece:
-        """A part of a file that was read by a client. Raises ``ClientError``."""
-        project_id, source = self._sources.of(blob_id) or ("", None)
-        if source is None:
-            raise no_blob()
-        await self.check_sees(identity, project_id)
-        project = await self._files_of(project_id)
-        data = await asyncio.to_thread(files.read_again, project, source, offset, length)
-        return replies.BlobPiece(blob_id, offset, data, source.size, offset + len(data) >= source.size)
-
-    async def _files_of(self, project_id: str) -> files.Project:
-        """The files of a session's directory. Raises ``ClientError`` if they may not be read now."""
-        session = await self.usable_session(project_id)
-        root, data = await asyncio.to_thread(lambda: (session.path.resolve(), self.grants.directories.data.resolve()))
-        return files.Project(root, data, self._privacy)
-
-    # Runs.
-
-    async def execute(self, command: commands.Execute, client: Subscriber) -> Answer[replies.Accepted]:
-        session = self.all_sessions.get(command.project_id)
-        if isinstance(session, TerminalSession):
-            return await self.terminal_sessions.execute(session, command, client, session.within_limits)
-        managed = self.projects.get(session.id)
-        known = managed.prompts.accepted_before(command.request_id, command.prompt)
-        if known is not None:
-            return known
-        await self.check_directory(managed)
-        if command.steer and (command.agent is not None or command.options != commands.Options()):
-            text = "A message to the active run can't change the agent or its options."
-            raise ClientError("VALIDATION_FAILED", text, field="data.steer")
-        if command.agent is not None and command.agent not in self.grants.agents:
-            raise ClientError(
-                "AGENT_NOT_FOUND", "This server does not have an agent with that name.", field="data.agent"
-            )
-        attachments = [
-            Attachment(one.media_type, await self._blobs.read(one.blob_id, client.device), one.name)
-            for one in command.attachments
-        ]
-        if not command.steer:
-            await managed.settle()  # this may abandon a conversation, and with it the mode that applies to this prompt
-        options = msgspec.structs.asdict(command.options)
-        wishes = {name: value for name, value in options.items() if value != _NO_WISH[name]}
-        order = Order(
-            run_id=f"run_{uuid.uuid4().hex[:16]}",
-            prompt=command.prompt,
-            by=client.name,
-            client_id=client.id,
-            request_id=command.request_id,
-            agent=command.agent,
-            options=await self.allowed_options(wishes, managed, command.agent or managed.data.agent),
-            wishes=frozenset(wishes),
-            attachments=tuple(attachments),
-        )
-        if not attachments:
-            return await self._execute(managed, order, command, client)
-        agent = managed.options.agent if command.steer else command.agent or managed.data.agent
-        async with managed.attachments.storing:
-            in_use = managed.prompts.files_in_use()
-            order = await asyncio.to_thread(managed.prompts.with_stored, order, agent, in_use)
-            is_used = False
-            try:
-                answer = await self._execute(managed, order, command, client)
-                is_used = command.steer or answer.data.run_id == order.run_id
-            finally:
-                if not is_used:
-                    await asyncio.to_thread(managed.attachments.discard, order)
-        return answer
-
-    async def _execute(
-        self, session: ManagedSession, order: Order, command: commands.Execute, client: Subscriber
-    ) -> Answer[replies.Accepted]:
-        if command.steer:
-            return session.prompts.steer(order, client)
-        await session.settle()  # from here on, nothing may be awaited until the prompt is accepted
-        return session.prompts.send(order, client, queue=command.queue)
-
-    async def allowed_options(self, wishes: Mapping[str, Any], session: ManagedSession, agent: str) -> Options:
-        """The settings of a run: what the client requests, otherwise the project's defaults; always within the
-        ceilings. Raises ``ClientError`` as ``ceilings.within`` does."""
-        asked = msgspec.structs.replace(session.options.usual(agent), **wishes)
-        if not asked.add_dirs:
-            return self.grants.within(asked, agent)
-
-        def resolved() -> Options:
-            found = self.grants.within(asked, agent)
-            # Resolved now, so that a link that is changed while the run waits does not lead the run elsewhere.
-            return msgspec.structs.replace(found, add_dirs=tuple(str(Path(path).resolve()) for path in found.add_dirs))
-
-        return await asyncio.to_thread(resolved)
-
-    async def agent_kill(self, command: commands.AgentKill, client: Subscriber) -> Answer[messages.ExecutionKilled]:
-        return await self.projects.get(command.project_id).kill(client)
-
-    async def agent_interrupt(self, command: commands.AgentInterrupt, client: Subscriber) -> Answer[Nothing]:
-        session = self.projects.get(command.project_id)
-        if command.schedule and command.all:
-            text = "`all` and `schedule` can't be combined: a schedule is canceled only while nothing runs or waits."
-            raise ClientError("VALIDATION_FAILED", text, field="data.schedule")
-        if command.schedule:
-            session.cancel_schedule()
-        elif command.all:
-            session.interrupt_all(client)
-        else:
-            session.interrupt()
-        return OK
-
-    async def queue_remove(self, command: commands.QueueRemove, client: Subscriber) -> Answer[Nothing]:
-        self.projects.get(command.project_id).prompts.remove(command.run_id, client)
-        return OK
-
-    async def queue_edit(self, command: commands.QueueEdit, client: Subscriber) -> Answer[Nothing]:
-        self.projects.get(command.project_id).prompts.edit(command.run_id, command.prompt, client)
-        return OK
-
-    async def queue_move(self, command: commands.QueueMove, client: Subscriber) -> Answer[Nothing]:
-        self.projects.get(command.project_id).prompts.move(command.run_id, command.before)
-        return OK
-
-    async def queue_send_now(self, command: commands.QueueSendNow, client: Subscriber) -> Answer[Nothing]:
-        self.projects.get(command.project_id).prompts.send_now(command.run_id)
-        return OK
-
-    async def agent_new_session(
-        self, command: commands.AgentNewSession, client: Subscriber
-    ) -> Answer[messages.SessionReset]:
-        return await self.projects.get(command.project_id).new_session(client)
-
-    async def review_image(self, project_id: str, blob: str) -> bytes:
-        """A version of an image that the review shows. Raises ``ClientError``."""
-        session = await self.usable_session(project_id)
-        with git_errors():
-            data = await session.review_image(blob, files.LARGEST_IMAGE)
-        if files.image_type(data[:64]) is None:
-            text = "The file can't be shown: it has an image's file extension but is not an image."
-            raise ClientError("FILE_UNSUPPORTED", text, field="data.blob_id")
-        return data
-
     def offers(self, type: str) -> bool:
         """Whether this server accepts messages of this type. Some types are accepted only if the owner allows
         them.
@@ -652,68 +315,6 @@ class Core:
     def modes(self) -> list[str]:
         """The modes that ``set_mode`` accepts, in addition to an agent's own modes."""
         return modes(self.grants.ceilings)
-
-    async def set_mode(self, command: commands.SetMode, client: Subscriber) -> Answer[Nothing]:
-        session = self.projects.get(command.project_id)
-        own_modes = self.grants.has_own_modes(session.data.agent)
-        mode = checked_mode(self.grants.ceilings, command.mode, "data.mode", own_modes=own_modes)
-        await session.set_options(permission_mode=mode)
-        return OK
-
-    async def set_model(self, command: commands.SetModel, client: Subscriber) -> Answer[Nothing]:
-        session = self.projects.get(command.project_id)
-        model = checked_model(self.grants.ceilings, command.model, "data.model")
-        await session.set_options(model=model)
-        return OK
-
-    async def set_effort(self, command: commands.SetEffort, client: Subscriber) -> Answer[Nothing]:
-        session = self.projects.get(command.project_id)
-        session.offers.check_effort(command.effort)
-        await session.set_options(effort=command.effort)
-        return OK
-
-    # Conversations.
-
-    async def session_list(self, command: commands.SessionList, client: Subscriber) -> Answer[replies.SessionList]:
-        session = await self.usable_managed(command.project_id)
-        agent, current = self.grants.agents.get(session.data.agent), session.recorded.session_id
-        try:
-            found = await conversations.listed(agent, session.path, current, command.limit)
-        except AgentUnusable as error:
-            raise ClientError(error.code, str(error)) from None
-        return Answer(type="session_list", project_id=session.id, data=replies.SessionList(found))
-
-    async def session_resume(self, command: commands.SessionResume, client: Subscriber) -> Answer[Nothing]:
-        return await self._continue(command.project_id, command.session_id, fork=False)
-
-    async def session_fork(self, command: commands.SessionFork, client: Subscriber) -> Answer[Nothing]:
-        session = self.projects.get(command.project_id)
-        return await self._continue(session.id, command.session_id or session.recorded.session_id, fork=True)
-
-    async def _continue(self, project_id: str, session_id: str, *, fork: bool) -> Answer[Nothing]:
-        session = await self.usable_managed(project_id)
-        agent = self.grants.agents.get(session.data.agent)
-        if fork and agent is not None and not agent.forks:
-            text = f"{catalog.title(agent.name)} can't fork a conversation. Resume it instead."
-            raise ClientError("NOT_SUPPORTED", text, field="data.session_id")
-        self.terminal_sessions.check_agent(session_id, session.data.agent)
-        if not await asyncio.to_thread(conversations.known, agent, session.path, session_id):
-            raise ClientError("SESSION_NOT_FOUND", "The agent does not have this conversation for this directory.")
-        if not fork:
-            await self._check_unused(session, agent, session_id)
-        title = await asyncio.to_thread(conversations.title, agent, session.path, session_id)
-        await session.resume(session_id, title, fork=fork)
-        return OK
-
-    async def _check_unused(self, session: ManagedSession, agent: Agent | None, session_id: str) -> None:
-        """Raises ``ClientError`` if another process or session has the conversation open, because both would write to
-        the same transcript."""
-        users = await asyncio.to_thread(conversations.used_by, agent, session_id, session.pids)
-        others = [other for other in self.all_sessions if other is not session and other.is_using(session_id)]
-        if users or others:
-            in_terminal = any(isinstance(other, TerminalSession) for other in others)
-            where = "in a terminal" if in_terminal else "in another project" if others else "in another process"
-            raise ClientError("SESSION_IN_USE", conversations.in_use(agent, where), field="data.session_id")
 
     async def with_input(self, command: commands.PermissionResponse, client: Subscriber) -> commands.PermissionResponse:
         """The decision with its ``updated_input``, checked, in place of the blob that contains it. Nobody can replace
@@ -745,14 +346,6 @@ class Core:
         return session.decide(command.approval_id, decision, client)
 
 
-async def _count_usage(projects: Sequence[ManagedSession]) -> None:
-    for session in projects:
-        try:
-            await session.store.count_usage()
-        except (ClientError, DrawbridgeError) as error:
-            logger.warning("the runs of %s can't be counted: %s", session.id, error)
-
-
 @contextlib.contextmanager
 def git_errors(field: str | None = None) -> Iterator[None]:
     """Turns an error of git or of the disk, and a missing checkpoint, into a ``ClientError``. ``field``: the field of
@@ -761,6 +354,5 @@ def git_errors(field: str | None = None) -> Iterator[None]:
         yield
     except (NoCheckpoint, GitFailed, OSError) as error:
         if not isinstance(error, NoCheckpoint):
-            logger.error("%s", error)
-        text = str(error) if isinstance(error, NoCheckpoint) else "git failed. See the server's log for the reason."
-        raise ClientError("CHECKPOINT_NOT_FOUND", text, field=field) from None
+            logger.error("git or a file operation failed: %s", error)
+        raise ClientError("CHECKPOINT_NOT_FOUND", reason_of(error), field=field) from None

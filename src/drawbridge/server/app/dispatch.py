@@ -13,8 +13,8 @@ from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
 
-from drawbridge.core.errors import HistoryNotWritten, HistoryUnreadable, WorldError
-from drawbridge.server.app.clients import Client
+from drawbridge.core.errors import BadSetting, HistoryNotWritten, HistoryUnreadable, WorldError
+from drawbridge.server.app.clients import AUTH_BYTES, Client
 from drawbridge.server.app.core import Core
 from drawbridge.server.auth import audited, scopes
 from drawbridge.server.auth.audited import AuditEntry
@@ -100,9 +100,8 @@ class Dispatch:
             command = Command()
         row = self._rows.get(type(command))
         if row is None or not row.signs_in:
-            raise ClientError(
-                "UNAUTHORIZED", "Not signed in: the first message must be `auth`, `pair` or `ssh_challenge`."
-            )
+            first = f"a valid `auth`, `pair` or `ssh_challenge` message of at most {AUTH_BYTES:,} bytes"
+            raise ClientError("UNAUTHORIZED", f"Not signed in. First send {first}.")
         answer = await _answered(row, self._owners[row.request], command, client)
         assert answer.then is None, f"{row.name} signs in and nothing may follow from it"
         return command, answer
@@ -136,9 +135,9 @@ class Dispatch:
         except (HistoryNotWritten, HistoryUnreadable) as error:
             logger.error("%s", error)
             raise not_written(error) from None
-        except WorldError as error:
+        except (WorldError, BadSetting) as error:  # BadSetting: the file with the devices is damaged
             logger.error("%s", error)
-            text = "The server could not read or write one of its files. Its log names the file."
+            text = "The server could not read or write one of its files. See the server's log for the reason."
             raise ClientError("FILE_OPERATION", text) from None
         except Exception:
             logger.exception("internal error in %s", row.name)

@@ -11,7 +11,7 @@ from drawbridge.core.errors import HistoryUnreadable
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server.events import Announced, Event
 from drawbridge.server.protocol import messages
-from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.protocol.client_errors import ClientError, internal_error
 from drawbridge.server.protocol.frames import Frame, Subscriber, error
 from drawbridge.server.sessions.audience import Audience, frame, replayed
 from drawbridge.server.sessions.session import Session
@@ -44,7 +44,7 @@ class Joining:
             self._audience.catch_up(session.id, client)
             reading = self._read_on(session, client, after_seq, session.unrecorded())
             what = f"{session.id}: sending {client.id} the records that it missed"
-            task = self._tasks.start(reading, what, failed=lambda _: self._give_up(session, client))
+            task = self._tasks.start(reading, what, failed=lambda error: self._give_up(session, client, error))
             self._reading[session.id, client.id] = task
             task.add_done_callback(lambda _: self._read(session, client, task))
         return snapshot
@@ -65,7 +65,7 @@ class Joining:
         except HistoryUnreadable as error:
             if not session.history.closed:
                 logger.error("%s: %s", session.id, error)
-                self._failed(session, client)
+                self._report(session, client, _unreadable())
 
     async def _catch_up(self, session: Session, client: Subscriber, seq: int, sent: tuple[Event, ...]) -> None:
         """Sends the records on disk, as fast as the client reads. When none is left, the client joins the others in the
@@ -82,7 +82,9 @@ class Joining:
                     client.send(replayed(session.id, record.line))
                 except NOT_OURS:
                     logger.warning(
-                        "%s: record %d of its history was not written by Drawbridge; it was skipped", session.id, seq
+                        "%s: record %d of its history is damaged, or was not written by Drawbridge; it was skipped",
+                        session.id,
+                        seq,
                     )
             if not page.records:  # the records up to ``last_seq`` are damaged, and more may have been written since
                 seq = last_seq
@@ -94,19 +96,22 @@ class Joining:
             if event != before:
                 client.send(frame(Announced(session.id, session.path, event)))
 
-    def _give_up(self, session: Session, client: Subscriber) -> None:
-        """Removes a client after an internal error, and reports the failure to it. By then, the client may have
+    def _give_up(self, session: Session, client: Subscriber, error: Exception) -> None:
+        """Removes a client after an unexpected error, and reports the failure to it. By then, the client may have
         joined.
         """
         self._audience.leave(session.id, client)
-        self._failed(session, client)
+        self._report(session, client, _unreadable() if isinstance(error, OSError) else internal_error())
 
-    def _failed(self, session: Session, client: Subscriber) -> None:
-        text = "The history of this project can't be read. Join again later."
-        failure = ClientError("FILE_OPERATION", text)
+    def _report(self, session: Session, client: Subscriber, failure: ClientError) -> None:
         client.send(Frame(error(failure, client.id, project_id=session.id)))
 
     def _read(self, session: Session, client: Subscriber, task: asyncio.Task[None]) -> None:
         if self._reading.get((session.id, client.id)) is task:
             del self._reading[session.id, client.id]
             self._audience.end_catching_up(session.id, client)
+
+
+def _unreadable() -> ClientError:
+    text = "The history can't be read now, so not all of the records that you missed were sent. Join again later."
+    return ClientError("FILE_OPERATION", text)

@@ -1,4 +1,4 @@
-"""The commands about what runs have changed: they show and revert it, decide and comment on it, commit and push it.
+"""The commands for reviewing what runs changed: show, revert, decide, comment, commit and push.
 
 Like the handlers in ``core``, each returns the answer for the client that sent the command, or raises ``ClientError``.
 """
@@ -69,13 +69,14 @@ class ReviewCommands:
             if isinstance(session, TerminalSession):
                 return await self._core.terminal_sessions.submit_review(session, command, client, session.within_limits)
             managed = self._core.projects.get(session.id)
+            agent = managed.data.agent
             order = Order(
                 run_id=f"run_{uuid.uuid4().hex[:16]}",
                 prompt="",
                 by=client.name,
                 client_id=client.id,
                 request_id=command.request_id,
-                options=await self._core.allowed_options({}, managed, managed.data.agent),
+                options=await self._core.grants.resolved(managed.options.usual(agent), agent),
             )
             return await managed.submit_review(order, command.drafts, command.text, steer=command.steer)
 
@@ -94,7 +95,7 @@ class ReviewCommands:
             text = "This server does not allow clients to commit. Its owner can allow it with --allow-commit."
             raise ClientError("PERMISSION_DENIED", text)
         if not command.message.strip():
-            raise ClientError("VALIDATION_FAILED", "data.message: it is empty.", "data.message")
+            raise ClientError("VALIDATION_FAILED", "data.message: it contains only white space.", "data.message")
         with git_errors():
             return await session.commit_review(command, client)
 
@@ -104,7 +105,7 @@ class ReviewCommands:
             text = "This server does not allow clients to push. Its owner can allow it with --allow-push."
             raise ClientError("PERMISSION_DENIED", text)
         if command.pull_request is not None and not command.pull_request.title.strip():
-            text = "data.pull_request.title: it is empty."
+            text = "data.pull_request.title: it contains only white space."
             raise ClientError("VALIDATION_FAILED", text, "data.pull_request.title")
         with git_errors():
             return await session.push_review(command, client)

@@ -10,14 +10,16 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from drawbridge.agents import catalog, efforts, modes
+from drawbridge.agents import catalog, efforts, modes, registry
 from drawbridge.agents.registry import Program
 from drawbridge.core.errors import BadArgument
-from drawbridge.server.app.blobs import Blobs, no_blob, piece
+from drawbridge.server.app.blobs import Blobs, piece
 from drawbridge.server.app.clients import Client, Clients
 from drawbridge.server.app.core import Core
+from drawbridge.server.app.file_commands import FileCommands
+from drawbridge.server.app.history_commands import HistoryCommands
 from drawbridge.server.auth.access import is_local
-from drawbridge.server.auth.devices import CODE_LIFETIME, Devices, new_code, now, pairing_link, qr_modules
+from drawbridge.server.auth.devices import CODE_LIFETIME, NAME_RULE, Devices, new_code, now, pairing_link, qr_modules
 from drawbridge.server.auth.entrance import Entrance
 from drawbridge.server.auth.scopes import Identity, Scope
 from drawbridge.server.auth.ssh_keys import NO_CERTIFICATE, challenge
@@ -52,6 +54,8 @@ class ServerCommands:
     def __init__(
         self,
         core: Core,
+        files: FileCommands,
+        histories: HistoryCommands,
         blobs: Blobs,
         entrance: Entrance,
         clients: Clients,
@@ -71,6 +75,8 @@ class ServerCommands:
         programs: Callable[[], Mapping[str, Program]] = dict,
     ) -> None:
         self._core = core
+        self._files = files
+        self._histories = histories
         self._blobs = blobs
         self._entrance = entrance
         self._clients = clients
@@ -109,7 +115,7 @@ class ServerCommands:
 
     async def pair(self, command: commands.Pair, client: Client) -> Answer[replies.Paired]:
         if client.identity is not None:
-            text = "This connection is already signed in. The code was not used; it is for another device."
+            text = "This connection is already signed in, so the code was not used. Use it on another device."
             raise ClientError("UNAUTHORIZED", text, "data.code")
         identity, token = await self._entrance.by_code(command.code, command.name, client.address)
         self._clients.let_in(client, identity)
@@ -124,7 +130,7 @@ class ServerCommands:
         if client.identity is None:
             self._clients.let_in(client, identity)
         elif identity != client.identity:
-            text = "This connection is already signed in with another identity, and stays so."
+            text = "This connection is already signed in with another identity. Open a new connection to change it."
             raise ClientError("UNAUTHORIZED", text, "data.token")
         if name is not None and identity.is_owner:
             client.name = name
@@ -191,7 +197,7 @@ class ServerCommands:
     async def blob_get(self, command: commands.BlobGet, client: Client) -> Answer[replies.BlobPiece]:
         length = min(command.length or messages.PIECE_BYTES, messages.PIECE_BYTES)
         if command.blob_id.startswith(FILE_PREFIX):
-            part = await self._core.file_piece(command.blob_id, command.offset, length, client.known)
+            part = await self._files.piece(command.blob_id, command.offset, length, client.known)
             return Answer(type="blob", data=part)
         if ":" in command.blob_id:
             data = await self._of_session(command.blob_id, client)
@@ -206,13 +212,13 @@ class ServerCommands:
         await self._core.check_sees(client.known, project_id)
         if self._record is None or self._record[0] != blob_id:
             if which.startswith("img_"):
-                data = await self._core.prompt_image(project_id, which)
+                data = await self._histories.prompt_image(project_id, which)
             elif which.startswith(IMAGE):
-                data = await self._core.review_image(project_id, which.removeprefix(IMAGE))
+                data = await self._files.review_image(project_id, which.removeprefix(IMAGE))
             elif which.isascii() and which.isdigit() and len(which) < 17:
-                data = await self._core.record(project_id, int(which))
+                data = await self._histories.record(project_id, int(which))
             else:
-                raise no_blob()
+                raise ClientError("BLOB_NOT_FOUND", "There is no blob with this ID.", field="data.blob_id")
             kept = (blob_id, data)
             self._record = kept
             asyncio.get_running_loop().call_later(RECORD_KEPT_SECONDS, self._forget, kept)
@@ -275,7 +281,7 @@ class ServerCommands:
         try:
             code = await asyncio.to_thread(new_code, devices, command.scope, command.name, maker=client.known)
         except BadArgument:
-            text = "data.name: it must be 1 to 60 printable characters."
+            text = f"data.name: it {NAME_RULE}"
             raise ClientError("VALIDATION_FAILED", text, "data.name") from None
         address = pairing_link(page, code, client.certificate)
         made = replies.PairCreated(
@@ -296,7 +302,7 @@ class ServerCommands:
         try:
             local = is_local(page)
         except ValueError:
-            text = "data.origin: it is not a server's address."
+            text = "data.origin: the web UI's address has a host or port that is not valid."
             raise ClientError("VALIDATION_FAILED", text, "data.origin") from None
         return next(iter(await asyncio.to_thread(self._addresses)), page) if local else page
 
@@ -324,7 +330,9 @@ class ServerCommands:
         """Describes the agent ``name`` to clients. ``program``: None for an agent that does not need a program."""
         title = catalog.title(name)
         installed = program is None or program.path is not None
-        by_path = f", or start the server with --agent-path {name}=PATH" if name in catalog.AGENTS else ""
+        remedy = f"Install the program of the {name} agent on the server's machine."
+        if name in catalog.AGENTS:
+            remedy = f"Install {title} on the server's machine, or start the server with --agent-path {name}=PATH."
         return replies.AgentInfo(
             name=name,
             title=title,
@@ -332,7 +340,7 @@ class ServerCommands:
             asks=self._core.asks(name),
             pictures=name in self._with_image_input,
             version=program.version if program is not None else None,
-            hint=None if installed else f"Install {title} on the server's machine{by_path}.",
+            hint=None if installed else remedy,
         )
 
     # notifications to browsers
@@ -353,7 +361,7 @@ class ServerCommands:
     async def push_test(self, command: commands.PushTest, client: Client) -> Answer[replies.PushTested]:
         subscription = self._subscriptions.own(command.endpoint, client.known)
         if subscription is None or self._push_test is None:
-            text = "This device does not have this subscription. Turn notifications off and on again."
+            text = "The server does not have this browser's push subscription. Turn notifications off and on again."
             raise ClientError("VALIDATION_FAILED", text, "data.endpoint")
         problem = await self._push_test(subscription)
         return Answer(type="push_tested", data=replies.PushTested(problem is None, problem))
@@ -370,7 +378,10 @@ MOST: Final = 1_000
 
 
 def _in_words(agent: str) -> replies.AgentWords:
-    return replies.AgentWords(agent, catalog.label(agent), replies.Login(*catalog.login(agent)))
+    login, tools = catalog.login(agent), registry.tools(agent)
+    return replies.AgentWords(
+        agent, catalog.label(agent), replies.Login(*login) if login else None, tools.acts, tools.tasks
+    )
 
 
 def listed(path: str, roots: Sequence[Path]) -> Directories:

@@ -102,7 +102,7 @@ NOT_BUILT: Final = b"""<!doctype html>
 <title>Drawbridge</title>
 <h1>The web UI isn\xe2\x80\x99t built</h1>
 <p>This server runs from a checkout in which the web UI was not built. Agents, <code>drawbridge attach</code> and all other
-clients work. To build it, run <code>make page</code> in the checkout, then restart the server.</p>
+clients work. To build the web UI, run <code>make page</code> in the checkout, then restart the server.</p>
 """
 
 FAILED: Final = "DRAWBRIDGE_PAGE_FAILED"
@@ -152,7 +152,7 @@ HEALTH: Final = "/health"
 AUTHORITY: Final = "/ca.crt"
 """The path of the certificate authority's public certificate, which a phone has to trust. No token is required."""
 
-NO_AUTHORITY: Final = b"This server's certificate was not issued by its own certificate authority.\n"
+NO_AUTHORITY: Final = b"There is no certificate to install: this server does not use its own certificate authority.\n"
 
 NOT_HERE: Final = Refusal(404, "Not found.")
 ONLY_WEBSOCKET: Final = Refusal(400, "This path serves WebSockets only.")

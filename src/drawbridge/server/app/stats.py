@@ -115,12 +115,12 @@ METRICS_HOST: Final = "127.0.0.1"
 METRICS_PATH: Final = "/metrics"
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
-NOT_HERE: Final = Refusal(404, "Not found. The metrics are at /metrics.")
+NOT_HERE: Final = Refusal(404, "Not found. Only GET /metrics is available here.")
 
 GAUGES: Final = {
     "uptime_seconds": "Seconds since the server started.",
     "clients": "Connected clients.",
-    "subscriptions": "Projects that clients have joined, and topics that they follow.",
+    "subscriptions": "Subscriptions of all clients to projects, terminal sessions and topics.",
     "projects": "Projects.",
     "running": "Projects with an active run.",
 }
@@ -140,7 +140,9 @@ class _Numbers(Collector):
         for name, text in GAUGES.items():
             yield GaugeMetricFamily(f"drawbridge_{name}", text, value=getattr(health, name))
         free = health.disk_free_mb * MEGABYTE
-        yield GaugeMetricFamily("drawbridge_disk_free_bytes", "Free space on the disk with the data.", value=free)
+        yield GaugeMetricFamily(
+            "drawbridge_disk_free_bytes", "Free space on the disk that contains the data.", value=free
+        )
         yield GaugeMetricFamily(
             "drawbridge_problems", "Problems that degrade the server's health.", value=len(health.problems)
         )

@@ -23,7 +23,7 @@ TEXTS: Final = {
     "sudo": "Runs as another user",
     "delete": "Deletes files",
     "pipe_to_shell": "Runs what it downloads or reads from a pipe",
-    "outside_project": "Writes outside the project",
+    "outside_project": "Changes files outside the project",
     "discards_work": "Discards uncommitted changes",
     "force_push": "Overwrites the remote branch",
     "permissions": "Gives everyone access",

@@ -230,7 +230,8 @@ class Approvals:
             )
         if verdict.decision is None:
             reason = {"reason": verdict.reason}
-            return ClientError("APPROVAL_RESOLVED", "The approval request was withdrawn.", details=reason)
+            why = f" ({verdict.reason})" if verdict.reason else ""
+            return ClientError("APPROVAL_RESOLVED", f"The approval request was withdrawn{why}.", details=reason)
         given = {"by": verdict.by, "decision": verdict.decision}
         if verdict.client_id is not None:
             given["client_id"] = verdict.client_id

@@ -113,7 +113,9 @@ def _title(request: ApprovalRequested, call: ToolCall, kind: Kind, agent: str, p
         case "command" | "fetch" | "search":
             return Title(f"{agent} {VERBS[kind]}")
         case "overwrite" if request.proposal is None:  # it is not known whether the file already exists
-            return Title(f"{agent} wants to write", paths[0] if paths else None)
+            return Title(f"{agent} wants to write{'' if paths else ' a file'}", paths[0] if paths else None)
+        case "notebook" if len(paths) != 1:
+            return Title(f"{agent} wants to edit {counted(len(paths), 'file') if paths else 'a notebook'}")
     if len(paths) > 1:
         return Title(f"{agent} {VERBS[kind]} {counted(len(paths), 'file')}")
     return Title(f"{agent} {VERBS[kind]}" if paths else f"{agent} {VERBS[kind]} a file", paths[0] if paths else None)

@@ -83,16 +83,22 @@ def bracketed(host: str) -> str:
 HOST_NAME: Final = r"[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*"
 TOKEN: Final = re.compile(r"[\x21-\x7e]{32,256}")
 
-FOREIGN_PAGE: Final = Refusal(403, "Requests from web pages on other origins are refused.")
+FOREIGN_PAGE: Final = Refusal(
+    403,
+    "Requests from web pages on other origins are refused. The server's owner can allow an origin with --allow-origin.",
+)
 FOREIGN_NAME: Final = Refusal(
     403, "The server is not configured for this host name. Its owner can add the name with --public-host."
 )
 
 
+NEW_TOKEN: Final = "If you remove the file, the server will create a new one."
+
+
 def owner_token(path: Path) -> str:
     """The token in the file. If the file is missing, it is created with a new token. Only the owner can read it (0600).
-    Raises ``BadSetting`` if the file can't be read or does not contain a token, and ``NotPrivate`` if it can't be
-    created, or its directory can't be made private."""
+    Raises ``BadSetting`` if the file can't be read or made private, or does not contain a token. Raises ``NotPrivate``
+    if it can't be created, or its directory can't be made private."""
     make_private_directory(str(path.parent))
     try:
         token = path.read_text("ascii").strip()
@@ -101,10 +107,13 @@ def owner_token(path: Path) -> str:
     except FileNotFoundError:
         token = secrets.token_urlsafe(32)
         write_private(str(path), f"{token}\n".encode())
-    except (OSError, UnicodeDecodeError):
+    except OSError as error:
+        why = (error.strerror or "unknown reason").lower()
+        raise BadSetting(f"{path} can't be read or made private: {why}. {NEW_TOKEN}") from None
+    except UnicodeDecodeError:
         token = ""
     if not TOKEN.fullmatch(token):
-        raise BadSetting(f"{path} does not contain a token. Remove the file, and the server will create a new one.")
+        raise BadSetting(f"{path} does not contain a valid token. {NEW_TOKEN}")
     return token
 
 
@@ -278,12 +287,14 @@ class Access:
             self.nonce()
         if nonce is None or not same(answer.nonce, nonce):
             raise ClientError(
-                "SIGNATURE_REPLAYED", "The challenge was already answered, or belongs to another connection."
+                "SIGNATURE_REPLAYED",
+                "The challenge was already answered, or is not this connection's latest one. Request a new challenge.",
             )
         if not self._names.dialled(answer.host, self._port, 443 if self._scheme == "https" else 80):
             text = (
                 "The signature is for a host name or port that is not this server's. Connect to the server's own port: "
-                "a tunnel needs the same port at both ends, and any other address must be set with --public-host."
+                "a tunnel needs the same port at both ends. A name that is not the machine's own must be set with "
+                "--public-host."
             )
             raise ClientError("SIGNATURE_FOREIGN", text, "data.host")
         if answer.certificate is not None and answer.certificate.lower() != (certificate or NO_CERTIFICATE):
@@ -292,10 +303,11 @@ class Access:
                 "token; otherwise somebody may have intercepted the connection."
             )
             raise ClientError("SIGNATURE_FOREIGN", text, "data.certificate")
-        entry = self._signer(answer, challenge(answer.host, certificate, nonce))
+        entry, why = self._signer(answer, challenge(answer.host, certificate, nonce))
         if entry is None:
-            text = "This challenge was not signed with a key that the owner has authorized."
-            if self._signer(answer, earlier_challenge(answer.host, nonce)) is not None:
+            logger.info("refused a signature: %s", why)
+            text = "The signature is not valid for this challenge, or its key is not authorized by the owner."
+            if self._signer(answer, earlier_challenge(answer.host, nonce))[0] is not None:
                 text = (
                     "The signature has an earlier format (drawbridge-login-v1), which does not name the server's "
                     "certificate. Update the client."
@@ -303,13 +315,14 @@ class Access:
             raise ClientError("SIGNATURE_WRONG", text, "data.signature")
         return Identity(name=entry.name, scope="admin", key=entry.fingerprint)
 
-    def _signer(self, answer: SshAuth, message: bytes) -> Entry | None:
-        """The key that signed ``message``; None if it is not authorized, or the signature is not valid."""
+    def _signer(self, answer: SshAuth, message: bytes) -> tuple[Entry | None, str]:
+        """The key that signed ``message``; or None and the reason, if it is not authorized or the signature is not
+        valid."""
         try:
-            return self._keys.find(verified(answer.signature, message)) if self._keys else None
+            entry = self._keys.find(verified(answer.signature, message)) if self._keys else None
         except BadSignature as error:
-            logger.info("refused a signature: %s", error)
-            return None
+            return None, str(error)
+        return entry, "" if entry else "its key is not authorized"
 
     def refusal_of(self, identity: Identity) -> ClientError | None:
         """The reason why a client that is signed in may not stay connected; None if it may stay."""

@@ -29,6 +29,7 @@ import msgspec
 from msgspec import Struct
 
 from drawbridge.core.errors import BadArgument, BadSetting, DrawbridgeError, NotPrivate
+from drawbridge.core.json_text import UNDECODABLE
 from drawbridge.core.private_files import PRIVATE_FILE, make_private_directory, write_private
 from drawbridge.server.auth.scopes import Identity, Scope
 from drawbridge.server.protocol.client_errors import ClientError
@@ -42,6 +43,9 @@ TOKEN: Final = re.compile(r"drawbridge_([0-9a-f]{8})_([A-Za-z0-9_-]{43})")
 """Matches a device's token: the device's id, which is also in the file, and the secret, which only the device keeps."""
 
 NAME: Final = re.compile(r"\S(.{0,58}\S)?")
+
+NAME_RULE: Final = "must be 1 to 60 printable characters, without a space at the beginning or the end."
+"""Describes the names that ``is_name`` accepts, for errors."""
 
 USED_EVERY: Final = timedelta(minutes=1)
 """The minimum time between two updates of a device's last use in the file."""
@@ -169,7 +173,8 @@ class Devices:
                     file.codes = [code for code in file.codes if code.used or code.made_by != device.id]
                     file.devices[index] = msgspec.structs.replace(device, revoked=now())
                     return file.devices[index]
-            raise BadArgument("NAME", f"no device {which!r} has a token. See `drawbridge token list`.")
+            text = f"no device with the name or ID {which!r} has a token. See `drawbridge token list`."
+            raise BadArgument("NAME", text)
 
     # for the server
 
@@ -239,10 +244,10 @@ class Devices:
         except FileNotFoundError:
             return File([], [])
         except OSError as error:
-            raise BadSetting(f"{self._path} can't be read: {error.strerror}.") from None
+            raise BadSetting(f"{self._path} can't be read: {(error.strerror or 'unknown reason').lower()}.") from None
         try:
             return msgspec.json.decode(data, type=File)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except UNDECODABLE:
             raise BadSetting(f"{self._path} is damaged. Remove it, and give each device a new token.") from None
 
     @contextlib.contextmanager
@@ -298,7 +303,7 @@ def refusal_of(device: Device | None) -> ClientError | None:
     """The reason why the token of a device is not accepted; None if it is accepted. ``device``: None if the list no
     longer contains it."""
     if device is None or device.revoked:
-        text = "This device's token was revoked by the owner. Ask the owner for a new one."
+        text = "This device's token was revoked. Ask the owner for a new one."
         return ClientError("TOKEN_REVOKED", text, details={"device": device.name} if device else None)
     if device.expires is not None and device.expires <= now():
         text = "This device's token has expired. Ask the owner for a new one."
@@ -315,12 +320,14 @@ def added(
     made_by: str | None = None,
 ) -> tuple[Device, str]:
     if not is_name(name):
-        raise BadArgument("NAME", "must be 1 to 60 printable characters.")
+        raise BadArgument("NAME", NAME_RULE)
     if name == TERMINAL_NAME:
-        raise BadArgument("NAME", f"{name!r} is reserved for the person at an agent's terminal. Choose another name.")
+        raise BadArgument("NAME", f"{name!r} is reserved for the user at an agent's terminal. Choose another name.")
     at = now()
     if name in valid_names(file):
-        raise BadArgument("NAME", f"a device named {name!r} already exists; revoke it first.")
+        raise BadArgument(
+            "NAME", f"a device named {name!r} already exists. Choose another name, or revoke its token first."
+        )
     secret = secrets.token_urlsafe(32)
     device = Device(
         id=secrets.token_hex(4),
@@ -368,7 +375,7 @@ def new_code(
     the errors of ``Devices.changed``.
     """
     if name is not None and not is_name(name):
-        raise BadArgument("--name", "must be 1 to 60 printable characters.")
+        raise BadArgument("--name", NAME_RULE)
     code = "".join(secrets.choice(CODE_LETTERS) for _ in range(CODE_LENGTH))
     at = now()
     own = maker.device_id if maker is not None else None
@@ -405,7 +412,7 @@ def redeem(devices: Devices, given: str, name: str | None, keys: Container[str] 
     few seconds to sign in.
     """
     if name is not None and not is_name(name):
-        raise ClientError("VALIDATION_FAILED", "name: it must be 1 to 60 printable characters.", "data.name")
+        raise ClientError("VALIDATION_FAILED", f"data.name: it {NAME_RULE}", "data.name")
     with devices.changed(patience=0.5) as file:
         index, code = _code_of(file, hashed(given.upper().replace("-", "").replace(" ", "")), keys)
         ends = [now() + timedelta(seconds=code.lifetime)] if code.lifetime is not None else []

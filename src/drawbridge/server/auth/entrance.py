@@ -284,10 +284,11 @@ class Entrance:
             return "TOO_MANY_FROM_DEVICE", "This device has too many connections. Close some, or try again later."
         if device is not None and self._connects.peek(device, now()) is not None:
             return "TOO_MANY_FROM_DEVICE", "This device connects too often. Try again later."
-        if all >= self._limits.clients or (
-            device is not None and all - self._signed_in[OWNER] >= self._limits.of_devices
-        ):
+        if all >= self._limits.clients:
             return "TOO_MANY_CLIENTS", "The server has reached its maximum number of clients. Try again later."
+        if device is not None and all - self._signed_in[OWNER] >= self._limits.of_devices:
+            text = "The server has reached its maximum number of clients for all devices together. Try again later."
+            return "TOO_MANY_CLIENTS", text
         if self._at[network_of(address)] >= self._limits.per_address and not is_loopback(address):
             text = "Your address has too many connections. Close some, or try again later."
             return "TOO_MANY_FROM_ADDRESS", text
@@ -374,7 +375,7 @@ class Entrance:
 
     def _too_often(self, what: str, refused: Refused, address: str, device: str = "") -> ClientError:
         if self._is_news(what, refused, device or network_of(address)):
-            line = f"too many {what} from {_from(address, device)}: refused for now"
+            line = f"too many {what} from {_from(address, device)}; more are refused for now"
             self._report(line, "limited", what=what, device=device or None, address=address)
         seconds = math.ceil(refused.seconds)
         text = f"Too many {what}. Try again in {seconds} s."

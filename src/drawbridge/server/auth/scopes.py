@@ -89,7 +89,9 @@ def check_only(identity: Identity, command: commands.Command, what: str) -> None
         command.remember or command.updated_input is not None or command.updated_input_blob is not None
     )
     if about != identity.only or not plain:
-        text = f"{what}: a notification's token is valid for one decision only."
+        text = (
+            f"{what}: a notification's token is valid only for allowing or denying its own approval request as it is."
+        )
         raise ClientError("OUT_OF_SCOPE", text, details={"scope": identity.scope, "needed": DECIDES})
 
 
@@ -147,5 +149,5 @@ def _same(left: Any, right: Any) -> bool:
 
 
 def out_of_scope(identity: Identity, needed: Scope, what: str, field: str | None = None) -> ClientError:
-    text = f"{what} requires the {needed} scope; {identity.name} has {identity.scope}."
+    text = f"{what} requires the {needed} scope; {identity.name} has the {identity.scope} scope."
     return ClientError("OUT_OF_SCOPE", text, field, details={"scope": identity.scope, "needed": needed})

@@ -7,7 +7,6 @@ format's namespace prevents a signature for Drawbridge from being used for anyth
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import logging
 import os
@@ -64,6 +63,8 @@ class Keys:
         self._path = path
         self._seen: Any = None
         self._entries: dict[bytes, Entry] = {}
+        self._logged = ""
+        """The problem with the file that was logged last. It is logged once, because the file is read often."""
 
     def reload(self) -> None:
         try:
@@ -74,7 +75,8 @@ class Keys:
             self._entries, self._seen = {}, None
             if found.st_mode & 0o022 or found.st_uid not in (0, os.getuid()):
                 raise BadSetting(
-                    f"{self._path} can be written by other users: anyone who adds a key could control the agents."
+                    f"{self._path} can be written by other users: anyone who adds a key could control the agents. "
+                    "It must belong to you or root, and only its owner may have write permission."
                 )
             with self._path.open("rb") as file:
                 text = file.read(FILE_BYTES).decode("utf-8", "replace")
@@ -93,10 +95,14 @@ class Keys:
         return any(entry.fingerprint == fingerprint for entry in self._entries.values())
 
     def _reload_or_log(self) -> None:
+        problem = ""
         try:
             self.reload()
         except BadSetting as error:
-            logger.error("SSH keys are not accepted: %s", error)
+            problem = str(error)
+            if problem != self._logged:
+                logger.error("SSH keys are not accepted: %s", problem)
+        self._logged = problem
 
 
 NO_CERTIFICATE: Final = "-"
@@ -123,11 +129,11 @@ def entries(text: str, where: str) -> Iterator[Entry]:
         if not fields or fields[0].startswith("#"):
             continue
         try:
-            if fields[0] not in KINDS or len(fields) < 2:
+            if fields[0] not in KINDS:
                 raise BadSignature("it has options, or a type of key that is not supported")
-            blob = base64.b64decode(fields[1], validate=True)
+            blob = _decoded(fields[1] if len(fields) > 1 else "")
             _public(blob)
-        except (BadSignature, binascii.Error) as error:
+        except BadSignature as error:
             logger.warning("%s, line %d is ignored: %s", where, number, error)
             continue
         fingerprint = f"SHA256:{base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip('=')}"
@@ -173,6 +179,13 @@ def _check(key: PublicKey, kind: bytes, raw: bytes, signed: bytes) -> None:
         raise BadSignature("its type does not match the key's")
 
 
+def _decoded(key: str) -> bytes:
+    try:
+        return base64.b64decode(key, validate=True)
+    except ValueError:  # also for characters that are not ASCII
+        raise BadSignature("the key is not valid base64") from None
+
+
 def _public(blob: bytes) -> PublicKey:
     kind = _Fields(blob).text()
     try:
@@ -193,7 +206,7 @@ def _unarmoured(signature: str) -> bytes:
         raise BadSignature("not an SSH signature")
     try:
         return base64.b64decode("".join(lines[1:-1]), validate=True)
-    except binascii.Error:
+    except ValueError:  # also for characters that are not ASCII
         raise BadSignature("not an SSH signature") from None
 
 

@@ -221,9 +221,8 @@ class Certificate:
             context.load_cert_chain(self.certificate, self.key, password=_no_password)
             return _read(self.certificate).fingerprint(hashes.SHA256()).hex()
         except (OSError, ssl.SSLError, ValueError) as error:
-            why = getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error)
             raise BadSetting(
-                f"The certificate {self.certificate} and the key {self.key} can't be used: {why}."
+                f"The certificate {self.certificate} and the key {self.key} can't be used: {_why(error)}."
             ) from None
 
 
@@ -318,6 +317,18 @@ def _signed(
 
 def _read(path: Path) -> x509.Certificate:
     return x509.load_pem_x509_certificate(path.read_bytes())
+
+
+def _why(error: Exception) -> str:
+    """Why a certificate and its key could not be loaded."""
+    if isinstance(error, ssl.SSLError):
+        reason: str | None = getattr(error, "reason", None)
+        if reason == "KEY_VALUES_MISMATCH":
+            return "the key does not belong to the certificate"
+        if reason in (None, "PEM_LIB", "NO_START_LINE"):
+            return "one of these files does not have the expected content in PEM format"
+        return reason
+    return (error.strerror or str(error)).lower() if isinstance(error, OSError) else str(error)
 
 
 def _no_password() -> str:

@@ -18,10 +18,10 @@ from drawbridge.agents.memory import MemoryWatch
 from drawbridge.server.checkpoints.changes import Changes
 from drawbridge.server.checkpoints.index_cache import IndexCache
 from drawbridge.server.checkpoints.operations import Operations
-from drawbridge.server.checkpoints.private import PrivateRepository
+from drawbridge.server.checkpoints.private import Largest, PrivateRepository
 from drawbridge.server.checkpoints.refs import Refs
 from drawbridge.server.checkpoints.reverter import Reverter
-from drawbridge.server.checkpoints.snapshotter import Snapshotter, Stored
+from drawbridge.server.checkpoints.snapshotter import Missed, Snapshotter, Stored
 from drawbridge.server.checkpoints.staging import Staging
 from drawbridge.server.checkpoints.unsaved import FindUnsaved, no_editors
 from drawbridge.server.checkpoints.work_tree import WorkTree
@@ -33,8 +33,8 @@ class Checkpoints:
 
     ``folder``: where the index of the last checkpoint is stored (``index_cache.py``). The private repository of a
     directory that is not in a git work tree is also in ``folder``. Without a folder, such a directory has no
-    checkpoints. ``on_stored``: as in ``Snapshotter``. ``active``: returns the runs that may be active in addition to
-    the run that a checkpoint is for.
+    checkpoints. ``on_stored``, ``on_missed``: as in ``Snapshotter``. ``active``: returns the runs that may be active in
+    addition to the run that a checkpoint is for. ``largest``: as in ``PrivateRepository``.
     """
 
     def __init__(
@@ -45,16 +45,18 @@ class Checkpoints:
         memory: MemoryWatch | None = None,
         folder: Path | None = None,
         on_stored: Stored | None = None,
+        on_missed: Missed | None = None,
         active: Callable[[], Iterable[str]] = tuple,
         find_unsaved: FindUnsaved = no_editors,
+        largest: Largest = Largest(),  # noqa: B008 - frozen
     ) -> None:
-        private = PrivateRepository(folder, directory) if folder is not None else None
+        private = PrivateRepository(folder, directory, largest) if folder is not None else None
         staging = Staging(directory, private)
         cache = IndexCache(folder, directory)
         self._refs = refs = Refs(project_id, private, active)
         self.operations = Operations(directory, confinement, memory or MemoryWatch(None), folder, private)
         self.work_tree = WorkTree(directory, staging, private, find_unsaved)
-        self.snapshotter = Snapshotter(directory, self.operations, staging, cache, refs, private, on_stored)
+        self.snapshotter = Snapshotter(directory, self.operations, staging, cache, refs, private, on_stored, on_missed)
         self.changes = Changes(self.operations, refs)
         self.reverter = Reverter(self.operations, refs, self.work_tree)
 

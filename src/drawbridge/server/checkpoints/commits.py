@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from drawbridge.core.json_text import UNDECODABLE
 from drawbridge.server.checkpoints.git import Git
 
 T = TypeVar("T")
@@ -68,7 +69,7 @@ async def _commit(git: Git, commit: str) -> tuple[str, str]:
 
 def noted(message: str, kind: type[T]) -> T | None:
     """The data below the title in a commit's message, converted to ``kind``; None if it can't be converted."""
-    with contextlib.suppress(ValueError, RecursionError, msgspec.MsgspecError):
+    with contextlib.suppress(ValueError, *UNDECODABLE):
         return msgspec.convert(json.loads(message.partition("\n\n")[2]), kind)
     return None
 

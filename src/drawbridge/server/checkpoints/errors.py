@@ -22,6 +22,16 @@ class NoCheckpoint(Exception):
     user."""
 
 
+def reason_of(error: Exception) -> str:
+    """Why a checkpoint could not be taken or read, for the user: one or more sentences."""
+    if isinstance(error, NoCheckpoint):
+        return str(error)
+    if isinstance(error, TookTooLong):
+        return "git took too long. See the server's log for the command."
+    what = "git" if isinstance(error, GitFailed) else "A file operation"
+    return f"{what} failed. See the server's log for the reason."
+
+
 class Changed(Exception):
     """Files that were to be written have other changes in the same places. The text names up to ``NAMED`` of them.
     Nothing was written.
@@ -40,7 +50,7 @@ class Changed(Exception):
 
 def unavailable(reason: str) -> NoCheckpoint:
     """The error for a repository in which git can't work. ``reason``: a clause without a period."""
-    return NoCheckpoint(f"Checkpoints are not available here: {reason}.")
+    return NoCheckpoint(f"git can't be used in this repository: {reason}.")
 
 
 def enumerated(files: Sequence[str]) -> str:

@@ -75,6 +75,6 @@ def check_read(unread: frozenset[str], changed: Iterable[str]) -> None:
     lost = sorted(shown_path(path) for path in unread.intersection(changed))
     if lost:
         raise NoCheckpoint(
-            f"The run can't be undone: a git filter (such as LFS) stores {enumerated(lost)}, and checkpoints contain "
-            f"only the smallest {FILTERED_BYTES // MB} MB of such files. Restore the files with git."
+            f"The run can't be undone: a git filter (such as Git LFS) applies to {enumerated(lost)}, and the content "
+            "before the run was not stored. Restore the committed content with git."
         )

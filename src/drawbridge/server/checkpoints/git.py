@@ -194,7 +194,7 @@ async def _configuration(program: GitProgram, *options: str) -> tuple[str, str]:
         words, _git_directory_environment(program.repository), seconds=SETTINGS_SECONDS
     )
     if code:
-        raise GitFailed(f"the configuration can't be read (code {code}): {complaint.strip()[:500]}")
+        raise GitFailed(f"git's configuration can't be read (code {code}): {complaint.strip()[:500]}")
     return listed, complaint
 
 
@@ -211,7 +211,7 @@ async def _read_settings(program: GitProgram) -> Settings:
     if (
         complaint and (await program.run(["rev-parse", "--git-dir"], _git_directory_environment(program.repository)))[0]
     ):  # the list does not contain the repository's configuration
-        raise unavailable("the installed git does not support the repository's format")
+        raise unavailable("the installed git does not support its format")
     return await asyncio.to_thread(settings_from, listed, program.repository)
 
 

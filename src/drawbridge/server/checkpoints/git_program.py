@@ -83,7 +83,7 @@ class GitProgram:
         variables = (f"{name}={shlex.quote(value)}" for name, value in environment.items())
         files = f"<{self._quoted('in') if stdin else '/dev/null'} >{self._quoted('out')} 2>{self._quoted('err')}"
         line = f"{' '.join(variables)} {shlex.join([self.path, *words])} {files}"
-        code = await self._in_time(line, seconds or SECONDS, " ".join(words)[:200], writes=writes)
+        code = await self._in_time(line, seconds or SECONDS, _named(words), writes=writes)
         return code, *(await asyncio.to_thread(self._outputs, words))
 
     async def _in_time(self, line: str, seconds: float, what: str, *, writes: bool) -> int:
@@ -105,7 +105,7 @@ class GitProgram:
         Blocking."""
         output = self.folder / "out"
         if output.stat().st_size > LARGEST_OUTPUT:
-            raise GitFailed(f"git printed more than {LARGEST_OUTPUT // MB} MB for: {' '.join(words)[:200]}")
+            raise GitFailed(f"git printed more than {LARGEST_OUTPUT // MB} MB for: {_named(words)}")
         with (self.folder / "err").open("rb") as file:
             complaint = file.read(LONGEST_COMPLAINT).decode(errors="replace")
         return output.read_bytes().decode(errors="surrogateescape"), complaint
@@ -137,3 +137,11 @@ class GitProgram:
 
     def _quoted(self, name: str) -> str:
         return shlex.quote(str(self.folder / name))
+
+
+def _named(words: Sequence[str]) -> str:
+    """The beginning of a git command, for an error: without the settings, which would leave no room for the command."""
+    start = 0
+    while words[start : start + 1] == ["-c"]:
+        start += 2
+    return " ".join(words[start:])[:200]

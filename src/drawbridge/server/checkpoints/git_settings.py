@@ -83,14 +83,14 @@ def settings_from(listed: str, repository: Repository) -> Settings:
     chosen = dict(_setting(item) for _, item in items)
     unknown = sorted(name for name in chosen if name.startswith("extensions.") and name not in KNOWN_EXTENSIONS)
     if unknown:
-        raise unavailable(f"the repository uses {unknown[0]}, which is not supported")
+        raise unavailable(f"it uses {unknown[0]}, which Drawbridge does not support")
     format = chosen.get("extensions.objectformat", "=sha1").removeprefix("=")
     if format not in FORMATS:
-        raise unavailable(f"the repository's object format is not {' or '.join(FORMATS)}")
+        raise unavailable(f"its object format is not {' or '.join(FORMATS)}")
     named = _with_files(chosen)
     for name in NAMES_A_FILE:
         if is_odd(Path(named[name].removeprefix("="))):
-            raise unavailable(f"{name} is not a small regular file")
+            raise unavailable(f"the file for {name} is too large, or is not a regular file")
     given = (*OURS, *(name + value for name, value in named.items() if name in KEPT))
     files = _configuration_files(repository, items)
     if files is not None:

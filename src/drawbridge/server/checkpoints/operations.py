@@ -23,7 +23,7 @@ from drawbridge.server.checkpoints.repository import Repository, find
 
 logger = logging.getLogger("drawbridge.server")
 
-NO_REPOSITORY: Final = "The project is not in a git work tree, so changes made by runs can't be determined."
+NO_REPOSITORY: Final = "The directory is not in a git work tree, so changes made by runs can't be determined."
 NO_GIT: Final = (
     "git is not installed on the server's machine, so changes made by runs can't be determined. Install git."
 )
@@ -70,7 +70,7 @@ class Operations:
                     yield git
             except (GitFailed, OSError):
                 if self._folder is not None and not await asyncio.to_thread(self._folder.exists):
-                    raise NoCheckpoint("The project was removed in the meantime.") from None
+                    raise NoCheckpoint("The project or terminal session was removed in the meantime.") from None
                 raise
 
     @contextlib.asynccontextmanager

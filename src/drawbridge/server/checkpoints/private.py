@@ -17,6 +17,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
+
 from drawbridge.agents.memory import MB
 from drawbridge.core.errors import DrawbridgeError
 from drawbridge.core.private_files import PRIVATE_FILE, make_private_directory, write_private
@@ -59,10 +61,6 @@ MOST_LARGE: Final = 1_000
 these is too large.
 """
 
-MOST_FILES: Final = 20_000
-MOST_BYTES: Final = 300 * MB
-"""The maximum number of files, and of bytes of all files together."""
-
 LIST_SECONDS: Final = 5.0
 """The number of seconds that git may take to list the files."""
 
@@ -81,33 +79,44 @@ run. They are also removed if the repository is full (``MOST_STORED``), or if th
 ``COLLECT_SECONDS`` ago."""
 
 ADVICE: Final = (
-    "Add files that need no review to a .gitignore file, or make the directory a git repository (git init): git then "
-    "decides which files are included."
+    "Add files that need no review to a .gitignore file, or make the directory a git repository (git init), to which "
+    "these limits do not apply."
 )
 
 NOTICE: Final = (
-    "This directory is not in a git repository, so the server stores the versions of its files; the review leaves out "
-    f"dependencies, build output, caches and files over {LARGEST_FILE // MB} MB."
+    "The server stores the versions of these files in its own repository, without dependencies, build output, "
+    f"caches, nested repositories and files over {LARGEST_FILE // MB} MB."
 )
 """The notice about a review in a private repository, in one sentence."""
 
-NARROWER: Final = "Work in a directory below it, or make the directory a git repository (git init)."
+NARROWER: Final = "Work in one of its subdirectories, or make it a git repository (git init)."
 """The advice if the directory is refused regardless of its contents, so that a ``.gitignore`` file would not help."""
 
 
-class TooLarge(NoCheckpoint):
-    """The directory exceeds a limit, or contains the user's home directory or the server's data."""
+class Largest(Struct, frozen=True):
+    """The largest directory for which checkpoints are taken: the numbers of its files, and of their bytes."""
 
-    def __init__(self, why: str, advice: str = ADVICE) -> None:
-        super().__init__(f"Too large to review: {why} {advice}")
+    files: int = 20_000
+    bytes: int = 300 * MB
+
+
+class TooLarge(NoCheckpoint):
+    """The directory exceeds a limit. ``setting``: the option with which the server's owner can raise the limit; empty if
+    there is none."""
+
+    def __init__(self, why: str, setting: str = "") -> None:
+        owner = f" The server's owner can also raise the limit ({setting})." if setting else ""
+        super().__init__(f"Too large to review: {why} {ADVICE}{owner}")
 
 
 class PrivateRepository:
-    """The private repository of ``directory``, in ``folder``. It is created when it is needed for the first time."""
+    """The private repository of ``directory``, in ``folder``. It is created when it is needed for the first time.
+    ``largest``: a directory that is larger has no checkpoints."""
 
-    def __init__(self, folder: Path, directory: Path) -> None:
+    def __init__(self, folder: Path, directory: Path, largest: Largest) -> None:
         self._git_directory = folder / NAME
         self._directory = directory
+        self._largest = largest
         self._too_large: tuple[float, TooLarge] | None = None
         """The time at which the directory was found to be too large (``time.monotonic``), and the error; None if it is
         not too large."""
@@ -134,9 +143,10 @@ class PrivateRepository:
     def _create(self) -> None:
         """Creates the repository. Raises ``NoCheckpoint``, ``DrawbridgeError`` or OSError."""
         directory = self._directory.resolve(strict=True)
-        inside = (Path.home().resolve(), self._git_directory.resolve())
-        if any(directory in (folder, *folder.parents) for folder in inside):
-            raise TooLarge("the directory contains your home directory or the server's data.", NARROWER)
+        home = "the home directory of the server's user"
+        for name, folder in ((home, Path.home()), ("the server's data", self._git_directory)):
+            if directory in ((real := folder.resolve()), *real.parents):
+                raise NoCheckpoint(f"This directory can't be reviewed, because it is or contains {name}. {NARROWER}")
         new = self._git_directory.with_name(f"{NAME}.new")
         shutil.rmtree(new, ignore_errors=True)
         make_private_directory(str(new))
@@ -173,9 +183,9 @@ class PrivateRepository:
             raise self._too_large[1]
 
     async def check_size(self, git: Git) -> None:
-        """If git works in the private repository and the directory was too large, checks the directory again. Raises
-        ``TooLarge`` if it is still too large, and the errors of ``Git.read``."""
-        if git.repository.private and self._too_large is not None:
+        """If git works in the private repository, checks the size of the directory. Raises ``TooLarge`` and the errors
+        of ``Git.read``."""
+        if git.repository.private:
             await self.selection(git)
 
     async def selection(self, git: Git) -> str:
@@ -187,7 +197,8 @@ class PrivateRepository:
                 listed = await git.read(*words)
             left_out = await asyncio.to_thread(self._left_out, listed)
         except TimeoutError:
-            raise self._remembered(TooLarge(f"its files can't be listed within {LIST_SECONDS:g} s.")) from None
+            why = f"the files in the directory can't be listed within {LIST_SECONDS:g} s."
+            raise self._remembered(TooLarge(why)) from None
         except TooLarge as error:
             raise self._remembered(error) from None
         self._too_large = None
@@ -211,13 +222,15 @@ class PrivateRepository:
                     left_out.append(path)
                     continue
                 count, size = count + 1, size + bytes
-            if count > MOST_FILES:
-                raise TooLarge(f"the directory has more than {MOST_FILES:,} files.")
-            if size > MOST_BYTES:
-                raise TooLarge(f"the files in the directory exceed {MOST_BYTES // MB} MB.")
+            if count > self._largest.files:
+                text = f"the directory has more than {self._largest.files:,} files."
+                raise TooLarge(text, "--checkpoint-files")
+            if size > self._largest.bytes:
+                text = f"the files in the directory exceed {self._largest.bytes // MB:,} MB."
+                raise TooLarge(text, "--checkpoint-mb")
         if len(left_out) > MOST_LARGE:
-            text = f"more than {MOST_LARGE:,} files are over {LARGEST_FILE // MB} MB, or are nested repositories."
-            raise TooLarge(text)
+            large = f"files over {LARGEST_FILE // MB} MB and nested repositories"
+            raise TooLarge(f"the directory has more than {MOST_LARGE:,} {large}.")
         return left_out
 
     async def forget_ignored(self, git: Git) -> None:

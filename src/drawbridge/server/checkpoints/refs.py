@@ -18,6 +18,14 @@ KEPT_RUNS: Final = 50
 """The number of runs of a project for which checkpoints are kept. Older checkpoints are dropped. git garbage-collects
 them later (in a private repository, ``PrivateRepository.collect`` removes them)."""
 
+NO_CHECKPOINT: Final = (
+    "The run has no checkpoint: it has not started, it is too old, or checkpoints were disabled or failed. If they "
+    "failed, the server's log has the reason."
+)
+NO_SECOND_CHECKPOINT: Final = (
+    "The run has not ended, or the checkpoint after it failed. If it failed, the server's log has the reason."
+)
+
 REVIEW: Final = "review"
 """The word that the refs of a project's review contain in place of a run's id (``refs/drawbridge/<project>/review/…``).
 These refs are not dropped when the checkpoints of older runs are."""
@@ -42,7 +50,7 @@ class Refs:
         if any(code for code, _, _ in found):
             if self._private is not None:
                 await self._private.check_size(git)
-            raise NoCheckpoint("The run no longer has a checkpoint, or it has not ended yet.")
+            raise NoCheckpoint(NO_CHECKPOINT if found[0][0] else NO_SECOND_CHECKPOINT)
         return found[0][1].strip(), found[1][1].strip()
 
     async def review_is_open(self, git: Git) -> bool:

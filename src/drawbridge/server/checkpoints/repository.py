@@ -102,7 +102,7 @@ def odd_file(repository: Repository) -> str | None:
     ):
         for name in names:
             if is_odd(directory / name, LARGEST_FILE if name != "packed-refs" else LARGEST_REFS):
-                return f"git's file {name} is not a small regular file"
+                return f"git's file {name} is too large, or is not a regular file"
     of_objects = chain.from_iterable(_entries(repository.common / name) for name in OF_OBJECTS)
     split = (entry for entry in _entries(repository.own) if entry.name.startswith("sharedindex."))
     for entry in (*of_objects, *split):
@@ -174,7 +174,7 @@ def _is_pipe(entry: os.DirEntry[str]) -> bool:
 def _named(odd: Path, repository: Repository) -> str:
     above = next(one for one in (repository.common, repository.own, repository.root) if odd.is_relative_to(one))
     path = os.fsencode(odd.relative_to(above)).decode(errors="replace")
-    return f"git's file {path} is not a small regular file"
+    return f"git's file {path} is too large, or is not a regular file"
 
 
 def is_odd(file: Path, largest: int = LARGEST_FILE) -> bool:

@@ -53,10 +53,11 @@ class Shell:
                 code = await self._reply(LEAVE_SECONDS)
         except OSError:
             code = b""
+        program = "a program" if terminates else "git"  # a script also runs other programs
         if code is None:
-            raise TookTooLong(f"git took more than {seconds:g} s for: {what}")
+            raise TookTooLong(f"{program} took more than {seconds:g} s for: {what}")
         if not code.strip().isdigit():
-            raise GitFailed(f"git was killed by a signal during: {what}")
+            raise GitFailed(f"{program} was killed by a signal during: {what}")
         return int(code)
 
     async def _reply(self, seconds: float) -> bytes | None:

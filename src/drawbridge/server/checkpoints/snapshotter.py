@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server.checkpoints.commits import Filtered, committed
-from drawbridge.server.checkpoints.errors import GitFailed, NoCheckpoint
+from drawbridge.server.checkpoints.errors import GitFailed, NoCheckpoint, reason_of
 from drawbridge.server.checkpoints.file_versions import Versions
 from drawbridge.server.checkpoints.filters import filtered_entries, filtered_since
 from drawbridge.server.checkpoints.git import Git
@@ -29,6 +29,9 @@ logger = logging.getLogger("drawbridge.server")
 Stored: TypeAlias = Callable[[Git, str, When, str], Awaitable[None]]
 """The type of a function that is called after each checkpoint is stored, with git, the run's id, whether the checkpoint
 is from before or after the run, and the commit's id."""
+
+Missed: TypeAlias = Callable[[str], None]
+"""The type of a function that is called if the checkpoint before a run was not taken, with the reason for the user."""
 
 
 class _Begun(Struct, frozen=True):
@@ -53,7 +56,8 @@ class _Collected(Struct, frozen=True):
 
 class Snapshotter:
     """Creates the checkpoints of one project. ``private``: its private repository; None if it can't have one.
-    ``on_stored`` is called in the operation that stored the checkpoint, and may use its git, but not its index."""
+    ``on_stored`` is called in the operation that stored the checkpoint, and may use its git, but not its index.
+    ``on_missed`` is called if the checkpoint that ``begin`` started was not taken."""
 
     def __init__(
         self,
@@ -64,6 +68,7 @@ class Snapshotter:
         refs: Refs,
         private: PrivateRepository | None,
         on_stored: Stored | None,
+        on_missed: Missed | None,
     ) -> None:
         self._directory = directory
         self._operations = operations
@@ -72,6 +77,7 @@ class Snapshotter:
         self._refs = refs
         self._private = private
         self._on_stored = on_stored
+        self._on_missed = on_missed
         self._begun = _Begun("", None, NOTHING)
         self._storing = BackgroundTasks(logger)
         """The task that completes what ``begin`` started."""
@@ -96,7 +102,7 @@ class Snapshotter:
             await asyncio.wait([storing])
             raise
         if not collected.done():
-            raise GitFailed("the checkpoint was canceled because the project was closed")
+            raise GitFailed("the session was closed")
         return collected.result()
 
     async def stored(self) -> None:
@@ -113,10 +119,13 @@ class Snapshotter:
         try:
             created = await self._create(run_id, "before", collected)
         except Exception as error:
+            is_expected = isinstance(error, GitFailed | NoCheckpoint | OSError)
+            if is_expected and self._on_missed is not None:
+                self._on_missed(reason_of(error))
             if not collected.done():
                 collected.set_exception(error)
-            elif isinstance(error, GitFailed | NoCheckpoint | OSError):
-                logger.warning("the checkpoint before %s failed: %s", run_id, error)
+            elif is_expected:
+                logger.warning("the checkpoint before run %s was not taken: %s", run_id, error)
             else:
                 raise
         else:
@@ -147,8 +156,8 @@ class Snapshotter:
         large."""
         if self._private is None:
             return
-        self._private.check_again_later()
         if await asyncio.to_thread(self._private.successor) is None:
+            self._private.check_again_later()
             return
         async with self._operations.opened() as git:
             if git is None or await self._refs.review_is_open(git):

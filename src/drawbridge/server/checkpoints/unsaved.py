@@ -27,8 +27,9 @@ class UnsavedChanges(Exception):
 
 
 def not_written_over(error: UnsavedChanges) -> ClientError:
-    path, editor = next(iter(error.found.items()))
+    path = next(iter(error.found))
+    editors = " and ".join(dict.fromkeys(error.found.values()))
     more = len(error.found) - 1
     what = f"{path} has" if not more else f"{path} and {more} other file{'s' if more > 1 else ''} have"
-    text = f"The files can't be changed: {what} unsaved changes in {editor}. Save or discard them first."
+    text = f"The files can't be changed: {what} unsaved changes in {editors}. Save or discard them first."
     return ClientError("UNSAVED_CHANGES", text, details={"paths": list(error.found)})

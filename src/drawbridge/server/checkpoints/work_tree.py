@@ -33,7 +33,7 @@ class WorkTree:
         self._find_unsaved = find_unsaved
 
     async def check_size(self, git: Git) -> None:
-        """Raises ``NoCheckpoint`` if the directory was too large for checkpoints and still is, and ``GitFailed``."""
+        """Raises ``NoCheckpoint`` if the directory is too large for checkpoints, and ``GitFailed``."""
         if self._private is not None:
             await self._private.check_size(git)
 

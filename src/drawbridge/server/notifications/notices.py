@@ -71,7 +71,7 @@ def notice(event: Event, project_id: str, directory: Path, review: ReviewChanged
             about = _name(event.summary or f"Use {event.tool_name}")
             return Notice(project_id, f"{project} needs you", about, event.approval_id, whole_command(event))
         case PermissionWithdrawn(reason=reason) if reason == IN_TERMINAL:
-            return Notice(project_id, f"{project} needs you", "Answer in its terminal")
+            return Notice(project_id, f"{project} needs you", "Answer in the agent's terminal")
         case RunFinished(outcome=outcome) if outcome in OUTCOMES:
             if review is None:
                 return Notice(project_id, project, OUTCOMES[outcome])

@@ -53,6 +53,10 @@ TEST_SECONDS: Final = 15.0
 TEST_PAUSE: Final = 5.0
 """The minimum number of seconds between the end of a device's test and its next test."""
 
+TEST: Final = "test"
+"""Replaces the id of the project in a test notification. The web UI keeps such a notification although the user is
+looking at it."""
+
 GONE: Final = (404, 410)
 """HTTP statuses that mean that the subscription has ended."""
 
@@ -150,6 +154,7 @@ class Notifier:
         self._leads_to = leads_to
         self._webhook = webhook
         self._contact = contact(public, host)
+        self._public = tuple(public)
         self._sender = sender or Sender()
         self._push_sender = push_sender or Sender()
         self._patience = patience
@@ -246,8 +251,8 @@ class Notifier:
                 loop.call_soon_threadsafe(report, problem)
 
         try:
-            if not self._push_sender.do(f"a test through {browser.service}", send):
-                return "Too many notifications are waiting for push services that are slow or unreachable. Try later."
+            if not self._push_sender.do(f"a browser through {browser.service}", send):
+                return "Too many notifications are waiting for push services that are slow or unreachable. Try again later."
             return await asyncio.wait_for(result, TEST_SECONDS)
         except TimeoutError:
             return f"The push service {browser.service} has not responded yet. The notification may still arrive."
@@ -259,9 +264,9 @@ class Notifier:
         the notification.
         """
         try:
-            self._post(browser, Notice("test", "Drawbridge", "Notifications work."))
+            self._post(browser, Notice(TEST, "Drawbridge", "Notifications work."))
         except Failed as error:
-            return f"The push service {browser.service} did not accept the notification: {error}."
+            return f"The notification could not be sent through {browser.service}: {error}."
         except Exception:
             logger.exception("internal error: a test notification was not sent")
             return "The server could not send the notification. See the server's log for the reason."
@@ -286,12 +291,10 @@ class Notifier:
         """The push services that do not work and that a browser still uses, as human-readable sentences."""
         used = {one.service for one in self.subscriptions}
         refused = {service: why for service, why in dict(self._refused).items() if service in used}
-        remedy = (
-            "The server's log has the details. A push service may refuse a server without a public name: --public-host."
-        )
+        remedy = " Some push services refuse a server without a public name. Set one with --public-host."
+        advice = "" if self._contact in self._public else remedy
         return [
-            f"Notifications through {service} do not arrive: {why}. {remedy}"
-            for service, why in sorted(refused.items())
+            f"Notifications through {service} do not arrive: {why}.{advice}" for service, why in sorted(refused.items())
         ]
 
     def end(self) -> None:
@@ -355,9 +358,10 @@ def post(url: str, headers: Mapping[str, str], body: bytes) -> None:
     except urllib.error.HTTPError as error:
         error.close()
         again = error.code == 429 or error.code >= 500
-        raise Failed(f"it responded with {error.code}", again=again, status=error.code) from None
+        raise Failed(f"the service responded with HTTP {error.code}", again=again, status=error.code) from None
     except (OSError, HTTPException, ValueError) as error:
-        raise Failed(type(getattr(error, "reason", error)).__name__, again=not isinstance(error, ValueError)) from None
+        what = type(getattr(error, "reason", error)).__name__
+        raise Failed(f"the request failed ({what})", again=not isinstance(error, ValueError)) from None
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):

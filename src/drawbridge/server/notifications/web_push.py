@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from msgspec import Struct
 from py_vapid import Vapid02
 
+from drawbridge.core.json_text import UNDECODABLE
 from drawbridge.core.private_files import write_private
 from drawbridge.server.auth.scopes import Identity
 from drawbridge.server.protocol import commands
@@ -179,10 +180,9 @@ class Subscriptions:
             return file
         except FileNotFoundError:
             return _File(subscriptions=[])
-        except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
-            logger.error(
-                "%s can't be read (%s): an empty list is used, and browsers have to subscribe again", self._path, error
-            )
+        except (OSError, *UNDECODABLE) as error:
+            why = error.strerror if isinstance(error, OSError) else error
+            logger.error("%s can't be read (%s), so browsers have to subscribe to notifications again", self._path, why)
             return _File(subscriptions=[])
 
     def _write(self, file: _File) -> None:

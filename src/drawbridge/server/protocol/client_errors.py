@@ -31,7 +31,8 @@ CODES: Final[Mapping[str, Kind]] = {
     "MESSAGE_SIZE_LIMIT": Kind("A blob is larger than the limit."),
     # identity and permissions
     "UNAUTHORIZED": Kind(
-        "The token is missing or wrong. The connection is closed with 4401, unless the client had already signed in."
+        "The token is missing or wrong, the first message is not one that signs in, or a client that has signed in "
+        "tries to change its identity. The connection is closed with 4401, unless the client had already signed in."
     ),
     "TOKEN_REVOKED": Kind(
         "The device's token was revoked, or the SSH key is no longer authorized. If the client was already connected, "
@@ -42,10 +43,10 @@ CODES: Final[Mapping[str, Kind]] = {
     ),
     "PAIRING_WRONG": Kind("The pairing code is not valid."),
     "PAIRING_USED": Kind("The pairing code was already used; it is valid for one device."),
-    "PAIRING_EXPIRED": Kind("The pairing code has expired, after ten minutes."),
+    "PAIRING_EXPIRED": Kind("The pairing code has expired. Codes are valid for ten minutes."),
     "SIGNATURE_WRONG": Kind(
-        "The signature is not for this challenge, not made with a key that the owner has authorized, or in an earlier "
-        "format."
+        "The signature is for another challenge, was made with a key that the owner has not authorized, or is in an "
+        "earlier format."
     ),
     "SIGNATURE_REPLAYED": Kind("The challenge is not this connection's latest one, or was already answered."),
     "SIGNATURE_FOREIGN": Kind(
@@ -64,7 +65,7 @@ CODES: Final[Mapping[str, Kind]] = {
     # projects
     "INVALID_PATH": Kind(
         "The path can't be used or listed: it has to be absolute, exist and be inside an allowed root. "
-        "For a project: its directory no longer exists, is now outside of `--allow`, or is on a disk that does not respond, "
+        "For a session: its directory no longer exists, is now outside of `--allow`, or is on a disk that does not respond, "
         "so nothing runs there."
     ),
     "PROJECT_NOT_FOUND": Kind("No project has this ID."),
@@ -78,10 +79,12 @@ CODES: Final[Mapping[str, Kind]] = {
     # the files of a project
     "FILE_NOT_FOUND": Kind("The project has no such file or directory."),
     "FILE_PRIVATE": Kind("The path is private: it usually contains secrets, or belongs to git or to the server."),
-    "FILE_TOO_LARGE": Kind("The file is too large to be shown; `details` has its size and the limit, in bytes."),
+    "FILE_TOO_LARGE": Kind(
+        "The file is too large to be shown or compared; `details` has its size and the limit, in bytes."
+    ),
     "FILE_UNSUPPORTED": Kind(
-        "The file can't be shown, for example because it is neither UTF-8 text nor an image; the message gives the "
-        "reason."
+        "The file can't be shown or compared, for example because it is neither UTF-8 text nor an image; the message "
+        "gives the reason."
     ),
     "FILE_NOT_COMPARED": Kind(
         "The file's changes can't be determined: the project is not in a git work tree, or git is not installed or "
@@ -115,14 +118,15 @@ CODES: Final[Mapping[str, Kind]] = {
     "NOT_SUPPORTED": Kind("The agent or the server can't do that; the message gives the reason."),
     "CHECKPOINT_NOT_FOUND": Kind(
         "The run has no checkpoint (not ended yet, too long ago, no git, too large), its checkpoint does not contain "
-        "everything that it changed, or git failed; the message gives the reason."
+        "everything that it changed, or git or a file operation failed; the message or the server's log gives the reason."
     ),
     "CHANGED_SINCE": Kind(
-        "The same lines were changed after the run; `details.paths` and `details.lines` locate them. Nothing was undone."
+        "The same places in the files were changed after the run; `details.paths` and `details.lines` locate them. "
+        "Nothing was undone."
     ),
     "HUNK_GONE": Kind(
         "The hunk or file is no longer in the review, or the review is not the one that was shown: read it again. "
-        "`details` has who decided on the hunk and how, if somebody did."
+        "If somebody has decided on the hunk, `details` has `by` and `decision`."
     ),
     "REVIEW_CLASH": Kind(
         "The same places in the files have just been changed, or one path is in the way of another; "
@@ -132,13 +136,17 @@ CODES: Final[Mapping[str, Kind]] = {
         "A file that was to be changed has unsaved changes in an editor; `details.paths` names such files. Nothing was "
         "changed."
     ),
-    "NOTHING_TO_COMMIT": Kind("There is nothing to commit: everything that was kept is already in the last commit."),
+    "NOTHING_TO_COMMIT": Kind(
+        "There is nothing to commit: no changes were kept, or they are already in the last commit."
+    ),
     "BRANCH_EXISTS": Kind("A branch with this name already exists."),
     "COMMIT_BLOCKED": Kind(
         "The kept changes can't be committed in the repository's current state; `details.reason` is a one-word code for "
         "the reason, and `details.paths` lists the files, if any."
     ),
-    "COMMIT_FAILED": Kind("git or one of its hooks refused the commit; `details.output` has what they printed."),
+    "COMMIT_FAILED": Kind(
+        "git or one of its hooks refused the commit, or it took too long; `details.output` has what they printed."
+    ),
     "PUSH_BLOCKED": Kind(
         "The branch can't be pushed, or no pull request can be created; `details.reason` is a one-word code for the reason."
     ),
@@ -158,7 +166,9 @@ CODES: Final[Mapping[str, Kind]] = {
     "APPROVAL_RESOLVED": Kind(
         "The approval request was already resolved or withdrawn; `details` shows by whom and how."
     ),
-    "BLOB_NOT_FOUND": Kind("There is no blob with this ID, or it has expired."),
+    "BLOB_NOT_FOUND": Kind(
+        "There is no blob with this ID, it has expired or is not complete, or its file has changed since it was read."
+    ),
     "BLOB_OFFSET": Kind(
         "The piece does not continue where the last one ended; `details.expected` has the expected offset."
     ),

@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol
 import msgspec
 from msgspec import Raw, Struct
 
+from drawbridge.core.json_text import UNDECODABLE
 from drawbridge.server.protocol.answers import Answer, updated
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import FRAME_BYTES, AgentMessage, Direction, Error, Truncated
@@ -191,7 +192,7 @@ def shortened(data: bytes, limit: int) -> bytes:
             smaller = msgspec.json.encode(_cut(whole, text, items, depth))
             if len(smaller) <= limit:
                 return smaller
-    except (msgspec.DecodeError, RecursionError):
+    except UNDECODABLE:
         pass
     return msgspec.json.encode({"preview": data[: limit // 8].decode(errors="replace") + CUT})
 

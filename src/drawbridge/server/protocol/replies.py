@@ -6,7 +6,7 @@ is the reply to ``run_revert``, and the other clients that have joined the proje
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Final, Generic, Literal, TypeVar
 
 from msgspec import Meta, Raw, Struct
@@ -205,7 +205,8 @@ class Handover(Struct, frozen=True, kw_only=True):
 
     ``state`` ``waiting``: its agent gets them when it stops, or with the next prompt; ``given``: they are being
     delivered. In the other states they are drafts again: ``unsure`` if the agent may have received them, ``ended`` if
-    the session ended first, ``refused`` if the agent now has more permissions than clients may use.
+    the session ended first, ``refused`` if the agent may have more permissions than clients may use, or its directory
+    can't be used.
     """
 
     project_id: str
@@ -606,11 +607,17 @@ class Login(Struct, frozen=True):
 
 
 class AgentWords(Struct, frozen=True):
-    """The texts about an agent that clients show. ``label``: its name at the beginning of a sentence."""
+    """What clients show about an agent. ``label``: its name at the beginning of a sentence. ``login``: null if it is not
+    known how to log in. ``tools``: what its tools do, by name: "read", "edit", "write", "command", "search", "find" (files
+    by name), "fetch", "web" (a search), "agent", "todo", "question", "plan", "output" (of a task), "stop" (a task) or
+    "skill". A later server may send other words. ``tasks``: the names of the kinds of background tasks, by ``kind``.
+    """
 
     name: str
     label: str
-    login: Login
+    login: Login | None
+    tools: Mapping[str, str]
+    tasks: Mapping[str, str]
 
 
 class Hello(Struct, frozen=True, kw_only=True):

@@ -20,10 +20,10 @@ from drawbridge.server.protocol.replies import Handover
 from drawbridge.server.reviews.change_set import lines_of
 from drawbridge.server.reviews.comments import prompt_of
 from drawbridge.server.reviews.located_comments import LocatedComments, Since
-from drawbridge.server.reviews.messages import refused
 from drawbridge.server.reviews.remembered import COMMENTS_BYTES, MOST_COMMENTS, RememberedComment, sized
 from drawbridge.server.reviews.reviews import HunkGone, NoLines, OpenReview, Review, SameName
 from drawbridge.server.updates import answered
+from drawbridge.text.review_words import CHANGED
 
 LONGEST_TEXT: Final = 10_000
 """The maximum length of a comment, of its suggestion, and of the lines that it is about, in characters."""
@@ -89,14 +89,14 @@ class Commenting:
         """Raises ``ClientError`` if there are no drafts, or if ``drafts`` is not their current version."""
         known = [one.comment for one in self._comments.values()]
         if drafts != self.drafts_version:
+            if any(one.state == "draft" for one in known):
+                raise ClientError("COMMENT_GONE", CHANGED, field="data.drafts")
             sent = next((one for one in reversed(known) if one.run_id is not None), None)
-            waiting = any(one.state == "draft" for one in known)
-            text = "The drafts have changed since they were shown, so they were not sent. Read the review again."
-            if sent is not None and not waiting:
-                text = "The drafts were already sent."
-            if not waiting and any(one.state == "waiting" for one in known):
-                sent, text = None, "The drafts are already waiting for the agent."
-            details = None if sent is None or waiting else {"run_id": sent.run_id}
+            happened = "were removed" if sent is None else "were already sent or removed"
+            if any(one.state == "waiting" for one in known):
+                sent, happened = None, "are already waiting for the agent, or were removed"
+            text = f"No drafts are left to send: they {happened}."
+            details = None if sent is None else {"run_id": sent.run_id}
             raise ClientError("COMMENT_GONE", text, field="data.drafts", details=details)
         if not any(one.state == "draft" for one in known):
             text = "There are no drafts to send. Write a comment first, or send a prompt."
@@ -164,8 +164,9 @@ class Commenting:
                 self._check_room(comment)  # before git stores the text of a comment that might be refused
                 kept = [one.comment.blob for one in self._comments.values()]
                 await self._review.keep_texts(git, [*kept, version.blob])
-        except HunkGone as error:
-            raise refused(error) from None
+        except HunkGone:
+            text = "The file is no longer in the review. Read the review again."
+            raise ClientError("HUNK_GONE", text, details={"gone": path}) from None
         except SameName:
             problem = f"The comment can't be added: the review has several files that are shown as {path}."
             remedy = "Rename them, or write about them in a prompt."
@@ -179,7 +180,7 @@ class Commenting:
         """A comment as it is after this change; None if it is removed. Raises ``ClientError``."""
         known = self._comments.get(id)
         if known is None:
-            text = "The comment no longer exists."
+            text = "The comment does not exist. It may have been removed."
             raise ClientError("COMMENT_GONE", text, field="data.comment_id")
         comment = known.comment
         if any(one is not None for one in (command.path, command.line, command.end_line, command.quote)):
@@ -192,7 +193,10 @@ class Commenting:
             text = f"The comment is by {comment.by}. Only its author or a client with the admin scope can change it."
             raise ClientError("OUT_OF_SCOPE", text, field="data.comment_id", details={"needed": "admin"})
         if comment.state == "waiting":
-            text = "The comment is waiting for the agent. Withdraw it first."
+            is_given = self.handover is not None and self.handover.state == "given"
+            text = "The comment is waiting for the agent. To change it, withdraw the comments first."
+            if is_given:
+                text = "The comment is on its way to the agent. Write another one."
             raise ClientError("COMMENT_GONE", text, field="data.comment_id")
         if comment.state != "draft":
             text = "The comment was already sent. Write another one."
@@ -217,9 +221,11 @@ def _resolved(comment: ReviewComment, sender: Subscriber, *, resolved: bool) -> 
     """The comment after it was resolved or reopened; the same comment if it already was. Raises ``ClientError``."""
     if comment.state in ("draft", "waiting"):
         remedy = (
-            "Send or remove the draft." if comment.state == "draft" else "Wait until it has, or withdraw the comments."
+            "Send or remove the draft."
+            if comment.state == "draft"
+            else "Wait until it has, or withdraw the comments and remove this one."
         )
-        text = f"The comment can't be resolved: the agent has not received it. {remedy}"
+        text = f"The comment can't be resolved or reopened: the agent has not received it. {remedy}"
         raise ClientError("VALIDATION_FAILED", text, field="data.resolved")
     if resolved == (comment.state == "resolved"):
         return comment

@@ -98,7 +98,7 @@ def _line_reference(comment: ReviewComment) -> str:
     named = f"`{path}`" if path.isprintable() and "`" not in path else json.dumps(path)
     lines = f"line {comment.line}" if comment.line == comment.end_line else f"lines {comment.line}-{comment.end_line}"
     side = " before your changes" if comment.side == "old" else ""
-    since = " (these lines have changed since)" if comment.outdated else ""
+    since = " (these lines have changed or moved since)" if comment.outdated else ""
     return f"{named}, {lines}{side}{since}"
 
 

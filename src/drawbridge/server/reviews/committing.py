@@ -69,7 +69,7 @@ class Blocked(Exception):
 
 class BadBranch(Exception):
     """The new branch can't be created: its name is not valid or is taken, or git refused to create it. The text is
-    shown to the user."""
+    shown to the user, with advice."""
 
     def __init__(self, text: str, *, exists: bool) -> None:
         super().__init__(text)
@@ -169,7 +169,7 @@ async def commit(
         filtered = [await filtered_of(git, commit) for commit in (base, files_now)]
         paths = frozenset().union(*(one.read | one.unread for one in filtered)) & kept.keys()
         if paths:
-            text = "some of the files use a git filter (such as LFS), which only a commit in your shell can apply"
+            text = "some of the files use a git filter (such as Git LFS), which only a commit in your shell can apply"
             raise Blocked("filter", text, list(map(shown_path, paths)))
         before = await differences(git, await _tree_of(git, head), base)
         new = await _merged(
@@ -190,7 +190,9 @@ async def commit(
         done = await head_of(git)
         if done.commit == head.commit:
             if code == NO_BRANCH:
-                raise BadBranch(f"The branch could not be created: {output.strip()[-500:]}", exists=False)
+                reason = output.strip()[-500:].rstrip(".") or "git gave no reason"
+                text = f"The branch could not be created: {reason}. Fix the cause, or choose another name."
+                raise BadBranch(text, exists=False)
             raise Refused(code, output)
     name = done.ref.removeprefix("refs/heads/")
     return Committed(done.commit, name, paths_now, output, frozenset(kept))
@@ -232,10 +234,10 @@ async def _check_name(git: Git, branch: str) -> None:
     if not branch.startswith("-") and branch != "HEAD" and "\0" not in branch:
         code, _, _ = await git.run("check-ref-format", f"refs/heads/{branch}")
     if code:
-        raise BadBranch("This is not a valid branch name.", exists=False)
+        raise BadBranch("This is not a valid branch name. Choose another name.", exists=False)
     code, _, _ = await git.run("rev-parse", "--verify", "--quiet", f"refs/heads/{branch}")
     if not code:
-        raise BadBranch("A branch with this name already exists.", exists=True)
+        raise BadBranch("A branch with this name already exists. Choose another name.", exists=True)
 
 
 async def _check_state(git: Git, head: Head, branch: str | None) -> None:
@@ -294,7 +296,7 @@ async def _merged(git: Git, entries: Mapping[str, tuple[Entry, Entry, Entry]]) -
             if not same(found, versions[1]):
                 new[path] = found
     if overlapping:
-        text = "the same lines have other uncommitted changes, or the whole file is uncommitted"
+        text = "other uncommitted changes affect the same lines or the whole file"
         raise Blocked("overlap", text, overlapping)
     return await with_contents(git, new)
 
@@ -362,7 +364,7 @@ async def _prepare_index(
     )
     lost = staged.keys() - {path for _, _, path in after} - new.keys()
     if lost:
-        text = "a staged file is where a directory is committed, or vice versa"
+        text = "a staged file has the path of a directory to be committed, or vice versa"
         raise Blocked("overlap", text, list(map(shown_path, lost)))
     await asyncio.to_thread(_fill, copy, lock)
 

@@ -94,7 +94,7 @@ def requested_decision(command: commands.ReviewDecide, by: str) -> RequestedDeci
             raise ClientError("VALIDATION_FAILED", text, field="data.text")
         return RequestedDecision(by, "edit", command.hunks, text=command.text, request_id=command.request_id or "")
     if command.decision is None:
-        text = "The decision is missing: keep or undo."
+        text = "The decision is missing. It must be keep or undo."
         raise ClientError("VALIDATION_FAILED", text, field="data.decision")
     if not command.hunks and command.version is None:
         text = "The version of the review that was shown is missing."
@@ -118,7 +118,7 @@ def refused(error: HunkGone | ReviewMoved | NotEditable | Changed) -> ClientErro
             details = {"gone": error.what, "by": decided.by, "decision": decided.decision}
             return ClientError("HUNK_GONE", text, details=details)
         case HunkGone():
-            text = "This is no longer in the review. Read the review again."
+            text = "The hunk or file is no longer in the review. Read the review again."
             return ClientError("HUNK_GONE", text, details={"gone": error.what})
         case ReviewMoved():
             text = "The review has changed since it was shown. Read the review again."
@@ -127,14 +127,16 @@ def refused(error: HunkGone | ReviewMoved | NotEditable | Changed) -> ClientErro
             text = "The hunk has no lines that can be edited. Keep or undo it."
             return ClientError("VALIDATION_FAILED", text, field="data.text")
         case Changed():
-            text = f"The decision conflicts with {error}. Nothing was changed. Read the review again."
+            text = (
+                f"The decision conflicts with the current state of {error}. Nothing was changed. Read the review again."
+            )
             return ClientError("REVIEW_CLASH", text, details={"paths": error.paths})
 
 
 def not_committed(error: NothingToCommit | Blocked | BadBranch | Refused) -> ClientError:
     match error:
         case NothingToCommit():
-            text = "There is nothing to commit: everything that was kept is already in the last commit."
+            text = "There is nothing to commit: no changes were kept, or they are already in the last commit."
             return ClientError("NOTHING_TO_COMMIT", f"{text} Keep some changes first.")
         case Blocked():
             text = f"The changes can't be committed: {error}."
@@ -142,9 +144,9 @@ def not_committed(error: NothingToCommit | Blocked | BadBranch | Refused) -> Cli
             return ClientError("COMMIT_BLOCKED", text, details=details)
         case BadBranch():
             code = "BRANCH_EXISTS" if error.exists else "VALIDATION_FAILED"
-            return ClientError(code, f"{error} Choose another name.", field="data.branch")
+            return ClientError(code, str(error), field="data.branch")
         case Refused():
-            text = "git or one of its hooks refused the commit."
+            text = "The commit failed: git or one of its hooks refused it, or it took too long."
             return ClientError(
                 "COMMIT_FAILED", text, details={"output": shown_output(error.output), "code": error.code}
             )
@@ -159,7 +161,7 @@ def shown_output(output: str) -> str:
 def not_pushed(error: CannotPush | NotPushed) -> ClientError:
     match error:
         case CannotPush():
-            text = f"The branch can't be pushed: {error}."
+            text = f"Nothing can be pushed: {error}."
             if error.reason == "program":
                 text = f"No pull request can be created: {error}. Nothing was pushed."
             if error.reason == "moved":
@@ -174,7 +176,7 @@ def push_offer(found: Target | CannotPush) -> replies.PushOffer | None:
     """The offer to push, as clients see it; None without a git work tree, a remote, or a branch with commits."""
     match found:
         case CannotPush(reason="remote"):
-            return replies.PushOffer(problem=f"The branch can't be pushed: {found}.")
+            return replies.PushOffer(problem=f"Nothing can be pushed: {found}.")
         case CannotPush():
             return None
         case Target():

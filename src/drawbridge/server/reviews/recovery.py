@@ -17,6 +17,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from drawbridge.core.json_text import UNDECODABLE
 from drawbridge.core.private_files import remove_quietly, write_private
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
 from drawbridge.server.checkpoints.errors import Changed, GitFailed
@@ -28,7 +29,7 @@ from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.reviews.committing import finished
 from drawbridge.server.reviews.intents import CommitIntent, DecisionIntent, Intent, RevertIntent, Verdict
 from drawbridge.server.reviews.interrupted import recovered
-from drawbridge.server.reviews.messages import Recovered, recovered_record, refused
+from drawbridge.server.reviews.messages import Recovered, recovered_record
 from drawbridge.server.reviews.reviews import OpenReview, Review
 from drawbridge.server.store.log import Page
 from drawbridge.server.store.records import NOT_OURS, read
@@ -36,6 +37,13 @@ from drawbridge.server.store.records import NOT_OURS, read
 logger = logging.getLogger("drawbridge.server")
 
 NAME: Final = "decision.json"
+
+RESULTS: Final = {
+    "done": "was completed",
+    "not_done": "was not carried out",
+    "unknown": "may have been carried out",
+}
+"""Maps the result of an interrupted decision to words for the log."""
 
 RECORDS_AT_ONCE: Final = 1_000
 """The number of records of the history that are read at a time."""
@@ -156,7 +164,9 @@ class Recovery:
             async with self._checkpoints.operations.exclusive() as git:
                 found = await self._verdict(git, intent)
         except Changed as error:
-            raise refused(error) from None
+            text = f"An interrupted decision or revert can't be completed yet: there are other changes to {error}."
+            details = {"paths": error.paths}
+            raise ClientError("REVIEW_CLASH", f"{text} Read the review again.", details=details) from None
         except UnsavedChanges as error:
             raise not_written_over(error) from None
         async with self._checkpoints.operations.exclusive() as git:
@@ -168,7 +178,8 @@ class Recovery:
         if store is not None and is_news and not await _is_recorded(store, intent):
             store.record(event)
         self.latest = event if self._is_restarted else None
-        logger.warning("%s: an interrupted decision by %s is %s", intent.session, intent.by, found.result)
+        text = "%s: an interrupted decision, revert or commit by %s %s"
+        logger.warning(text, intent.session, intent.by, RESULTS[found.result])
         self._recovered(review)
         return event
 
@@ -191,8 +202,9 @@ class Recovery:
             return found
         except FileNotFoundError:
             return None
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            logger.error("%s is damaged: a decision was interrupted, and may be incomplete (%s)", self._path, error)
+        except UNDECODABLE as error:
+            text = "%s is damaged (%s): a decision, revert or commit was interrupted, and may be incomplete"
+            logger.error(text, self._path, error)
             return None
 
 

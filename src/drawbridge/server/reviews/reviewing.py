@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from drawbridge.core.errors import DrawbridgeError
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
-from drawbridge.server.checkpoints.errors import Changed, GitFailed, NoCheckpoint
+from drawbridge.server.checkpoints.errors import Changed, GitFailed, NoCheckpoint, reason_of
 from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.checkpoints.refs import When
 from drawbridge.server.checkpoints.unsaved import UnsavedChanges, not_written_over
@@ -104,6 +104,8 @@ class Reviewing:
             if when == "after":
                 self._publish(await self._review.stored(git))
         except (GitFailed, NoCheckpoint, OSError) as error:
+            if when == "before":
+                self._review.miss(reason_of(error))
             logger.warning("%s: the review was not extended with run %s: %s", self._name, run_id, error)
             return False
         return True
@@ -115,7 +117,7 @@ class Reviewing:
             async with self._operations.exclusive() as git:
                 review = await self._review.current(git, self._work_tree)
         except (ClientError, DrawbridgeError, GitFailed, NoCheckpoint, OSError) as error:
-            logger.warning("%s: the review was not checked: %s", self._name, error)
+            logger.warning("%s: the review was not updated: %s", self._name, error)
         else:
             self._publish(review)
 
@@ -166,7 +168,8 @@ class Reviewing:
         size, in bytes. Raises ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
         # git can return any file of the repository, but clients may only get what is in the review.
         if blob not in self._images:
-            raise ClientError("BLOB_NOT_FOUND", "The review no longer contains this image.", field="data.blob_id")
+            text = "The image is not in the review as it was last read. Read the review again."
+            raise ClientError("BLOB_NOT_FOUND", text, field="data.blob_id")
         async with self._operations.exclusive() as git:
             size = int(await git.read("cat-file", "-s", blob))
             if size > largest:

@@ -215,6 +215,11 @@ class Review:
         """The latest run for which this server recorded the beginning; empty if it recorded none; None if any run that
         has not ended counts as active.
         """
+        self._missed = ""
+        """Why the checkpoint before the latest run was not taken; empty if it was taken. What has changed since the
+        last checkpoint then counts as the agent's work. Not kept over a restart."""
+        self._lost = ""
+        """Why the review can't contain what the latest run changed; empty if it can. Not kept over a restart."""
         self._compared: dict[str, _Compared] = {}
         """The latest comparison of each file, by path."""
         self._sizes: dict[str, int] = {}
@@ -226,12 +231,21 @@ class Review:
         """Marks a run that began before the server was restarted as still active."""
         self._run = None
 
+    @property
+    def has_missed(self) -> bool:
+        """Whether the checkpoint before the latest run was not taken, and no checkpoint was taken since."""
+        return bool(self._missed)
+
+    def miss(self, reason: str) -> None:
+        """Records that the checkpoint before a run was not taken. ``reason``: for the user."""
+        self._missed = reason
+
     async def extend(self, git: Git, run_id: str, when: When, commit: str) -> None:
         """Extends the review to a stored checkpoint of a run. Raises ``GitFailed``."""
         trees = await self._trees(git)
         if trees is None:
             start = base = commit
-        elif when == "after" or trees.is_running:
+        elif when == "after" or trees.is_running or self._missed:
             start, base = trees.start, trees.base
         elif await differences(git, trees.base, trees.head):
             base = await self._absorb(git, trees, commit)
@@ -242,6 +256,8 @@ class Review:
         if when == "before":
             self._run = run_id
         await self._set(git, _Trees(start, base, commit, run_id, when != "after"))
+        self._lost = self._missed if trees is None and when == "after" else ""
+        self._missed = ""
 
     async def current(self, git: Git, work_tree: WorkTree) -> OpenReview:
         """The review of the files as they are now. Raises ``NoCheckpoint`` or ``GitFailed``."""
@@ -399,6 +415,7 @@ class Review:
         trees = await self._trees(git)
         if trees is None:
             await work_tree.check_size(git)
+            _check_recorded(self._missed)
             return None, OpenReview(private=git.repository.private)
         tree, filtered = await work_tree.current(git, trees.head)
         start, base = trees.start, trees.base
@@ -407,12 +424,15 @@ class Review:
         is_new = tree != await tree_of(git, trees.head) and await differences(git, trees.head, tree)
         if is_new or is_running != trees.is_running:
             head = await committed(git, tree, title, filtered)
-            if not trees.is_running:
+            if not trees.is_running and not self._missed:
                 base = await self._absorb(git, trees, head)
                 start = await self._absorb_kept(git, trees, base)
             trees = _Trees(start, base, head, trees.run, is_running)
             await self._set(git, trees)
-        return trees, await self._between(git, trees, (await self._noted(git, trees)).decided)
+        review = await self._between(git, trees, (await self._noted(git, trees)).decided)
+        if not review.files:
+            _check_recorded(self._lost)
+        return trees, review
 
     async def _trees(self, git: Git) -> _Trees | None:
         """The review's commits. None if no run has had a checkpoint yet, or if another program has removed the refs or
@@ -543,8 +563,8 @@ class Review:
         if lost:
             names = ", ".join(lost[:NAMED]) + (" and others" if len(lost) > NAMED else "")
             raise NoCheckpoint(
-                f"The change can't be undone: a git filter (such as LFS) stores {names}, and their previous content "
-                "is not known. Restore the files with git."
+                f"The change can't be undone: a git filter (such as Git LFS) applies to {names}, and the content before "
+                "the change was not stored. Restore the committed content with git."
             )
 
 
@@ -566,6 +586,13 @@ def _chosen(review: OpenReview, wanted: RequestedDecision, decided: Mapping[str,
         raise HunkGone(min(gone))
     files = [file for file in review.files if wanted.all or shown_path(file.path) in paths]
     return {file.path: {hunk.id for hunk in file.hunks} for file in files}
+
+
+def _check_recorded(missing: str) -> None:
+    """Raises ``NoCheckpoint`` if what the latest run changed is not in the review. ``missing``: the reason, or ""."""
+    if missing:
+        text = "The changes of the latest run can't be reviewed, because no checkpoint was taken before it"
+        raise NoCheckpoint(f"{text}: {missing}")
 
 
 def _decided(file: FileChange, ids: Collection[str], wanted: RequestedDecision) -> FileChange:

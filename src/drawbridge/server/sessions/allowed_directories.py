@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -41,8 +42,12 @@ def resolve(given: str, roots: Iterable[Path], taken: Iterable[Path]) -> Path:
     def refusal(code: str, why: str) -> ClientError:
         return ClientError(code, why, field="data.path")
 
-    if not given or len(given) > LONGEST or _is_strange(given):
-        raise refusal("INVALID_PATH", "The path is empty, too long, or contains control characters.")
+    if not given:
+        raise refusal("INVALID_PATH", "The path is empty.")
+    if len(given) > LONGEST:
+        raise refusal("INVALID_PATH", f"The path is longer than {LONGEST:,} characters.")
+    if _is_strange(given):
+        raise refusal("INVALID_PATH", "The path contains control characters, or is not valid UTF-8.")
     path = Path(given)
     if not path.is_absolute():
         raise refusal("INVALID_PATH", "The path must be absolute.")
@@ -58,13 +63,16 @@ def resolve(given: str, roots: Iterable[Path], taken: Iterable[Path]) -> Path:
         raise refusal("INVALID_PATH", NOT_HERE)
     if _is_strange(str(real)):  # a symbolic link in the path leads there
         raise refusal(
-            "INVALID_PATH", "The path that the link leads to contains control characters, or is not valid UTF-8."
+            "INVALID_PATH",
+            "A symbolic link in the path leads to a path that contains control characters, or is not valid UTF-8.",
         )
     for other in taken:
         if _same(real, other):
             raise refusal("PROJECT_EXISTS", "This directory is already a project.")
-        if _inside(real, other) or _inside(other, real):
-            raise refusal("PROJECT_NESTING", "This directory is inside another project, or contains one.")
+        if _inside(real, other):
+            raise refusal("PROJECT_NESTING", "This directory is inside another project.")
+        if _inside(other, real):
+            raise refusal("PROJECT_NESTING", "This directory contains another project.")
     return real
 
 
@@ -101,9 +109,10 @@ def usable(given: str, roots: Iterable[Path]) -> bool:
 
 
 ADDITIONAL_NOT_HERE = "An additional directory was not found, or this server does not allow it."
-OUTSIDE = "This project is outside the directories that the owner allows (--allow)."
-GONE = "The directory of this project does not exist."
-SILENT = "The disk that contains the directory of this project does not respond."
+OUTSIDE = "The session's directory is outside the directories that the owner allows (--allow)."
+IN_DATA = "The session's directory is in the server's data directory, where agents may not run."
+GONE = "The session's directory does not exist."
+SILENT = "The disk that contains the session's directory does not respond."
 
 
 class _Seen(NamedTuple):
@@ -118,7 +127,8 @@ class AllowedDirectories:
     the server's own data directory.
 
     A disk may be slow or not respond at all, so the event loop never examines a directory. Code that is about to use
-    one calls ``examine``, and all other code uses the result of the last call.
+    one calls ``examine``, and all other code uses the result of the last call. Only for a directory that was never
+    examined does other code wait, for at most ``EXAMINING_SECONDS``.
     """
 
     def __init__(self, roots: Iterable[Path], data: Path) -> None:
@@ -139,11 +149,16 @@ class AllowedDirectories:
         A project may have been created when the owner allowed more directories, and its directory may have become a
         link since.
         """
-        real = Path(os.path.realpath(path))
+        try:
+            real = Path(os.path.realpath(path))
+        except ValueError:  # a null character: an agent may report anything as its directory
+            real = path
         if not os.path.isdir(real):
             problem: str | None = GONE
+        elif self.is_own(real):
+            problem = IN_DATA
         else:
-            problem = None if allowed(real, self.roots) and not self.is_own(real) else OUTSIDE
+            problem = None if allowed(real, self.roots) else OUTSIDE
         if len(self._seen) >= MOST_REMEMBERED:
             self._seen.clear()
         self._seen[path] = _Seen(real, problem)
@@ -184,18 +199,20 @@ class AllowedDirectories:
 
     def last_problem(self, path: Path) -> str | None:
         """The reason why agents could not run in a session's directory when it was last examined, as ``problem``
-        returns it. Blocks if it was never examined."""
+        returns it."""
         return self._last(path).problem
 
     def leads_to(self, path: Path) -> Path:
-        """The canonical path of a session's directory when it was last examined. Blocks if it was never examined."""
+        """The canonical path of a session's directory when it was last examined."""
         return self._last(path).leads_to
 
     def _last(self, path: Path) -> _Seen:
         seen = self._seen.get(path)
         if seen is None:
-            self.problem(path)
-            seen = self._seen[path]
+            examining = threading.Thread(target=self.problem, args=(path,), daemon=True)
+            examining.start()
+            examining.join(EXAMINING_SECONDS)
+            seen = self._seen.setdefault(path, _Seen(path, SILENT))
         return seen
 
     def usable(self, path: str) -> bool:
@@ -217,8 +234,8 @@ class AllowedDirectories:
         real = resolve(expanded(parent), self.roots, ())
         if not _is_file_name(name):
             text = (
-                "The name must have 1 to 255 bytes and only printable characters, without a slash, and must not begin with "
-                "a dot or a space."
+                "The name must have 1 to 255 bytes and only printable characters, without a slash. It must not begin "
+                "with a dot, or begin or end with a space."
             )
             raise ClientError("INVALID_PATH", text, field="data.name")
         new = real / name

@@ -112,12 +112,12 @@ def within(
     """
     check_hours(ceilings, now)
     if asked.dangerously_skip_permissions and not ceilings.skip_permissions:
-        raise _denied("dangerously_skip_permissions", "is not allowed here")
+        raise _denied("dangerously_skip_permissions", "is not allowed by the owner")
     if asked.mcp_config is not None and not ceilings.mcp_config:
-        raise _denied("mcp_config", "is not allowed here")
+        raise _denied("mcp_config", "is not allowed by the owner")
     for rule in asked.allowed_tools:
         if not _rule_fits(ceilings, rule):
-            raise _denied("allowed_tools", f"must not contain {rule[:100]}")
+            raise _denied("allowed_tools", f"must not contain {rule[:100]}, which the owner does not allow")
     for index, given in enumerate(asked.add_dirs):
         if not usable(given):
             field = f"data.options.add_dirs[{index}]"
@@ -145,7 +145,8 @@ def checked_mode(
 ) -> str:
     """Returns ``mode``. Raises ``ClientError`` (PERMISSION_DENIED) if clients may not choose it."""
     if not mode_fits(ceilings, mode, own_modes=own_modes):
-        raise _denied("permission_mode", f"must be one of {', '.join(ceilings.modes)}", field)
+        own = ", or one of the agent's own modes" if own_modes and _all_modes(ceilings) else ""
+        raise _denied(field.rpartition(".")[2], f"must be one of {', '.join(modes(ceilings))}{own}", field)
     return mode
 
 
@@ -156,7 +157,7 @@ def checked_model(ceilings: Ceilings, model: str, field: str = "data.options.mod
         text = f'{field}: it must be a model name, such as "opus".'
         raise ClientError("VALIDATION_FAILED", text, field)
     if ceilings.models and not _fits(model, ceilings.models):
-        raise _denied(field.rpartition(".")[2], f"must be one of {', '.join(ceilings.models)}", field)
+        raise _denied(field.rpartition(".")[2], f"must match one of {', '.join(ceilings.models)}", field)
     return model
 
 
@@ -164,17 +165,24 @@ def check_hours(ceilings: Ceilings, now: datetime) -> None:
     """Raises ``ClientError`` (PERMISSION_DENIED) outside the hours in which runs may begin."""
     if ceilings.hours is not None and not is_open(ceilings.hours, now.hour):
         first, last = ceilings.hours
-        raise ClientError("PERMISSION_DENIED", f"The owner lets agents run only from {first}:00 to {last}:00.")
+        text = f"The owner allows runs to start only from {first}:00 to {last}:00, by the server's clock."
+        raise ClientError("PERMISSION_DENIED", text)
 
 
 def check_allowed(ceilings: Ceilings, call: ToolCall, remember: bool, usable: Callable[[str], bool]) -> None:
     """Checks that clients may allow this tool call and, with ``remember``, let the agent remember what it suggests.
     Otherwise raises ``ClientError`` (PERMISSION_DENIED), and the approval request stays open."""
     if call.kind == "plan" and not mode_fits(ceilings, "default"):
-        text = "The owner does not let agents leave plan mode. The request is still open."
+        text = (
+            "The plan can't be accepted: the agent would leave plan mode for the default mode, which the owner does "
+            "not allow. The request is still open."
+        )
         raise ClientError("PERMISSION_DENIED", text, field="data.decision")
     for above in _above(ceilings, call.grants, usable) if remember else ():
-        text = f'This server does not allow agents to remember {above}. The request is still open: answer it without "Always".'
+        text = (
+            f"This server does not allow agents to remember {above}. The request is still open: accept only this call, "
+            "or reject it."
+        )
         raise ClientError("PERMISSION_DENIED", text, field="data.remember")
 
 
@@ -193,7 +201,7 @@ def _above(ceilings: Ceilings, grants: Iterable[Grant], usable: Callable[[str], 
                     yield f"the {mode[:100]} mode"
             case Directories(paths=paths, are_valid=are_valid):
                 if not are_valid or not all(map(usable, paths)):
-                    yield "directories that are not allowed"
+                    yield "access to these directories"
             case Option() | Other():
                 if ceilings.tools or not _all_modes(ceilings):
                     yield "a suggestion that it does not understand"
@@ -263,7 +271,7 @@ def _model(ceilings: Ceilings, asked: str | None) -> str | None:
         return None
     usual = next((one for one in ceilings.models if "*" not in one), None)
     if usual is None:
-        raise _denied("model", f"is required, and must be one of {', '.join(ceilings.models)}")
+        raise _denied("model", f"is required, and must match one of {', '.join(ceilings.models)}")
     return usual
 
 
@@ -279,7 +287,7 @@ def _lower(name: str, asked: float | None, ceiling: float | None) -> Any:
     if ceiling is None:
         return asked
     if asked is not None and not 0 < asked <= ceiling:
-        raise _denied(name, f"may be at most {ceiling:g}")
+        raise _denied(name, f"must be greater than 0 and at most {ceiling:g}")
     return ceiling if asked is None else asked
 
 
@@ -353,7 +361,7 @@ def forget_old(days: dict[str, float]) -> None:
 
 def _exceeded(name: str, limit: float, spent: float) -> ClientError:
     whose = "this project" if name == "project" else "today"
-    again = "" if name == "project" else " Agents run again after midnight, by the server's clock."
+    again = "" if name == "project" else " Agents can run again after midnight, by the server's clock."
     return ClientError(
         "BUDGET_EXCEEDED",
         f"The owner's budget for {whose}, ${limit:g}, is used up.{again}",

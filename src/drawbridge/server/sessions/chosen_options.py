@@ -99,7 +99,7 @@ class ChosenOptions:
             await self._process.change(**chosen)
         except base.AgentRefused as error:
             reason = str(error).removesuffix(".")
-            text = f"The agent rejected the change: {reason}. The previous setting is still in effect."
+            text = f"The setting could not be changed: {reason}. The previous setting is still in effect."
             raise ClientError("NOT_SUPPORTED", text) from None
         self._store.check_there()
         self._data.options = msgspec.structs.replace(self._data.options, **chosen)
@@ -148,14 +148,18 @@ class ChosenOptions:
     async def _reset(self, mode: str) -> None:
         """Resets a mode that the owner does not allow, which came from the agent's own settings or its own decision."""
         usual = usual_mode(self._grants.ceilings)
-        logger.warning("%s: the agent is in mode %s, which is not allowed; reset to %s", self._data.id, mode, usual)
+        logger.warning(
+            "%s: the agent is in mode %s, which is not allowed; resetting it to %s", self._data.id, mode, usual
+        )
         self._resets += 1
         try:
             if self._resets > MOST_RESETS:
-                raise base.AgentRefused("it was reset too many times")
+                raise base.AgentRefused("the agent changed it back too often")
             await self._process.set_mode(usual)
         except base.AgentRefused as error:
-            text = f"The agent is in mode {mode[:100]}, which the owner does not allow, and it could not be changed: {error}"
+            reason = str(error).removesuffix(".")
+            problem = f"The agent is in the {mode[:100]} mode, which the owner does not allow"
+            text = f"{problem}, and the mode could not be reset: {reason}."
             self._controller.stop(ClientError("PERMISSION_DENIED", text))
             if self._controller.run is None:
                 await self._process.end()

@@ -149,7 +149,7 @@ class Continuing:
         try:
             self._execute(order)
         except (ClientError, DrawbridgeError) as error:
-            logger.warning("%s: the run can't resume yet: %s", self._data.id, error)
+            logger.warning("%s: the run can't be resumed yet: %s", self._data.id, error)
             self._data.waiting = msgspec.structs.replace(waiting, at=time.time() + REFUSED_SECONDS)
             self._schedule_check(CHECK_SECONDS)
             return

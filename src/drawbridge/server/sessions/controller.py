@@ -265,7 +265,7 @@ class RunController:
                 if run is None or not self._over(run, Event.EXITED, Ending("failed", error=error)):
                     self._report(AskerGone())
             case _:
-                logger.info("%s: sent %s between two runs", self.id, type(event).__name__)
+                logger.info("%s: ignored an unexpected %s from the agent", self.id, type(event).__name__)
 
     def steer(self, text: str, attachments: tuple[base.Attachment, ...], record: Callable[[], None]) -> None:
         """Adds a message to the turn of the active run with ``AgentProcess.steer``, and raises the same errors. Also
@@ -312,7 +312,7 @@ class RunController:
             case Do.FINISH:
                 self._finish(run)
             case Do.INTERRUPT:
-                self._report(AskerGone("interrupted"))
+                self._report(AskerGone("the run was interrupted"))
                 self.process.interrupt()
 
     async def kill(self) -> None:
@@ -323,7 +323,7 @@ class RunController:
             case Do.FINISH:
                 self._finish(run)
             case Do.END_PROCESS:
-                self._report(AskerGone("killed"))
+                self._report(AskerGone("the run was killed"))
                 await self._end_process(run)
 
     def stop(self, error: ClientError) -> None:

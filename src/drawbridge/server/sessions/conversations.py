@@ -65,11 +65,11 @@ def used_by(agent: Agent | None, session_id: str, own: Iterable[int]) -> list[in
     return [pid for pid in agent.sessions.used_by(session_id) if not ours & _ancestors(pid)]
 
 
-def in_use(agent: Agent | None, where: str) -> str:
+def in_use(agent: Agent | None, where: str, remedy: str = "Close it there") -> str:
     """The error text for a conversation that is open elsewhere. Two processes would write to the same file, and neither
-    would see what the other does. ``where``: such as "in a terminal"."""
-    remedy = "Close it there, or fork it." if agent is None or agent.forks else "Close it there."
-    return f"This conversation is open {where}. {remedy}"
+    would see what the other does. ``where``: such as "in a terminal"; ``remedy``: how to close it, without a period."""
+    forks = ", or fork the conversation" if agent is None or agent.forks else ""
+    return f"This conversation is open {where}. {remedy}{forks}."
 
 
 def _ancestors(pid: int) -> set[int]:

@@ -34,6 +34,9 @@ LEAST_FREE: Final = 32 * MB
 
 WHOLE: Final = "The server's data"
 
+TERMINAL_PREFIX: Final = "desk_"
+"""The prefix of the ids of terminal sessions."""
+
 DISK: Final = "/"
 """The key of the disk itself among the ``Disk``'s crossed thresholds. It can't be a project's id."""
 
@@ -108,15 +111,27 @@ class Disk:
     def refusal(self, id: str, more: int = 0) -> ClientError | None:
         """The error if ``more`` bytes from an agent would exceed the owner's limits, or a limit is already reached;
         otherwise None. Does not read the disk."""
-        for what, used, limit, flag in (
-            ("The history of this project uses", self._size(id), self._sizes.project, "--max-history"),
-            ("This server's data uses", self._total + self._rest, self._sizes.data, "--max-data"),
+        for what, used, limit, flag, remedy in (
+            (
+                "The history",
+                self._size(id),
+                self._sizes.project,
+                "--max-history",
+                "raises the limit or deletes old history (--keep-mb)",
+            ),
+            (
+                "The server's data",
+                self._total + self._rest,
+                self._sizes.data,
+                "--max-data",
+                "raises the limit, deletes old history (--keep-mb), or deletes projects",
+            ),
         ):
             if used + more > limit or used >= limit:
+                refused = "New comments" if id.startswith(TERMINAL_PREFIX) else "New runs and comments"
                 text = (
-                    f"{what} {used // MB:,} MB of the {limit // MB:,} MB allowed ({flag}). Existing data is kept. "
-                    "New runs are refused until the owner raises the limit, deletes old history (--keep-mb), or deletes "
-                    "projects."
+                    f"{what} uses {used // MB:,} MB of the {limit // MB:,} MB allowed ({flag}). Existing data is kept. "
+                    f"{refused} are refused until the owner {remedy}."
                 )
                 return ClientError("DISK_LIMIT", text)
         return None
@@ -136,9 +151,7 @@ class Disk:
     def problems(self) -> list[str]:
         """The limits that were reached, as human-readable sentences without paths."""
         full = sorted(id for id, at in self._crossed if at == 1)
-        return [
-            f"{f'The history of {id}' if id else WHOLE} has reached its limit: new runs are refused." for id in full
-        ]
+        return [f"{f'The history of {id}' if id else WHOLE} has reached its limit: {_refused(id)}." for id in full]
 
     def _free(self) -> int:
         found = os.statvfs(self._data)
@@ -157,7 +170,7 @@ class Disk:
             if used < at * limit * AGAIN_BELOW:
                 self._crossed.discard(key)
             elif used >= at * limit and key not in self._crossed:
-                then = "new runs are refused." if at == 1 else "new runs are refused at the limit."
+                then = f"{_refused(id)}." if at == 1 else f"{_refused(id)} at the limit."
                 what = f"The history of {id}" if id else WHOLE
                 text = f"{what} uses {used // MB:,} MB of {limit // MB:,} MB: {then}"
                 self._warn(key, DiskWarning("project" if id else "data", used // MB, limit // MB, text), directory)
@@ -167,6 +180,12 @@ class Disk:
         logger.warning("%s", warning.message)
         project_id = key[0] if warning.scope == "project" else None
         self._publish(Announced(project_id, Path(directory), warning))
+
+
+def _refused(id: str) -> str:
+    """What happens at a limit. ``id``: of the project or terminal session whose history it is for; empty for the limit
+    for all data."""
+    return "its conversation is no longer recorded" if id.startswith(TERMINAL_PREFIX) else "new runs are refused"
 
 
 def _files(data: Path) -> Iterator[Path]:

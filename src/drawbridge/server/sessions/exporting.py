@@ -12,7 +12,9 @@ import msgspec
 
 from drawbridge.agents.base import Agent
 from drawbridge.core.errors import HistoryUnreadable
+from drawbridge.core.json_text import UNDECODABLE
 from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.protocol.messages import TERMINAL_NAME
 from drawbridge.server.protocol.replies import SessionPiece
 from drawbridge.server.sessions.session import Session
 from drawbridge.server.sessions.timeline import Stretch, record_of
@@ -170,7 +172,9 @@ class Markdown:
         attached = f"\n\nAttached: {', '.join(files)}" if files else ""
         notes = [f"> Edited in the queue by {_line(_get(edit, 'by'))}\n\n"] if edit else []
         notes += [f"> Removed from the queue by {_line(_get(drop, 'removed_by'))}: it never ran\n\n"] if drop else []
-        return f"## {_line(message.get('by')) or 'Prompt'}, {when} UTC\n\n{text}{attached}\n\n{''.join(notes)}"
+        by = _line(message.get("by"))
+        heading = "In the terminal" if by == TERMINAL_NAME else by or "Prompt"
+        return f"## {heading}, {when} UTC\n\n{text}{attached}\n\n{''.join(notes)}"
 
     def _of_queue(self, seq: int | None) -> dict[str, Any] | None:
         """The contents of the record of an edit or a removal; None if ``seq`` is None, or the record can't be read."""
@@ -184,7 +188,7 @@ def _decoded(record: Record) -> dict[str, Any] | None:
     """The decoded record; None if it contains a number that is out of range, or is nested too deeply."""
     try:
         found: dict[str, Any] = msgspec.json.decode(record.line)
-    except (msgspec.DecodeError, RecursionError):
+    except UNDECODABLE:
         return None
     return found
 

@@ -21,10 +21,11 @@ from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server.checkpoints.changes import beginning_of
 from drawbridge.server.checkpoints.errors import GitFailed, NoCheckpoint
 from drawbridge.server.checkpoints.git import Git, opened
+from drawbridge.server.checkpoints.git_program import program
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.replies import FileChanges
 from drawbridge.server.sessions import files
-from drawbridge.server.sessions.files import LARGEST_SHOWN, LARGEST_TEXT, Project
+from drawbridge.server.sessions.files import LARGEST_SHOWN, LARGEST_TEXT, NOT_COMPARED, Project
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -38,6 +39,9 @@ LITERAL: Final = {"GIT_LITERAL_PATHSPECS": "1"}
 (":/name")."""
 
 REGULAR: Final = ("100644", "100755")
+
+COMMITTED: Final = f"{NOT_COMPARED}: the committed version"
+"""The beginning of the error for a committed version that is too large."""
 
 DIFF: Final = ("diff", "--no-index", "--no-ext-diff", "--no-textconv", "--no-color", "--text")
 
@@ -79,8 +83,9 @@ class Comparisons:
                 logger.warning("git can't compare a file of a project: %s", unsupported)
                 raise _not_compared("git can't read the repository; the server's log has the reason") from None
             except (GitFailed, OSError, ValueError, TimeoutError) as error:
-                logger.warning("git can't compare a file of a project: %s", error)
-                text = "The file can't be compared with the last commit. The server's log has the reason."
+                reason = str(error) or f"git took more than {GIT_SECONDS:g} s"
+                logger.warning("git can't compare a file of a project: %s", reason)
+                text = f"{NOT_COMPARED}. The server's log has the reason."
                 raise ClientError("FILE_OPERATION", text, field="data.path") from None
 
 
@@ -89,6 +94,9 @@ def _present(project: Project, parts: tuple[str, ...]) -> str | None:
     try:
         return files.text(project, parts)
     except ClientError as refused:
+        if refused.code in ("FILE_UNSUPPORTED", "FILE_TOO_LARGE"):
+            text = refused.text.replace(files.NOT_SHOWN, NOT_COMPARED, 1)
+            raise ClientError(refused.code, text, refused.field, details=refused.details) from None
         if refused.code != "FILE_NOT_FOUND":
             raise
         return None
@@ -98,7 +106,10 @@ async def _compared(git: Git | None, path: str, new: str | None) -> FileChanges:
     if git is None:
         if new is None:
             raise files.missing()
-        raise _not_compared("the project is not in a git work tree, or git is not installed")
+        is_installed = await asyncio.to_thread(program) is not None
+        raise _not_compared(
+            "the project is not in a git work tree" if is_installed else "git is not installed on the server's machine"
+        )
     await git.see_head()
     committed = await _committed(git, path)
     if committed is None:
@@ -106,15 +117,18 @@ async def _compared(git: Git | None, path: str, new: str | None) -> FileChanges:
             raise files.missing()
         return await _fitting(git, path, "A" if await _is_tracked(git, path) else "?", None, new)
     if committed.mode not in REGULAR:
-        raise files.unsupported("in the last commit it is a link or another repository")
+        raise files.unsupported("in the last commit it is a link or another repository", NOT_COMPARED)
     if committed.size > LARGEST_TEXT:
-        raise files.too_large(committed.size, LARGEST_TEXT)
+        raise files.too_large(committed.size, LARGEST_TEXT, COMMITTED)
     # Line endings in a checkout follow git's configuration, but line endings that an agent writes may not.
     how = "--filters" if new is not None and "\r\n" in new else "blob"
     data = (await git.read("cat-file", how, committed.name)).encode(errors="surrogateescape")
     if len(data) > LARGEST_TEXT:
-        raise files.too_large(len(data), LARGEST_TEXT)
-    old = await asyncio.to_thread(files.decoded, data)
+        raise files.too_large(len(data), LARGEST_TEXT, COMMITTED)
+    try:
+        old = await asyncio.to_thread(files.decoded, data)
+    except ClientError:
+        raise files.unsupported("in the last commit it is binary, or not UTF-8 text", NOT_COMPARED) from None
     if old == new:
         return FileChanges(path=path)
     return await _fitting(git, path, "D" if new is None else "M", old, new)

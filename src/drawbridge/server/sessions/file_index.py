@@ -1,4 +1,4 @@
-"""Makes and searches the list of a project's files, including those that git ignores and those that have changed.
+"""Makes and searches the list of a project's files, without those that git ignores.
 
 In a git work tree, git makes the list. It runs confined and without the repository's configuration, as for checkpoints
 (``git``). Elsewhere the directories are walked, within limits. A list is kept for a short time, so that a user who
@@ -254,7 +254,9 @@ class FileIndexes:
             try:
                 return await self._by_git(project, known) or (await asyncio.to_thread(_walked, project), None)
             except (GitFailed, NoCheckpoint, OSError, ValueError, TimeoutError) as error:
-                logger.warning("git can't list the files of a project, so they are listed without it: %s", error)
+                reason = str(error) or f"git took more than {GIT_SECONDS:g} s"
+                text = "%s: git can't list the files of this project, so they are listed without it: %s"
+                logger.warning(text, project.root, reason)
                 return await asyncio.to_thread(_walked, project), None
 
     async def _by_git(self, project: Project, known: Settings | None) -> tuple[FileIndex, Settings] | None:

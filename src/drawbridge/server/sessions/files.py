@@ -48,6 +48,9 @@ MOST_SCANNED: Final = 20_000
 
 GIT: Final = ".git"
 
+NOT_SHOWN: Final = "The file can't be shown"
+NOT_COMPARED: Final = "The file can't be compared with the last commit"
+
 PREFIX: Final = "file:"
 """The prefix of blob ids that stand for a project's files. No client can upload a blob with such an id."""
 
@@ -98,8 +101,10 @@ class Project(Struct, frozen=True):
 
     def parts(self, given: str) -> tuple[str, ...]:
         """The parts of the path that a client sent, with symbolic links resolved. Raises ``ClientError``."""
-        if "\0" in given or ".." in given.split("/"):
-            raise _outside()
+        if "\0" in given:
+            raise _invalid("The path must not contain a null character.")
+        if ".." in given.split("/"):
+            raise _invalid('The path must not contain "..", which could lead out of the project.')
         if given.startswith("/"):
             root = f"{self.root}/".replace("//", "/")
             if not f"{given}/".startswith(root):
@@ -141,7 +146,7 @@ class Project(Struct, frozen=True):
     def file(self, parts: Sequence[str]) -> tuple[int, os.stat_result]:
         """Opens a regular file. Returns its file descriptor and its status. Raises ``ClientError``."""
         if not parts:
-            raise unsupported("it is a directory")
+            raise _directory()
         at = self.directory(parts[:-1])
         try:
             # Opening a device can have effects, so the kind is checked before it is opened, too.
@@ -243,7 +248,7 @@ def text(project: Project, parts: Sequence[str]) -> str:
     """The whole text of a file. Raises ``ClientError``, even for an image, which ``read`` accepts."""
     content, _ = _content(project, parts)
     if isinstance(content, str):
-        raise unsupported("it is an image")
+        raise unsupported("it is an image", NOT_COMPARED)
     return decoded(content)
 
 
@@ -290,7 +295,9 @@ def _text(path: str, data: bytes, kept: Callable[[], str]) -> FileContent:
 def read_again(project: Project, source: Source, offset: int, length: int) -> bytes:
     """A part of a file that was read before. Raises ``ClientError`` (BLOB_NOT_FOUND) if the file has changed since, or
     can't be read."""
-    changed = ClientError("BLOB_NOT_FOUND", "The file has changed since it was read. Read it again.", "data.blob_id")
+    changed = ClientError(
+        "BLOB_NOT_FOUND", "The file has changed since it was read, or can't be read now. Read it again.", "data.blob_id"
+    )
     try:
         file, status = project.file(source.parts)
     except ClientError:
@@ -348,7 +355,7 @@ def _version(status: os.stat_result) -> Version:
 
 def _check_regular(status: os.stat_result) -> None:
     if stat.S_ISDIR(status.st_mode):
-        raise unsupported("it is a directory")
+        raise _directory()
     if stat.S_ISLNK(status.st_mode):  # a loop, or the file has become a link
         raise missing()
     if not stat.S_ISREG(status.st_mode):
@@ -361,19 +368,26 @@ def _refusal(error: OSError | ValueError) -> ClientError:
         return missing()
     if number in (errno.EACCES, errno.EPERM):
         return ClientError(
-            "FILE_OPERATION", "The server has no permission to read it.", field="data.path", retryable=False
+            "FILE_OPERATION",
+            "The server has no permission to read the file or directory.",
+            field="data.path",
+            retryable=False,
         )
-    return ClientError("FILE_OPERATION", "It could not be read. Try again later.", field="data.path")
+    return ClientError("FILE_OPERATION", "The file or directory could not be read. Try again later.", field="data.path")
 
 
 def _outside() -> ClientError:
-    return ClientError("INVALID_PATH", "The path leads out of the project.", field="data.path")
+    return _invalid("The path leads out of the project.")
+
+
+def _invalid(text: str) -> ClientError:
+    return ClientError("INVALID_PATH", text, field="data.path")
 
 
 def _private() -> ClientError:
     return ClientError(
         "FILE_PRIVATE",
-        "The file can't be shown: it is private, for example because it usually contains secrets.",
+        "This path can't be shown: it is private, for example because it usually contains secrets.",
         field="data.path",
     )
 
@@ -382,14 +396,18 @@ def missing() -> ClientError:
     return ClientError("FILE_NOT_FOUND", "The project has no such file or directory.", field="data.path")
 
 
-def unsupported(why: str) -> ClientError:
-    return ClientError("FILE_UNSUPPORTED", f"The file can't be shown: {why}.", field="data.path")
+def unsupported(why: str, problem: str = NOT_SHOWN) -> ClientError:
+    return ClientError("FILE_UNSUPPORTED", f"{problem}: {why}.", field="data.path")
 
 
-def too_large(size: int, limit: int) -> ClientError:
+def _directory() -> ClientError:
+    return unsupported("it is a directory", "This path can't be shown")
+
+
+def too_large(size: int, limit: int, problem: str = f"{NOT_SHOWN}: it") -> ClientError:
     return ClientError(
         "FILE_TOO_LARGE",
-        f"The file can't be shown: it is {size:,} bytes; the limit is {limit:,}.",
+        f"{problem} is {size:,} bytes; the limit is {limit:,}.",
         field="data.path",
         details={"size": size, "limit": limit},
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
@@ -43,6 +44,19 @@ class Grants:
         options contain additional directories."""
         own_modes = self.has_own_modes(agent)
         return within(self.ceilings, options, datetime.now(), self.directories.usable, own_modes=own_modes)
+
+    async def resolved(self, options: Options, agent: str) -> Options:
+        """Like ``within``, but does not block, and resolves links in the additional directories now, so that a link that
+        is changed while the run waits does not lead the run elsewhere."""
+        if not options.add_dirs:
+            return self.within(options, agent)
+
+        def found() -> Options:
+            allowed = self.within(options, agent)
+            directories = tuple(str(Path(path).resolve()) for path in allowed.add_dirs)
+            return msgspec.structs.replace(allowed, add_dirs=directories)
+
+        return await asyncio.to_thread(found)
 
     def still_within(self, options: Options, agent: str) -> Options:
         """Applies the owner's ceilings again, to options that ``within`` has returned before. The additional

@@ -17,6 +17,7 @@ import msgspec
 
 from drawbridge.agents.base import AgentOffers
 from drawbridge.core.errors import NotPrivate
+from drawbridge.core.json_text import UNDECODABLE
 from drawbridge.core.private_files import write_private
 
 FILE: Final = "offers.json"
@@ -40,9 +41,11 @@ class KnownOffers:
             return msgspec.json.decode(self._file.read_bytes(), type=dict[str, AgentOffers])
         except FileNotFoundError:
             return {}
-        except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        except (OSError, *UNDECODABLE) as error:
             logger.warning(
-                "%s can't be read (%s); the agents' next reports replace it", self._file, type(error).__name__
+                "%s can't be read (%s); it will be written again when an agent next reports what it offers",
+                self._file,
+                type(error).__name__,
             )
             return {}
 
@@ -59,4 +62,4 @@ class KnownOffers:
         try:
             write_private(str(self._file), msgspec.json.encode(self._known) + b"\n")
         except NotPrivate as error:
-            logger.warning("what %s offers is not known after a restart: %s", agent, error)
+            logger.warning("what %s offers will not be known after a restart: %s", agent, error)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from drawbridge.agents.base import Confinement
+from drawbridge.server.checkpoints.private import Largest
 from drawbridge.server.sessions.disk import Sizes
 
 
@@ -22,6 +23,8 @@ class Limits(Struct, frozen=True):
     warm_processes: int = 4
     checkpoints: bool = True
     """Whether a checkpoint is taken before and after each run."""
+    largest: Largest = Largest()
+    """The largest directory outside git work trees for which checkpoints are taken."""
     warm_seconds: float = 1800.0
     memory_bytes: int | None = None
     """The maximum resident memory of one agent process and everything that it started, in bytes; None for no

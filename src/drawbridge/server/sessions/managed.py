@@ -14,7 +14,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -38,6 +38,7 @@ from drawbridge.server.reviews.reverting import Reverting
 from drawbridge.server.reviews.reviewing import Reviewing
 from drawbridge.server.reviews.reviews import RequestedDecision, Review
 from drawbridge.server.sessions import metadata
+from drawbridge.server.sessions.allowed_directories import SILENT
 from drawbridge.server.sessions.checkpointing import RunCheckpoints
 from drawbridge.server.sessions.chosen_options import ChosenOptions
 from drawbridge.server.sessions.continuing import Continuing
@@ -70,6 +71,15 @@ from drawbridge.server.store.search import Part
 from drawbridge.server.updates import answered
 
 logger = logging.getLogger("drawbridge.server")
+
+WITHDRAWN: Final[Mapping[events.Outcome, str]] = {
+    "completed": "the run finished",
+    "failed": "the run failed",
+    "killed": "the run was killed",
+    "timeout": "the run timed out",
+    "interrupted": "the run was interrupted",
+}
+"""The outcome of a run → the reason why its open approval requests are withdrawn when it ends."""
 
 LONGEST_REPORT = 200_000
 """The maximum size of what an agent reports about itself (its state, or what it offers), in bytes. Both are in each
@@ -135,7 +145,9 @@ class ManagedSession(Session):
             processes.memory,
             folder,
             self._extend_review,
+            review.miss,
             find_unsaved=surfaces.find_unsaved,
+            largest=limits.largest,
         )
         self._comments = RecordedComments(self.store)
         self._reviewing = Reviewing(
@@ -168,7 +180,7 @@ class ManagedSession(Session):
         self._asker = AskingProcess(self._process.answer)
         self._elsewhere: str | None = None
         """The directory in which the agent works, if changes in it are not changes to the project."""
-        self._known_problem = grants.directories.last_problem(self.path)
+        self._known_problem: str | None = None
         """The reason why agents can't run in the project's directory, as last published; None if they can."""
         self.offers = offers
         self._choosing = asyncio.Lock()
@@ -230,11 +242,17 @@ class ManagedSession(Session):
         }
 
     def directory_examined(self) -> None:
-        """Publishes the project's state if agents can no longer run in its directory, or can again."""
-        problem = self._grants.directories.last_problem(self.path)
-        if problem != self._known_problem:
-            self._known_problem = problem
-            self.publish_state()
+        """Publishes the project's state if agents can no longer run in its directory, or can again, and then also how
+        much is left to review."""
+        problem, before = self._grants.directories.last_problem(self.path), self._known_problem
+        if problem == before:
+            return
+        self._known_problem = problem
+        if problem is None:
+            self.tasks.start(self._reviewing.refresh(), f"{self.id}: updating the review of a directory that is back")
+        elif problem != SILENT:
+            self.review_is_gone()
+        self.publish_state()
 
     def _of_agent(self) -> dict[str, Any]:
         offers = self.offers.known
@@ -462,7 +480,7 @@ class ManagedSession(Session):
         self._check_kept()
 
     def _at_work(self) -> ClientError:
-        text = "The agent is working in this project."
+        text = "The agent is working in this project. Try again when it has finished."
         return ClientError("PROCESS_ACTIVE", text, retryable=True)
 
     def _check_kept(self) -> None:
@@ -471,7 +489,8 @@ class ManagedSession(Session):
         if self._changing.locked():
             raise ClientError(
                 "PROCESS_ACTIVE",
-                "Changes are being undone or reviewed, or a session is being deleted. Try again in a moment.",
+                "Changes are being kept, undone, edited or committed, or a session is being deleted. "
+                "Try again in a moment.",
                 retryable=True,
             )
 
@@ -553,14 +572,16 @@ class ManagedSession(Session):
         # subagents.
         for approval in self.approvals:
             self._process.answer(approval.question_id, base.Decision(allow=False, message=NOBODY_ASKED))
-        self.withdraw_all("the run failed" if finished.outcome == "failed" else f"run {finished.outcome}")
+        self.withdraw_all(WITHDRAWN[finished.outcome])
         if finished.code == "SESSION_NOT_FOUND" and self.recorded.unproven:
             self._conversation.lose()
         self.data.last_active = now()
         error = run.ending.error if run.ending is not None and finished.code else None
         why_not = self.continuing.plan(run, finished, error.get("retry_at") if error else None)
         if why_not:
-            finished = msgspec.structs.replace(finished, error=f"{finished.error} {why_not}")
+            failure = (finished.error or "").rstrip()
+            end = "" if failure.endswith((".", "!", "?")) else "."
+            finished = msgspec.structs.replace(finished, error=f"{failure}{end} {why_not}")
         self.store.record(finished)
         self.continuing.check_schedule()
         self.store.save()
@@ -601,7 +622,7 @@ class ManagedSession(Session):
     def _about_itself(self, report: base.StateReported | base.OffersReported) -> None:
         """Publishes what the agent reports about itself. Drops a report that is too large for a client's snapshot."""
         if len(msgspec.json.encode(report)) > LONGEST_REPORT:
-            logger.warning("%s: the agent's %s is too large and is not shown", self.id, type(report).__name__)
+            logger.warning("%s: ignored %s from the agent, because it is too large", self.id, type(report).__name__)
             return
         if isinstance(report, base.StateReported):
             self._report_state(report.state)

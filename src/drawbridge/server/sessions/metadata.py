@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from drawbridge.agents.base import Options
+from drawbridge.core.json_text import UNDECODABLE
 from drawbridge.core.private_files import write_private
 from drawbridge.server.events import ReviewNumbers
 from drawbridge.server.sessions.recorded_state import RecordedState
@@ -93,7 +94,7 @@ def deleted(directory: Path) -> Metadata | None:
     """The metadata of a project in the trash, after its directory was renamed; None if it can't be read."""
     try:
         return msgspec.json.decode((directory / NAME).read_bytes(), type=Metadata)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+    except (OSError, *UNDECODABLE):
         return None
 
 
@@ -101,7 +102,7 @@ def load(directory: Path) -> Metadata:
     """The metadata in the file or, if that can't be used, in its copy. If neither can be used, raises ``Unreadable`` if
     one of them can't be read now, and otherwise ``Damaged``. Raises ``Newer`` if it was written by a newer Drawbridge.
     """
-    problem, denied = "the file does not exist", ""
+    problem, denied = f"{NAME} does not exist", ""
     for name in (NAME, COPY):
         try:
             found = msgspec.json.decode((directory / name).read_bytes(), type=Metadata)
@@ -110,13 +111,13 @@ def load(directory: Path) -> Metadata:
         except OSError as error:
             denied = f"{name}: {(error.strerror or type(error).__name__).lower()}"
             continue
-        except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
+        except UNDECODABLE as error:
             problem = f"{name}: {type(error).__name__}"
             continue
         if found.version > VERSION:
             raise Newer("it was written by a newer Drawbridge")
         if found.id != directory.name or not ID.fullmatch(found.id):
-            problem = f"{name}: it is about another project"
+            problem = f"{name}: its ID is not the name of its directory"
         elif not found.path.startswith(os.sep) and not Path(found.path).is_absolute():
             problem = f"{name}: the project's path is not absolute"
         else:

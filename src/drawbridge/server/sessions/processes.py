@@ -29,6 +29,7 @@ from drawbridge.agents.base import Agent, AgentProcess, AgentUnusable, Event, La
 from drawbridge.agents.environment import MARK
 from drawbridge.agents.memory import MemoryWatch
 from drawbridge.core.errors import NotPrivate
+from drawbridge.core.json_text import UNDECODABLE
 from drawbridge.core.private_files import write_private
 from drawbridge.server.sessions.allowed_directories import ADDITIONAL_NOT_HERE, AllowedDirectories
 from drawbridge.server.sessions.limits import Limits
@@ -121,7 +122,7 @@ class RunningProcesses:
             return msgspec.json.decode(self._file.read_bytes(), type=list[Entry])
         except FileNotFoundError:
             pass
-        except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (OSError, *UNDECODABLE) as error:
             logger.error(
                 "%s can't be read (%s): not searching for processes that a crash left behind",
                 FILE,

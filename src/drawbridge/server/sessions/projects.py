@@ -123,7 +123,7 @@ class Projects:
                     loaded.append(session)
         for session in sorted(loaded, key=lambda session: (session.data.created_at, session.id)):
             self._add(session)
-            if problem := self._grants.directories.problem(session.path):
+            if problem := self._grants.directories.last_problem(session.path):
                 logger.warning("%s (%s) can't run agents: %s", session.id, session.path, problem)
 
     def deleted(self) -> list[metadata.Metadata]:
@@ -171,7 +171,7 @@ class Projects:
         """The problems of projects, as human-readable sentences without paths."""
         return [
             *(
-                f"{problem} No agent can run in project {one.id}."
+                f"Project {one.id}: {problem} No agent can run in this project."
                 for one in self
                 if (problem := self._grants.directories.last_problem(one.path))
             ),
@@ -179,8 +179,14 @@ class Projects:
                 f"The project in {name} can't be read at present; the server will try again."
                 for name in sorted(self._unreadable)
             ),
-            *(f"The project in {name} was damaged and has been quarantined." for name in self.quarantined),
-            *(f"The project in {name} is damaged, and could not be quarantined." for name in self._not_moved),
+            *(
+                f"The project in {name} can't be used and was quarantined. The server's log has the reason."
+                for name in self.quarantined
+            ),
+            *(
+                f"The project in {name} can't be used, and could not be quarantined. The server's log has the reason."
+                for name in self._not_moved
+            ),
         ]
 
     def _open(self, directory: Path, others: Iterable[ManagedSession]) -> ManagedSession:
@@ -245,7 +251,7 @@ class Projects:
             logger.error("a project could not be created: %s", error)
             raise ClientError(
                 "FILE_OPERATION",
-                "The project was not created: the server can't write its data. Its log has the reason.",
+                "The project was not created: its data could not be written. The server's log has the reason.",
             ) from None
 
     async def delete(self, session: ManagedSession) -> None:
@@ -261,7 +267,8 @@ class Projects:
             logger.error("%s could not be moved to the trash: %s", session.id, error)
             raise ClientError(
                 "FILE_OPERATION",
-                "The project is closed, but its data could not be moved; it will reappear after a server restart.",
+                "The project was closed, but its data could not be moved to the trash, so it will reappear after a "
+                "server restart. The server's log has the reason.",
             ) from None
 
     def _to_trash(self, id: str) -> None:
@@ -290,10 +297,12 @@ class Projects:
             os.replace(directory, self._data / "quarantine" / f"{name}-{time.time_ns()}")
         except OSError as error:
             reason = (error.strerror or "unknown reason").lower()
-            logger.error("the project in %s is damaged (%s), and can't be moved to quarantine: %s", name, why, reason)
+            logger.error(
+                "the project in %s can't be used (%s), and can't be moved to quarantine: %s", name, why, reason
+            )
             self._not_moved.append(name)
         else:
-            logger.error("the project in %s is damaged (%s); it was moved to quarantine", name, why)
+            logger.error("the project in %s can't be used (%s); it was moved to quarantine", name, why)
             self.quarantined.append(name)
 
     async def empty_trash(self) -> None:
@@ -391,7 +400,7 @@ class Maintenance:
         try:
             dropped = await asyncio.to_thread(session.history.drop, before, self._retention.bytes)
         except DrawbridgeError as error:
-            logger.error("%s: old history could not be deleted: %s", session.id, error)
+            logger.error("%s: %s", session.id, error)
             return
         if dropped:
             first_time = session.history.first_time

@@ -115,8 +115,8 @@ class PromptFiles:
     def _check_room(self, more: int, in_use: Collection[str]) -> None:
         used = sum(bytes for _, bytes, id in self._stored() if id in in_use)
         if used + more > ALTOGETHER:
-            waiting = f", in addition to the {size(used)} of queued and running prompts" if used else ""
-            text = f"The files are {size(more)}{waiting}; a session keeps at most {size(ALTOGETHER)}."
+            waiting = f" in addition to the {size(used)} of queued and running prompts" if used else ""
+            text = f"{size(more)} of attached files can't be stored{waiting}: a project can store at most {size(ALTOGETHER)}."
             raise ClientError("RESOURCE_LIMIT", text, field="data.attachments")
 
     def _stored(self) -> Sequence[tuple[float, int, str]]:
@@ -164,7 +164,9 @@ def _not_stored(error: NotPrivate | OSError) -> ClientError:
         text = "The attached files can't be stored: the server's disk is full. Free some space there."
         return ClientError("DISK_SPACE_LOW", text, field="data.attachments")
     reason = (
-        (error.strerror or "unknown reason").lower() if isinstance(error, OSError) else "its directory is not private"
+        (error.strerror or "unknown reason").lower()
+        if isinstance(error, OSError)
+        else "the directory for them can't be created or made private"
     )
     text = f"The attached files can't be stored in the server's data directory: {reason}."
     return ClientError("FILE_OPERATION", text, field="data.attachments")

@@ -60,7 +60,7 @@ class PromptImages:
                 write_private(str(self._directory / image.id), one.data)
                 stored.append(image)
         except (DrawbridgeError, OSError) as error:
-            logger.warning("an image in a prompt could not be stored: %s", error)
+            logger.warning("the images in a prompt could not be stored: %s", error)
             self.remove(image.id for image in stored)
             return ()
         return tuple(stored)

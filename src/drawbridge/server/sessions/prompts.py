@@ -92,10 +92,14 @@ class Prompts:
         try:
             self._controller.steer(order.prompt, order.attachments, record)
         except base.NotAtWork:
-            text = "The agent is not working. Try again in a moment, or queue the message."
+            text = (
+                "The agent has not begun this run yet, or has just ended it. Try again in a moment, or queue the "
+                "message."
+            )
             raise ClientError("PROCESS_NOT_FOUND", text, retryable=True) from None
         except base.AgentRefused as error:
-            text = f"The message could not be added to the current run: {error}. Queue it instead."
+            reason = str(error).removesuffix(".")
+            text = f"The message could not be added to the current run: {reason}. Queue the message instead."
             raise ClientError("NOT_SUPPORTED", text, field="data.steer") from None
         except BadArgument as error:
             raise ClientError("VALIDATION_FAILED", str(error), field="data.attachments") from None
@@ -114,7 +118,8 @@ class Prompts:
         """
         is_busy = self._controller.busy
         if is_busy and not queue:
-            raise ClientError("PROCESS_ACTIVE", "The agent is already working in this project.", retryable=True)
+            text = "The agent is already working in this project. Queue the prompt, or try again when the agent has finished."
+            raise ClientError("PROCESS_ACTIVE", text, retryable=True)
         if len(self._queue) >= self._most:
             text = "The queue of this project is full. Try again after the next run."
             raise ClientError("RESOURCE_LIMIT", text, retryable=True)

@@ -29,7 +29,8 @@ from drawbridge.server.protocol.replies import (
     SessionsFound,
     SessionState,
 )
-from drawbridge.server.sessions.session import TERMINAL_PREFIX, Session, Sessions
+from drawbridge.server.sessions.disk import TERMINAL_PREFIX
+from drawbridge.server.sessions.session import Session, Sessions
 from drawbridge.server.sessions.timeline import stretches
 from drawbridge.server.store.search import Deadline, Hit, Index, NoFullText, Part, TooSlow, Waited, Wanted, moment
 
@@ -124,7 +125,7 @@ class Searching:
         try:
             return await asyncio.to_thread(session.index.waited)
         except (OSError, sqlite3.Error) as error:
-            logger.error("%s: its index can't be read: %s", session.id, error)
+            logger.error("%s: its search index can't be read: %s", session.id, error)
             return {}
 
     async def entries(self, sessions: Sequence[Session], limit: int) -> SessionsFound:
@@ -188,7 +189,8 @@ class Searching:
             text = "This server can't search for words: its SQLite has no full-text index (FTS5)."
             raise ClientError("NOT_SUPPORTED", text, "data.query") from None
         except TooSlow:
-            text = "The search took too long and was stopped. Use longer words, or search one project."
+            advice = "Use longer words." if command.project_id else "Use longer words, or search one project."
+            text = f"The search took too long and was stopped. {advice}"
             raise ClientError("RESOURCE_LIMIT", text, "data.query") from None
         except (OSError, sqlite3.Error) as error:
             if session.index.behind:
@@ -295,6 +297,6 @@ def no_session() -> ClientError:
 
 
 def _unusable(session: Session, error: Exception) -> ClientError:
-    logger.error("%s: its index can't be read: %s", session.id, error)
-    text = "The search index of a session can't be read. Try again in a moment."
+    logger.error("%s: its search index can't be read: %s", session.id, error)
+    text = "The search index of a session can't be read. The server's log has the reason."
     return ClientError("FILE_OPERATION", text, retryable=True)

@@ -49,7 +49,7 @@ from drawbridge.server.reviews.recovery import Recovery
 from drawbridge.server.reviews.reviews import RequestedDecision
 from drawbridge.server.sessions import metadata
 from drawbridge.server.sessions.ceilings import day_of
-from drawbridge.server.sessions.disk import Disk
+from drawbridge.server.sessions.disk import TERMINAL_PREFIX, Disk
 from drawbridge.server.sessions.metadata import instant
 from drawbridge.server.sessions.recorded_state import DAYS_KEPT, Day, RecordedState, count_run
 from drawbridge.server.sessions.surfaces import Surfaces
@@ -74,9 +74,6 @@ COUNTED_AT_ONCE: Final = 1_000
 """The number of records of an older history that are read at a time to count its runs."""
 
 FINISHED: Final = records.KINDS[RunFinished].subtype.encode()
-
-TERMINAL_PREFIX: Final = "desk_"
-"""The prefix of the ids of terminal sessions."""
 
 
 class Session(ABC):
@@ -435,7 +432,7 @@ class SessionStore:
         try:
             stored = self.append(event, sender.id if sender is not None else "", quiet=quiet)
         except DrawbridgeError as error:
-            logger.error("%s: %s could not be written: %s", self.data.id, _name(event), error)
+            logger.error("%s: %s was not recorded: %s", self.data.id, _name(event), error)
             moment = datetime.now(UTC)
             self.recorded.apply(event, moment)
             self.announce(event, sender, quiet=quiet, moment=moment)
@@ -494,7 +491,7 @@ class SessionStore:
                 seq, moment, event = records.read(record.line)
             except records.NOT_OURS:
                 logger.warning(
-                    "%s: record %d of its history was not written by Drawbridge; it was skipped",
+                    "%s: record %d of its history is damaged, or was not written by Drawbridge; it was skipped",
                     self.data.id,
                     record.seq,
                 )
@@ -537,7 +534,7 @@ class SessionStore:
             try:
                 self.append(event)
             except DrawbridgeError as error:
-                logger.error("%s: %s could not be written: %s", self.data.id, _name(event), error)
+                logger.error("%s: %s was not recorded: %s", self.data.id, _name(event), error)
                 self.recorded.apply(event, datetime.now(UTC))
         self.recorded.last_outcome = None
         if over:
@@ -581,7 +578,7 @@ class Sessions:
         """The session with this id. Raises ``ClientError`` if it does not exist."""
         session = self._sessions.get(id)
         if session is None:
-            raise in_terminal() if id.startswith(TERMINAL_PREFIX) else no_project()
+            raise no_terminal_session() if id.startswith(TERMINAL_PREFIX) else no_project()
         return session
 
     def add(self, session: Session) -> None:
@@ -614,6 +611,10 @@ def working_here() -> ClientError:
     """The error for a command that would change files with which an agent is working."""
     text = "An agent is working in this directory. Try again when it has finished."
     return ClientError("PROCESS_ACTIVE", text, retryable=True)
+
+
+def no_terminal_session() -> ClientError:
+    return ClientError("NOT_SUPPORTED", "This terminal session does not exist. It may have been removed from the list.")
 
 
 def in_terminal() -> ClientError:

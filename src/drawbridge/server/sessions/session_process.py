@@ -46,7 +46,7 @@ class ModeSet(Struct, frozen=True):
 class AskerGone(Struct, frozen=True):
     """Open questions no longer need an answer. The event contains the reason, which clients see."""
 
-    reason: str = "the agent was restarted before the request was answered"
+    reason: str = "the agent's process ended before the request was answered"
 
 
 ProcessReport: TypeAlias = (
@@ -98,7 +98,7 @@ class _Listener:
 
 def last_words(exited: base.Exited) -> str:
     """The last output of a process that has exited, as a message for the user."""
-    return exited.stderr.strip()[-LONGEST_ERROR:] or f"It {exit_words(exited.code)} without output."
+    return exited.stderr.strip()[-LONGEST_ERROR:] or f"The agent {exit_words(exited.code)} without an error message."
 
 
 class SessionProcess:
@@ -211,8 +211,9 @@ class SessionProcess:
         if found is None or found.sessions is None:
             return
         users = await asyncio.to_thread(conversations.used_by, found, session_id, self.pids)
-        if users or self._open_in_terminal(session_id):
-            where = "in another process, such as a terminal"
+        in_terminal = self._open_in_terminal(session_id)
+        if users or in_terminal:
+            where = "in a terminal" if in_terminal else "in another process"
             raise base.AgentUnusable("SESSION_IN_USE", conversations.in_use(found, where))
 
     async def _start(self, agent: str, options: base.Options, continued: ContinuedConversation) -> None:

@@ -27,6 +27,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from drawbridge.core.errors import NotPrivate
+from drawbridge.core.json_text import UNDECODABLE
 from drawbridge.core.private_files import remove_quietly, write_private
 from drawbridge.server.store.lines import LONGEST_LINE, SHORTEST_LINE, Head, Record, believed, microseconds, parse
 from drawbridge.text.counts import counted
@@ -280,7 +281,7 @@ _content: Final = msgspec.json.Decoder(Index)
 
 def load(directory: str) -> Index:
     """The saved index; an empty index if it is missing or can't be trusted."""
-    with contextlib.suppress(OSError, msgspec.DecodeError, RecursionError):
+    with contextlib.suppress(OSError, *UNDECODABLE):
         with open(open_to_read(os.path.join(directory, FILE)), "rb") as file:
             found = _file.decode(file.read())
         if found.version == _VERSION and zlib.crc32(found.content) == found.crc32:
@@ -435,7 +436,7 @@ class Catalogue:
                         remove_quietly(entry.path)  # the server died while it wrote its index or link
                     continue
                 if not entry.is_file(follow_symlinks=False):
-                    logger.warning("%s: %s is not a file and was left alone", self.directory, entry.name)
+                    logger.warning("%s: %s is not a regular file and was ignored", self.directory, entry.name)
                 elif size := entry.stat(follow_symlinks=False).st_size:
                     found[entry.name] = size
                 else:
@@ -459,6 +460,6 @@ class Catalogue:
         if (name, offset) not in self.damage and len(self.damage) < _DAMAGE_KEPT:
             self.damage[name, offset] = Damage(name, offset, length)
             logger.warning(
-                "%s: skipped %s at offset %d that do not belong to this history; the file was not changed",
+                "%s: skipped %s at offset %d (damaged, or not part of this history); the file was not changed",
                 self.path(name), counted(length, "byte"), offset,
             )  # fmt: skip

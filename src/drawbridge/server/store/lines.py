@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Meta, Raw, Struct
 
 from drawbridge.core.errors import BadMessage
+from drawbridge.core.json_text import UNDECODABLE
 
 Direction: TypeAlias = Literal["client", "claude", "server"]
 
@@ -76,11 +77,11 @@ def compose(seq: int, moment: datetime, direction: Direction, message: bytes, *,
     ``moment`` is in UTC.
     """
     if len(message) > LONGEST_LINE - _ROOM:
-        raise BadMessage(f"The message was not recorded: it is too long for the history ({len(message):,} bytes).")
+        raise BadMessage(f"A message can't be stored in the history: it is too long ({len(message):,} bytes).")
     if not is_json:
         _check(message)
     if message.count(b"[") + message.count(b"{") > _DEEPEST and _depth(message) > _DEEPEST:
-        raise BadMessage("The message was not recorded: it is nested too deeply for JSON readers.")
+        raise BadMessage("A message can't be stored in the history: it is nested too deeply.")
     if b"\n" in message or b"\r" in message:
         message = message.replace(b"\n", b" ").replace(b"\r", b" ")
     stamp = moment.isoformat(timespec="microseconds")[:26].encode()
@@ -101,11 +102,11 @@ def _check(message: bytes) -> None:
             message.decode()
         _value.decode(message)
     except UnicodeDecodeError:
-        raise BadMessage("The message was not recorded: it is not valid UTF-8.") from None
+        raise BadMessage("A message can't be stored in the history: it is not valid UTF-8.") from None
     except msgspec.DecodeError:
-        raise BadMessage("The message was not recorded: it is not a single JSON value.") from None
+        raise BadMessage("A message can't be stored in the history: it is not a single JSON value.") from None
     except RecursionError:
-        raise BadMessage("The message was not recorded: it is nested too deeply for JSON readers.") from None
+        raise BadMessage("A message can't be stored in the history: it is nested too deeply.") from None
 
 
 def _depth(value: bytes) -> int:
@@ -124,7 +125,7 @@ def parse(line: bytes) -> Record | None:
         if not line.isascii():
             line.decode()
         found = _line.decode(line)
-    except (UnicodeDecodeError, msgspec.DecodeError, RecursionError):
+    except UNDECODABLE:
         return None
     return Record(found.seq, found.timestamp, found.direction, line)
 

@@ -259,6 +259,11 @@ class History:
             raise _unreadable(error) from None
 
     @property
+    def directory(self) -> str:
+        """The path of the history's directory."""
+        return self._catalogue.directory
+
+    @property
     def last_seq(self) -> int:
         """The last number that was assigned to a record; 0 before the first."""
         return self._catalogue.last_seq
@@ -320,8 +325,7 @@ class History:
                 self._write(record)
             except OSError as error:
                 raise HistoryNotWritten(
-                    f"The message could not be written to the project's history: {_why(error)}. No part of it was "
-                    "stored; the history is unchanged. Fix the cause; new messages will then be stored.",
+                    f"The history can't be written: {_why(error)}. It is unchanged. Fix the cause, then try again.",
                     disk_full=error.errno in _NO_ROOM,
                 ) from None
         return record
@@ -467,7 +471,8 @@ class History:
                     self._blank(segment.name, ranges)
         except OSError as error:
             raise HistoryNotWritten(
-                f"Records of the project's history can't be removed: {_why(error)}. The remaining records are unchanged.",
+                f"Records can't be removed from the history: {_why(error)}. The remaining records are unchanged. "
+                "Fix the cause, then try again.",
                 disk_full=error.errno in _NO_ROOM,
             ) from None
         finally:
@@ -532,9 +537,7 @@ class History:
                 try:
                     catalogue.drop_first()
                 except OSError as error:
-                    raise HistoryNotWritten(
-                        f"An old file of the project's history can't be removed: {_why(error)}. It is unchanged."
-                    ) from None
+                    raise HistoryNotWritten(f"An old file of the history can't be deleted: {_why(error)}.") from None
                 dropped += 1
             if dropped:
                 self._save_index()
@@ -573,7 +576,7 @@ class History:
                 self._rescan(stale.name)
                 return self._page(wanted, limit, max_bytes)
         except Stale:
-            raise HistoryUnreadable("The project's history changed while it was read. Try again.") from None
+            raise HistoryUnreadable("The history changed while it was being read. Try again.") from None
         except OSError as error:
             raise _unreadable(error) from None
 
@@ -653,7 +656,7 @@ def _aware(moment: datetime) -> datetime:
 
 def _unreadable(error: OSError) -> HistoryUnreadable:
     return HistoryUnreadable(
-        f"The project's history can't be read: {_why(error)}. The files were not changed. Fix the cause, then try again."
+        f"The history can't be read: {_why(error)}. The files were not changed. Fix the cause, then try again."
     )
 
 
@@ -675,6 +678,6 @@ async def rebuild(histories: Iterable[History]) -> None:
                 began = time.monotonic()
         except HistoryUnreadable as error:
             if not history.closed:  # otherwise, its project was deleted in the meantime
-                logger.error("an index could not be built: %s", error)
+                logger.error("%s: the index could not be built: %s", history.directory, error)
     if files:
         logger.info("rebuilt the indexes of the histories from %s", counted(files, "file"))

@@ -24,11 +24,12 @@ from msgspec import Meta, Raw, Struct
 
 from drawbridge.agents.base import AgentLine
 from drawbridge.agents.output import session_id_of
+from drawbridge.core.json_text import UNDECODABLE
 from drawbridge.server import events
 from drawbridge.server.events import PromptAccepted, Recorded
 from drawbridge.server.store.lines import Direction
 
-NOT_OURS: Final = (msgspec.MsgspecError, AttributeError, KeyError, OverflowError, TypeError, ValueError)
+NOT_OURS: Final = (*UNDECODABLE, AttributeError, KeyError, OverflowError, TypeError, ValueError)
 """The exceptions that reading a record can raise if it is damaged, or Drawbridge did not write it."""
 
 

@@ -275,7 +275,7 @@ class Index:
         self._damages += 1
         if self._damages > MOST_DAMAGES:
             raise error
-        logger.warning("rebuilding the damaged index of %s: %s", self._name, error)
+        logger.warning("rebuilding the damaged search index of %s: %s", self._name, error)
         self._remove()
 
     @property
@@ -299,7 +299,7 @@ class Index:
                 with self._opened() as db:
                     more = self._update(db)
             except _Outdated as outdated:
-                logger.info("rebuilding the index of %s: %s", self._name, outdated)
+                logger.info("rebuilding the search index of %s: %s", self._name, outdated)
                 self._remove()
                 return True
             except sqlite3.DatabaseError as error:
@@ -320,12 +320,14 @@ class Index:
                 self._remove()
                 _sync(os.path.dirname(self._path))
             except OSError as error:
+                why = (error.strerror or "unknown reason").lower()
                 raise HistoryNotWritten(
-                    f"The search index of {self._name} can't be removed: {error.strerror}."
+                    f"The search index of {self._name} can't be removed: {why}. Its history was not changed."
                 ) from None
             if os.path.lexists(self._path):
                 raise HistoryNotWritten(
-                    f"The search index of {self._name} can't be removed, so its history was not changed."
+                    f"The search index of {self._name} can't be removed, so its history was not changed. Check whether "
+                    "the server may write in its data directory."
                 )
             self._paused = True
         try:
@@ -424,7 +426,7 @@ class Index:
         seq: int
         seq, mark, at = db.execute("SELECT seq, mark, at FROM state").fetchone()
         if self._done < 0 and not self._fits(db, seq, mark):
-            raise _Outdated("it does not belong to the history")
+            raise _Outdated("it does not match the history, or has another format")
         if self._done >= 0 and db.execute("SELECT first_seq FROM state").fetchone()[0] != self._history.first_seq:
             raise _Outdated("old records were dropped")
         last = self._history.last_seq

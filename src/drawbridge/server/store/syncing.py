@@ -82,7 +82,7 @@ def _sync(file: int) -> None:
         sync(file)
     except OSError as error:
         logger.error(
-            "a history may not have reached the disk: %s. It can be read, but a power failure could lose it.",
+            "the latest records of a history may not have reached the disk: %s. A power failure could lose them.",
             error.strerror,
         )
 

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec import Raw, Struct
 
+from drawbridge.core.json_text import UNDECODABLE
 from drawbridge.text.review_words import lines_of
 
 Kind: TypeAlias = Literal["prompt", "answer", "tool", "result", "decision", "error"]
@@ -166,7 +167,7 @@ def content(line: bytes) -> Content:
     try:
         found = _line.decode(line)
         message = msgspec.json.decode(found.message)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except UNDECODABLE:
         return Content()
     read = Content()
     if isinstance(message, dict):

@@ -1,7 +1,7 @@
 """Serves the bridges on the private socket. They send the proposals of their agents, and receive requests for their
 editors.
 
-Claude Code's hook reports the approval request, and the diff that its bridge shows is a second surface of it (see
+Claude Code's hook reports the approval request, and the diff that its bridge shows is a second asker of it (see
 ``shown_proposals``). Gemini CLI does not have such a hook, so its bridge's proposal is the question. It belongs to the
 session that Gemini CLI's other hooks report. If they report none, a session begins with the first proposal, and ends
 with the bridge.

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from drawbridge.agents.terminal import Entry, NotItsFile, ProcessState, TerminalAgent
+from drawbridge.core.json_text import UNDECODABLE
 from drawbridge.server.sessions.recorded_state import RecordedState
 from drawbridge.server.store.log import History
 from drawbridge.server.terminal_sessions.processes import Processes
@@ -74,15 +75,15 @@ class ConversationFile:
         if not path or agent is None:
             return
         try:
-            path = agent.checked(path, self._recorded.session_id, self._processes.latest.config)
+            place = agent.checked(path, self._recorded.session_id, self._processes.latest.config)
         except NotItsFile:
             logger.warning(
-                "%s: its conversation can't be read: this is not the path of its agent's transcript", self._id
+                "%s: its conversation can't be read: %s is not the path of its agent's transcript", self._id, path
             )
             return
         after = self._last_entry()
         self._has_begun = bool(after)
-        self._file = TranscriptFile(agent, path, after)
+        self._file = TranscriptFile(agent, place, after)
 
     def _last_entry(self) -> str:
         """The uuid of the last entry in the history; empty if the history contains none."""
@@ -144,5 +145,5 @@ def _uuid_of(record: bytes) -> str:
     """The ``uuid`` of the entry from which the history line ``record`` was made; "" if it does not contain one."""
     try:
         return msgspec.json.decode(record, type=_Record).message.uuid
-    except msgspec.MsgspecError:
+    except UNDECODABLE:
         return ""

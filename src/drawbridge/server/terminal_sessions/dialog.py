@@ -18,6 +18,7 @@ from drawbridge.agents.proposals import Reader
 from drawbridge.agents.terminal import AskingAgent, Fate
 from drawbridge.core.approval import State
 from drawbridge.core.errors import UnusableFile
+from drawbridge.core.json_text import UNDECODABLE
 from drawbridge.server.approvals.pending import PendingApproval
 from drawbridge.server.events import ApprovalRequested
 
@@ -247,5 +248,5 @@ def json_object(data: Raw) -> Mapping[str, Any]:
     """The JSON object in ``data``; an empty object if ``data`` contains anything else."""
     try:
         return msgspec.json.decode(data, type=dict[str, Any])
-    except msgspec.MsgspecError:
+    except UNDECODABLE:
         return {}

@@ -26,7 +26,7 @@ from drawbridge.core.errors import DrawbridgeError
 from drawbridge.core.private_files import make_private_directory, write_private
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
-from drawbridge.server.checkpoints.errors import GitFailed, NoCheckpoint
+from drawbridge.server.checkpoints.errors import GitFailed, NoCheckpoint, reason_of
 from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.checkpoints.refs import When
 from drawbridge.server.checkpoints.unsaved import FindUnsaved
@@ -95,8 +95,10 @@ class ReviewedDirectory:
             memory,
             kept,
             self._extend_review,
+            self._review.miss,
             self._active,
             find_unsaved=find_unsaved,
+            largest=limits.largest,
         )
         self._stores: dict[str, SessionStore] = {}
         """The stores of the sessions in the directory, by session id."""
@@ -105,8 +107,8 @@ class ReviewedDirectory:
         self._expected: dict[str, str] = {}
         """The runs, by session id, that a hook reported and the session has not processed yet."""
         self._begun: dict[str, bool] = {}
-        """The runs for which a checkpoint was begun. The value is False if that failed. The run then gets a checkpoint
-        at its end only if the review contains the beginning of another run."""
+        """The runs for which a checkpoint was begun. The value is False if it was not taken. The run then gets a
+        checkpoint at its end if the reason is an error, or if the review contains the beginning of another run."""
         self._is_extended = False
         """Whether the review contains the beginning of a run, and no end of a run after it."""
         self._ready = asyncio.Event()
@@ -220,7 +222,7 @@ class ReviewedDirectory:
             return
         if not self._is_working:
             self._is_working = True
-            self._tasks.start(self._follow(), f"{self.path}: checkpoints", lambda _: self._stopped())
+            self._tasks.start(self._follow(), f"{self.path}: taking checkpoints", lambda _: self._stopped())
 
     def _stopped(self) -> None:
         """Releases everything that waits for a checkpoint, even after an unexpected error."""
@@ -234,7 +236,7 @@ class ReviewedDirectory:
             ended = next((run for run in self._begun if run not in active), None)
             new = next((run for run in active if run not in self._begun), None)
             if ended is not None:
-                if self._begun.pop(ended) or self._is_extended:
+                if self._begun.pop(ended) or self._is_extended or self._review.has_missed:
                     await self._checkpoint(ended, "after")
             elif new is not None:
                 self._begun[new] = True
@@ -244,16 +246,20 @@ class ReviewedDirectory:
 
     async def _checkpoint(self, run: str, when: When) -> bool:
         """Takes a checkpoint. Returns whether it was taken. A failure is logged."""
-        problem = await self._grants.directories.examine(self.path)
+        reason = problem = await self._grants.directories.examine(self.path)
         try:
             if problem is None:
                 await self._prepare()
                 snapshotter = self.checkpoints.snapshotter
-                created = await (snapshotter.begin(run) if when == "before" else snapshotter.create(run, when))
+                if when == "after":
+                    return await snapshotter.create(run, when)
+                created = await snapshotter.begin(run)
                 self._problem = ""
                 return created
         except (GitFailed, NoCheckpoint, DrawbridgeError, OSError) as error:
-            problem = str(error)
+            problem, reason = str(error), reason_of(error)
+        if reason is not None and when == "before":
+            self._review.miss(reason)
         if problem != self._problem:
             self._problem = problem
             logger.warning("%s: the checkpoint %s run %s was not taken: %s", self.path, when, run, problem)

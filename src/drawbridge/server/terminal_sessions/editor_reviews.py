@@ -75,15 +75,17 @@ class EditorReviews:
 
     def handle(self, editor: Editor, line: wire.ReviewLine) -> None:
         failed = wire.ReviewAnswer(id=line.id, code="INTERNAL", text=FAILED)
-        self._tasks.start(self._answer(editor, line), "a review for an editor", lambda _: editor.send(failed))
+        self._tasks.start(self._answer(editor, line), "a review request from an editor", lambda _: editor.send(failed))
 
     def list_reviews(self, editor: Editor, line: wire.ReviewListRequest) -> None:
         none = wire.ReviewList(line.id, ())
-        self._tasks.start(self._list(editor, line), "the reviews for an editor", lambda _: editor.send(none))
+        self._tasks.start(self._list(editor, line), "listing reviews for an editor", lambda _: editor.send(none))
 
     def remember(self, editor: Editor, line: wire.ReviewSeen) -> None:
         nothing = wire.ReviewRemembered(line.id)
-        self._tasks.start(self._remember(editor, line), "what was seen in an editor", lambda _: editor.send(nothing))
+        self._tasks.start(
+            self._remember(editor, line), "storing what was seen in an editor", lambda _: editor.send(nothing)
+        )
 
     async def _remember(self, editor: Editor, line: wire.ReviewSeen) -> None:
         """Stores what the user has seen of a review, together with what the user has seen of it in terminals. If the
@@ -128,10 +130,16 @@ class EditorReviews:
                 found = after or await self._review_of(session, person)
         except (ClientError, DrawbridgeError) as error:
             if isinstance(error, DrawbridgeError):
-                logger.warning("a review for an editor: %s", error)
+                logger.warning("a review request from an editor: %s", error)
             refused = not_written(error) if isinstance(error, DrawbridgeError) else error
             details = Raw(msgspec.json.encode(refused.details))
-            editor.send(wire.ReviewAnswer(id=line.id, code=refused.code, text=refused.text, details=details, done=done))
+            known = self._known.all_sessions.find(line.project)
+            directory = str(self._known.leads_to(known.path)) if known is not None else ""
+            editor.send(
+                wire.ReviewAnswer(
+                    id=line.id, directory=directory, code=refused.code, text=refused.text, details=details, done=done
+                )
+            )
         else:
             review = Raw(msgspec.json.encode(found.data))
             editor.send(
@@ -211,7 +219,7 @@ class EditorReviews:
 
 
 def _notice(latest: Recovered | None, person: Person) -> str:
-    """What has become of somebody else's decision that was interrupted; empty if none was."""
+    """The notice about the result of another person's interrupted decision; empty if there is none to show."""
     if latest is None or latest.by == person.name:  # the editor sends its own decision again
         return ""
     match latest:

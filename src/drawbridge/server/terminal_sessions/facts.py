@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from msgspec import Struct
 
 from drawbridge.agents.terminal import Task
 from drawbridge.server.terminal_sessions.prompts import SentPrompt
+
+FACTS_FILE: Final = "desk.json"
+"""The name of the file in a session's directory that contains its stored state."""
 
 
 class ProcessFacts(Struct):

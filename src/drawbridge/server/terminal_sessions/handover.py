@@ -22,7 +22,7 @@ from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.protocol.replies import Accepted
 from drawbridge.server.terminal_sessions.prompt_text import letters
-from drawbridge.server.terminal_sessions.prompts import ABOVE
+from drawbridge.server.terminal_sessions.prompts import above
 from drawbridge.server.terminal_sessions.shared_comments import LeftComments, Release, SharedComments
 
 logger = logging.getLogger("drawbridge.server")
@@ -32,10 +32,15 @@ LONGEST: Final = 9_000
 the guard adds its own context."""
 
 TOO_LONG: Final = (
-    f"Comments with more than {LONGEST:,} characters can't be passed to an agent in a terminal. Remove some."
+    f"At most {LONGEST:,} characters of comments, including the lines that they quote, can wait for the agent. "
+    "Remove some comments."
 )
 
-WAITS: Final = "Other comments are waiting for an agent in this directory. Withdraw them to send them all together."
+WAITS: Final = (
+    "Other comments are waiting for an agent in this directory. Withdraw them, then send all comments together."
+)
+
+ON_THEIR_WAY: Final = "Other comments are on their way to an agent in this directory. Try again in a moment."
 
 HANDS_OVER: Final = ("Stop", "UserPromptSubmit")
 
@@ -44,6 +49,11 @@ class Receiver(Protocol):
     """The part of ``TerminalSession`` that ``Handover`` uses. The class itself is in a higher layer."""
 
     id: str
+
+    @property
+    def forks(self) -> bool:
+        """Whether the agent can fork its conversation."""
+        ...
 
     def is_working_on(self, turn: str) -> bool:
         """Whether this is the agent's current turn."""
@@ -87,10 +97,10 @@ class Handover:
         if len(prompt) > LONGEST:
             raise ClientError("NOT_SUPPORTED", TOO_LONG)
         if not allowed():
-            raise ClientError("PERMISSION_DENIED", ABOVE)
+            raise above(forks=self._session.forks)
         known = self._comments.left
         if known is not None and known.is_open:
-            raise ClientError("PROCESS_ACTIVE", WAITS)
+            raise ClientError("PROCESS_ACTIVE", WAITS if known.state == "waiting" else ON_THEIR_WAY)
         left = LeftComments(self._session.id, prompt.strip(), sender.name, review, request_id)
         self._comments.put(left, "waiting", sender.name)
         return self._accepted()
@@ -101,7 +111,7 @@ class Handover:
         try:
             self._comments.load()
         except OSError as error:
-            logger.error("%s: the comments that wait for its agent can't be read: %s", self._session.id, error)
+            logger.error("%s: the comments that are waiting for its agent can't be read: %s", self._session.id, error)
 
     def prepare(self, event: HookEvent) -> bool:
         """Returns whether comments wait that this event's hook may hand over. If none wait, removes the mark that a killed
@@ -153,7 +163,7 @@ class Handover:
             try:
                 self._comments.put(msgspec.structs.replace(given, state="waiting", run="", turn=""))
             except DrawbridgeError as error:
-                logger.error("%s: %s", self._session.id, error)
+                logger.error("%s: its comments are still marked as handed over: %s", self._session.id, error)
         return received
 
     def confirmed(self, entry: Context) -> LeftComments | None:

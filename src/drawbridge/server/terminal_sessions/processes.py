@@ -78,7 +78,7 @@ class Processes:
     # Each of the following methods returns whether something has changed.
 
     def reported(self, process: Process, path: str, *, is_ended: bool) -> bool:
-        """Makes this process the latest one, because one of its hooks has reported. ``path``: the path of the
+        """Handles a report from one of the process's hooks: makes ``process`` the latest one. ``path``: the path of the
         conversation's file; empty if the hook has not reported it. ``is_ended``: whether the session has ended, so that
         the process that reported last no longer has the conversation open."""
         former, known = self.latest, next((one for one in self.all if one.pid == process.pid), None)

@@ -28,10 +28,10 @@ def typeable(agent: AskingAgent, text: str, field: str = "data.prompt") -> str:
     if not seen:
         raise ClientError("VALIDATION_FAILED", "The prompt does not contain text that can be typed.", field=field)
     if agent.is_command(seen):
-        text = "In a terminal this text is a command, not a prompt. Begin the prompt with another word."
+        text = "The agent's program would run this text as a command. Begin the prompt with another word."
         raise ClientError("NOT_SUPPORTED", text, field=field)
     if len(seen) > LONGEST:
-        text = f"More than {LONGEST:,} characters can't be typed into a terminal. Fork the session."
+        text = f"At most {LONGEST:,} characters can be typed into a terminal. Shorten the prompt."
         raise ClientError("NOT_SUPPORTED", text, field=field)
     return seen + " " if seen.endswith("\\") else seen  # after a backslash, Enter would insert a line break
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 import msgspec
@@ -40,8 +41,8 @@ BEGIN_SECONDS: Final = 10.0
 """Seconds that the agent may take to start on a typed prompt, including the time that its hooks take."""
 
 UNSURE: Final = (
-    "The prompt was typed, or was about to be, but the agent has not started on it. Check its terminal. To send the prompt "
-    "again, use a new request."
+    "The prompt may have been typed, but the agent has not reported that it started on it. Check its terminal before you "
+    "send the prompt again as a new request."
 )
 
 MAYBE_TYPED: Final = ("EXECUTION_FAILED", "SHUTTING_DOWN")
@@ -49,6 +50,11 @@ MAYBE_TYPED: Final = ("EXECUTION_FAILED", "SHUTTING_DOWN")
 
 TYPING_SECONDS: Final = 12.0
 """Seconds that an editor may take to type a prompt. The editor's own time limit is shorter."""
+
+ANCESTORS_SECONDS: Final = 10.0
+"""Seconds for which the ancestors of a process are remembered."""
+
+MOST_ANCESTORS: Final = 1_000
 
 ELSEWHERE: Final = (
     "This agent was started in a terminal and is controlled there. Answer its requests here, or fork the session to "
@@ -61,12 +67,17 @@ ONLY_THERE: Final = (
 )
 """Like ``ELSEWHERE``, for an agent that can't fork a conversation."""
 
-HAS_ENDED: Final = "The comments can't be sent: the agent's program has ended."
+HAS_ENDED: Final = "The comments can't be sent: the session has ended."
 
-ABOVE: Final = (
-    "This agent was started with more permissions than the owner of this server lets clients use. "
-    "Fork the session: the copy runs within the limits."
-)
+
+def above(*, forks: bool) -> ClientError:
+    """The refusal of a prompt for an agent that runs outside the owner's limits for clients. ``forks``: whether the
+    agent can fork the conversation."""
+    remedy = (
+        "Fork the session: the copy runs within the limits." if forks else "Enter the text in the agent's terminal."
+    )
+    text = "The owner's limits for clients do not apply to this agent, so nothing was sent."
+    return ClientError("PERMISSION_DENIED", f"{text} {remedy}")
 
 
 class Terminals:
@@ -75,6 +86,8 @@ class Terminals:
     def __init__(self) -> None:
         self._editors: list[Editor] = []
         self._typing: dict[str, tuple[Editor, asyncio.Future[str | None]]] = {}
+        self._ancestors: dict[int, tuple[float, Sequence[int]]] = {}
+        """PID → when its ancestors were looked up, and what was found."""
 
     def add(self, editor: Editor) -> None:
         """Adds an editor after its bridge has connected, unless it has been added already."""
@@ -96,15 +109,17 @@ class Terminals:
             outcome.set_result(refusal)
 
     def contain(self, pid: int | None) -> bool:
-        """Whether the agent with this PID runs in one of the terminals."""
-        return self._find(pid) is not None
+        """Whether the agent with this PID runs in one of the terminals. Its ancestors are looked up only now and then,
+        because this is asked whenever the state of a session is published."""
+        return self._find(pid, self._known_ancestors) is not None
 
     async def type(self, pid: int | None, text: str) -> None:
         """Types a prompt for the agent. Returns once the editor has confirmed that it was typed. Raises
         ``ClientError``."""
-        found = self._find(pid)
+        found = self._find(pid, _with_ancestors)
         if found is None:
-            raise ClientError("NOT_SUPPORTED", ELSEWHERE)
+            text = "The prompt was not typed: the agent's terminal is no longer open in a connected editor."
+            raise ClientError("NOT_SUPPORTED", text)
         editor, terminal = found
         id, outcome = uuid.uuid4().hex, asyncio.get_running_loop().create_future()
         self._typing[id] = (editor, outcome)
@@ -120,11 +135,20 @@ class Terminals:
         if refusal is not None:
             raise ClientError("PROCESS_ACTIVE", refusal)
 
-    def _find(self, pid: int | None) -> tuple[Editor, int] | None:
+    def _find(self, pid: int | None, ancestors: Callable[[int], Sequence[int]]) -> tuple[Editor, int] | None:
         held = {terminal: one for one in self._editors if one.about for terminal in one.about.terminals}
         if not held or pid is None:
             return None
-        return next(((held[one], one) for one in _with_ancestors(pid) if one in held), None)
+        return next(((held[one], one) for one in ancestors(pid) if one in held), None)
+
+    def _known_ancestors(self, pid: int) -> Sequence[int]:
+        when, found = self._ancestors.get(pid, (float("-inf"), ()))
+        if time.monotonic() - when > ANCESTORS_SECONDS:
+            if len(self._ancestors) >= MOST_ANCESTORS:
+                self._ancestors.clear()
+            found = _with_ancestors(pid)
+            self._ancestors[pid] = time.monotonic(), found
+        return found
 
 
 class SentPrompt(Struct, frozen=True):
@@ -256,7 +280,7 @@ class Prompts:
             )
         self._check()
         if not allowed():
-            raise ClientError("PERMISSION_DENIED", ABOVE)
+            raise above(forks=self._session.forks)
         sending = self._sending = asyncio.get_running_loop().create_future()
         sending.add_done_callback(_retrieve_error)
 
@@ -273,12 +297,15 @@ class Prompts:
 
     def _check(self) -> None:
         session = self._session
+        if session.ended:
+            remedy = " Fork it to continue in a project on this server." if session.forks else ""
+            raise ClientError("NOT_SUPPORTED", f"The prompt can't be sent: the session has ended.{remedy}")
         if not self.possible:
             raise ClientError("NOT_SUPPORTED", ELSEWHERE if session.forks else ONLY_THERE)
         if session.phase == "waiting":
             text = (
-                "The agent is waiting for a decision, and a prompt would press Enter in its dialog. Decide on the "
-                "request first."
+                "The agent is waiting for an answer, and typing a prompt would press Enter in its dialog. Answer "
+                "its request first."
             )
             raise ClientError("PROCESS_ACTIVE", text)
         if session.phase == "working" and not session.resting:
@@ -350,25 +377,30 @@ class Prompts:
 def check_not_steered(command: commands.Execute | commands.ReviewSubmit) -> None:
     """Raises ``ClientError`` if the command asks for its prompt to be sent into the active run."""
     if command.steer:
-        text = "A message can't be added to the current run in a terminal. Try again when the run has finished."
+        text = "In a terminal session, nothing can be added to the current run. Try again when the run has finished."
         raise ClientError("NOT_SUPPORTED", text, field="data.steer")
 
 
 def _check(command: commands.Execute) -> None:
     """Raises ``ClientError`` if the command contains anything that can't be typed."""
     check_not_steered(command)
-    if command.attachments or command.agent is not None or _chosen(command.options):
-        text = "Only text can be typed into a terminal. Remove the files and options."
-        field = "data.attachments" if command.attachments else "data.agent" if command.agent else "data.options"
-        raise ClientError("NOT_SUPPORTED", text, field=field)
+    untypeable = {
+        "attachments": bool(command.attachments),
+        "agent": command.agent is not None,
+        "options": _chosen(command.options),
+    }
+    given = [name for name, is_given in untypeable.items() if is_given]
+    if given:
+        words = " and ".join({"agent": "the choice of an agent"}.get(name, f"the {name}") for name in given)
+        text = f"A terminal session accepts only text. Remove {words}."
+        raise ClientError("NOT_SUPPORTED", text, field=f"data.{given[0]}")
 
 
-def _with_ancestors(pid: int) -> Iterator[int]:
-    yield pid
+def _with_ancestors(pid: int) -> Sequence[int]:
     try:
-        yield from (parent.pid for parent in psutil.Process(pid).parents())
+        return [pid, *(parent.pid for parent in psutil.Process(pid).parents())]
     except (psutil.Error, OSError, ValueError, OverflowError):
-        return
+        return [pid]
 
 
 def _chosen(options: commands.Options) -> bool:

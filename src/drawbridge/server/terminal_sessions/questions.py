@@ -35,10 +35,10 @@ from drawbridge.server.terminal_sessions.dialog import (
 from drawbridge.server.terminal_sessions.turn import Clock
 
 ELSEWHERE = "answered elsewhere"
-GONE = "the agent no longer waits for it"
-ENDED = "the agent's program has ended"
+GONE = "the agent is no longer waiting for it"
+ENDED = "the agent's program has ended or left the conversation"
 NOT_DELIVERED = "overruled: the answer did not reach the agent, which is still asking in its terminal"
-NO_LONGER_WAITED = "overruled: the agent no longer waited for the answer"
+NO_LONGER_WAITED = "overruled: the agent was no longer waiting for the answer"
 
 HOLD_SECONDS = 45.0
 """Seconds that a question with a hidden dialog waits for an answer from a client. This is long enough to take out a

@@ -55,7 +55,7 @@ from drawbridge.server.terminal_sessions.continuation import age_of_run, continu
 from drawbridge.server.terminal_sessions.conversation_file import Portion
 from drawbridge.server.terminal_sessions.dialog import EndedCall, json_object
 from drawbridge.server.terminal_sessions.directories import ReviewedDirectory
-from drawbridge.server.terminal_sessions.facts import Facts
+from drawbridge.server.terminal_sessions.facts import FACTS_FILE, Facts
 from drawbridge.server.terminal_sessions.handover import HANDS_OVER, Handover
 from drawbridge.server.terminal_sessions.processes import Processes
 from drawbridge.server.terminal_sessions.prompts import (
@@ -102,7 +102,7 @@ UNKNOWN_MODE: Final = (
 
 NO_MODE: Final = (
     "The comments can't be passed to this agent: it does not report its permission mode, which may be one that the owner "
-    "does not allow. Copy them into its terminal, or ask the owner to start the server with --allow-skip-permissions."
+    "does not allow. Copy them into its terminal, or ask the owner to restart the server with --allow-skip-permissions."
 )
 
 MAY_BEGIN: Final = ("UserPromptSubmit", "PreToolUse")
@@ -295,10 +295,12 @@ class TerminalSession(Session):
         mode = mode or self.permission_mode
         if mode is None and not self._grants.ceilings.skip_permissions:
             raise ClientError("PERMISSION_DENIED", UNKNOWN_MODE if self.agent.reports_mode else NO_MODE)
+        problem = self._grants.directories.last_problem(self.path)
+        if problem is not None:
+            raise ClientError("INVALID_PATH", problem)
         asked = Options(permission_mode=mode or BYPASS)
-        is_usable = self._grants.directories.last_problem(self.path) is None
         granted = self._grants.granted(str(self.path), asked)
-        return is_usable and self._grants.within(asked, self.data.agent) == granted
+        return self._grants.within(asked, self.data.agent) == granted
 
     def submitted(self, review: events.Submission, turn: str, by: str) -> None:
         self.reviewed.submitted(review, turn, by)
@@ -545,10 +547,10 @@ class TerminalSession(Session):
                 is_unattended=is_unattended,
                 **msgspec.structs.asdict(turns),
             )
-            write_private(str(self.directory / "desk.json"), msgspec.json.encode(facts))
+            write_private(str(self.directory / FACTS_FILE), msgspec.json.encode(facts))
             self._stored, self._was_unattended = turns, is_unattended
         except DrawbridgeError as error:
-            logger.error("%s: %s", self.id, error)
+            logger.error("%s: its state was not saved: %s", self.id, error)
         self.store.save()
 
     def _save_if_changed(self) -> None:

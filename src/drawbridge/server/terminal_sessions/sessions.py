@@ -19,6 +19,7 @@ from drawbridge.agents import catalog
 from drawbridge.agents.memory import MemoryWatch
 from drawbridge.agents.terminal import HookEvent, TerminalAgent
 from drawbridge.core.errors import DrawbridgeError, HistoryUnreadable, NotPrivate
+from drawbridge.core.json_text import UNDECODABLE
 from drawbridge.core.private_files import make_private_directory
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server.events import Announced, ProjectCreated, ProjectGone, SessionChanged
@@ -28,16 +29,16 @@ from drawbridge.server.protocol.client_errors import ClientError, no_project
 from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.protocol.replies import Accepted
 from drawbridge.server.sessions import metadata
-from drawbridge.server.sessions.disk import Disk
+from drawbridge.server.sessions.disk import TERMINAL_PREFIX, Disk
 from drawbridge.server.sessions.grants import Grants
 from drawbridge.server.sessions.limits import Limits
 from drawbridge.server.sessions.metadata import now
-from drawbridge.server.sessions.session import TERMINAL_PREFIX, Sessions
+from drawbridge.server.sessions.session import Sessions
 from drawbridge.server.sessions.surfaces import Surfaces
 from drawbridge.server.store.log import History
 from drawbridge.server.store.syncing import FsyncPolicy
 from drawbridge.server.terminal_sessions.directories import Directories
-from drawbridge.server.terminal_sessions.facts import Facts
+from drawbridge.server.terminal_sessions.facts import FACTS_FILE, Facts
 from drawbridge.server.terminal_sessions.processes import Process
 from drawbridge.server.terminal_sessions.prompts import Terminals
 from drawbridge.server.terminal_sessions.report_queue import ReportQueue
@@ -115,7 +116,7 @@ class TerminalSessions:
         session = self.find(TERMINAL_PREFIX + session_id)
         if session is not None and session.data.agent != agent:
             own, other = catalog.title(session.data.agent), catalog.title(agent)
-            text = f"This is a conversation of {own}, which {other} can't continue. Use a project whose agent is {own}."
+            text = f"This is a {own} conversation, which {other} can't continue. Use a project whose agent is {own}."
             raise ClientError("SESSION_NOT_FOUND", text, field="data.session_id")
 
     def _beginning_with(self, session_id: str) -> str | None:
@@ -170,7 +171,7 @@ class TerminalSessions:
                 )
             self._unreadable.add(directory.name)
             return None
-        except (metadata.Damaged, DrawbridgeError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (metadata.Damaged, DrawbridgeError, *UNDECODABLE) as error:
             logger.error("the terminal session in %s is damaged (%s); it was removed", directory.name, error)
             self._unreadable.discard(directory.name)
             shutil.rmtree(directory, ignore_errors=True)
@@ -185,9 +186,9 @@ class TerminalSessions:
     def _open(self, directory: Path) -> TerminalSession:
         data = metadata.load(directory)
         try:
-            facts = msgspec.json.decode((directory / "desk.json").read_bytes(), type=Facts)
+            facts = msgspec.json.decode((directory / FACTS_FILE).read_bytes(), type=Facts)
         except FileNotFoundError:
-            raise metadata.Damaged("a file is missing") from None
+            raise metadata.Damaged(f"{FACTS_FILE} is missing") from None
         history = History.open(directory / "logs", fsync=self._fsync)
         try:
             session = self._new(directory, data, history, facts)
@@ -218,6 +219,12 @@ class TerminalSessions:
     def _follow(self, session: TerminalSession) -> None:
         session.reviewed.join(session.id, session.store)
         self._reports[session] = ReportQueue(session)
+
+    async def examine(self, event: HookEvent) -> None:
+        """Examines the directory of an event, if it may be the first of its session, so that ``report`` does not wait
+        for a disk."""
+        if event.cwd and self.find(TERMINAL_PREFIX + event.session_id) is None:
+            await self._grants.directories.examine(Path(event.cwd))
 
     def report(self, agent: str, event: HookEvent, process: Process) -> ReportQueue | None:
         """Returns the ``ReportQueue`` of the event's session, which is added if it is not known and the event contains
@@ -291,7 +298,7 @@ class TerminalSessions:
         """Forgets the session immediately. Its agent may report again at any moment, and then gets a new session.
         Returns a coroutine that removes the session's files.
         """
-        reason = "it was removed from the list"
+        reason = "the session was removed from the list"
         self._sessions.remove(session)
         self._reports[session].process_all()  # a hook with a question that has not been processed yet is answered, too
         session.withdraw_all(reason)

@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from drawbridge.core.errors import DrawbridgeError
+from drawbridge.core.json_text import UNDECODABLE
 from drawbridge.core.private_files import remove_quietly, write_private
 from drawbridge.server.events import ReviewCommented, Submission
 from drawbridge.server.protocol.client_errors import no_project
@@ -24,7 +25,8 @@ from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.protocol.replies import Handover
 from drawbridge.server.reviews import remembered
 from drawbridge.server.reviews.remembered import RememberedComment
-from drawbridge.server.sessions.session import TERMINAL_PREFIX, SessionStore
+from drawbridge.server.sessions.disk import TERMINAL_PREFIX
+from drawbridge.server.sessions.session import SessionStore
 from drawbridge.transport import private_socket
 
 logger = logging.getLogger("drawbridge.server")
@@ -142,8 +144,9 @@ class SharedComments:
                 self._file = msgspec.json.decode(self._path.read_bytes(), type=_File)
             except FileNotFoundError:
                 self._file = _File()
-            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-                logger.error("the comments in %s are damaged (%s); they were removed", self._path, error)
+            except UNDECODABLE as error:
+                text = "the comments in %s can't be read (%s); they are ignored, and the next change replaces them"
+                logger.error(text, self._path, error)
                 self._file = _File()
         return self._file
 
@@ -168,7 +171,7 @@ class SharedComments:
         try:
             file = self._copy()
         except OSError as error:
-            logger.error("comments that were sent with %s are still drafts: %s", run_id, error)
+            logger.error("comments that were sent with the run %s are still drafts: %s", run_id, error)
             return
         drafts = self._unsent(review)
         if not drafts:
@@ -179,7 +182,7 @@ class SharedComments:
         try:
             self._store(file)
         except DrawbridgeError as error:
-            logger.error("comments that were sent with %s will be drafts after a restart: %s", run_id, error)
+            logger.error("comments that were sent with the run %s will be drafts after a restart: %s", run_id, error)
             self._file = file
         self._announce(drafts, by)
 

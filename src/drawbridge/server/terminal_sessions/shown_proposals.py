@@ -1,6 +1,6 @@
 """The proposals that agents' bridges show in editors.
 
-The diff that Claude Code's bridge shows is a second surface of the approval request that Claude Code's hook reports,
+The diff that Claude Code's bridge shows is a second asker of the approval request that Claude Code's hook reports,
 whichever of the two arrives first. They are matched by the agent's process, the path and the text.
 """
 
@@ -48,7 +48,7 @@ class AskingBridge:
         self.session, self.approval = session, approval
 
     def join(self, session: Session, approval: PendingApproval) -> None:
-        """Makes the view in the editor a second surface of an approval request. If the user has already decided there,
+        """Makes the view in the editor a second asker of an approval request. If the user has already decided there,
         the request is withdrawn."""
         self.belongs_to(session, approval)
         session.approvals.add(approval, self)
@@ -93,7 +93,7 @@ class ShownProposals:
 
     def join(self, session: Session, approval: PendingApproval, pid: int | None, proposal: Proposal | None) -> None:
         """If a bridge has already reported the proposal of a hook's new approval request, its view in the editor becomes
-        a second surface of the request. ``pid``: the PID of the agent's process."""
+        a second asker of the request. ``pid``: the PID of the agent's process."""
         for shown in self:
             if shown.approval is None and shown.is_same(pid, proposal):
                 shown.join(session, approval)

@@ -38,6 +38,12 @@ MODE_SECONDS: Final = 0.8
 """Seconds that the server waits for the mode of a prompt's turn. After that, it hands over no comments. This is less
 than the 1 s for which the hook waits (``HANDOVER_SECONDS`` in the guard)."""
 
+READING_SECONDS: Final = 5.0
+"""Seconds that the server waits for the disk of a file that the agent wants to change."""
+
+READERS: Final = 2
+"""The maximum number of threads that wait for such a disk. The server's other work needs threads, too."""
+
 _anything: Final = msgspec.json.Decoder(dict[str, Any])
 
 
@@ -74,6 +80,8 @@ class PrivateSocket:
         self._reviews = EditorReviews(known, commands, ReviewMemory())
         self._bridges = Bridges(sessions, editors, self._reviews)
         self._tasks = BackgroundTasks(logger)
+        self._reading = 0
+        """The number of threads that read a file for a proposal."""
 
     async def close(self) -> None:
         await self._tasks.close()
@@ -92,7 +100,7 @@ class PrivateSocket:
             elif line is not None:
                 await self._bridges.serve(peer, line, reader)
         except (ValueError, OSError) as error:
-            logger.warning("the private socket: %s: %s", type(error).__name__, str(error)[:200])
+            logger.warning("a connection to the private socket failed: %s: %s", type(error).__name__, str(error)[:200])
         finally:
             writer.close()
 
@@ -109,6 +117,8 @@ class PrivateSocket:
         except ValueError as error:
             asker.closed()
             raise ValueError(f"a hook of {name!r}: {error}") from None
+        proposal = await self._proposal(agent, event) if event.name == "PermissionRequest" else None
+        await self._sessions.examine(event)
         if self._sessions.closed:
             await reader.read()  # the hook reconnects to the next server
             return
@@ -119,7 +129,7 @@ class PrivateSocket:
         handed = await self._hand_over(peer, reports, event, reader) if hook.takes else None
         reports.session.expect(event)
         if event.name == "PermissionRequest":
-            reports.add(QuestionReport(event, asker, _proposal(agent, event)))
+            reports.add(QuestionReport(event, asker, proposal))
             await reader.read(1)  # the hook sends nothing more, so this returns when it disconnects
             reports.add(Disconnected(asker))
             return
@@ -127,6 +137,26 @@ class PrivateSocket:
         if event.name == "PreToolUse" and not reports.session.reviewed.is_ready:
             peer.send(wire.HookAnswer())
             await reports.session.reviewed.ready()
+
+    async def _proposal(self, agent: TerminalAgent, event: HookEvent) -> Proposal | None:
+        """The change to a file that the agent asks about; None if there is none, or if the file's disk does not
+        respond."""
+        try:
+            given = json_object(event.tool_input)
+        except (ValueError, RecursionError):
+            return None
+        if self._reading >= READERS:
+            return None
+        self._reading += 1
+        loop = asyncio.get_running_loop()
+        reading = loop.run_in_executor(None, agent.proposal, event.tool_name, given, read_file)
+        reading.add_done_callback(self._has_read)
+        await asyncio.wait([reading], timeout=READING_SECONDS)
+        return reading.result() if reading.done() else None
+
+    def _has_read(self, reading: asyncio.Future[Proposal | None]) -> None:
+        self._reading -= 1
+        reading.exception()  # so that asyncio does not report it if nothing waits for it any more
 
     async def _hand_over(
         self, peer: Peer, reports: ReportQueue, event: HookEvent, reader: asyncio.StreamReader
@@ -177,11 +207,3 @@ def _read(line: bytes) -> wire.FromPeer:
         if mended is None:
             raise
         return wire.decode_from_peer(mended[1])
-
-
-def _proposal(agent: TerminalAgent, event: HookEvent) -> Proposal | None:
-    try:
-        given = json_object(event.tool_input)
-    except (ValueError, RecursionError):
-        return None
-    return agent.proposal(event.tool_name, given, read_file)

@@ -43,7 +43,9 @@ class TranscriptFile:
             return [], False
         try:
             found = os.fstat(file)
-            if found.st_uid != os.geteuid() or not stat.S_ISREG(found.st_mode):
+            if not stat.S_ISREG(found.st_mode):
+                raise PermissionError(f"{self.path} is not a regular file")
+            if found.st_uid != os.geteuid():
                 raise PermissionError(f"{self.path} does not belong to this user")
             if self._offset is None:
                 self._offset = self._start(file, found.st_size)

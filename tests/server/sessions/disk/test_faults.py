@@ -169,7 +169,9 @@ async def test_an_unreadable_damaged_project_is_quarantined_once(
             metadata.with_name("metadata.json.bak").unlink(missing_ok=True)
             for _ in range(3):
                 await server.core.maintenance.check()
-                assert server.core.problems() == [f"The project in {id} was damaged and has been quarantined."]
+                assert server.core.problems() == [
+                    f"The project in {id} can't be used and was quarantined. The server's log has the reason."
+                ]
 
 
 def lock_up(patch: pytest.MonkeyPatch, path: Path) -> None:
@@ -199,7 +201,7 @@ def lock_up(patch: pytest.MonkeyPatch, path: Path) -> None:
     patch.setattr(Path, "read_bytes", read)
 
 
-async def test_a_project_that_cannot_be_quarantined_is_harmless(
+async def test_a_project_that_cannot_be_quarantined_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(source: object, target: object) -> None:
@@ -211,7 +213,9 @@ async def test_a_project_that_cannot_be_quarantined_is_harmless(
     monkeypatch.setattr(os, "replace", fail)
     async with serving(tmp_path) as server:
         assert len(server.core.projects) == 0
-        assert server.core.problems() == ["The project in proj_1 is damaged, and could not be quarantined."]
+        assert server.core.problems() == [
+            "The project in proj_1 can't be used, and could not be quarantined. The server's log has the reason."
+        ]
 
 
 # a small disk that is really full

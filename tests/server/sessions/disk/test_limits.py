@@ -42,7 +42,7 @@ def _much_room(monkeypatch: pytest.MonkeyPatch) -> None:
     free(monkeypatch, 2 * LOW_FREE)
 
 
-def test_a_warning_is_given_once_at_each_crossing(tmp_path: Path) -> None:
+def test_a_warning_is_sent_once_each_time_a_limit_is_crossed(tmp_path: Path) -> None:
     watched, warned = disk(tmp_path)
     for size in (0, 799, 800, 850, 999):
         watched.set_size("p1", "/code", size)
@@ -115,7 +115,7 @@ def test_low_disk_space_warns_and_a_full_disk_refuses_runs(tmp_path: Path, monke
     assert len(warned) == 2
 
 
-def test_an_unknown_amount_of_free_space_refuses_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_are_accepted_if_the_free_space_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(path: object) -> Any:
         raise PermissionError(13, "Permission denied")
 

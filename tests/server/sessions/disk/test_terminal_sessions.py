@@ -50,7 +50,7 @@ async def test_a_removed_terminal_session_no_longer_counts(tmp_path: Path) -> No
         assert another.history.size < 200_000, "together they exceed the limit"
 
 
-async def test_its_size_is_known_right_after_a_restart(tmp_path: Path) -> None:
+async def test_the_size_of_a_session_is_known_right_after_a_restart(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
         reports(begun(server), 150_000)
     async with serving(tmp_path, limits(project=100_000)) as server:

@@ -59,7 +59,7 @@ class Kept:
         self.directory = directory
         self.folder = directory.parent / "data"
         self.folder.mkdir(exist_ok=True)
-        self.review = Review("proj_1")
+        self.review = Review("proj_1", self.folder)
         self.checkpoints = Checkpoints(
             directory, "proj_1", folder=self.folder, on_stored=self.review.extend, largest=largest
         )

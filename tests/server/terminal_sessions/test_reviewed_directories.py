@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 from drawbridge.server.checkpoints.errors import GitFailed, TookTooLong
-from drawbridge.server.checkpoints.snapshotter import Snapshotter
+from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.checkpoints.index_cache import CachedIndex
+from drawbridge.server.checkpoints.snapshotter import Snapshotter, _Collected
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.reviews.reviews import Review
 from drawbridge.server.sessions.ceilings import Ceilings
@@ -476,6 +478,49 @@ async def test_a_run_without_a_checkpoint_is_not_reviewed_as_nothing(
         at.replace("LINE 3\n", "line 3\n")
     await at.begins()
     at.replace("line 3\n", "LINE 3\n")
+    await at.stops()
+    assert await at.added() == ["LINE 3\n"]
+
+
+async def test_work_after_a_failed_last_checkpoint_is_the_users(
+    rig: SocketRig, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = At(rig, place)
+    await at.begins()
+    at.replace("line 3\n", "LINE 3\n")
+
+    async def fails(*_: object) -> None:
+        raise TookTooLong("git took more than 30 s for: git add")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Snapshotter, "_collect_after", fails)
+        await at.stops()
+    assert await at.added() == ["LINE 3\n"]
+    at.replace("line 13\n", "by a person\n")
+    assert await at.added() == ["LINE 3\n"]
+
+
+async def test_a_late_checkpoint_does_not_hide_a_change(
+    rig: SocketRig, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The agent has changed the file before git reads it."""
+    at = At(rig, place)
+    await at.begins()
+    await at.stops()
+    held = asyncio.Event()
+    collect = Snapshotter._collect_before
+
+    async def waits(self: Snapshotter, git: Git, run: str, cached: CachedIndex | None) -> _Collected:
+        await held.wait()
+        return await collect(self, git, run, cached)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(directories, "READY_SECONDS", 0.05)
+        patched.setattr(Snapshotter, "_collect_before", waits)
+        await at.begins()
+        at.replace("line 3\n", "LINE 3\n")
+        held.set()
+        await at.settled()
     await at.stops()
     assert await at.added() == ["LINE 3\n"]
 

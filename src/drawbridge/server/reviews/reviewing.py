@@ -105,7 +105,9 @@ class Reviewing:
                 self._publish(await self._review.stored(git))
         except (GitFailed, NoCheckpoint, OSError) as error:
             if when == "before":
-                self._review.miss(reason_of(error))
+                await self._review.miss(reason_of(error))
+            else:
+                self._review.end()
             logger.warning("%s: the review was not extended with run %s: %s", self._name, run_id, error)
             return False
         return True
@@ -202,10 +204,8 @@ class Reviewing:
     ) -> Answer[ReviewReply]:
         try:
             async with self._operations.exclusive() as git:
-                if wanted.decision != "keep":
-                    self._check_at_rest()
                 begin = partial(self._begin, wanted, session, own, sender)
-                outcome = await self._review.decide(git, self._work_tree, wanted, begin)
+                outcome = await self._review.decide(git, self._work_tree, wanted, begin, self._check_at_rest)
                 self._publish_decision(wanted, outcome, own, sender)  # even if the rest of the reply can't be read
                 await self.recovery.end()
                 with self._decided():

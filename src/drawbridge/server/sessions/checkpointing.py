@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Final, Literal
 
 from drawbridge.core.tasks import BackgroundTasks
@@ -17,11 +18,21 @@ LAST_SECONDS: Final = 5.0
 
 
 class RunCheckpoints:
-    def __init__(self, session_id: str, snapshotter: Snapshotter, tasks: BackgroundTasks, *, wanted: bool) -> None:
-        """``wanted``: whether checkpoints are taken. The owner may have disabled them."""
+    def __init__(
+        self,
+        session_id: str,
+        snapshotter: Snapshotter,
+        tasks: BackgroundTasks,
+        end_without: Callable[[], None],
+        *,
+        wanted: bool,
+    ) -> None:
+        """``end_without`` is called if the checkpoint after a run was not taken. ``wanted``: whether checkpoints are
+        taken. The owner may have disabled them."""
         self._session_id = session_id
         self._snapshotter = snapshotter
         self._tasks = tasks
+        self._end_without = end_without
         self._wanted = wanted
         self._last: asyncio.Task[None] | None = None
         """The last checkpoint in the background, for which the next one waits."""
@@ -56,3 +67,5 @@ class RunCheckpoints:
                 await self._snapshotter.create(run_id, when)
         except (GitFailed, NoCheckpoint, OSError) as error:
             logger.warning("%s: the checkpoint %s run %s was not taken: %s", self._session_id, when, run_id, error)
+            if when == "after":
+                self._end_without()

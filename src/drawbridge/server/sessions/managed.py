@@ -136,7 +136,7 @@ class ManagedSession(Session):
         limits = processes.limits
         self.tasks = BackgroundTasks(logger)
         self._queue = PromptQueue(self.store.announce)
-        review = Review(data.id)
+        review = Review(data.id, directory)
         folder = directory if limits.checkpoints else None
         self.checkpoints = Checkpoints(
             self.path,
@@ -171,7 +171,7 @@ class ManagedSession(Session):
             self._queue,
             runs,
             processes,
-            RunCheckpoints(data.id, self.checkpoints.snapshotter, self.tasks, wanted=limits.checkpoints),
+            RunCheckpoints(data.id, self.checkpoints.snapshotter, self.tasks, review.end, wanted=limits.checkpoints),
             self.tasks,
             open_in_terminal,
             self._reported,

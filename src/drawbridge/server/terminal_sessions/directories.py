@@ -51,6 +51,9 @@ READY_SECONDS: Final = 5.0
 """The maximum number of seconds that a tool's hook waits for the checkpoint before the run. After that, or after a git
 error, the agent continues without it."""
 
+LATE: Final = f"git took longer than {READY_SECONDS:g} s."
+"""The reason why the checkpoint before a run is missing, for the user."""
+
 CLOSE_SECONDS: Final = 3.0
 """The maximum number of seconds that the shutdown waits for checkpoints in progress. The review of a run begins with
 the checkpoint before the run, which can't be taken later because the agent continues in the meantime."""
@@ -86,7 +89,7 @@ class ReviewedDirectory:
         self._grants = grants
         self._limits = limits
         self._works_here = works_here
-        self._review = Review(folder.name)
+        self._review = Review(folder.name, folder)
         kept = folder if limits.checkpoints else None
         self.checkpoints = Checkpoints(
             path,
@@ -208,6 +211,7 @@ class ReviewedDirectory:
             text = "%s: the checkpoint before the run was late, so it may contain the agent's first edit"
             logger.warning(text, self.path)
             self._ready.set()
+            await self._review.miss(LATE)
 
     def _active(self) -> list[str]:
         return list(dict.fromkeys([*self._runs.values(), *self._expected.values()]))
@@ -237,7 +241,9 @@ class ReviewedDirectory:
             new = next((run for run in active if run not in self._begun), None)
             if ended is not None:
                 if self._begun.pop(ended) or self._is_extended or self._review.has_missed:
-                    await self._checkpoint(ended, "after")
+                    is_taken = await self._checkpoint(ended, "after")
+                    if not (is_taken or self.busy):
+                        self._review.end()
             elif new is not None:
                 self._begun[new] = True
                 self._begun[new] = await self._checkpoint(new, "before")
@@ -259,7 +265,7 @@ class ReviewedDirectory:
         except (GitFailed, NoCheckpoint, DrawbridgeError, OSError) as error:
             problem, reason = str(error), reason_of(error)
         if reason is not None and when == "before":
-            self._review.miss(reason)
+            await self._review.miss(reason)
         if problem != self._problem:
             self._problem = problem
             logger.warning("%s: the checkpoint %s run %s was not taken: %s", self.path, when, run, problem)

@@ -17,6 +17,7 @@ from drawbridge.server.checkpoints.errors import GitFailed, TookTooLong
 from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.checkpoints.index_cache import CachedIndex
 from drawbridge.server.checkpoints.snapshotter import Snapshotter, _Collected
+from drawbridge.server.checkpoints.work_tree import WorkTree
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.reviews.reviews import Review
 from drawbridge.server.sessions.ceilings import Ceilings
@@ -26,6 +27,7 @@ from drawbridge.server.terminal_sessions import sessions as sessions_module
 from drawbridge.server.terminal_sessions import turn as turn_module
 from drawbridge.server.terminal_sessions.directories import ReviewedDirectory
 from tests.server.checkpoints.rig import git
+from tests.server.core_rig import Client
 from tests.server.reviews.remotes import add_remote, tip
 from tests.server.reviews.rig import POEM, Reviewed, hunks, id_of, killed, make_repository
 from tests.waiting import until
@@ -498,6 +500,57 @@ async def test_work_after_a_failed_last_checkpoint_is_the_users(
     assert await at.added() == ["LINE 3\n"]
     at.replace("line 13\n", "by a person\n")
     assert await at.added() == ["LINE 3\n"]
+
+
+async def test_a_run_of_the_server_begins_after_a_decision(
+    rig: SocketRig, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise, the run's own review would show what the user has undone as a change by its agent."""
+    at = At(rig, place)
+    await at.begins()
+    at.replace("line 3\n", "LINE 3\n")
+    await at.stops()
+    review = await at.get()
+    phone, write = Client("phone"), WorkTree.write
+    project = (await rig.server.does(phone, "project_create", path=str(place), join=True))["project_id"]
+    has_begun = asyncio.Event()
+
+    async def writes(*given: Any) -> None:
+        await rig.server.does(phone, "execute", project, prompt="go")
+        for _ in range(50):  # long enough for a prompt that did not wait
+            await asyncio.sleep(0.01)
+            assert not [process for process in rig.server.agent.processes if process.prompts]
+        await write(*given)
+        has_begun.set()
+
+    monkeypatch.setattr(WorkTree, "write", writes)
+    await at.decide(all=True, version=review["version"], decision="undo")
+    assert has_begun.is_set()
+    await until(lambda: any(process.prompts for process in rig.server.agent.processes), "the prompt")
+    rig.server.agent.latest.ends()
+    assert (await rig.server.does(phone, "review_get", project))["data"]["files"] == []
+
+
+async def test_the_review_of_a_directory_that_is_gone_is_not_listed(rig: SocketRig, place: Path) -> None:
+    """Nobody has to open the review. Once the directory is back, its review is listed again."""
+    at = At(rig, place)
+    await at.begins()
+    at.replace("line 3\n", "LINE 3\n")
+    await at.stops()
+
+    async def listed() -> int:
+        [session] = (await rig.does("project_list"))["data"]["projects"]
+        return int((session.get("review") or {}).get("files", 0))
+
+    assert await listed() == 1
+    place.rename(place.with_name("elsewhere"))
+    assert await listed() == 0
+    place.with_name("elsewhere").rename(place)
+    await listed()
+    session = rig.server.core.terminal_sessions.find(at.session.project)
+    assert session is not None
+    await until(lambda: session.store.review is not None and session.store.review.files == 1, "the review")
+    assert await listed() == 1
 
 
 async def test_a_late_checkpoint_does_not_hide_a_change(

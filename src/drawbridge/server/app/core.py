@@ -126,6 +126,18 @@ class Core:
         for session in self.projects:
             session.continuing.check_schedule()
         self.all_sessions.rebuild()
+        self._show_interrupted()
+
+    def _show_interrupted(self) -> None:
+        """Updates the reviews of runs that ended with the last server, so that lists show what these runs changed."""
+        ended = [session for session in self.all_sessions if session.store.was_interrupted]
+        for session in {id(session.recovery): session for session in ended}.values():
+            self._tasks.start(self._refresh_review(session), f"{session.id}: updating the review of an interrupted run")
+
+    async def _refresh_review(self, session: Session) -> None:
+        with contextlib.suppress(ClientError):  # the directory can't be used now
+            await self.check_directory(session)
+            await session.refresh_review()
 
     async def _recover(self) -> None:
         """Recovers the decisions on reviews that were interrupted when the last server ended, before clients are
@@ -254,8 +266,7 @@ class Core:
         try:
             await self.grants.check_directory(session.path)
         finally:
-            if isinstance(session, ManagedSession):
-                session.directory_examined()
+            session.directory_examined()
 
     # Projects.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final, Literal
 
 from drawbridge.core.tasks import BackgroundTasks
@@ -23,22 +23,26 @@ class RunCheckpoints:
         session_id: str,
         snapshotter: Snapshotter,
         tasks: BackgroundTasks,
+        settled: Callable[[], Awaitable[None]],
         end_without: Callable[[], None],
         *,
         wanted: bool,
     ) -> None:
-        """``end_without`` is called if the checkpoint after a run was not taken. ``wanted``: whether checkpoints are
-        taken. The owner may have disabled them."""
+        """``settled`` returns once the server no longer writes into the directory. ``end_without`` is called if the
+        checkpoint after a run was not taken. ``wanted``: whether checkpoints are taken. The owner may have disabled
+        them."""
         self._session_id = session_id
         self._snapshotter = snapshotter
         self._tasks = tasks
+        self._settled = settled
         self._end_without = end_without
         self._wanted = wanted
         self._last: asyncio.Task[None] | None = None
         """The last checkpoint in the background, for which the next one waits."""
 
     async def before(self, run_id: str) -> None:
-        """Takes the checkpoint before a run."""
+        """Takes the checkpoint before a run, once the server no longer writes into the directory."""
+        await self._settled()
         await self._checkpoint(run_id, "before", self._last)
 
     def begin(self, run_id: str, when: Literal["before", "after"]) -> None:

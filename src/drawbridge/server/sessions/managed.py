@@ -37,6 +37,7 @@ from drawbridge.server.reviews.remembered import RememberedComment
 from drawbridge.server.reviews.reverting import Reverting
 from drawbridge.server.reviews.reviewing import Reviewing
 from drawbridge.server.reviews.reviews import RequestedDecision, Review
+from drawbridge.server.reviews.writing import Writing
 from drawbridge.server.sessions import metadata
 from drawbridge.server.sessions.allowed_directories import SILENT
 from drawbridge.server.sessions.checkpointing import RunCheckpoints
@@ -127,9 +128,10 @@ class ManagedSession(Session):
         processes: AgentProcesses,
         open_in_terminal: Callable[[str], bool],
         works_here: Callable[[], bool],
+        writing: Writing,
     ) -> None:
         """``open_in_terminal`` returns whether a terminal session has a conversation open now; ``works_here``, whether
-        any agent is working in the project's directory or inside it."""
+        any agent is working in the project's directory or inside it. ``writing``: that of all sessions."""
         super().__init__(directory, data, history, surfaces, disk)
         self._grants = grants
         self._runs = runs
@@ -159,6 +161,7 @@ class ManagedSession(Session):
             lambda: grants.ceilings,
             directory,
             self._check_files_at_rest,
+            lambda: writing.at(self._real_path),
         )
         self._works_here = works_here
         self.recovery = self._reviewing.recovery
@@ -171,7 +174,14 @@ class ManagedSession(Session):
             self._queue,
             runs,
             processes,
-            RunCheckpoints(data.id, self.checkpoints.snapshotter, self.tasks, review.end, wanted=limits.checkpoints),
+            RunCheckpoints(
+                data.id,
+                self.checkpoints.snapshotter,
+                self.tasks,
+                lambda: writing.settled(self._real_path),
+                review.end,
+                wanted=limits.checkpoints,
+            ),
             self.tasks,
             open_in_terminal,
             self._reported,
@@ -226,6 +236,10 @@ class ManagedSession(Session):
     def pids(self) -> list[int]:
         """The PIDs of its agent's processes, including those that are ending."""
         return self._process.pids
+
+    @property
+    def _real_path(self) -> Path:
+        return self._grants.directories.leads_to(self.path)
 
     def is_using(self, session_id: str) -> bool:
         return bool(self.pids) and self.recorded.session_id == session_id
@@ -347,8 +361,7 @@ class ManagedSession(Session):
         Raises ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
         self.check_at_rest()
         async with self._changing:
-            self._check_files_at_rest()
-            answer = await self._reverter.revert(run_id, sender)
+            answer = await self._reverter.revert(run_id, sender, self._check_files_at_rest)
             await self._reviewing.refresh()
         return answer
 
@@ -361,6 +374,9 @@ class ManagedSession(Session):
 
     def review_is_gone(self) -> None:
         self._reviewing.publish_gone()
+
+    async def refresh_review(self) -> None:
+        await self._reviewing.refresh()
 
     async def review_image(self, blob: str, largest: int) -> bytes:
         return await self._reviewing.image(blob, largest)

@@ -164,7 +164,7 @@ class Projects:
     async def examine(self) -> None:
         """Examines the directories of all sessions (``AllowedDirectories.examine_all``)."""
         await self._grants.directories.examine_all({session.path for session in self._sessions})
-        for session in self:
+        for session in self._sessions:
             session.directory_examined()
 
     def problems(self) -> list[str]:
@@ -214,6 +214,7 @@ class Projects:
             self._processes,
             self._open_in_terminal,
             lambda: self._sessions.are_working(leads_to(path), leads_to),
+            self._sessions.writing,
         )
 
     def _add(self, session: ManagedSession) -> ManagedSession:

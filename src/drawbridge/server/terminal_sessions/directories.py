@@ -39,6 +39,8 @@ from drawbridge.server.protocol.replies import Review as ReviewReply
 from drawbridge.server.reviews.located_comments import LocatedComments
 from drawbridge.server.reviews.reviewing import Reviewing
 from drawbridge.server.reviews.reviews import RequestedDecision, Review
+from drawbridge.server.reviews.writing import Writing
+from drawbridge.server.sessions.allowed_directories import SILENT
 from drawbridge.server.sessions.grants import Grants
 from drawbridge.server.sessions.limits import Limits
 from drawbridge.server.sessions.session import Sessions, SessionStore, working_here
@@ -79,9 +81,11 @@ class ReviewedDirectory:
         memory: MemoryWatch,
         find_unsaved: FindUnsaved,
         works_here: Callable[[], bool],
+        writing: Writing,
         removing: asyncio.Task[None] | None = None,
     ) -> None:
-        """``works_here`` returns whether any agent is working in the directory or inside it. ``removing``: the task that
+        """``works_here`` returns whether any agent is working in the directory or inside it. ``writing``: that of all
+        sessions. ``removing``: the task that
         removes what was in ``folder`` before, if any."""
         self.path = path
         self._removing = removing
@@ -89,6 +93,7 @@ class ReviewedDirectory:
         self._grants = grants
         self._limits = limits
         self._works_here = works_here
+        self._writing = writing
         self._review = Review(folder.name, folder)
         kept = folder if limits.checkpoints else None
         self.checkpoints = Checkpoints(
@@ -130,11 +135,14 @@ class ReviewedDirectory:
             lambda: grants.ceilings,
             folder,
             self._check_at_rest,
+            lambda: writing.at(path),
         )
         self.recovery = self._reviewing.recovery
         self._sending: asyncio.Future[str] | None = None
         """The last submission of comments. It is done once the agent has started on it, or the submission has
         failed."""
+        self._unusable: str | None = None
+        """The reason why the directory can't be used, when it was last examined; None if it can."""
         self._problem = ""
         """The reason why the last checkpoint could not be taken; empty if it was taken. The same reason is logged only
         once in succession."""
@@ -256,6 +264,8 @@ class ReviewedDirectory:
         try:
             if problem is None:
                 await self._prepare()
+                if when == "before":
+                    await self._writing.settled(self.path)
                 snapshotter = self.checkpoints.snapshotter
                 if when == "after":
                     return await snapshotter.create(run, when)
@@ -303,6 +313,19 @@ class ReviewedDirectory:
     def review_is_gone(self) -> None:
         """Like ``Session.review_is_gone``, for all sessions in the directory."""
         self._reviewing.publish_gone()
+
+    def directory_examined(self, problem: str | None) -> None:
+        """Like ``Session.directory_examined``, for all sessions in the directory. ``problem``: the reason why it can't be
+        used; None if it can."""
+        before, self._unusable = self._unusable, problem
+        if problem is None and before is not None:
+            self._tasks.start(self.refresh(), f"{self.path}: updating the review of a directory that is back")
+        elif problem not in (None, SILENT, before):
+            self.review_is_gone()
+
+    async def refresh(self) -> None:
+        """See ``Session.refresh_review``."""
+        await self._reviewing.refresh()
 
     async def image(self, blob: str, largest: int) -> bytes:
         """A version of an image that the review shows. Raises the same errors as ``Reviewing.image``."""
@@ -455,6 +478,7 @@ class Directories:
             self._memory,
             self._find_unsaved,
             lambda: self._sessions.are_working(path, self._grants.directories.leads_to),
+            self._sessions.writing,
             removing,
         )
 

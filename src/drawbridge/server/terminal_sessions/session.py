@@ -262,6 +262,12 @@ class TerminalSession(Session):
     def review_is_gone(self) -> None:
         self.reviewed.review_is_gone()
 
+    def directory_examined(self) -> None:
+        self.reviewed.directory_examined(self._grants.directories.last_problem(self.path))
+
+    async def refresh_review(self) -> None:
+        await self.reviewed.refresh()
+
     async def review_image(self, blob: str, largest: int) -> bytes:
         return await self.reviewed.image(blob, largest)
 

@@ -225,10 +225,10 @@ class ReviewDecided(Struct, frozen=True, kw_only=True):
 
 class ReviewInterrupted(Struct, frozen=True, kw_only=True):
     """The server was killed while it applied a user's decision on ``hunks`` hunks in ``files`` files, reverted the
-    changes of a run to ``files`` files, or committed kept changes to them. ``result``: this is ``not_done``, and
-    everything is as before; or ``unknown``, because somebody else has changed its files or its branch since.
-    ``changed``: the paths of some of these files. What is done is recorded as ``ReviewDecided``, ``RunReverted`` or
-    ``ReviewCommitted``.
+    changes of a run to ``files`` files, or committed kept changes to them. ``result``: ``not_done`` if everything
+    is as before, ``unknown`` if somebody else has changed the files or the branch since. ``changed``: the paths of some
+    of these files. A decision, revert or commit that was applied is recorded as ``ReviewDecided``, ``RunReverted`` or
+    ``ReviewCommitted`` instead.
     """
 
     by: str

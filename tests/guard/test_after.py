@@ -64,7 +64,7 @@ def test_unsaved_changes_made_during_a_call_are_reported(guard: Guard) -> None:
     added = context(guard.run(edited()))
     assert added == (
         "/ws/a.py is on disk as written, but has unsaved changes in Neovim, which were not touched. "
-        "If the user saves in the editor, that text replaces the one on disk; they have been notified."
+        "If the user saves the file in the editor, the editor's text replaces the text on disk; the user has been notified."
     )
     assert neovim.notices == ["Claude Code changed a.py on disk; your text was not touched"]
     assert guard.log == ["claude: PostToolUse: /ws/a.py changed on disk, unsaved in Neovim."]

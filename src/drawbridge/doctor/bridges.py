@@ -118,7 +118,7 @@ def _of_bridge(bridge: Bridge) -> tuple[Reached | None, list[Finding]]:
         why = "Nothing is wrong with Drawbridge: agents skip such a file."
         them = "the files" if several else "the file"
         todo = f"You can ignore or delete {them}. Drawbridge leaves other programs' files alone."
-        title = f"{files} {'belong' if several else 'belongs'} to another program's bridge that is no longer running."
+        title = f"{files} {'were' if several else 'was'} left behind by another program that is no longer running."
         return None, [finding("bridge-foreign-dead", title, why, todo)]
     name = _name(bridge)
     ended = [pid for pid in (bridge.drawbridge_pid, bridge.pid) if pid and not process_alive(pid)]

@@ -633,7 +633,7 @@ class ReviewScreen(Screen[None]):
         self._keep_draft()
         draft = self._drafts.get(part.key)
         if draft is None:
-            self._say("You have changed nothing yet. Esc goes back.")
+            self._say("You have not changed anything yet. Esc goes back.")
         else:
             self._send({"hunks": [part.hunk["id"]], "text": review_parts.edited_text(part.hunk, draft.text)}, part.key)
 

@@ -213,7 +213,7 @@ class Approvals:
         """The open request with this id. Raises ``ClientError`` if it is not open, or the decision does not fit it."""
         approval = self._open.get(approval_id)
         if approval is not None and decision.updated_input is not None and not approval.request.changeable:
-            text = "This agent does not accept an edited input. The request stays open: allow it unchanged, or deny it."
+            text = "This agent does not accept edited input. The request stays open: allow it unchanged, or deny it."
             raise ClientError("NOT_SUPPORTED", text, field="data.updated_input")
         if approval is None or not approval.is_open:
             raise self._too_late(approval_id)

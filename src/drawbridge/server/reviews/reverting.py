@@ -62,7 +62,7 @@ class Reverting:
                 seq = self._store.record(reverted, sender)
                 await self._recovery.end()
         except Changed as error:
-            text = f"The run can't be undone: the same places in {error} were changed after it. Nothing was undone."
+            text = f"The run can't be undone: {error} changed in the same places after the run. Nothing was undone."
             details = {"paths": error.paths, "lines": error.lines}
             raise ClientError("CHANGED_SINCE", text, details=details) from None
         except UnsavedChanges as error:

@@ -234,8 +234,8 @@ class AllowedDirectories:
         real = resolve(expanded(parent), self.roots, ())
         if not _is_file_name(name):
             text = (
-                "The name must have 1 to 255 bytes and only printable characters, without a slash. It must not begin "
-                "with a dot, or begin or end with a space."
+                "The name must be 1 to 255 bytes long and contain only printable characters, without a slash. It must not "
+                "begin with a dot, or begin or end with a space."
             )
             raise ClientError("INVALID_PATH", text, field="data.name")
         new = real / name

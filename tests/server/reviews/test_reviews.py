@@ -707,6 +707,41 @@ async def test_a_directory_that_is_too_large_is_refused_after_a_restart(tmp_path
             await one.get()
 
 
+async def test_a_review_can_be_ended_after_the_directory_became_too_large(tmp_path: Path) -> None:
+    """Files of a user that were added later don't belong to it, and may be as many as they like."""
+    async with reviewing(tmp_path, limits=Limits(largest=Largest(files=3))) as one:
+        shutil.rmtree(one.directory / ".git")
+        await one.run(three_files)
+        review = await one.get()
+        for number in range(5):
+            (one.directory / f"later{number}.txt").write_text("later\n")
+        assert await one.get() == review
+        one.replace("line 6\n", "by a person\n")
+        left = await one.decide(all=True, version=(await one.get())["version"], decision="undo")
+        assert left["state"] == "none"
+        assert one.text() == POEM.replace("line 6\n", "by a person\n")
+        assert sorted(path.name for path in one.directory.iterdir()) == [
+            *(f"later{number}.txt" for number in range(5)),
+            "old.txt",
+            "poem.txt",
+        ]
+
+
+async def test_a_run_that_makes_a_directory_too_large_is_not_reviewed(tmp_path: Path) -> None:
+    """Otherwise, the review would lack the files that the agent has added."""
+    async with reviewing(tmp_path, limits=Limits(largest=Largest(files=3))) as one:
+        shutil.rmtree(one.directory / ".git")
+        await one.run(three_files)
+        await one.begin()
+        for number in range(5):
+            (one.directory / f"later{number}.txt").write_text("later\n")
+        with pytest.raises(ClientError, match=r"^Too large to review"):
+            await one.get()
+        await one.end()
+        with pytest.raises(ClientError, match=r"^Too large to review"):
+            await one.get()
+
+
 def fails(monkeypatch: pytest.MonkeyPatch, when: Literal["before", "after"]) -> None:
     """Makes git too slow for the checkpoint before or after a run."""
 

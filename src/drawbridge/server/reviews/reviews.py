@@ -434,14 +434,17 @@ class Review:
             await work_tree.check_size(git)
             _check_recorded(self._gaps.missed)
             return None, OpenReview(private=git.repository.private)
-        tree, filtered = await work_tree.current(git, trees.head)
+        # What an agent has done is in the last checkpoint, so a directory that has become too large since then does not
+        # prevent decisions on it.
+        is_complete = not (trees.is_running or self._gaps.missed)
+        tree, filtered = await work_tree.current(git, trees.head, only_known=is_complete)
         start, base = trees.start, trees.base
         is_running = trees.is_running and self._run in (None, trees.run)
         title = f"{trees.run} {'now' if is_running else 'after'}"
         is_new = tree != await tree_of(git, trees.head) and await differences(git, trees.head, tree)
         if is_new or is_running != trees.is_running:
             head = await committed(git, tree, title, filtered)
-            if not trees.is_running and not self._gaps.missed:
+            if is_complete:
                 base = await self._absorb(git, trees, head)
                 start = await self._absorb_kept(git, trees, base)
             trees = _Trees(start, base, head, trees.run, is_running)

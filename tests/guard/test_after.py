@@ -256,11 +256,11 @@ def test_text_typed_during_a_merge_is_kept(guard: Guard, project: Path) -> None:
 
 def test_a_refused_merge_is_reported_with_the_reason(guard: Guard, project: Path) -> None:
     buffer = Merging(
-        project, "one\ntwo\nthree\nfour\nfive5\n", refuses="a plugin reads or writes the file instead of Neovim"
+        project, "one\ntwo\nthree\nfour\nfive5\n", refuses="a plugin, not Neovim, reads or writes the file"
     )
     guard.neovim({str(buffer.file): KEPT}, answers=buffer.answers)
     added = context(call_and_write(guard, buffer.file, "ONE\ntwo\nthree\nfour\nfive\n"))
-    assert "The change could not be merged: a plugin reads or writes the file instead of Neovim." in added
+    assert "The change could not be merged: a plugin, not Neovim, reads or writes the file." in added
 
 
 def test_a_change_is_merged_in_every_editor_with_the_file_open(guard: Guard, project: Path) -> None:

@@ -722,6 +722,32 @@ async def test_the_folder_of_a_displaced_session_is_removed(
     await until(lambda: not folder.exists(), "the removal")
 
 
+@pytest.mark.parametrize("what", ["changes", "a draft"])
+async def test_a_session_with_an_open_review_is_not_displaced(
+    what: str, rig: SocketRig, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions_module, "MOST", 1)
+    first, second = At(rig, place), At(rig, place)
+    for at in (first, second):
+        await at.begins()
+        if at is first:
+            at.replace("line 3\n", "LINE 3\n")
+        await at.stops()
+        await at.session.reports("SessionEnd")
+    if what == "a draft":
+        draft = {"path": "poem.txt", "line": 3, "quote": "LINE 3\n", "text": "Why?"}
+        await rig.does("review_comment", second.session.project, **draft)
+        await second.decide(all=True, version=(await second.get())["version"], decision="keep")
+    make_repository(rig.folder / "two")
+    third = At(rig, rig.folder / "two")
+    await third.begins()
+    await third.stops()
+    # The first one is displaced, because the review stays with the second one.
+    assert {one.id for one in rig.server.core.terminal_sessions} == {second.session.project, third.session.project}
+    review = await second.get()
+    assert (len(hunks(review)), len(review["comments"])) == ((1, 0) if what == "changes" else (0, 1))
+
+
 @pytest.mark.thorough
 async def test_no_checkpoints_are_taken_if_they_are_disabled(tmp_path: Path) -> None:
     async with socket_rig(tmp_path, Limits(checkpoints=False)) as rig:

@@ -154,6 +154,18 @@ class ReviewedDirectory:
     def is_used(self) -> bool:
         return bool(self._stores)
 
+    def needs(self, session: str) -> bool:
+        """Whether changes that nobody has decided on, or comments that no agent has received, would be deleted with this
+        session."""
+        if self._stores.keys() != {session}:
+            return False
+        review = self._stores[session].review
+        try:
+            is_unsent = any(one.comment.state in ("draft", "waiting") for one in self.comments.known.values())
+        except (DrawbridgeError, OSError):  # it is not known
+            is_unsent = True
+        return is_unsent or (review is not None and review.files > 0)
+
     def join(self, session: str, store: SessionStore) -> None:
         for other in self._stores.values():
             store.shares_review(other)

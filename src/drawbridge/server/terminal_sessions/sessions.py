@@ -258,8 +258,7 @@ class TerminalSessions:
             if restored is not None:
                 restored.store.announce(ProjectCreated(restored.summary()))
             return restored
-        self._make_room()
-        if len(list(self)) >= MOST:
+        if not self._make_room():
             logger.warning("more than %d terminal sessions are active: one is not shown", MOST)
             return None
         directory, when = self._directory / id, now()
@@ -281,11 +280,18 @@ class TerminalSessions:
     def new_id(self) -> str:
         return TERMINAL_PREFIX + uuid.uuid4().hex
 
-    def _make_room(self) -> None:
-        over = len(list(self)) - MOST + 1
-        ended = sorted((one for one in self if one.ended), key=lambda one: one.data.last_active)
-        for session in ended[: max(0, over)]:
+    def _make_room(self) -> bool:
+        """Makes room for a session in the list, by removing the least recently active one that has ended. Returns
+        whether there is room. Sessions that are kept for their review need none."""
+        while len(list(self)) >= MOST:
+            counted = [one for one in self if not (one.ended and one.reviewed.needs(one.id))]
+            if len(counted) < MOST:
+                break
+            session = min((one for one in counted if one.ended), key=lambda one: one.data.last_active, default=None)
+            if session is None:
+                return False
             self._removals.start(self._discard(session), f"{session.id}: removing its files")
+        return True
 
     async def forget(self, session: TerminalSession) -> None:
         """Removes the session from the list, with its history. It is listed again if its agent continues and reports

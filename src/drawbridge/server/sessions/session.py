@@ -614,7 +614,8 @@ def working_here() -> ClientError:
 
 
 def no_terminal_session() -> ClientError:
-    return ClientError("NOT_SUPPORTED", "This terminal session does not exist. It may have been removed from the list.")
+    text = "This terminal session does not exist. It may have been removed from the list."
+    return ClientError("PROJECT_NOT_FOUND", text, field="project_id")
 
 
 def in_terminal() -> ClientError:

@@ -49,8 +49,8 @@ from drawbridge.server.reviews.recovery import Recovery
 from drawbridge.server.reviews.reviews import RequestedDecision
 from drawbridge.server.sessions import metadata
 from drawbridge.server.sessions.ceilings import day_of
-from drawbridge.server.sessions.disk import TERMINAL_PREFIX, Disk
-from drawbridge.server.sessions.metadata import instant
+from drawbridge.server.sessions.disk import Disk
+from drawbridge.server.sessions.metadata import TERMINAL_PREFIX, instant
 from drawbridge.server.sessions.recorded_state import DAYS_KEPT, Day, RecordedState, count_run
 from drawbridge.server.sessions.surfaces import Surfaces
 from drawbridge.server.store import records

@@ -252,7 +252,8 @@ local function check_proxies()
 end
 
 local function check_mode()
-  local users = home((vim.env.CLAUDE_CONFIG_DIR or vim.fn.expand('~/.claude')) .. '/settings.json')
+  local settings = require('drawbridge.claude_settings')
+  local users = home(settings.directory() .. '/settings.json')
   local advice = {
     ':DrawbridgeClaude starts Claude Code with --permission-mode default.',
     'For other terminals: put {"permissions": {"defaultMode": "default"}} into .claude/settings.json in the project, '
@@ -260,7 +261,6 @@ local function check_mode()
       .. users
       .. '.',
   }
-  local settings = require('drawbridge.claude_settings')
   local chosen, file = settings.default_mode(function(broken)
     warn(home(broken) .. ' is not a valid JSON object', { 'Correct it: Claude Code ignores the file until then.' })
   end)

@@ -543,7 +543,7 @@ def test_answers_to_questions_are_in_view(browser: Browser, address: str) -> Non
         assert person.reads(".answers dd") == [chosen]
 
 
-@pytest.mark.slow_for("None", "answers0")
+@pytest.mark.slow
 @pytest.mark.parametrize("answers", [{"Which?": "Oak", "What else?": ["a", "b"]}, None])
 def test_answers_that_no_client_has_given_are_in_the_history(
     browser: Browser, address: str, answers: dict[str, Any] | None

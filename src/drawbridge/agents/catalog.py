@@ -181,6 +181,9 @@ ROWS: Final = (
     Row("demo", "The demo agent", "The demo agent"),
 )
 
+FIRST: Final = ROWS[0].name
+"""The agent of projects that were created when there was only one, and whose metadata names none."""
+
 AGENTS: Final = {row.name: row for row in ROWS}
 
 

@@ -503,7 +503,7 @@ async def test_only_images_in_the_review_are_served(tmp_path: Path, monkeypatch:
             (directory / "data.bin").write_bytes(after)
 
         async def image(blob: str) -> bytes:
-            return await one.server.built.files.review_image(one.project, blob)
+            return await one.server.built.reviews.review_image(one.project, blob)
 
         async def refused(blob: str) -> tuple[str, str | None]:
             with pytest.raises(ClientError) as error:

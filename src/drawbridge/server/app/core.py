@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -25,7 +25,7 @@ from drawbridge.server.app.joining import Joining
 from drawbridge.server.approvals.editors import Editors
 from drawbridge.server.auth.scopes import Identity
 from drawbridge.server.bus import Bus, Handler
-from drawbridge.server.checkpoints.errors import GitFailed, NoCheckpoint, reason_of
+from drawbridge.server.checkpoints.errors import GitFailed, NoCheckpoint
 from drawbridge.server.checkpoints.git_directory import remove_left_folders
 from drawbridge.server.checkpoints.unsaved import FindUnsaved, no_editors
 from drawbridge.server.events import Announced, ApprovalRequested, ProjectCreated, ProjectGone
@@ -355,15 +355,3 @@ class Core:
             else:
                 check()
         return session.decide(command.approval_id, decision, client)
-
-
-@contextlib.contextmanager
-def git_errors(field: str | None = None) -> Iterator[None]:
-    """Turns an error of git or of the disk, and a missing checkpoint, into a ``ClientError``. ``field``: the field of
-    the command that names the checkpoint; None if it names none."""
-    try:
-        yield
-    except (NoCheckpoint, GitFailed, OSError) as error:
-        if not isinstance(error, NoCheckpoint):
-            logger.error("git or a file operation failed: %s", error)
-        raise ClientError("CHECKPOINT_NOT_FOUND", reason_of(error), field=field) from None

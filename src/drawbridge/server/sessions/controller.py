@@ -75,6 +75,7 @@ class RunController:
     - ``kill``: a person ends the run with its process, and waits for that.
     - ``stop``: the server ends the run with its process, because the run may not continue.
     - ``close``: the session is closed.
+    - ``drop``: the run was removed from the queue.
 
     In addition, the run ends with its turn, with its process, or if a time limit is reached.
     """
@@ -129,6 +130,10 @@ class RunController:
     def publish_queue(self) -> None:
         """Sends the queue to the clients, if it has changed since they last received it."""
         self._queue.publish(behind_a_run=self.run is not None)
+
+    def drop(self, run: Run) -> None:
+        """Ends a run that the caller has removed from the queue. Reports nothing."""
+        run.step(Event.DROP, Ending("interrupted"))
 
     # Beginning a run.
 

@@ -61,7 +61,7 @@ from drawbridge.server.sessions.prompt_attachments import PromptAttachments
 from drawbridge.server.sessions.prompt_queue import PromptQueue, run_info
 from drawbridge.server.sessions.prompts import Prompts
 from drawbridge.server.sessions.recorded_state import titled
-from drawbridge.server.sessions.run import Ending, Event, Order, Run
+from drawbridge.server.sessions.run import Order, Run
 from drawbridge.server.sessions.runs import Runs
 from drawbridge.server.sessions.session import Session, SessionStore, working_here
 from drawbridge.server.sessions.session_process import AskerGone, ContinuedConversation, ModeSet
@@ -688,7 +688,7 @@ class ManagedSession(Session):
         async with self._changing:
             pass  # git must not be ended while it writes files, because then only some files would be reverted
         for run in waiting:
-            run.step(Event.DROP, Ending("interrupted"))
+            self.controller.drop(run)
             self._run_ended(run)
         self.store.save()
         await asyncio.to_thread(self.history.close)  # waits for the disk

@@ -50,8 +50,8 @@ from drawbridge.server.reviews.reviews import RequestedDecision
 from drawbridge.server.reviews.writing import Writing
 from drawbridge.server.sessions import metadata
 from drawbridge.server.sessions.ceilings import day_of
-from drawbridge.server.sessions.disk import TERMINAL_PREFIX, Disk
-from drawbridge.server.sessions.metadata import instant
+from drawbridge.server.sessions.disk import Disk
+from drawbridge.server.sessions.metadata import TERMINAL_PREFIX, instant
 from drawbridge.server.sessions.recorded_state import DAYS_KEPT, Day, RecordedState, count_run
 from drawbridge.server.sessions.surfaces import Surfaces
 from drawbridge.server.store import records
@@ -629,7 +629,8 @@ def working_here() -> ClientError:
 
 
 def no_terminal_session() -> ClientError:
-    return ClientError("NOT_SUPPORTED", "This terminal session does not exist. It may have been removed from the list.")
+    text = "This terminal session does not exist. It may have been removed from the list."
+    return ClientError("PROJECT_NOT_FOUND", text, field="project_id")
 
 
 def in_terminal() -> ClientError:

@@ -25,7 +25,7 @@ from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.protocol.replies import Handover
 from drawbridge.server.reviews import remembered
 from drawbridge.server.reviews.remembered import RememberedComment
-from drawbridge.server.sessions.disk import TERMINAL_PREFIX
+from drawbridge.server.sessions.metadata import TERMINAL_PREFIX
 from drawbridge.server.sessions.session import SessionStore
 from drawbridge.transport import private_socket
 

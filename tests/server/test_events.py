@@ -95,6 +95,7 @@ RECORDED: list[Recorded] = [
     AgentLine(b'{"type":"assistant"}'),
     PromptAccepted("run_1", "Fix the typo", "phone", "typo-1", ("a.png",)),
     PromptAccepted("run_1", "Fix it", "desk", uuid="u1"),
+    PromptAccepted("run_1", "Fix it", "phone", client_id="c1"),
     PromptAccepted(
         "run_1",
         "See these",
@@ -119,6 +120,7 @@ RECORDED: list[Recorded] = [
         directory="/tmp/work",
     ),
     RunReverted("run_1", "phone", (ChangedFile("a.py", "changed"),)),
+    RunReverted("run_1", "phone", (ChangedFile("a.py", "changed"),), "c1"),
     ReviewDecided(by="phone", decision="keep", files=1, hunks=2, left=3, client_id="c1"),
     ReviewCommented(comment_id="comment_1", by="phone", comment=COMMENT, client_id="c1"),
     ReviewCommented(comment_id="comment_1", by="phone"),

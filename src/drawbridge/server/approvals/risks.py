@@ -31,6 +31,7 @@ TEXTS: Final = {
     "disk": "Writes to a disk directly",
     "shutdown": "Stops the machine or its services",
     "no_sandbox": "Runs outside the sandbox",
+    "background": "Runs in the background",
     "settings": "Changes settings that can run commands",
     "hidden_characters": "Contains hidden or misleading characters",
     "unchecked": "Too long to be checked: read all of it",

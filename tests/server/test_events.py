@@ -95,7 +95,6 @@ RECORDED: list[Recorded] = [
     AgentLine(b'{"type":"assistant"}'),
     PromptAccepted("run_1", "Fix the typo", "phone", "typo-1", ("a.png",)),
     PromptAccepted("run_1", "Fix it", "desk", uuid="u1"),
-    PromptAccepted("run_1", "Fix it", "phone", client_id="c1"),
     PromptAccepted(
         "run_1",
         "See these",
@@ -120,7 +119,6 @@ RECORDED: list[Recorded] = [
         directory="/tmp/work",
     ),
     RunReverted("run_1", "phone", (ChangedFile("a.py", "changed"),)),
-    RunReverted("run_1", "phone", (ChangedFile("a.py", "changed"),), "c1"),
     ReviewDecided(by="phone", decision="keep", files=1, hunks=2, left=3, client_id="c1"),
     ReviewCommented(comment_id="comment_1", by="phone", comment=COMMENT, client_id="c1"),
     ReviewCommented(comment_id="comment_1", by="phone"),
@@ -165,6 +163,8 @@ RECORDED: list[Recorded] = [
     PromptEdited("run_1", "Fix both", "phone", "c1"),
     ReviewDecided(by="phone", decision="undo", files=1, hunks=2, left=3, interrupted=True),
     ReviewInterrupted(by="phone", decision="undo", files=1, hunks=2, result="unknown", changed=("a.py",)),
+    PromptAccepted("run_1", "Fix it", "phone", client_id="c1"),
+    RunReverted("run_1", "phone", (ChangedFile("a.py", "changed"),), "c1"),
 ]
 
 SUMMARY = summary("p1", str(PATH))

@@ -62,7 +62,8 @@ class Submission(Struct, frozen=True):
 
 class PromptAccepted(Struct, frozen=True):
     """A person's prompt. ``attachments``: the names of its attachments, or the media types of those without a name.
-    ``uuid``: the id of its line in the agent's own transcript, in terminal sessions; otherwise empty.
+    ``uuid``: the id of its line in the agent's own transcript, in terminal sessions; otherwise empty. ``by``,
+    ``client_id``: the client that sent it; ``client_id`` is None if it is not known.
     """
 
     run_id: str
@@ -79,6 +80,7 @@ class PromptAccepted(Struct, frozen=True):
     """The attachments that the agent opens by their paths."""
     review: Submission | None = None
     """The review comments that the prompt sends to the agent; None for other prompts."""
+    client_id: str | None = None
 
 
 class PromptEdited(Struct, frozen=True):
@@ -179,6 +181,7 @@ class RunReverted(Struct, frozen=True):
     run_id: str
     by: str
     files: tuple[ChangedFile, ...]
+    client_id: str | None = None
 
 
 # Reviews.

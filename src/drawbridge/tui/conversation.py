@@ -313,9 +313,9 @@ class Conversation:
         shown."""
         run = _run_of(record)
         sent = self._edits.get(run or "", record)
-        by = record.message.get("by") if isinstance(record.message, dict) else None
+        client = _client_of(record.message) if isinstance(record.message, dict) else {"by": None}
         shown = record._replace(seq=seq, truncated=sent.truncated)
-        self._add(shown, "prompt", {"text": _prompt_in(sent.message), "by": by, "run": run, "record": record.seq})
+        self._add(shown, "prompt", {**client, "text": _prompt_in(sent.message), "run": run, "record": record.seq})
 
     # The items of a record.
 
@@ -432,11 +432,11 @@ class Conversation:
                 self._add(record, "finished", self._with_prompt(data))
             case "run_reverted":
                 files = counted(len(data.get("files") or ()), "file")
-                self._add(record, "notice", {"by": data["by"], "text": f"undid the changes to {files}"})
+                self._add(record, "notice", {**_client_of(data), "text": f"undid the changes to {files}"})
             case "review_decided" if data.get("by"):
-                self._add(record, "notice", {"by": data["by"], "text": decided_words(data)})
+                self._add(record, "notice", {**_client_of(data), "text": decided_words(data)})
             case "review_interrupted":
-                self._add(record, "notice", {"by": data["by"], "text": interrupted_words(data)})
+                self._add(record, "notice", {**_client_of(data), "text": interrupted_words(data)})
             case "session_reset":
                 self._add(record, "notice", {"text": "New session"})
             case "session_changed" if data.get("fork_from"):
@@ -458,6 +458,11 @@ def _run_of(record: Record) -> str | None:
     message = record.message if record.direction == "client" and isinstance(record.message, dict) else {}
     run = message.get("run_id")
     return run if isinstance(run, str) and not message.get("steer") else None
+
+
+def _client_of(data: Mapping[str, Any]) -> Json:
+    """The client that did something, as far as it is known."""
+    return {"by": data.get("by"), "client_id": data.get("client_id")}
 
 
 def _prompt_in(message: Any) -> str:

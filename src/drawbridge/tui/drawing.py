@@ -76,7 +76,7 @@ class Painter:
         match item.kind:
             case "prompt":
                 by = data["by"]
-                who = "You, in the terminal" if by == TERMINAL_NAME else "You" if not by or by == self.me else by
+                who = "You, in the terminal" if by == TERMINAL_NAME else "You" if not by or self._is_me(data) else by
                 yield from self.prompt(who, item.timestamp, data["text"], width)
             case "text":
                 yield from self.markdown(data["text"], width)
@@ -90,8 +90,12 @@ class Painter:
                 yield from self._finished(data, width)
             case "notice":
                 by = data.get("by")
-                text = f"{'You' if by == self.me else by} {data['text']}" if by else data["text"]
+                text = f"{'You' if self._is_me(data) else by} {data['text']}" if by else data["text"]
                 yield self._rule(text, width, Style(color=palette.soft))
+
+    def _is_me(self, data: Mapping[str, Any]) -> bool:
+        """Whether this terminal did something. Older records have no ``client_id``, so only names can be compared."""
+        return self.is_mine(data) if data.get("client_id") else data["by"] == self.me
 
     def prompt(self, who: str, timestamp: str, text: str, width: int) -> Iterator[Strip]:
         wash = Style(color=self.palette.ink, bgcolor=self.palette.accent_wash)

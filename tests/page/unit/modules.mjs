@@ -1,4 +1,5 @@
 // The functions of the web UI that tests in Python use.
+export { IN_DIFF, isInDiff } from '../../../web/src/approvals/input.ts';
 export { KINDS } from '../../../web/src/conversation/tool-kinds.ts';
 export { settledWords } from '../../../web/src/conversation/settled.ts';
 export { liftedWords, standing } from '../../../web/src/projects/words.ts';

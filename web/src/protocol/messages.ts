@@ -17,8 +17,8 @@ export type AgentOffers = { commands?: Offer[]; agents?: Offer[]; skills?: strin
 /** The state that an agent currently reports. `context_tokens`: the last known size of its context, out of `context_window`, both in tokens. `compacting`: whether it is compacting its context. `tasks`: only running ones. */
 export type AgentState = { model?: string | null; effort?: string | null; context_tokens?: number | null; context_window?: number | null; retry?: Retry | null; compacting?: boolean; todos?: Todo[]; tasks?: Task[] };
 
-/** What clients show about an agent. `label`: its name at the beginning of a sentence. `login`: null if it is not known how to log in. `tools`: what its tools do, by name: "read", "edit", "write", "command", "search", "find" (files by name), "fetch", "web" (a search), "agent", "todo", "question", "plan", "output" (of a task), "stop" (a task) or "skill". A later server may send other words. `tasks`: the names of the kinds of background tasks, by `kind`. */
-export type AgentWords = { name: string; label: string; login: Login | null; tools: { [name: string]: string }; tasks: { [name: string]: string } };
+/** What clients show about an agent. `label`: its name at the beginning of a sentence. `login`: null if it is not known how to log in. `tools`: what its tools do, by name: "read", "edit", "write", "command", "search", "find" (files by name), "fetch", "web" (a search), "agent", "todo", "question", "plan", "output" (of a task), "stop" (a task) or "skill". A later server may send other words. `tasks`: the names of the kinds of background tasks, by `kind`. `compact`: the prompt with which it replaces the conversation by a summary; empty if that is not known. */
+export type AgentWords = { name: string; label: string; login: Login | null; tools: { [name: string]: string }; tasks: { [name: string]: string }; compact: string };
 
 /** A change that `remember` would make. `text` describes it to the user. `suggestion`: the index of the suggestion in `suggestions` that the change comes from. `saved_in`: the file in which the agent saves the change; empty if the change lasts only as long as the session, or the file is not known. */
 export type Always = { text: string; suggestion: number; saved_in?: string };
@@ -242,7 +242,7 @@ export type RunFinished = { run_id: string; outcome: "completed" | "failed" | "i
 export type RunInfo = { run_id: string; position: number; prompt: string; started_at?: string | null; request_id?: string | null; cut?: boolean; by?: string; client_id?: string; attachments?: number; seq?: number };
 
 /** The changes of the run were reverted. */
-export type RunReverted = { run_id: string; by: string; files: ChangedFile[] };
+export type RunReverted = { run_id: string; by: string; files: ChangedFile[]; client_id?: string | null };
 
 /** `unprompted`: the agent itself began the run, for example because a command in the background has ended. */
 export type RunStarted = { run_id: string; session_id: string; agent: string; unprompted?: boolean };

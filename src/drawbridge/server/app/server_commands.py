@@ -383,7 +383,12 @@ MOST: Final = 1_000
 def _in_words(agent: str) -> replies.AgentWords:
     login, tools = catalog.login(agent), registry.tools(agent)
     return replies.AgentWords(
-        agent, catalog.label(agent), replies.Login(*login) if login else None, tools.acts, tools.tasks
+        agent,
+        catalog.label(agent),
+        replies.Login(*login) if login else None,
+        tools.acts,
+        tools.tasks,
+        catalog.compact(agent),
     )
 
 

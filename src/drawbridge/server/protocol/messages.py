@@ -261,9 +261,9 @@ class PromptText(Struct, frozen=True):
 
 
 class Prompt(Struct, frozen=True, omit_defaults=True, kw_only=True, tag_field="type", tag="user"):
-    """A user's prompt in an ``agent_message``. ``by``: the name of the client that sent it. ``attachments``: the names of
-    its attachments, or the media types of those without a name; ``images`` and ``files``: those that are stored.
-    ``steer``: it was sent into the run ``run_id`` while that run was active. ``uuid``: the id of its line in the
+    """A user's prompt in an ``agent_message``. ``by`` and ``client_id``: the client that sent it. ``attachments``: the
+    names of its attachments, or the media types of those without a name; ``images`` and ``files``: those that are
+    stored. ``steer``: it was sent into the run ``run_id`` while that run was active. ``uuid``: the id of its line in the
     agent's own transcript. ``review``: the review comments that it sends to the agent.
     """
 
@@ -277,6 +277,7 @@ class Prompt(Struct, frozen=True, omit_defaults=True, kw_only=True, tag_field="t
     images: tuple[PromptImage, ...] = ()
     files: tuple[PromptFile, ...] = ()
     review: Submission | None = None
+    client_id: str | None = None
 
 
 class RunInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -506,12 +507,13 @@ class ChangedFile(Struct, frozen=True):
     change: Literal["added", "changed", "deleted"]
 
 
-class RunReverted(Struct, frozen=True):
+class RunReverted(Struct, frozen=True, omit_defaults=True):
     """The changes of the run were reverted."""
 
     run_id: str
     by: str
     files: tuple[ChangedFile, ...]
+    client_id: str | None = None
 
 
 class ReviewDecided(Struct, frozen=True, omit_defaults=True, kw_only=True):

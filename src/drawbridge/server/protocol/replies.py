@@ -611,6 +611,7 @@ class AgentWords(Struct, frozen=True):
     known how to log in. ``tools``: what its tools do, by name: "read", "edit", "write", "command", "search", "find" (files
     by name), "fetch", "web" (a search), "agent", "todo", "question", "plan", "output" (of a task), "stop" (a task) or
     "skill". A later server may send other words. ``tasks``: the names of the kinds of background tasks, by ``kind``.
+    ``compact``: the prompt with which it replaces the conversation by a summary; empty if that is not known.
     """
 
     name: str
@@ -618,6 +619,7 @@ class AgentWords(Struct, frozen=True):
     login: Login | None
     tools: Mapping[str, str]
     tasks: Mapping[str, str]
+    compact: str
 
 
 class Hello(Struct, frozen=True, kw_only=True):

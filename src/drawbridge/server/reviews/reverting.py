@@ -58,7 +58,7 @@ class Reverting:
                 except (Changed, UnsavedChanges):
                     await self._recovery.end()  # nothing was changed
                     raise
-                reverted = RunReverted(run_id, sender.name, changes.files)
+                reverted = RunReverted(run_id, sender.name, changes.files, sender.id)
                 seq = self._store.record(reverted, sender)
                 await self._recovery.end()
         except Changed as error:

@@ -237,4 +237,5 @@ def _recorded(order: Order, run_id: str, *, steer: bool = False) -> events.Promp
         images=order.images,
         files=order.files,
         review=order.review,
+        client_id=order.client_id or None,
     )

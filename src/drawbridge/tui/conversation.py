@@ -173,6 +173,8 @@ class Conversation:
             self._note_begin(record)
         for record in older:
             self._show(record, behind)
+        if behind and behind[0].kind == "finished":  # the run ended on the page that was loaded first
+            self._drop_repeated(behind[0].data)
         self.items += behind
         self.first = older[0].seq
         if len(self.items) > MOST_ITEMS:
@@ -439,8 +441,8 @@ class Conversation:
                 self._add(record, "notice", {"by": data["by"], "text": interrupted_words(data)})
             case "session_reset":
                 self._add(record, "notice", {"text": "New session"})
-            case "session_changed" if data.get("fork_from"):
-                self._add(record, "notice", {"text": "Forked from an earlier session"})
+            case "session_changed" if words := _chosen_session(data):
+                self._add(record, "notice", {"text": words})
 
 
 def _is_denied(message: Json, id: str) -> bool:
@@ -450,6 +452,15 @@ def _is_denied(message: Json, id: str) -> bool:
         [one for one in metadata if isinstance(one, dict) and one.get("id") == id] if isinstance(metadata, list) else []
     )
     return any(isinstance(one.get("non_execution_kind"), str) for one in about)
+
+
+def _chosen_session(changed: Json) -> str:
+    """Describes the session that a client has chosen to fork or to resume; empty for any other change."""
+    title = changed.get("title")
+    named = f"“{title}”" if title else "an earlier session"
+    if changed.get("fork_from"):
+        return f"Forked from {named}"
+    return f"Resumed {named}" if changed.get("session_id") and changed.get("agent") else ""
 
 
 def _run_of(record: Record) -> str | None:

@@ -114,7 +114,8 @@ class ConversationScreen(Screen[None]):
         self._painter.me = self._client.name
         if project is not None:
             self._painter.root = project["path"]
-            more = f"{self._client.agent_label(project['agent'])} · {project['path']}"
+            facts = project.get("title"), self._client.agent_label(project["agent"]), project["path"]
+            more = " · ".join(filter(None, facts))
             self.query_one(Bar).show(wording.base_name(project["path"]), more, self._client.connection)
         self.query_one(History).show(conversation.items, self._tail(conversation))
         prompts = [item.data["text"] for item in conversation.items if item.kind == "prompt"]

@@ -71,12 +71,14 @@ PURE = (
         f"tui.{name}"
         for name in (
             "answers",
+            "asides",
             "call_parts",
             "conversation",
             "difference",
             "review_parts",
             "reviews",
             "store",
+            "tool_words",
             "wording",
         )
     ),
@@ -700,6 +702,7 @@ ASSIGNED_FROM_OUTSIDE = {
     "tui.comment_dialogs: self._commenting.problem": "cleared when the user tries again",
     "tui.commit_dialog: self._client.reviews.commits": "the form of a commit is replaced by one that shows the result",
     "tui.question_form: rows.seen": "the form notes which lines were on the screen",
+    "tui.screen_conversation: self._painter.acts": "the server describes the tools of the agents",
     "tui.screen_conversation: self._painter.me": "the server reports the client's name",
     "tui.screen_conversation: self._painter.root": "the directory of the project that is shown",
     "tui.screen_review: self._commenting.parts": "the parts of the review that is shown",
@@ -1138,7 +1141,6 @@ TESTED_WITH_OTHERS = {
     "tui/connection": ("tui/test_first_steps.py", "tui/test_deciding.py"),
     "tui/dialogs": ("tui/test_first_steps.py",),
     "tui/diff_view": ("tui/test_deciding.py",),
-    "tui/drawing": ("tui/test_settled.py", "tui/test_first_steps.py"),
     "tui/history": ("tui/test_deciding.py", "tui/test_first_steps.py"),
     "tui/push_dialog": ("tui/test_pushing.py",),
     "tui/question_form": ("tui/test_deciding.py", "tui/test_asked_whole.py"),
@@ -1148,6 +1150,7 @@ TESTED_WITH_OTHERS = {
     "tui/screen_conversation": ("tui/test_deciding.py", "tui/test_first_steps.py"),
     "tui/screen_review": ("tui/test_reviewing.py", "tui/test_commenting.py"),
     "tui/server_address": ("tui/test_finding.py", "tui/test_answers.py"),
+    "tui/tool_words": ("test_clients_agree.py",),
     "tui/wording": ("tui/test_deciding.py", "tui/test_first_steps.py"),
 }
 """Long modules without a test file or test folder of their name, each with files in tests/ that run much of it. These are

@@ -87,7 +87,9 @@ class Client:
         self.agents: list[str] = []
         """The agents that a new project can have, installed or not, the default one first."""
         self._agent_words: Sequence[Mapping[str, Any]] = ()
-        """The agents that the server describes: each with a ``name`` and a ``label``."""
+        """The agents that the server describes: each with a ``name``, a ``label`` and its ``tools``."""
+        self.acts: Mapping[str, str] = {}
+        """Tool of any agent → what it does, as the server describes it."""
         self.on_change: Callable[[], None] = lambda: None
         self.on_refused: Callable[[Unsent, RequestError], None] = lambda unsent, error: None
         self.on_project_removed: Callable[[], None] = lambda: None
@@ -134,6 +136,7 @@ class Client:
         self.mode_offers = hello.get("mode_offers", ())
         self.agents = list(hello["agents"])
         self._agent_words = hello.get("agent_words", ())
+        self.acts = {tool: act for agent in self._agent_words for tool, act in agent.get("tools", {}).items()}
         self.name = hello["device"]["name"] or self.name
         self.scope = str(hello["device"].get("scope", ""))
         self._ids.add(hello["client_id"])

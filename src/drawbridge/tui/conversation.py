@@ -175,6 +175,8 @@ class Conversation:
             self._show(record, behind)
         if behind and behind[0].kind == "finished":  # the run ended on the page that was loaded first
             self._drop_repeated(behind[0].data)
+        if any(item.kind == "finished" for item in behind):
+            self._mark_stopped()
         self.items += behind
         self.first = older[0].seq
         if len(self.items) > MOST_ITEMS:
@@ -363,7 +365,9 @@ class Conversation:
         for block in blocks if isinstance(blocks, list) else ():
             match block:
                 case {"type": "text", "text": str(text)} if text:
-                    self._add(record, "aside" if message["type"] == "user" else "text", {"text": text}, nested=nested)
+                    kind: Kind = "aside" if message["type"] == "user" else "text"
+                    is_summary = bool(message.get("isCompactSummary"))
+                    self._add(record, kind, {"text": text, "summary": is_summary}, nested=nested)
                 case {"type": "tool_use", "id": str(id), "name": str(name)}:
                     given = block.get("input")
                     data = {"name": name, "input": given if isinstance(given, dict) else {}}
@@ -373,6 +377,7 @@ class Conversation:
                         known.version += 1
                         continue
                     item = self._add(record, "tool", data | {"result": self._results.pop(id, None)}, nested=nested)
+                    item.data["waiting"] = self._is_waiting(id, item)
                     self._tools[id] = item
                 case {"type": "tool_result", "tool_use_id": str(id)}:
                     text, error = result_text(block.get("content")), bool(block.get("is_error"))
@@ -388,15 +393,31 @@ class Conversation:
     def _is_rejected(self, id: str, tool: Item) -> bool:
         """Whether a person denied exactly this call. False if its approval request is not in memory."""
         for question in reversed(self._questions.values()):
-            request = question.data["request"]
-            given = request.get("input")
-            if request.get("form") == "acp" and isinstance(given, dict):
-                is_about = given.get("toolCallId") == id
-            else:
-                is_about = given == tool.data["input"]
-            if is_about:
+            if _is_about(question.data["request"], id, tool):
                 return (question.data["answer"] or {}).get("decision") == "deny"
         return False
+
+    def _is_waiting(self, id: str, tool: Item) -> bool:
+        """Whether this call waits for the decision on an approval request."""
+        return any(
+            question.data["answer"] is None and _is_about(question.data["request"], id, tool)
+            for question in self._questions.values()
+        )
+
+    def _mark_waiting(self, request: Json) -> None:
+        """Marks the call that the approval request is about, if it waits for the decision."""
+        for id, tool in reversed(self._tools.items()):
+            if tool.data["result"] is None and _is_about(request, id, tool):
+                tool.data["waiting"] = self._is_waiting(id, tool)
+                tool.version += 1
+                return
+
+    def _mark_stopped(self) -> None:
+        """Marks the calls of runs that ended before the calls did."""
+        for tool in self.items:
+            if tool.kind == "tool" and tool.data["result"] is None and not tool.data.get("stopped"):
+                tool.data["stopped"] = True
+                tool.version += 1
 
     def _show_report(self, record: Record, message: Json) -> None:
         """Shows what the agent reports about itself, if it belongs in the history: compactions, and how background
@@ -417,12 +438,14 @@ class Conversation:
                 self._questions[data["approval_id"]] = self._add(
                     record, "question", {"request": data, "answer": answer}
                 )
+                self._mark_waiting(data)
             case "permission_resolved" | "permission_withdrawn":
                 self.answers[data["approval_id"]] = data
                 question = self._questions.get(data["approval_id"])
                 if question is not None:
                     question.data["answer"] = data
                     question.version += 1
+                    self._mark_waiting(question.data["request"])
             case "run_started":
                 if self.run is not None and self.run["run_id"] == data["run_id"]:
                     self.run = {"started_at": record.timestamp, **self.run}
@@ -431,6 +454,7 @@ class Conversation:
                 self.cost += data.get("cost_usd") or 0
                 self._show_prompt_of(data["run_id"], record.seq)
                 self._drop_repeated(data)
+                self._mark_stopped()
                 self._add(record, "finished", self._with_prompt(data))
             case "run_reverted":
                 files = counted(len(data.get("files") or ()), "file")
@@ -443,6 +467,20 @@ class Conversation:
                 self._add(record, "notice", {"text": "New session"})
             case "session_changed" if words := _chosen_session(data):
                 self._add(record, "notice", {"text": words})
+
+
+def truncation(item: Item) -> Json | None:
+    """Describes the complete record of an item that is a preview, or whose result is one; None for any other item."""
+    result = item.data.get("result") if item.kind == "tool" else None
+    return item.truncated or (result.truncated if result is not None else None)
+
+
+def _is_about(request: Json, id: str, tool: Item) -> bool:
+    """Whether an approval request is about the call ``id``."""
+    given = request.get("input")
+    if request.get("form") == "acp" and isinstance(given, dict):
+        return bool(given.get("toolCallId") == id)
+    return bool(given == tool.data["input"])
 
 
 def _is_denied(message: Json, id: str) -> bool:

@@ -370,15 +370,15 @@ class Conversation:
                     self._add(record, kind, {"text": text, "summary": is_summary}, nested=nested)
                 case {"type": "tool_use", "id": str(id), "name": str(name)}:
                     given = block.get("input")
-                    data = {"name": name, "input": given if isinstance(given, dict) else {}}
+                    data: dict[str, Any] = {"name": name, "input": given if isinstance(given, dict) else {}}
                     known = self._tools.get(id)
                     if known is not None and known.data["result"] is None:  # this block completes the call
                         known.data |= data
                         known.version += 1
                         continue
-                    item = self._add(record, "tool", data | {"result": self._results.pop(id, None)}, nested=nested)
-                    item.data["waiting"] = self._is_waiting(id, item)
-                    self._tools[id] = item
+                    waits = self._is_waiting(id, data["input"])
+                    data |= {"result": self._results.pop(id, None), "waiting": waits}
+                    self._tools[id] = self._add(record, "tool", data, nested=nested)
                 case {"type": "tool_result", "tool_use_id": str(id)}:
                     text, error = result_text(block.get("content")), bool(block.get("is_error"))
                     result = Result(text, error, record.truncated, error and _is_denied(message, id))
@@ -393,22 +393,22 @@ class Conversation:
     def _is_rejected(self, id: str, tool: Item) -> bool:
         """Whether a person denied exactly this call. False if its approval request is not in memory."""
         for question in reversed(self._questions.values()):
-            if _is_about(question.data["request"], id, tool):
+            if _is_about(question.data["request"], id, tool.data["input"]):
                 return (question.data["answer"] or {}).get("decision") == "deny"
         return False
 
-    def _is_waiting(self, id: str, tool: Item) -> bool:
-        """Whether this call waits for the decision on an approval request."""
+    def _is_waiting(self, id: str, given: Any) -> bool:
+        """Whether the call ``id`` with the input ``given`` waits for the decision on an approval request."""
         return any(
-            question.data["answer"] is None and _is_about(question.data["request"], id, tool)
+            question.data["answer"] is None and _is_about(question.data["request"], id, given)
             for question in self._questions.values()
         )
 
     def _mark_waiting(self, request: Json) -> None:
         """Marks the call that the approval request is about, if it waits for the decision."""
         for id, tool in reversed(self._tools.items()):
-            if tool.data["result"] is None and _is_about(request, id, tool):
-                tool.data["waiting"] = self._is_waiting(id, tool)
+            if tool.data["result"] is None and _is_about(request, id, tool.data["input"]):
+                tool.data["waiting"] = self._is_waiting(id, tool.data["input"])
                 tool.version += 1
                 return
 
@@ -475,12 +475,12 @@ def truncation(item: Item) -> Json | None:
     return item.truncated or (result.truncated if result is not None else None)
 
 
-def _is_about(request: Json, id: str, tool: Item) -> bool:
-    """Whether an approval request is about the call ``id``."""
-    given = request.get("input")
-    if request.get("form") == "acp" and isinstance(given, dict):
-        return bool(given.get("toolCallId") == id)
-    return bool(given == tool.data["input"])
+def _is_about(request: Json, id: str, given: Any) -> bool:
+    """Whether an approval request is about the call ``id`` with the input ``given``."""
+    asked = request.get("input")
+    if request.get("form") == "acp" and isinstance(asked, dict):
+        return bool(asked.get("toolCallId") == id)
+    return bool(asked == given)
 
 
 def _is_denied(message: Json, id: str) -> bool:

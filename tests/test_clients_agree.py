@@ -13,11 +13,12 @@ from typing import Any, get_args
 
 import pytest
 
+from drawbridge.agents import registry
 from drawbridge.agents.tool_calls import Act
 from drawbridge.server.protocol.messages import IN_TERMINAL
 from drawbridge.server.terminal_sessions import dialog, questions
 from drawbridge.text import review_words
-from drawbridge.tui import commit_dialog, search_dialog, wording
+from drawbridge.tui import asides, commit_dialog, search_dialog, tool_words, wording
 from drawbridge.tui.approval_words import ApprovalState, notice, reason_hint, ways
 from drawbridge.tui.call_parts import OF_PROPOSAL, _is_in_diff
 from drawbridge.tui.colors import DARK, LIGHT
@@ -55,9 +56,14 @@ QUESTION: dict[str, Any] = {
     "input": {"questions": [{"question": "Which wood?", "options": [{"label": "oak"}]}]},
 }
 ANSWERED = {"decision": "allow", "by": "phone", "updated_input": {"answers": {"Which wood?": "oak"}}}
+SEVERAL = {
+    "decision": "allow",
+    "by": "phone",
+    "updated_input": {"answers": {"Which wood?": ["oak", "ash"], "Why?": "x"}},
+}
 SETTLED: list[tuple[dict[str, Any], dict[str, Any], bool]] = [
     *((answer, request, is_mine) for answer in ANSWERS for request in (REQUEST, PLAN) for is_mine in (False, True)),
-    *((answer, QUESTION, is_mine) for answer in (ANSWERED, *ANSWERS[-2:]) for is_mine in (False, True)),
+    *((answer, QUESTION, is_mine) for answer in (ANSWERED, SEVERAL, *ANSWERS[-2:]) for is_mine in (False, True)),
 ]
 """Answers to approval requests, each with its request and whether it was given from the same client."""
 
@@ -119,6 +125,33 @@ GIVEN: list[dict[str, Any]] = [
 ]
 """Inputs of tools that change a file. A diff does not show a field whose value has another type."""
 
+ACTS: dict[str, str] = {
+    **registry.tools("claude").acts,
+    **registry.tools("codex").acts,
+    "Dream": "a later server’s word",
+}
+CALLS: list[tuple[str, dict[str, Any]]] = [
+    *((name, {}) for name in (*ACTS, "Strange", "mcp__github__create_issue")),
+    *((name, {"file_path": "/p/src/a.py"}) for name in ("Read", "Edit", "Write", "Strange")),
+    *(("Read", {"file_path": "/q/a.py", "offset": 5, **more}) for more in ({}, {"limit": 3}, {"limit": "3"})),
+    ("Read", {"file_path": "/p/a.py", "offset": True}),
+    ("NotebookEdit", {"notebook_path": "/p/a.ipynb"}),
+    *(("Bash", {"command": command}) for command in ("npm test", "\n make \n make check", "x" * 300, 5)),
+    *(("Grep", {"pattern": "TODO", **where}) for where in ({}, {"path": "/p/src"}, {"glob": "*.py"})),
+    *(("Glob", given) for given in ({"pattern": "*.py", "path": "/p/src"}, {"path": "/p/src"})),
+    ("WebFetch", {"url": "https://example.org"}),
+    ("WebSearch", {"query": "drawbridge"}),
+    *(("Task", {name: "look around"}) for name in ("description", "subagent_type", "prompt")),
+    *(("AskUserQuestion", {"questions": asked}) for asked in ([{"question": "Which wood?"}], [], ["odd"], "odd")),
+    *(("BashOutput", {name: "b1"}) for name in ("bash_id", "shell_id", "task_id")),
+    ("Skill", {"skill": "review"}),
+    ("apply_patch", {"patch": "*** Add File: /p/a\n*** Update File: b \n+x\n*** Delete File: b\n*** End"}),
+    ("apply_patch", {"patch": "odd"}),
+    ("mcp__github__create_issue", {"count": 1, "title": "Broken\nfor all"}),
+    ("Strange", {"empty": "", "text": "words"}),
+]
+"""Tool calls: the tool's name and the input, in the project ``/p``."""
+
 SUGGESTED = {"always": [{"text": "x"}], "suggestions": [{"type": "setMode", "mode": "acceptEdits"}]}
 
 
@@ -147,7 +180,8 @@ SENTENCES = {
         *(wording.rights({}, may_answer=may_answer) for may_answer in (False, True)),
         *(wording.rights({"desk": {"state": state}}, may_answer=True) for state in ("ended", "working")),
     ],
-    "search/page.tsx": [f"{kind}: '{words}'" for kind, words in search_dialog.KINDS.items()],
+    "conversation/items.tsx": [asides.SUMMARY, asides.CONTEXT],
+    "search/page.tsx": [search_dialog.MORE, *(f"{kind}: '{words}'" for kind, words in search_dialog.KINDS.items())],
     "review/comments.ts": [review_words.CHANGED, review_words.NOT_AS_SHOWN, review_words.AFTER_WORK],
     "composer/composer.tsx": [review_words.STEER, review_words.QUEUE],
     "review/page.tsx": [review_words.ONLY_NEW, review_words.OTHERS_HIDDEN],
@@ -177,10 +211,14 @@ await import(process.argv[1] + '/dom.mjs');
 document.createElementNS = (_, name) => document.createElement(name);
 const page = await import(process.argv[1] + '/modules.mjs');
 const { goneWords, liftedWords, retryWords, settledWords, standing, titleOf, wordsOf } = page;
-const { linesWords, suggestedField, suggestedText } = page;
-const { answers, given, gone, hunks, limits, places, projects, quotes, retries } = JSON.parse(process.argv[2]);
+const { linesWords, suggestedField, suggestedText, learn, subject, verb } = page;
+const examples = JSON.parse(process.argv[2]);
+const { acts, answers, calls, given, gone, hunks, limits, places, projects, quotes, retries, states } = examples;
 const fields = Object.values(page.IN_DIFF).flat();
+learn([{ tools: acts }]);
 const words = {
+  calls: calls.map(([name, input]) => subject({ name, input }, '/p').words),
+  verbs: Object.keys(acts).concat('Strange').map((name) => states.map((state) => verb({ name }, state))),
   answers: answers.map((given) => settledWords(...given).words),
   limits: limits.map((one) => liftedWords(one)),
   gone: gone.map(goneWords),
@@ -200,7 +238,8 @@ console.log(JSON.stringify(words));
 def page() -> Any:
     """Returns the web UI's texts for the examples above, by the kind of example."""
     asked = {"answers": SETTLED, "limits": LIMITS, "projects": PROJECTS}
-    asked |= {"given": GIVEN, "retries": RETRIES, "gone": GONE, "hunks": HUNKS, "places": PLACES, "quotes": QUOTES}
+    asked |= {"acts": ACTS, "calls": CALLS, "states": get_args(tool_words.State), "given": GIVEN}
+    asked |= {"retries": RETRIES, "gone": GONE, "hunks": HUNKS, "places": PLACES, "quotes": QUOTES}
     given = json.dumps(asked)
     command = [str(programs.node()), "--input-type=module", "--eval", SCRIPT, str(programs.page_units()), given]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
@@ -232,6 +271,19 @@ def test_clients_name_the_end_of_a_limit_the_same_way() -> None:
 
 def test_the_web_ui_has_words_for_everything_that_tools_do() -> None:
     assert {*page()["kinds"]} == {*get_args(Act), "other"}
+
+
+def test_clients_have_the_same_verbs_for_tools() -> None:
+    verbs = [
+        [tool_words.verb(name, state, ACTS) for state in get_args(tool_words.State)] for name in (*ACTS, "Strange")
+    ]
+    assert page()["verbs"] == verbs
+
+
+@pytest.mark.parametrize("number", range(len(CALLS)))
+def test_clients_describe_a_tool_call_the_same_way(number: int) -> None:
+    name, given = CALLS[number]
+    assert page()["calls"][number] == tool_words.subject(name, given, "/p", ACTS)
 
 
 def test_clients_describe_a_retry_the_same_way() -> None:

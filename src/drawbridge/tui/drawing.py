@@ -144,7 +144,8 @@ class Painter:
         source = wording.block(text)
         markdown = _Markdown(source, CodeColors(self.palette))
         lines = self._lines_of(markdown, width)
-        return _harmless_strips(lines) if self._is_whole(markdown, lines) else self.plain(text, width, self.palette.ink)
+        strips = _harmless_strips(lines) if self._is_whole(markdown, lines) else None
+        return strips if strips is not None and _fits(strips, width) else self.plain(text, width, self.palette.ink)
 
     def _is_whole(self, markdown: _Markdown, lines: list[list[Segment]]) -> bool:
         drawn = _text_of(lines)
@@ -162,7 +163,9 @@ class Painter:
         ground = Style(color=self.palette.ink, bgcolor=self.palette.sunken)
         colored = len(text) <= COLORED and all(len(line) <= LONGEST_COLORED for line in text.split("\n"))
         shown = _code(wording.block(text), language, CodeColors(self.palette)) if colored else None
-        strips = self._rendered(shown, width - 2) if shown else [Strip([Segment(x)]) for x in _folded(text, width - 2)]
+        strips = self._rendered(shown, width - 2) if shown else None
+        if strips is None or not _fits(strips, width - 2):
+            strips = [Strip([Segment(line)]) for line in _folded(text, width - 2)]
         pad = Segment(" ", ground)
         return [
             Strip([pad, *strip.apply_style(ground)]).crop_extend(0, width, ground).apply_style(ground)
@@ -190,10 +193,14 @@ class Painter:
             case "markdown":
                 return self.markdown(part.text, width)
             case "diff":
-                head = self.plain(wording.shown_path(part.name, self.root), width, palette.accent)
+                head = self.path(part.name, width)
                 proposal = {"path": part.name, "old_text": part.old, "new_text": part.text}
                 return [*head, *self.diff(proposal, width, most)]
         return self._field(part, width)
+
+    def path(self, path: str, width: int) -> list[Strip]:
+        """The path of a changed file, above its diff."""
+        return self.plain(wording.one_line(wording.shown_path(path, self.root)), width, self.palette.accent)
 
     def _field(self, part: Part, width: int) -> list[Strip]:
         """The lines of a field. A long value begins on its own line and is indented, so that it can't look like another
@@ -384,6 +391,12 @@ def _harmless_strips(lines: Iterable[Iterable[Segment]]) -> list[Strip]:
     while strips and not strips[-1].text.strip():
         strips.pop()
     return strips
+
+
+def _fits(strips: Iterable[Strip], width: int) -> bool:
+    """Whether no strip would be cropped. Markdown is wrapped before the hidden characters of its references are written
+    out, which makes the line longer."""
+    return all(strip.cell_length <= width for strip in strips)
 
 
 def _harmless_segments(line: Iterable[Segment]) -> Iterator[Segment]:

@@ -65,7 +65,26 @@ export function Asked({ request, root, comments, redrawn, whole, edited = NONE }
       ) : (
         <Fields request={request} comments={comments} redrawn={redrawn} edited={edited} />
       )}
+      <Path request={request} root={root} />
     </>
+  );
+}
+
+/**
+ * The path of the file that a proposal changes, unless the title contains it. The title may contain none, or only a part
+ * of a very long one.
+ */
+function Path({ request: { proposal, title }, root }: Pick<Context, 'request' | 'root'>) {
+  const path = proposal && shownPath(proposal.path, root);
+  if (!proposal || title?.path === path) return null;
+  return (
+    <div class="change">
+      <p class="file">
+        <code>
+          <Text line>{path}</Text>
+        </code>
+      </p>
+    </div>
   );
 }
 

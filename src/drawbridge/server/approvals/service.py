@@ -9,15 +9,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
 
 import msgspec
+from msgspec import Struct
 
 from drawbridge.agents import registry
-from drawbridge.agents.base import Decision
+from drawbridge.agents.base import Decision, Question
 from drawbridge.agents.tool_calls import ToolCall
 from drawbridge.core.errors import DrawbridgeError, HistoryNotWritten, UnusableFile
 from drawbridge.editors.files import from_uri
 from drawbridge.server.approvals.editors import Editors
+from drawbridge.server.approvals.paths import escaped, normal, real
 from drawbridge.server.approvals.pending import Asker, PendingApproval, Verdict
-from drawbridge.server.approvals.words import words
+from drawbridge.server.approvals.words import Words, words
 from drawbridge.server.events import (
     SHOWN_TEXT,
     ApprovalRequested,
@@ -39,6 +41,14 @@ LONGEST_NAME: Final = 200
 
 REMEMBERED: Final = 200
 """The maximum number of closed approval requests that are remembered, to answer decisions that arrive too late."""
+
+
+class Look(Struct, frozen=True):
+    """The part of an approval request that depends on the disk: the targets of its links (see ``link_targets``), and
+    its words, which contain the risks of paths that lead out of the project."""
+
+    link_targets: dict[str, str]
+    words: Words
 
 
 class Approvals:
@@ -88,18 +98,17 @@ class Approvals:
         """The askers of an open approval request; empty for any other request."""
         return self._askers.get(approval.id, ())
 
-    def request(self, approval: PendingApproval, agent: str, asker: Asker, *, offered: bool = True) -> None:
-        """Opens an approval request for which the agent waits through ``asker``. ``agent``: the agent's name. ``offered``:
-        whether editors also show the request, if it proposes a change to a file. The editor in which the agent itself
-        shows the change is left out.
+    def request(
+        self, approval: PendingApproval, agent: str, asker: Asker, look: Look | None, *, offered: bool = True
+    ) -> None:
+        """Opens an approval request for which the agent waits through ``asker``. ``agent``: the agent's name. ``look``:
+        what ``look_at`` has returned; None if the disk does not respond. ``offered``: whether editors also show the
+        request, if it proposes a change to a file. The editor in which the agent itself shows the change is left out.
         """
         approval.interpret(registry.tools(agent))
-        request = approval.request
-        found = words(request, approval.call, agent, self._root, _real)
-        approval.described(
-            link_targets=link_targets(request.given, self._root, _path(approval), request.blocked_path),
-            **msgspec.structs.asdict(found),
-        )
+        if look is None:
+            look = Look({}, words(approval.request, approval.call, agent, self._root, normal))
+        approval.described(link_targets=look.link_targets, **msgspec.structs.asdict(look.words))
         self._open[approval.id] = approval
         self._askers[approval.id] = [asker]
         approval.recorded(self._record(approval.request))
@@ -249,8 +258,16 @@ class Approvals:
             self._closed.popitem(last=False)
 
 
-def _path(approval: PendingApproval) -> str | None:
-    return approval.request.proposal.path if approval.request.proposal else None
+def look_at(question: Question, agent: str, root: str) -> Look:
+    """What an approval request for the question contains that depends on the disk. ``agent``: the agent's name.
+    ``root``: the project's directory. Blocking, for as long as the disk does not respond."""
+    approval = PendingApproval.new(question, "", "")
+    approval.interpret(registry.tools(agent))
+    request, path = approval.request, question.proposal.path if question.proposal is not None else None
+    return Look(
+        link_targets(request.given, root, path, request.blocked_path),
+        words(request, approval.call, agent, root, real),
+    )
 
 
 def _has_answers(call: ToolCall, decision: Decision) -> bool:
@@ -333,13 +350,13 @@ def link_targets(given: Mapping[str, Any] | None, root: str, *named: str | None)
     others: dict[str, None] = {}
     for name, text in _texts(given or {}, _DEPTH):
         (paths if any(word in name.lower() for word in _PATHS) else others)[text] = None
-    home = _real(root)
+    home = real(root)
     for text in [*list(paths)[: 10 * MOST], *list(others)[:MOST]]:
         for given_path in dict.fromkeys((_resolved(text), text)):  # an agent may treat "~" as an ordinary name
             path = os.path.join(home, given_path)
-            end = _real(path)
-            if end != _normal(path):
-                found[text] = end.encode("utf-8", "backslashreplace").decode()
+            end = real(path)
+            if end != normal(path):
+                found[text] = escaped(end)
                 break
     return found
 
@@ -364,17 +381,3 @@ def _resolved(text: str) -> str:
         return os.path.expanduser(text) if text.startswith("~") else from_uri(text)
     except (UnusableFile, ValueError):  # another scheme or machine, or a name that can't be encoded
         return text
-
-
-def _normal(path: str) -> str:
-    """The path without ``.`` and ``..``. ``normpath`` keeps two slashes at the start, which ``realpath`` turns into
-    one."""
-    return "/" + os.path.normpath(path).lstrip("/")
-
-
-def _real(path: str) -> str:
-    """The path with all links followed. A path that can't exist is only normalized."""
-    try:
-        return os.path.realpath(path)
-    except (OSError, ValueError):  # a NUL byte, or a name that can't be encoded
-        return os.path.normpath(path)

@@ -23,6 +23,7 @@ from drawbridge.core.errors import DrawbridgeError
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server import events
 from drawbridge.server.approvals.pending import Asker, AskingProcess, PendingApproval
+from drawbridge.server.approvals.service import Look, look_at
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
 from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.checkpoints.refs import When
@@ -175,6 +176,7 @@ class ManagedSession(Session):
             self.tasks,
             open_in_terminal,
             self._reported,
+            self._look_at,
         )
         self._process = self.controller.process
         self._asker = AskingProcess(self._process.answer)
@@ -510,8 +512,8 @@ class ManagedSession(Session):
                 self._about_itself(report)
             case base.ScheduleChanged():
                 self.publish_state()
-            case base.DirectoryChanged(directory):
-                self._works_in(directory)
+            case base.DirectoryChanged():
+                self._works_in(report)
             case base.Question():
                 self._question(report)
             case base.QuestionCancelled(question_id, reason):
@@ -614,8 +616,16 @@ class ManagedSession(Session):
             async with self._changing:
                 pass
 
-    def _works_in(self, directory: str) -> None:
-        self._elsewhere = directory if is_elsewhere(directory, self.path) else None
+    def _look_at(self, agent: str, event: base.LookedAt) -> Look | bool:
+        """See ``Launch.look``: what a question says about the disk, or whether a directory is elsewhere. Blocking."""
+        if isinstance(event, base.Question):
+            return look_at(event, agent, self.data.path)
+        return is_elsewhere(event.directory, self.path)
+
+    def _works_in(self, changed: base.DirectoryChanged) -> None:
+        is_there = Path(changed.directory).is_relative_to(self.path)
+        is_there = not changed.look if isinstance(changed.look, bool) else is_there
+        self._elsewhere = None if is_there else changed.directory
         if self.controller.run is not None:
             self.controller.run.worked_in(self._elsewhere)
 
@@ -653,7 +663,8 @@ class ManagedSession(Session):
     def _question(self, question: base.Question) -> None:
         run = self.controller.current
         agent = run.order.agent or self.data.agent
-        self.approvals.request(PendingApproval.new(question, run.id, now()), agent, self._asker)
+        look = question.look if isinstance(question.look, Look) else None
+        self.approvals.request(PendingApproval.new(question, run.id, now()), agent, self._asker, look)
         self._asking()
 
     def _question_gone(self, question_id: str, reason: str) -> None:

@@ -69,7 +69,7 @@ class Service:
     def requested(self) -> PendingApproval:
         """Adds a request from the agent that has two askers, and returns it."""
         approval = PendingApproval(ApprovalRequested("appr_1", "run_1", "Bash", Raw(b"{}"), Raw(b"[]")), "q1", "")
-        self.approvals.request(approval, "claude", self.asking, None)
+        self.approvals.request(approval, "claude", self.asking)
         self.approvals.add(approval, self.other)
         return approval
 

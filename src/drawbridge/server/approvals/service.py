@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
 
 import msgspec
-from msgspec import Struct
 
 from drawbridge.agents import registry
 from drawbridge.agents.base import Decision, Question
@@ -19,7 +18,7 @@ from drawbridge.editors.files import from_uri
 from drawbridge.server.approvals.editors import Editors
 from drawbridge.server.approvals.paths import escaped, normal, real
 from drawbridge.server.approvals.pending import Asker, PendingApproval, Verdict
-from drawbridge.server.approvals.words import Words, words
+from drawbridge.server.approvals.words import words
 from drawbridge.server.events import (
     SHOWN_TEXT,
     ApprovalRequested,
@@ -41,14 +40,6 @@ LONGEST_NAME: Final = 200
 
 REMEMBERED: Final = 200
 """The maximum number of closed approval requests that are remembered, to answer decisions that arrive too late."""
-
-
-class Look(Struct, frozen=True):
-    """The part of an approval request that depends on the disk: the targets of its links (see ``link_targets``), and
-    its words, which contain the risks of paths that lead out of the project."""
-
-    link_targets: dict[str, str]
-    words: Words
 
 
 class Approvals:
@@ -98,17 +89,15 @@ class Approvals:
         """The askers of an open approval request; empty for any other request."""
         return self._askers.get(approval.id, ())
 
-    def request(
-        self, approval: PendingApproval, agent: str, asker: Asker, look: Look | None, *, offered: bool = True
-    ) -> None:
-        """Opens an approval request for which the agent waits through ``asker``. ``agent``: the agent's name. ``look``:
-        what ``look_at`` has returned; None if the disk does not respond. ``offered``: whether editors also show the
-        request, if it proposes a change to a file. The editor in which the agent itself shows the change is left out.
+    def request(self, approval: PendingApproval, agent: str, asker: Asker, *, offered: bool = True) -> None:
+        """Opens an approval request for which the agent waits through ``asker``. ``agent``: the agent's name. ``offered``:
+        whether editors also show the request, if it proposes a change to a file. The editor in which the agent itself
+        shows the change is left out. If the disk did not respond (see ``look_at``), no links are followed.
         """
         approval.interpret(registry.tools(agent))
-        if look is None:
-            look = Look({}, words(approval.request, approval.call, agent, self._root, normal))
-        approval.described(link_targets=look.link_targets, **msgspec.structs.asdict(look.words))
+        if not approval.is_described:
+            found = words(approval.request, approval.call, agent, self._root, normal)
+            approval.described(**msgspec.structs.asdict(found))
         self._open[approval.id] = approval
         self._askers[approval.id] = [asker]
         approval.recorded(self._record(approval.request))
@@ -258,16 +247,18 @@ class Approvals:
             self._closed.popitem(last=False)
 
 
-def look_at(question: Question, agent: str, root: str) -> Look:
-    """What an approval request for the question contains that depends on the disk. ``agent``: the agent's name.
-    ``root``: the project's directory. Blocking, for as long as the disk does not respond."""
+def look_at(question: Question, agent: str, root: str) -> ApprovalRequested:
+    """The approval request for the question, with what depends on the disk: the targets of links, and the risks of
+    paths that lead out of the project. ``agent``: the agent's name. ``root``: the project's directory. Blocking, for as
+    long as the disk does not respond."""
     approval = PendingApproval.new(question, "", "")
     approval.interpret(registry.tools(agent))
     request, path = approval.request, question.proposal.path if question.proposal is not None else None
-    return Look(
-        link_targets(request.given, root, path, request.blocked_path),
-        words(request, approval.call, agent, root, real),
+    found = words(request, approval.call, agent, root, real)
+    approval.described(
+        link_targets=link_targets(request.given, root, path, request.blocked_path), **msgspec.structs.asdict(found)
     )
+    return approval.request
 
 
 def _has_answers(call: ToolCall, decision: Decision) -> bool:

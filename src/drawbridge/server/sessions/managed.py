@@ -2,8 +2,8 @@
 of users.
 
 One thing happens at a time, on the event loop's thread. Events that belong to the history are written to it before they
-are published. Apart from writing to the history and the metadata, and examining a directory that the agent changed to,
-only methods that are documented as blocking block. Everything else that takes time is done in tasks and threads.
+are published. Apart from writing to the history and the metadata, only methods that are documented as blocking block.
+Everything else that takes time is done in tasks and threads.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from drawbridge.core.errors import DrawbridgeError
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server import events
 from drawbridge.server.approvals.pending import Asker, AskingProcess, PendingApproval
-from drawbridge.server.approvals.service import Look, look_at
+from drawbridge.server.approvals.service import look_at
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
 from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.checkpoints.refs import When
@@ -616,7 +616,7 @@ class ManagedSession(Session):
             async with self._changing:
                 pass
 
-    def _look_at(self, agent: str, event: base.LookedAt) -> Look | bool:
+    def _look_at(self, agent: str, event: base.LookedAt) -> events.ApprovalRequested | bool:
         """See ``Launch.look``: what a question says about the disk, or whether a directory is elsewhere. Blocking."""
         if isinstance(event, base.Question):
             return look_at(event, agent, self.data.path)
@@ -663,8 +663,8 @@ class ManagedSession(Session):
     def _question(self, question: base.Question) -> None:
         run = self.controller.current
         agent = run.order.agent or self.data.agent
-        look = question.look if isinstance(question.look, Look) else None
-        self.approvals.request(PendingApproval.new(question, run.id, now()), agent, self._asker, look)
+        look = question.look if isinstance(question.look, events.ApprovalRequested) else None
+        self.approvals.request(PendingApproval.new(question, run.id, now(), look=look), agent, self._asker)
         self._asking()
 
     def _question_gone(self, question_id: str, reason: str) -> None:

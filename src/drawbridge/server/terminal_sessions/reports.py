@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from drawbridge.agents.base import Proposal
 from drawbridge.agents.terminal import HookEvent, ProcessState
-from drawbridge.server.approvals.service import Look
+from drawbridge.server.events import ApprovalRequested
 from drawbridge.server.terminal_sessions.peers import AskingHook
 from drawbridge.server.terminal_sessions.shared_comments import LeftComments
 
@@ -72,12 +72,12 @@ class HookReport(Struct, frozen=True):
 
 class QuestionReport(Struct, frozen=True):
     """A question from the agent. The hook ``asker`` waits for the answer. ``proposal``: the change that the question
-    is about, if any. ``look``: as in ``Approvals.request``."""
+    is about, if any. ``look``: as in ``PendingApproval.new``."""
 
     event: HookEvent
     asker: AskingHook
     proposal: Proposal | None
-    look: Look | None
+    look: ApprovalRequested | None
 
     @property
     def after(self) -> Condition | None:

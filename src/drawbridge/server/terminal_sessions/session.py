@@ -34,8 +34,7 @@ from drawbridge.core.errors import DrawbridgeError
 from drawbridge.core.private_files import write_private
 from drawbridge.server import events
 from drawbridge.server.approvals.pending import Asker, PendingApproval
-from drawbridge.server.approvals.service import Look
-from drawbridge.server.events import PromptAccepted
+from drawbridge.server.events import ApprovalRequested, PromptAccepted
 from drawbridge.server.protocol import commands, messages
 from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError
@@ -433,7 +432,7 @@ class TerminalSession(Session):
         self.changed()
 
     def _asked(
-        self, event: HookEvent, asker: Asker, proposal: Proposal | None, look: Look | None
+        self, event: HookEvent, asker: Asker, proposal: Proposal | None, look: ApprovalRequested | None
     ) -> PendingApproval | None:
         """Processes a question. Returns its approval request; None if it does not wait for an answer here. The arguments
         are as in ``QuestionReport``."""

@@ -21,7 +21,8 @@ from drawbridge.core.review_memory import ReviewMemory
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.protocols import local_ipc as wire
 from drawbridge.server.approvals.editors import Editors
-from drawbridge.server.approvals.service import Look, look_at
+from drawbridge.server.approvals.service import look_at
+from drawbridge.server.events import ApprovalRequested
 from drawbridge.server.sessions.disk import TERMINAL_PREFIX
 from drawbridge.server.terminal_sessions.bridges import READING_SECONDS, Bridges
 from drawbridge.server.terminal_sessions.editor_reviews import EditorReviews, KnownSessions, ReviewCommands
@@ -139,13 +140,15 @@ class PrivateSocket:
             peer.send(wire.HookAnswer())
             await reports.session.reviewed.ready()
 
-    async def _look(self, name: str, agent: TerminalAgent, event: HookEvent) -> tuple[Proposal | None, Look | None]:
-        """The change to a file that the agent ``name`` asks about, if any, and what else the approval request contains
-        that depends on the disk. Both are None if the disk does not respond."""
+    async def _look(
+        self, name: str, agent: TerminalAgent, event: HookEvent
+    ) -> tuple[Proposal | None, ApprovalRequested | None]:
+        """The change to a file that the agent ``name`` asks about, if any, and the approval request (see ``look_at``). Both
+        are None if the disk does not respond."""
         session = self._sessions.find(TERMINAL_PREFIX + event.session_id)
         root = str(Path(event.cwd) if session is None else session.path)
 
-        def look() -> tuple[Proposal | None, Look | None]:
+        def look() -> tuple[Proposal | None, ApprovalRequested | None]:
             try:
                 proposal = agent.proposal(event.tool_name, json_object(event.tool_input), read_file)
             except (ValueError, RecursionError):

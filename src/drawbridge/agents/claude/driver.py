@@ -54,7 +54,7 @@ class Claude:
         conversation.initialize()
         command = [program, *arguments]
         return await process.start(
-            ROW.title, command, launch.directory, environment, conversation, emit, launch.confinement
+            ROW.title, command, launch.directory, environment, conversation, emit, launch.confinement, look=launch.look
         )
 
     def last_state(self, lines: Sequence[bytes], session_id: str) -> AgentState:

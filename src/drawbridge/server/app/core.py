@@ -121,7 +121,7 @@ class Core:
         await asyncio.to_thread(self.processes.running.end_leftovers)
         await asyncio.to_thread(remove_left_folders)
         await asyncio.to_thread(self.projects.load)
-        self.terminal_sessions.load()
+        await self.terminal_sessions.load()
         await self._recover()
         for session in self.projects:
             session.continuing.check_schedule()

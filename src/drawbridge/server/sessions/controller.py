@@ -92,16 +92,17 @@ class RunController:
         tasks: BackgroundTasks,
         open_in_terminal: Callable[[str], bool],
         report: Callable[[Report], None],
+        look: Callable[[str, base.LookedAt], object],
     ) -> None:
         """``files``: the directory of the files that were sent with prompts. ``tasks``: the session's background tasks,
         which ``close`` ends. ``open_in_terminal`` returns whether a terminal session has a conversation open now.
-        ``report`` receives the events, in order."""
+        ``report`` receives the events, in order. ``look``: as in ``SessionProcess``."""
         self.id = session_id
         self.run: Run | None = None
         self.is_held = False
         """Whether no run of the queue may begin now."""
         self.process = SessionProcess(
-            session_id, directory, files, processes, tasks, open_in_terminal, report, self._about_turn
+            session_id, directory, files, processes, tasks, open_in_terminal, report, self._about_turn, look
         )
         self._queue = queue
         self._runs = runs

@@ -2,8 +2,8 @@
 of users.
 
 One thing happens at a time, on the event loop's thread. Events that belong to the history are written to it before they
-are published. Apart from writing to the history and the metadata, and examining a directory that the agent changed to,
-only methods that are documented as blocking block. Everything else that takes time is done in tasks and threads.
+are published. Apart from writing to the history and the metadata, only methods that are documented as blocking block.
+Everything else that takes time is done in tasks and threads.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from drawbridge.core.errors import DrawbridgeError
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server import events
 from drawbridge.server.approvals.pending import Asker, AskingProcess, PendingApproval
+from drawbridge.server.approvals.service import look_at
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
 from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.checkpoints.refs import When
@@ -185,6 +186,7 @@ class ManagedSession(Session):
             self.tasks,
             open_in_terminal,
             self._reported,
+            self._look_at,
         )
         self._process = self.controller.process
         self._asker = AskingProcess(self._process.answer)
@@ -526,8 +528,8 @@ class ManagedSession(Session):
                 self._about_itself(report)
             case base.ScheduleChanged():
                 self.publish_state()
-            case base.DirectoryChanged(directory):
-                self._works_in(directory)
+            case base.DirectoryChanged():
+                self._works_in(report)
             case base.Question():
                 self._question(report)
             case base.QuestionCancelled(question_id, reason):
@@ -630,8 +632,16 @@ class ManagedSession(Session):
             async with self._changing:
                 pass
 
-    def _works_in(self, directory: str) -> None:
-        self._elsewhere = directory if is_elsewhere(directory, self.path) else None
+    def _look_at(self, agent: str, event: base.LookedAt) -> events.ApprovalRequested | bool:
+        """See ``Launch.look``: what a question says about the disk, or whether a directory is elsewhere. Blocking."""
+        if isinstance(event, base.Question):
+            return look_at(event, agent, self.data.path)
+        return is_elsewhere(event.directory, self.path)
+
+    def _works_in(self, changed: base.DirectoryChanged) -> None:
+        is_there = Path(changed.directory).is_relative_to(self.path)
+        is_there = not changed.look if isinstance(changed.look, bool) else is_there
+        self._elsewhere = None if is_there else changed.directory
         if self.controller.run is not None:
             self.controller.run.worked_in(self._elsewhere)
 
@@ -669,7 +679,8 @@ class ManagedSession(Session):
     def _question(self, question: base.Question) -> None:
         run = self.controller.current
         agent = run.order.agent or self.data.agent
-        self.approvals.request(PendingApproval.new(question, run.id, now()), agent, self._asker)
+        look = question.look if isinstance(question.look, events.ApprovalRequested) else None
+        self.approvals.request(PendingApproval.new(question, run.id, now(), look=look), agent, self._asker)
         self._asking()
 
     def _question_gone(self, question_id: str, reason: str) -> None:

@@ -121,6 +121,7 @@ class Projects:
                 session = self._load(directory, loaded)
                 if session is not None:
                     loaded.append(session)
+        self._grants.directories.examine_new([session.path for session in loaded])
         for session in sorted(loaded, key=lambda session: (session.data.created_at, session.id)):
             self._add(session)
             if problem := self._grants.directories.last_problem(session.path):

@@ -70,7 +70,7 @@ class Times(Struct, frozen=True):
     """
     reply: float = 5.0
     """The time that the agent has to answer a command. This is not a step of ending the process."""
-    disk: float = 2.0
+    disk: float = 5.0
     """The time that the disk has to respond before a question or a change of directory is reported without what it
     would have shown. This is not a step of ending the process, either."""
 

@@ -357,6 +357,7 @@ async def test_a_decision_elsewhere_keeps_unsaved_changes(newest: ReviewRig) -> 
         (directory / "old.txt").unlink()
 
     await rig.run(work)
+    rig.shows_lines(*CHANGED.splitlines())  # reloaded after the run
     rig.editor.call("nvim_buf_set_lines", 0, 0, 1, False, ["unsaved"])
     rig.open("old.txt")
     rig.shows_lines("")
@@ -368,7 +369,7 @@ async def test_a_decision_elsewhere_keeps_unsaved_changes(newest: ReviewRig) -> 
     rig.shows_lines("old")
     assert not rig.editor.is_stuck
     rig.editor.command("buffer poem.txt")
-    rig.shows_lines("unsaved", *POEM.splitlines()[1:])
+    rig.shows_lines("unsaved", *CHANGED.splitlines()[1:])
     assert (rig.directory / "poem.txt").read_text() == CHANGED
 
 

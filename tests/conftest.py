@@ -8,8 +8,9 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
+from typing import TypeAlias
 
 import hypothesis
 import pytest
@@ -22,6 +23,8 @@ from tests.waiting import TEST_PATIENCE
 FOREIGN_PREFIXES = ("ANTHROPIC_", "CLAUDE", "DRAWBRIDGE_", "GEMINI_", "GIT_", "MCP_", "NVIM", "TMUX", "VIM", "XDG_")
 FOREIGN = {"EDITOR", "MYVIMRC", "PAGER", "VISUAL", "ALL_PROXY", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"}
 KEPT_PREFIXES = ("DRAWBRIDGE_TEST_", "DRAWBRIDGE_REQUIRE_PROGRAMS")
+
+Made: TypeAlias = pytest.Item | pytest.Collector | list[pytest.Item | pytest.Collector] | None
 
 # Textual reads this variable when it is imported. The pilot waits until the process has been idle for longer than one
 # frame, so shorter frames shorten that wait (see `_quick_pilot` in tests/tui/conftest.py).
@@ -44,6 +47,15 @@ for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--only-nvim", action="store_true", help="only the test files that use a Neovim")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pycollect_makeitem() -> Generator[None, Made, Made]:
+    """Checks the markers of a test here, because a selection on the command line hasn't yet removed parameters."""
+    made = yield
+    if isinstance(made, list):
+        selection.check_slow_for([item for item in made if isinstance(item, pytest.Function)])
+    return made
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest selects tests by their markers

@@ -20,6 +20,21 @@ def is_slow_with_these_parameters(item: pytest.Function) -> bool:
     return any(item.callspec.id in marker.args for marker in item.iter_markers("slow_for"))
 
 
+def check_slow_for(functions: list[pytest.Function]) -> None:
+    """Raises ``CollectError`` if a marker ``slow_for`` of a test names an ID that none of its parameters has, or names
+    all of them. ``functions``: the test with each of its parameters.
+    """
+    named = {name for function in functions for marker in function.iter_markers("slow_for") for name in marker.args}
+    if not named:
+        return
+    ids = {function.callspec.id for function in functions if hasattr(function, "callspec")}
+    test = functions[0].originalname
+    if unknown := sorted(named - ids):
+        raise pytest.Collector.CollectError(f"{test}: slow_for names {unknown}, but the parameters are {sorted(ids)}")
+    if named == ids:
+        raise pytest.Collector.CollectError(f"{test}: slow_for names all parameters. Use the marker slow.")
+
+
 @functools.cache
 def uses_nvim(file: Path) -> bool:
     return any(_finds_nvim(helper) for helper in _reached(file))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import subprocess
@@ -12,12 +13,14 @@ from typing import Any, get_args
 
 import pytest
 
+from drawbridge.agents import registry
 from drawbridge.agents.tool_calls import Act
 from drawbridge.server.protocol.messages import IN_TERMINAL
 from drawbridge.server.terminal_sessions import dialog, questions
 from drawbridge.text import review_words
-from drawbridge.tui import commit_dialog, search_dialog, wording
+from drawbridge.tui import asides, commit_dialog, search_dialog, tool_words, wording
 from drawbridge.tui.approval_words import ApprovalState, notice, reason_hint, ways
+from drawbridge.tui.call_parts import OF_PROPOSAL, _is_in_diff
 from drawbridge.tui.colors import DARK, LIGHT
 from drawbridge.tui.connection import UNANSWERED
 from tests import programs
@@ -53,9 +56,14 @@ QUESTION: dict[str, Any] = {
     "input": {"questions": [{"question": "Which wood?", "options": [{"label": "oak"}]}]},
 }
 ANSWERED = {"decision": "allow", "by": "phone", "updated_input": {"answers": {"Which wood?": "oak"}}}
+SEVERAL = {
+    "decision": "allow",
+    "by": "phone",
+    "updated_input": {"answers": {"Which wood?": ["oak", "ash"], "Why?": "x"}},
+}
 SETTLED: list[tuple[dict[str, Any], dict[str, Any], bool]] = [
     *((answer, request, is_mine) for answer in ANSWERS for request in (REQUEST, PLAN) for is_mine in (False, True)),
-    *((answer, QUESTION, is_mine) for answer in (ANSWERED, *ANSWERS[-2:]) for is_mine in (False, True)),
+    *((answer, QUESTION, is_mine) for answer in (ANSWERED, SEVERAL, *ANSWERS[-2:]) for is_mine in (False, True)),
 ]
 """Answers to approval requests, each with its request and whether it was given from the same client."""
 
@@ -108,6 +116,42 @@ PLACES: list[dict[str, Any]] = [
 ]  # fmt: skip
 QUOTES = ["a\n", "a\r\nb\r\n", "a\r\nb\n", "\n", "a"]
 
+VALUES: list[Any] = ["x", 1, True, None, [], {}]
+GIVEN: list[dict[str, Any]] = [
+    *(dict.fromkeys(itertools.chain(*OF_PROPOSAL.values()), value) for value in VALUES),
+    {"edit_mode": "delete", "new_source": "x", "cell_type": "code"},
+    {"edits": [{"old_string": "a", "new_string": "b", "replace_all": True}]},
+    *({"edits": [edit]} for edit in ({"other": "a"}, {"old_string": 1}, {"replace_all": "a"}, 1)),
+]
+"""Inputs of tools that change a file. A diff does not show a field whose value has another type."""
+
+ACTS: dict[str, str] = {
+    **registry.tools("claude").acts,
+    **registry.tools("codex").acts,
+    "Dream": "a later server’s word",
+}
+CALLS: list[tuple[str, dict[str, Any]]] = [
+    *((name, {}) for name in (*ACTS, "Strange", "mcp__github__create_issue")),
+    *((name, {"file_path": "/p/src/a.py"}) for name in ("Read", "Edit", "Write", "Strange")),
+    *(("Read", {"file_path": "/q/a.py", "offset": 5, **more}) for more in ({}, {"limit": 3}, {"limit": "3"})),
+    ("Read", {"file_path": "/p/a.py", "offset": True}),
+    ("NotebookEdit", {"notebook_path": "/p/a.ipynb"}),
+    *(("Bash", {"command": command}) for command in ("npm test", "\n make \n make check", "x" * 300, 5)),
+    *(("Grep", {"pattern": "TODO", **where}) for where in ({}, {"path": "/p/src"}, {"glob": "*.py"})),
+    *(("Glob", given) for given in ({"pattern": "*.py", "path": "/p/src"}, {"path": "/p/src"})),
+    ("WebFetch", {"url": "https://example.org"}),
+    ("WebSearch", {"query": "drawbridge"}),
+    *(("Task", {name: "look around"}) for name in ("description", "subagent_type", "prompt")),
+    *(("AskUserQuestion", {"questions": asked}) for asked in ([{"question": "Which wood?"}], [], ["odd"], "odd")),
+    *(("BashOutput", {name: "b1"}) for name in ("bash_id", "shell_id", "task_id")),
+    ("Skill", {"skill": "review"}),
+    ("apply_patch", {"patch": "*** Add File: /p/a\n*** Update File: b \n+x\n*** Delete File: b\n*** End"}),
+    ("apply_patch", {"patch": "odd"}),
+    ("mcp__github__create_issue", {"count": 1, "title": "Broken\nfor all"}),
+    ("Strange", {"empty": "", "text": "words"}),
+]
+"""Tool calls: the tool's name and the input, in the project ``/p``."""
+
 SUGGESTED = {"always": [{"text": "x"}], "suggestions": [{"type": "setMode", "mode": "acceptEdits"}]}
 
 
@@ -136,7 +180,8 @@ SENTENCES = {
         *(wording.rights({}, may_answer=may_answer) for may_answer in (False, True)),
         *(wording.rights({"desk": {"state": state}}, may_answer=True) for state in ("ended", "working")),
     ],
-    "search/page.tsx": [f"{kind}: '{words}'" for kind, words in search_dialog.KINDS.items()],
+    "conversation/items.tsx": [asides.SUMMARY, asides.CONTEXT],
+    "search/page.tsx": [search_dialog.MORE, *(f"{kind}: '{words}'" for kind, words in search_dialog.KINDS.items())],
     "review/comments.ts": [review_words.CHANGED, review_words.NOT_AS_SHOWN, review_words.AFTER_WORK],
     "composer/composer.tsx": [review_words.STEER, review_words.QUEUE],
     "review/page.tsx": [review_words.ONLY_NEW, review_words.OTHERS_HIDDEN],
@@ -166,12 +211,18 @@ await import(process.argv[1] + '/dom.mjs');
 document.createElementNS = (_, name) => document.createElement(name);
 const page = await import(process.argv[1] + '/modules.mjs');
 const { goneWords, liftedWords, retryWords, settledWords, standing, titleOf, wordsOf } = page;
-const { linesWords, suggestedField, suggestedText } = page;
-const { answers, gone, hunks, limits, places, projects, quotes, retries } = JSON.parse(process.argv[2]);
+const { linesWords, suggestedField, suggestedText, learn, subject, verb } = page;
+const examples = JSON.parse(process.argv[2]);
+const { acts, answers, calls, given, gone, hunks, limits, places, projects, quotes, retries, states } = examples;
+const fields = Object.values(page.IN_DIFF).flat();
+learn([{ tools: acts }]);
 const words = {
+  calls: calls.map(([name, input]) => subject({ name, input }, '/p').words),
+  verbs: Object.keys(acts).concat('Strange').map((name) => states.map((state) => verb({ name }, state))),
   answers: answers.map((given) => settledWords(...given).words),
   limits: limits.map((one) => liftedWords(one)),
   gone: gone.map(goneWords),
+  inDiff: { fields: page.IN_DIFF, shown: given.map((one) => fields.filter((name) => page.isInDiff(name, one))) },
   hunks: hunks.map(([file, hunk]) => [titleOf(hunk), wordsOf(file, hunk), wordsOf(file)]),
   places: places.map(linesWords),
   suggestions: quotes.map((one) => [suggestedField(one), suggestedText(one, 'x\\ny'), suggestedText(one, '')]),
@@ -187,6 +238,7 @@ console.log(JSON.stringify(words));
 def page() -> Any:
     """Returns the web UI's texts for the examples above, by the kind of example."""
     asked = {"answers": SETTLED, "limits": LIMITS, "projects": PROJECTS}
+    asked |= {"acts": ACTS, "calls": CALLS, "states": get_args(tool_words.State), "given": GIVEN}
     asked |= {"retries": RETRIES, "gone": GONE, "hunks": HUNKS, "places": PLACES, "quotes": QUOTES}
     given = json.dumps(asked)
     command = [str(programs.node()), "--input-type=module", "--eval", SCRIPT, str(programs.page_units()), given]
@@ -206,12 +258,32 @@ def test_clients_name_the_state_of_a_project_the_same_way(number: int) -> None:
     assert page()["states"][number] == wording.project_state(PROJECTS[number])
 
 
+def test_clients_leave_out_the_same_fields_beside_a_diff() -> None:
+    found = page()["inDiff"]
+    assert {tool: {*names} for tool, names in found["fields"].items()} == OF_PROPOSAL
+    names = [name for names in found["fields"].values() for name in names]
+    assert found["shown"] == [[name for name in names if _is_in_diff(name, one)] for one in GIVEN]
+
+
 def test_clients_name_the_end_of_a_limit_the_same_way() -> None:
     assert page()["limits"] == [wording.lifted(one, datetime.now(UTC)) for one in LIMITS]
 
 
 def test_the_web_ui_has_words_for_everything_that_tools_do() -> None:
     assert {*page()["kinds"]} == {*get_args(Act), "other"}
+
+
+def test_clients_have_the_same_verbs_for_tools() -> None:
+    verbs = [
+        [tool_words.verb(name, state, ACTS) for state in get_args(tool_words.State)] for name in (*ACTS, "Strange")
+    ]
+    assert page()["verbs"] == verbs
+
+
+@pytest.mark.parametrize("number", range(len(CALLS)))
+def test_clients_describe_a_tool_call_the_same_way(number: int) -> None:
+    name, given = CALLS[number]
+    assert page()["calls"][number] == tool_words.subject(name, given, "/p", ACTS)
 
 
 def test_clients_describe_a_retry_the_same_way() -> None:

@@ -71,12 +71,14 @@ PURE = (
         f"tui.{name}"
         for name in (
             "answers",
+            "asides",
             "call_parts",
             "conversation",
             "difference",
             "review_parts",
             "reviews",
             "store",
+            "tool_words",
             "wording",
         )
     ),
@@ -700,9 +702,10 @@ ASSIGNED_FROM_OUTSIDE = {
     "tui.comment_dialogs: self._commenting.problem": "cleared when the user tries again",
     "tui.commit_dialog: self._client.reviews.commits": "the form of a commit is replaced by one that shows the result",
     "tui.question_form: rows.seen": "the form notes which lines were on the screen",
+    "tui.review_contents: self.commenting.parts": "the parts of the review that is shown",
+    "tui.screen_conversation: self._painter.acts": "the server describes the tools of the agents",
     "tui.screen_conversation: self._painter.me": "the server reports the client's name",
     "tui.screen_conversation: self._painter.root": "the directory of the project that is shown",
-    "tui.screen_review: self._commenting.parts": "the parts of the review that is shown",
     # An object of a library.
     "server.store.syncing: self._timer.name": "`threading.Timer` takes no name",
     # In a class method that creates the object.
@@ -1138,11 +1141,11 @@ TESTED_WITH_OTHERS = {
     "tui/connection": ("tui/test_first_steps.py", "tui/test_deciding.py"),
     "tui/dialogs": ("tui/test_first_steps.py",),
     "tui/diff_view": ("tui/test_deciding.py",),
-    "tui/drawing": ("tui/test_settled.py", "tui/test_first_steps.py"),
     "tui/history": ("tui/test_deciding.py", "tui/test_first_steps.py"),
     "tui/push_dialog": ("tui/test_pushing.py",),
     "tui/question_form": ("tui/test_deciding.py", "tui/test_asked_whole.py"),
     "tui/review_comments": ("tui/test_commenting.py",),
+    "tui/review_contents": ("tui/test_reviewing.py", "tui/test_reviewing_what_is_new.py"),
     "tui/review_parts": ("tui/test_review.py",),
     "tui/review_view": ("tui/test_review.py",),
     "tui/screen_conversation": ("tui/test_deciding.py", "tui/test_first_steps.py"),

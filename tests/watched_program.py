@@ -10,6 +10,7 @@ import asyncio
 import linecache
 import os
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
@@ -56,14 +57,15 @@ def install(report: int) -> None:
         if event.startswith(EVENTS) and event not in HARMLESS:
             found(event, sys._getframe(1))
 
-    def noted(call: Callable[..., Any]) -> Callable[..., Any]:
+    def noted(call: Callable[..., Any], module: str = "os") -> Callable[..., Any]:
         def noting(*arguments: Any, **options: Any) -> Any:
-            found(f"os.{call.__name__}", sys._getframe(1))
+            found(f"{module}.{call.__name__}", sys._getframe(1))
             return call(*arguments, **options)
 
         return noting
 
     # Python raises no audit event for these calls.
+    threading.Thread.join = noted(threading.Thread.join, "threading")  # type: ignore[method-assign]
     for name in ("fsync", "fdatasync", "stat", "lstat", "readlink", "access", "statvfs"):
         setattr(os, name, noted(getattr(os, name)))
     sys.addaudithook(hook)

@@ -81,7 +81,7 @@ def run(command: list[str]) -> None:
         subprocess.run(command, cwd=ROOT, check=True, stdin=subprocess.DEVNULL)
     except subprocess.CalledProcessError as error:
         name = " ".join(Path(part).name if part.startswith("/") else part for part in command[:4])
-        raise SetupError(f"{name} … exited with code {error.returncode}; its reason is above.") from error
+        raise SetupError(f"{name} … exited with code {error.returncode}; the reason is above.") from error
 
 
 def log(text: str) -> None:
@@ -97,7 +97,7 @@ def _set_up(kind: str) -> None:
     try:
         run([*pip, "--require-hashes", "--requirement", str(lock)])
     except SetupError as error:
-        raise Unavailable(f"{error} Check the network and the free space on the disk, and run this again.") from error
+        raise Unavailable(f"{error} Check the network and the free disk space, then run this again.") from error
     run([*pip, "--no-deps", "--no-build-isolation", "--editable", str(ROOT)])
     fresh = _stamp().with_suffix(".new")
     fresh.write_text(_fingerprint(kind))

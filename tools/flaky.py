@@ -56,7 +56,7 @@ def listed(file: Path) -> list[str]:
 def campaign(pytest: Sequence[str], arguments: Sequence[str]) -> int:
     """Runs a selection many times, and prints each test that failed, with its number of failures and its first output.
 
-    ``arguments``: ``--rounds N``, ``--load L`` (busy processes beside it) and arguments for pytest. Returns 0 if no
+    ``arguments``: ``--rounds N``, ``--load L`` (busy processes alongside it) and arguments for pytest. Returns 0 if no
     test failed, 1 if one did, or pytest's exit code if not all tests ran.
     """
     parser = argparse.ArgumentParser(prog="tools/dev.py flaky", description=campaign.__doc__, add_help=False)
@@ -67,7 +67,7 @@ def campaign(pytest: Sequence[str], arguments: Sequence[str]) -> int:
     first: dict[str, str] = {}
     with busy(options.load):
         for number in range(1, options.rounds + 1):
-            log(f"round {number} of {options.rounds}, beside {options.load} busy processes")
+            log(f"round {number} of {options.rounds}, alongside {options.load} busy processes")
             code, failed = _pytest(pytest, *selection)
             if code not in (0, FAILED):
                 return code

@@ -36,11 +36,13 @@ class _Recorder:
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        self._passed: list[str] = []
+        self._passed: dict[str, None] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when == "call" and report.passed:
-            self._passed.append(report.nodeid)
+            self._passed[report.nodeid] = None
+        elif report.failed:  # the teardown of a test that passed, too: it may have found what the test left behind
+            self._passed.pop(report.nodeid, None)
 
     def pytest_sessionfinish(self) -> None:
         with self._file.open("a", encoding="utf-8") as file:

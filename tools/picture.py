@@ -80,7 +80,7 @@ AT_REST = "▐▛███▛█   Claude Code"
 """The CLI's animated logo while it does not move."""
 
 PROMPT = "At six sharp is_open says no. Fix it."
-ANSWER = "The comparison leaves out the opening minute. I include it:"
+ANSWER = "The comparison leaves out the opening minute. I'll include it:"
 
 DESCRIPTION = (
     "A terminal with Neovim on the left and Claude Code on the right. Neovim shows a file and, beside it, the change that "
@@ -90,12 +90,12 @@ DESCRIPTION = (
 
 MINE = "CLOSES = time(23)  # from May on"
 EXCUSE = (
-    "You are editing hours.py and have not saved it yet, so I left it alone. Save it, say go, and I make the change."
+    "You are editing hours.py and have not saved it yet, so I left it alone. Save it, say go, and I'll make the change."
 )
 DENIAL = (
-    "A terminal with Neovim on the left and Claude Code on the right. Neovim shows a file with a line that is not saved and, "
+    "A terminal with Neovim on the left and Claude Code on the right. Neovim shows a file with an unsaved line and, "
     "below, the notice that Claude Code was kept from changing the file. Claude Code shows that its edit was denied and says "
-    "that it waits for the file to be saved."
+    "that it is waiting for the file to be saved."
 )
 
 

@@ -141,8 +141,8 @@ def _install(program: Program) -> None:
         except SetupError as error:
             reason = error
     raise Unavailable(
-        f"Can't fetch {program.title}, tried {TRIES} times: {reason} "
-        "Check the network and the free space on the disk, and run this again."
+        f"Can't fetch {program.title} (tried {TRIES} times): {reason} "
+        "Check the network and the free disk space, then run this again."
     )
 
 

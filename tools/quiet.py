@@ -30,7 +30,7 @@ def wait(patience: float = PATIENCE, sample: float = SAMPLE) -> list[str]:
             reported |= {line.partition(" ")[0] for line in fresh}
         time.sleep(sample)
     if busy:
-        log(f"continuing beside other programs that use the processors: {'; '.join(busy)}")
+        log(f"continuing alongside other programs that use the processors: {'; '.join(busy)}")
     return busy
 
 

@@ -7,7 +7,7 @@
     nvim      only the tests that use Neovim, with the one on PATH
     thorough  the tests with real programs that take several seconds each; CI runs them, too
     slow      the long tests, and more examples for the tests with generated input
-    flaky     run a selection of tests many times beside busy processes: flaky SELECTION --rounds N --load L
+    flaky     run a selection of tests many times alongside busy processes: flaky SELECTION --rounds N --load L
     check     lint the code, and check its format and types
     format    format the code
     bench     run the benchmarks

@@ -199,7 +199,7 @@ class Changes {
 
   /** @param {unknown} error */
   _failed(error) {
-    this._around.log(`the changes of runs: ${error instanceof Error ? error.message : error}`);
+    this._around.log(`the changes made by runs: ${error instanceof Error ? error.message : error}`);
     if (!(error instanceof Refused))
       this._warn('an error occurred, and the list of changes may be outdated. The Drawbridge output has the reason.');
   }
@@ -560,7 +560,7 @@ class Changes {
   _noneHere(isHunk) {
     const where = isHunk ? 'at the cursor' : 'in this file';
     if (this._hidesOthers) return `only the changes ${NEW} are shown, and none of them is ${where}.`;
-    return `there is no change to review ${where}. The Drawbridge: Changes view lists all changes.`;
+    return `there is nothing to review ${where}. The Drawbridge: Changes view lists all changes.`;
   }
 
   /**

@@ -91,7 +91,7 @@ function fileNode(placed, file, isOpen, marked) {
   const folder = path.dirname(file.path);
   const isWhole = isDecidedWhole(file);
   const numbers = file.binary || file.too_large ? '' : `+${file.added} −${file.removed}`;
-  const about = isWhole ? `${words(file, file.hunks[0] ?? null)} The whole file is kept or undone at once.` : '';
+  const about = isWhole ? `${words(file, file.hunks[0] ?? null)} The file can be kept or undone only as a whole.` : '';
   const isNew = file.hunks.some((hunk) => marked.has(hunk));
   return {
     ...{ kind: 'file', id, icon: '', path: whole, isOpen, isNew, placed, file, hunk: null },

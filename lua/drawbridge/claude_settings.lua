@@ -1,8 +1,9 @@
 --- The permission mode in which Claude Code starts, according to the project's and the user's settings files.
 local M = {}
 
+--- Returns Claude Code's own directory.
 ---@return string
-local function directory()
+function M.directory()
   return vim.env.CLAUDE_CONFIG_DIR or vim.fn.expand('~/.claude')
 end
 
@@ -13,7 +14,7 @@ end
 ---@return string? file
 function M.default_mode(broken)
   local project = vim.fn.getcwd(-1, -1) .. '/.claude/'
-  local files = { project .. 'settings.local.json', project .. 'settings.json', directory() .. '/settings.json' }
+  local files = { project .. 'settings.local.json', project .. 'settings.json', M.directory() .. '/settings.json' }
   for _, file in ipairs(files) do
     if vim.fn.filereadable(file) == 1 then
       local read, settings = pcall(vim.json.decode, table.concat(vim.fn.readfile(file), '\n'))

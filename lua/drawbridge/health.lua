@@ -97,7 +97,7 @@ local function check_private(path, wanted, what)
     local text = is_open and 'is accessible to other users (mode %03o)' or 'has an unexpected mode (%03o)'
     warn(('%s %s '):format(what, home(path)) .. text:format(found), { ('Run `chmod %03o %s`.'):format(wanted, path) })
   else
-    ok(('%s %s is readable by you only (mode %03o)'):format(what, home(path), found))
+    ok(('%s %s is readable only by you (mode %03o)'):format(what, home(path), found))
   end
 end
 
@@ -182,7 +182,7 @@ local function check_guard_of(guard)
   if guard.state == 'works' and guard.problem == '' then
     ok(('Your unsaved work is protected from %s (%s)'):format(guard.name, home(guard.file)))
   elseif guard.state == 'absent' and vim.fn.executable(guard.agent) == 1 then
-    warn(('%s may overwrite what you have not saved: it has no guard'):format(guard.name), { setup .. ' installs it.' })
+    warn(('%s may overwrite your unsaved work: it has no guard'):format(guard.name), { setup .. ' installs it.' })
   elseif guard.state == 'absent' then
     info(('%s has no guard; %s installs it'):format(guard.name, setup))
   end
@@ -242,7 +242,7 @@ local function check_proxies()
   end
   local exempt = ',' .. (vim.env.no_proxy or '') .. ',' .. (vim.env.NO_PROXY or '') .. ','
   if #proxies > 0 and not exempt:find('127.0.0.1', 1, true) and not exempt:find(',%s*%*%s*,') then
-    warn(('A proxy is set (%s), and no_proxy does not name 127.0.0.1'):format(table.concat(proxies, ', ')), {
+    warn(('A proxy is set (%s), and no_proxy does not include 127.0.0.1'):format(table.concat(proxies, ', ')), {
       ':DrawbridgeClaude and :DrawbridgeGemini handle this. In another terminal, run this before you start the agent: '
         .. 'export no_proxy="localhost,127.0.0.1,::1${no_proxy:+,$no_proxy}"; export NO_PROXY="$no_proxy"',
     })
@@ -252,7 +252,8 @@ local function check_proxies()
 end
 
 local function check_mode()
-  local users = home((vim.env.CLAUDE_CONFIG_DIR or vim.fn.expand('~/.claude')) .. '/settings.json')
+  local settings = require('drawbridge.claude_settings')
+  local users = home(settings.directory() .. '/settings.json')
   local advice = {
     ':DrawbridgeClaude starts Claude Code with --permission-mode default.',
     'For other terminals: put {"permissions": {"defaultMode": "default"}} into .claude/settings.json in the project, '
@@ -260,7 +261,6 @@ local function check_mode()
       .. users
       .. '.',
   }
-  local settings = require('drawbridge.claude_settings')
   local chosen, file = settings.default_mode(function(broken)
     warn(home(broken) .. ' is not a valid JSON object', { 'Correct it: Claude Code ignores the file until then.' })
   end)

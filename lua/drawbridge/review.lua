@@ -180,6 +180,12 @@ end
 
 local show, wait_for_turn
 
+--- Goes to the first line that has not been on the screen. No notice may cover it, because the user would have to wait.
+local function read_on(entry)
+  notice.make_way(entry.windows)
+  seen.to_first(entry)
+end
+
 --- Whether changed lines have not been on the screen yet. If so, the cursor moves to the first of them, and `report`
 --- receives a sentence that names the command that accepts the proposal anyway (`how`).
 local function sends_back(entry, how, report)
@@ -193,7 +199,7 @@ local function sends_back(entry, how, report)
   vim.schedule(function()
     entry.sent_back = nil
     if view.is_readable(entry) and not entry.decided then
-      seen.to_first(entry)
+      read_on(entry)
     end
   end)
   return true
@@ -219,7 +225,7 @@ local function show_again(entry)
     if not entry.decided and entry.windows then
       view.hide(entry)
       show(entry)
-      seen.to_first(entry)
+      read_on(entry)
     end
   end)
 end

@@ -173,6 +173,13 @@ local function watch(entry, closed)
       seen.look(entry)
     end,
   })
+  vim.api.nvim_create_autocmd('WinClosed', {
+    group = entry.group,
+    -- The window may have covered lines. It is still there during the event.
+    callback = vim.schedule_wrap(function()
+      seen.look(entry)
+    end),
+  })
   for _, window in pairs(entry.windows) do
     vim.api.nvim_create_autocmd('WinClosed', {
       group = entry.group,

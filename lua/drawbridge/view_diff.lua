@@ -4,8 +4,17 @@ local bar = require('drawbridge.view_bar')
 local M = {}
 
 -- The options that diff mode or `open` sets in a window. `:diffoff` does not restore all of them.
-local OPTIONS =
-  { 'scrollbind', 'cursorbind', 'wrap', 'foldmethod', 'foldlevel', 'foldenable', 'foldcolumn', 'winhighlight' }
+local OPTIONS = {
+  'scrollbind',
+  'cursorbind',
+  'wrap',
+  'foldmethod',
+  'foldlevel',
+  'foldenable',
+  'foldcolumn',
+  'winhighlight',
+  'conceallevel',
+}
 
 local CHANGED = ',DiffChange:DrawbridgeChangedLine,DiffText:DrawbridgeChanged'
 
@@ -63,6 +72,7 @@ function M.open(entry, layout, borrowed)
     end)
     -- Diff mode would leave the end of a long line outside of the window.
     vim.wo[one].wrap = true
+    vim.wo[one].conceallevel = 0
     vim.wo[one].winhighlight = COLORS[side]
   end
   bar.on_old(entry, old_window)

@@ -168,7 +168,7 @@ function M.open(entry)
   vim.api.nvim_win_set_buf(window, entry.proposed)
   entry.windows = { proposed = window }
   -- With 'auto', the sign column would be hidden if lines are only removed, because removed lines have no signs.
-  vim.cmd('setlocal signcolumn=yes:1 wrap')
+  vim.cmd('setlocal signcolumn=yes:1 wrap conceallevel=0')
   bar.on_proposed(entry, window, true)
   align(entry.proposed)
 end

@@ -1,6 +1,7 @@
 --- A small window in a corner that can't be entered and receives no keys. It never covers an agent's terminal if
 --- another corner is free, because a dialog may be waiting in the terminal. If no corner is free, the window is in the
 --- top right one. It moves out of the way of a terminal that opens while the window is shown.
+local cover = require('drawbridge.view_cover')
 local room = require('drawbridge.view_room')
 
 local M = {}
@@ -13,6 +14,8 @@ local FLASH = 8000 -- ms
 local FLASH_ROWS = 4 -- rows of the notice about what is waiting, which may be below
 -- The events that may change the size of the screen or the windows with terminals.
 local MOVED = { 'VimResized', 'WinNew', 'WinEnter', 'BufWinEnter', 'TermOpen', 'TermEnter' }
+
+local open = {} ---@type table<table, true> The notices that are shown.
 
 local function fitted(lines, width)
   local shown = {}
@@ -167,6 +170,7 @@ function M.show(lines, above)
       end
     end),
   })
+  open[notice] = true
   draw()
   return notice
 end
@@ -190,9 +194,22 @@ function M.flash(text)
   )
 end
 
+--- Hides the notices that cover a part of these windows.
+---@param windows table<any, integer>
+function M.make_way(windows)
+  for notice in pairs(open) do
+    for _, window in pairs(windows) do
+      if vim.api.nvim_win_is_valid(notice.float) and cover.overlap(cover.area(notice.float), cover.area(window)) then
+        M.hide(notice)
+      end
+    end
+  end
+end
+
 ---@param notice table? The notice, as returned by `show`.
 function M.hide(notice)
   if notice then
+    open[notice] = nil
     pcall(vim.api.nvim_del_autocmd, notice.moved)
     pcall(vim.api.nvim_win_close, notice.float, true)
     draw()

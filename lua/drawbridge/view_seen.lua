@@ -2,6 +2,8 @@
 ---
 --- Rows are counted from 0. A range of rows or cells is a pair, the second number excluded. A list of ranges is in
 --- order, and none of them overlap.
+local cover = require('drawbridge.view_cover')
+
 local M = {}
 
 local LEAST = { width = 12, height = 2 } -- the smallest window in which something can be read
@@ -185,9 +187,20 @@ local function sight()
     last = math.max(vim.fn.line('w$') - 1, first),
     count = vim.api.nvim_buf_line_count(0),
     view = view,
+    covers = cover.over(window),
+    left = info.wincol - 1 + info.textoff,
     width = math.max(info.width - info.textoff, 1),
     height = math.max(vim.api.nvim_win_get_height(window) - (info.winbar or 0), 1),
   }
+end
+
+local function is_any_over(seen, area)
+  for _, one in ipairs(seen.covers) do
+    if cover.overlap(one, area) then
+      return true
+    end
+  end
+  return false
 end
 
 local function line_at(row)
@@ -212,6 +225,21 @@ local function cells_in_view(seen, row)
   return from > 0 and from + MARK or 0, from + room, total
 end
 
+--- Whether floating windows cover text of a visible row, or may cover it.
+local function is_covered(seen, row)
+  if #seen.covers == 0 then
+    return false
+  end
+  local line = line_at(row)
+  local top = vim.fn.screenpos(seen.window, row + 1, 1).row
+  local bottom = vim.fn.screenpos(seen.window, row + 1, math.max(#line, 1)).row
+  if top == 0 or bottom == 0 then
+    return true -- only a part of the row is in view
+  end
+  local width = top == bottom and math.min(vim.fn.strdisplaywidth(line), seen.width) or seen.width
+  return is_any_over(seen, { top - 1, bottom, seen.left, seen.left + math.max(width, 1) })
+end
+
 --- `ranges` without the rows that the current window shows.
 local function look_at_rows(ranges, cells, seen)
   local rest = ranges
@@ -221,6 +249,8 @@ local function look_at_rows(ranges, cells, seen)
       local fold_end = vim.fn.foldclosedend(row + 1)
       if fold_end ~= -1 then
         row = fold_end
+      elseif is_covered(seen, row) then
+        row = row + 1
       else
         local from, to, total = cells_in_view(seen, row)
         if from then
@@ -237,11 +267,28 @@ local function look_at_rows(ranges, cells, seen)
   return seen.last == seen.count - 1 and M.without(rest, seen.count, math.huge) or rest
 end
 
---- The number of screen lines below the last complete line of the current window.
+--- The number of screen lines below the last complete line of the current window, and the last screen line of the
+--- window, counted from 1.
 local function room_below(seen)
   local at = vim.fn.screenpos(seen.window, seen.last + 1, math.max(#line_at(seen.last), 1)).row
   local bottom = vim.api.nvim_win_get_position(seen.window)[1] + vim.api.nvim_win_get_height(seen.window)
-  return at > 0 and math.max(bottom - at, 0) or 0
+  return at > 0 and math.max(bottom - at, 0) or 0, bottom
+end
+
+--- The part of the removed rows from `from` to `to` that no floating window covers. `below`: the screen row below row
+--- `to` - 1, which is a virtual line, counted from 1; 0 if it is not known.
+local function uncovered(seen, from, to, below)
+  if #seen.covers == 0 then
+    return { { from, to } }
+  end
+  local found, width = {}, vim.api.nvim_win_get_width(seen.window)
+  for row = from, below > 0 and to - 1 or from - 1 do
+    local at, left = below - 1 - (to - row), vim.api.nvim_win_get_position(seen.window)[2]
+    if not is_any_over(seen, { at, at + 1, left, left + width }) then
+      found[#found + 1] = { row, row + 1 }
+    end
+  end
+  return found
 end
 
 --- `ranges` without the removed rows that the current window shows as virtual lines.
@@ -252,13 +299,18 @@ local function look_at_removed(ranges, spans, seen)
     if row > seen.last + 1 then
       break
     elseif row >= seen.first and first < last then
-      local from, to = first, last
+      local from, to, below = first, last, nil
       if row > seen.last then
-        to = math.min(last, first + room_below(seen))
+        local room, bottom = room_below(seen)
+        to = math.min(last, first + room)
+        below = bottom - room + 1 + to - first
       elseif row == seen.first then
         from = math.max(first, last - seen.view.topfill)
       end
-      rest = M.without(rest, from, to)
+      below = below or vim.fn.screenpos(seen.window, row + 1, 1).row
+      for _, range in ipairs(uncovered(seen, from, to, below)) do
+        rest = M.without(rest, range[1], range[2])
+      end
     end
   end
   return rest
@@ -274,6 +326,9 @@ function M.look(entry)
   for side, window in pairs(entry.windows or {}) do
     if M.is_readable(window) and vim.api.nvim_win_get_tabpage(window) == vim.api.nvim_get_current_tabpage() then
       vim.api.nvim_win_call(window, function()
+        if vim.wo.conceallevel > 0 then
+          return -- text may be concealed
+        end
         local seen = sight()
         unseen[side] = look_at_rows(unseen[side], unseen.cells[side], seen)
         if entry.inline then
@@ -341,10 +396,20 @@ local function first_place(entry)
   return row, 0
 end
 
---- Goes to the first line that has not been on the screen.
+--- Moves a row of the current window, which is at the top, to the middle if a floating window covers it at the top.
+local function uncover(row)
+  if is_covered(sight(), row) then
+    vim.cmd('normal! zz')
+  end
+end
+
+--- Goes to the first line that has not been on the screen, and shows concealed text.
 ---@param entry drawbridge.Entry
 function M.to_first(entry)
   local unseen = entry.unseen
+  for _, window in pairs(entry.windows) do
+    vim.wo[window].conceallevel = 0
+  end
   local row, above = first_place(entry)
   local proposed, old = entry.windows.proposed, entry.windows.old
   vim.api.nvim_set_current_win(proposed)
@@ -357,6 +422,7 @@ function M.to_first(entry)
   local view = { lnum = row + 1, col = 0, topline = row + 1, topfill = math.min(above, height - 1), leftcol = 0 }
   vim.fn.winrestview(view)
   vim.cmd('normal! zv')
+  uncover(row)
   local cells = unseen.cells.proposed[row]
   if cells and cells[1] then
     local from, size_of = cells[1][1], sight()
@@ -372,6 +438,7 @@ function M.to_first(entry)
       local old_row = unseen.old[1][1] + 1
       if old_row < vim.fn.line('w0') or old_row > vim.fn.line('w$') then
         vim.fn.winrestview({ lnum = old_row, topline = old_row, col = 0 })
+        uncover(old_row - 1)
       end
     end)
   end

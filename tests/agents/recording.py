@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from drawbridge.agents.base import Output, Unread
+
 TRANSCRIPTS = Path(__file__).parents[1] / "transcripts"
 
 RECORD_INTO = os.environ.get("DRAWBRIDGE_TEST_RECORD")
@@ -68,6 +70,11 @@ class Recorder:
         path = Path(RECORD_INTO or "") / file
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("".join(json.dumps(line) + "\n" for line in [first, *self.lines]))
+
+
+def read(output: Output) -> Output:
+    """Returns a question after the file that it is about was read. Returns any other output unchanged."""
+    return output.read() if isinstance(output, Unread) else output
 
 
 def load(folder: str, pattern: str) -> list[dict[str, Any]]:

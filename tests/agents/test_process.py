@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import threading
 import time
 import uuid
 from collections.abc import AsyncIterator
@@ -30,6 +31,7 @@ from drawbridge.agents.base import (
     StateReported,
     TurnEnded,
 )
+from drawbridge.agents.demo import driver
 from drawbridge.agents.demo.driver import Demo
 from drawbridge.agents.output import LINE_LIMIT, STDERR_LIMIT
 from drawbridge.agents.process import Times
@@ -462,3 +464,55 @@ def ignores(pid: int, number: int) -> bool:
     status = Path(f"/proc/{pid}/status").read_text()
     ignored = next(line for line in status.splitlines() if line.startswith("SigIgn"))
     return bool(int(ignored.split()[1], 16) & (1 << (number - 1)))
+
+
+# A disk that does not respond
+
+
+async def test_a_silent_disk_delays_a_question_only_briefly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The question is then asked without a proposal. The event loop does not wait for the disk."""
+    responds = threading.Event()
+    monkeypatch.setattr(driver, "read_file", lambda path: responds.wait(PATIENCE) and "one two\n")
+    (tmp_path / "poem.txt").write_text("one two\n")
+    async with session(bad_agent(), tmp_path, times=Times(reply=PATIENCE, disk=0.1)) as agent:
+        try:
+            agent.process.prompt("edit poem.txt two 2")
+            question = await agent.asked()
+            assert (question.tool_name, question.proposal, responds.is_set()) == ("Edit", None, False)
+        finally:
+            responds.set()
+        agent.process.answer(question.question_id, Decision(allow=True))
+        assert (await agent.ended()).ok
+
+
+@pytest.mark.parametrize(
+    ("prompt", "events"),
+    [
+        ("ask-and-withdraw", [Question, QuestionCancelled, TurnEnded]),
+        ("ask-and-die", [Question, QuestionCancelled, TurnEnded, Exited]),
+    ],
+)
+async def test_events_keep_their_order_during_a_look(tmp_path: Path, prompt: str, events: list[type]) -> None:
+    """They wait until the disk has responded, even if the agent exits in the meantime."""
+    asked, responds = threading.Event(), threading.Event()
+
+    def look(event: object) -> str:
+        if isinstance(event, Question):
+            asked.set()
+            assert responds.wait(PATIENCE)
+        return "seen"
+
+    async with session(bad_agent(), tmp_path, times=Times(reply=PATIENCE, disk=PATIENCE), look=look) as agent:
+        agent.process.prompt(prompt)
+        try:
+            await until(asked.is_set, "the look")
+            if Exited in events:
+                await until(agent.process._exited.is_set, "the exit")
+            assert not [event for event in agent.received.events if isinstance(event, tuple(events))]
+        finally:
+            responds.set()
+        await agent.received.next(events[-1])
+        seen = [event for event in agent.received.events if isinstance(event, tuple(events))]
+        assert [type(event) for event in seen] == events
+        assert isinstance(seen[0], Question)
+        assert seen[0].look == "seen"

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import functools
+import fcntl
 import os
 import signal
 import sys
+import termios
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from drawbridge.core import subprocesses
 from drawbridge.core.private_files import process_alive
 from drawbridge.core.subprocesses import Finished
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 
 async def run(code: str, *, seconds: float = 20, limit: int = 1000, drain: bool = False) -> Finished:
@@ -71,13 +73,28 @@ async def test_a_flood_ends_the_program() -> None:
     assert finished.dropped > 0
 
 
+def wait_until_full(process: asyncio.subprocess.Process) -> None:
+    """Returns once the pipe with the program's output no longer becomes fuller, which the program always fills."""
+    pipe: Any = process._transport.get_pipe_transport(1)  # type: ignore[attr-defined]
+    end, sizes = time.monotonic() + PATIENCE, [0]
+    while sizes[-1] == 0 or len(set(sizes[-20:])) > 1:
+        assert time.monotonic() < end, "the program did not fill its pipe"
+        time.sleep(0.01)
+        waiting = fcntl.ioctl(pipe.get_extra_info("pipe").fileno(), termios.FIONREAD, bytes(4))
+        sizes.append(int.from_bytes(waiting, sys.byteorder))
+
+
 async def test_a_flood_that_fills_the_buffer_ends_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
     """asyncio pauses reading after 2,000 bytes here, and the program has filled its pipe again when it is killed."""
-    start = functools.partial(asyncio.create_subprocess_exec, limit=1_000)
-    kill = os.killpg
+    started: list[asyncio.subprocess.Process] = []
+    create, kill = asyncio.create_subprocess_exec, os.killpg
+
+    async def start(*command: str, **options: Any) -> asyncio.subprocess.Process:
+        started.append(await create(*command, limit=1_000, **options))
+        return started[-1]
 
     def kill_late(group: int, number: int) -> None:
-        time.sleep(0.2)  # blocks the event loop, so that the program fills the pipe in the meantime
+        wait_until_full(started[0])  # blocks the event loop, so that nothing is read in the meantime
         kill(group, number)
 
     monkeypatch.setattr(asyncio, "create_subprocess_exec", start)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from drawbridge.agents import catalog
+from drawbridge.core.own_command import own_command
 from drawbridge.doctor import agents
 from drawbridge.settings.hook import HookSettings
 from drawbridge.setup import guard
@@ -77,6 +78,7 @@ def test_an_agent_that_was_removed_after_setup_is_reported(doctor: Doctor, proje
     guard.plan_setup("codex", None, HookSettings(agent="codex"), None).steps[-1].apply()
     found = doctor().one("agent-missing")
     assert found["title"] == "Codex is set up, but `codex` was not found."
+    assert found["todo"].endswith(f"instead, run `{own_command()} setup codex --remove`.")
 
 
 def test_a_claude_that_does_not_ask_is_reported_as_a_note(doctor: Doctor, agent: Agent, home: Path) -> None:

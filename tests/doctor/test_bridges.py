@@ -79,6 +79,16 @@ def test_the_file_of_a_dead_bridge_is_reported(doctor: Doctor) -> None:
     assert output.code == 3
 
 
+def test_files_that_a_fix_would_leave_are_to_be_removed_by_hand(doctor: Doctor) -> None:
+    """``--fix`` leaves a file that can't be read, because it may be another program's."""
+    gone = gone_pid()
+    lock = lock_file(port := closed_port(), pid=gone, drawbridgePid=gone)
+    unreadable = Path(gemini_directory()) / f"gemini-ide-server-{gone}-{port}.json"
+    unreadable.parent.mkdir(parents=True)
+    unreadable.write_text("[")
+    assert doctor().one("bridge-dead")["todo"] == f"`rm {lock} {unreadable}` removes them."
+
+
 def test_a_dead_bridge_whose_port_was_taken_gets_no_token(doctor: Doctor, listener: socket.socket) -> None:
     path = lock_file(listener.getsockname()[1], drawbridgePid=gone_pid())
     assert doctor().one("bridge-dead")["todo"] == f"`rm {path}` removes it."

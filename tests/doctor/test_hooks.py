@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from drawbridge.cli import main
+from drawbridge.core.own_command import own_command
 from drawbridge.doctor import hooks
 from drawbridge.info import guards
 from drawbridge.setup import installed
@@ -36,13 +37,14 @@ def settings_file(name: str) -> Path:
     return AGENTS[name].settings_file(None)
 
 
-def replace_program(name: str, script: str) -> None:
+def replace_program(name: str, script: str, file: Path | None = None) -> None:
     """Makes every hook run this shell script. The stub's path stays an argument, because it identifies the hook."""
-    content = json.loads(settings_file(name).read_text())
+    file = file or settings_file(name)
+    content = json.loads(file.read_text())
     for groups in content["hooks"].values():
         handler = groups[0]["hooks"][0]
         handler["command"], handler["args"] = "/bin/sh", ["-c", script, str(installed.stub_path(name))]
-    settings_file(name).write_text(json.dumps(content))
+    file.write_text(json.dumps(content))
 
 
 @pytest.mark.parametrize("name", AGENTS)
@@ -105,6 +107,29 @@ def test_hooks_with_missing_events_are_reported(doctor: Doctor, set_up: Callable
     del content["hooks"]["Stop"]
     settings_file("claude").write_text(json.dumps(content))
     assert "the guard is not called for Stop" in doctor().one("hook-outdated")["title"]
+
+
+def test_hooks_in_a_shared_file_have_to_be_removed_by_hand(
+    doctor: Doctor, set_up: Callable[..., Path], project: Path
+) -> None:
+    """Setup writes the user's own ``settings.local.json`` in a project, but not ``settings.json``."""
+    stub, shared = set_up("claude"), project / ".claude" / "settings.json"
+    shared.parent.mkdir()
+    settings_file("claude").rename(shared)
+    remedy = f"emove the guard's hooks from {shared}, then run `{own_command()} setup claude --scope project`"
+    content = json.loads(shared.read_text())
+    del content["hooks"]["Stop"]
+    shared.write_text(json.dumps(content))
+    output = doctor()
+    assert output.one("hook-outdated")["todo"] == f"R{remedy}."
+    assert output.one("agent-missing")["todo"].endswith(f"instead, remove the guard's hooks from {shared}.")
+    stub.unlink()
+    assert doctor().one("hook-gone")["todo"] == f"R{remedy}."
+    set_up("claude")
+    settings_file("claude").unlink()
+    shared.write_text(json.dumps(content | {"hooks": content["hooks"] | {"Stop": content["hooks"]["PreToolUse"]}}))
+    replace_program("claude", "true", shared)
+    assert doctor().one("hook-untested")["todo"] == f"If you don't recognize that command, r{remedy}."
 
 
 def test_a_setting_that_disables_hooks_is_reported(doctor: Doctor, set_up: Callable[..., Path]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -133,10 +134,11 @@ async def test_a_proposal_waits_while_a_command_is_being_typed(
 
 async def test_a_proposal_waits_while_normal_mode_keys_are_typed(screen: ScreenRig) -> None:
     rig, _ = screen
-    await rig.options("{ idle_ms = 300 }")
+    await rig.options("{ idle_ms = 1500 }")
     await rig.person.types("j")
     await proposes(rig)
-    for _ in range(8):
+    end = time.monotonic() + 1.8
+    while time.monotonic() < end:
         await rig.person.types("jk")
         await asyncio.sleep(0.05)
         assert await rig.person.lua(SHOWN) is False

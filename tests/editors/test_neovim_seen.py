@@ -177,6 +177,110 @@ async def test_lines_that_move_still_count_as_not_shown(rig: Workstation) -> Non
     assert await rig.decided() == Accepted("mine\nmine\n" + FAR)
 
 
+COVERS = """
+local options = vim.tbl_extend('force', { relative = 'editor', row = 0, col = 0 }, ...)
+options.width, options.height = options.width or vim.o.columns, options.height or vim.o.lines - 1
+_G.cover = vim.api.nvim_open_win(vim.api.nvim_create_buf(false, true), false, options)
+"""
+"""Opens a floating window, over the whole screen or as its options specify."""
+
+UNCOVERS = "vim.api.nvim_win_close(_G.cover, true)"
+ALL_SEEN = "return require('drawbridge.view_bar').line():find(':w accepts', 1, true) ~= nil"
+WIDE = LONG.replace("\n", " word" * 18 + "\n")
+END = WIDE.replace("line 5 ", "line five ") + "the end" + " word" * 18 + "\n"
+
+
+@in_each_layout
+async def test_lines_behind_a_floating_window_do_not_count(rig: Workstation, layout: str) -> None:
+    await shows(rig, LONG, FAR, layout)
+    await rig.person.lua(COVERS, {})
+    await rig.person.types("G")
+    await rig.person.types("gg:w<CR>")
+    assert await is_undecided(rig)
+    await rig.person.types(":w<CR>")
+    assert await is_undecided(rig)
+    await rig.person.lua(UNCOVERS)
+    await rig.person.until(ALL_SEEN)
+    await rig.person.types(":w<CR>")
+    assert await rig.decided() == Accepted(FAR)
+
+
+async def test_removed_lines_behind_a_floating_window_do_not_count(rig: Workstation) -> None:
+    new = LONG.replace("line 390\n", "").replace("line 5\n", "")
+    await shows(rig, LONG, new, "inline")
+    await rig.person.lua(COVERS, {})
+    await rig.person.types("G")
+    assert not await rig.person.lua(ALL_SEEN)
+    await rig.person.lua(UNCOVERS)
+    await rig.person.until(ALL_SEEN)
+
+
+@in_each_layout
+@pytest.mark.parametrize("border", ["none", "rounded"])
+async def test_only_lines_that_are_covered_do_not_count(rig: Workstation, layout: str, border: str) -> None:
+    """The floating window covers the end of the text by one row, if need be by its border."""
+    await shows(rig, LONG, LONG.replace("line 5\n", "line five\n") + "the end\n", layout)
+    await rig.person.lua("vim.cmd('normal! G')")
+    row = await rig.person.lua("return vim.fn.screenpos(0, vim.fn.line('$'), 1).row - 1")
+    await rig.person.types("gg")
+    edge = 0 if border == "none" else 1
+    options = {"width": 5, "height": 3, "border": border, "row": row - 2 - 2 * edge}
+    column = await rig.person.lua("return vim.fn.getwininfo(vim.api.nvim_get_current_win())[1].wincol")
+    await rig.person.lua(COVERS, options | {"col": column})
+    unseen = "return require('drawbridge.view_bar').line()"
+    before = await rig.person.lua(unseen)
+    await rig.person.types("G")
+    assert await rig.person.lua(unseen) == before
+    await rig.person.lua(UNCOVERS)
+    await rig.person.until(ALL_SEEN)
+
+
+@pytest.mark.parametrize("layout", ["vertical", "horizontal"])
+async def test_a_floating_window_beside_the_text_covers_nothing(rig: Workstation, layout: str) -> None:
+    await shows(rig, LONG, FAR, layout)
+    await rig.person.lua(COVERS, {"width": 4, "row": 0, "col": 200})
+    await rig.person.types("G")
+    await rig.person.types("gg:w<CR>")
+    assert await rig.decided() == Accepted(FAR)
+
+
+@in_each_layout
+async def test_a_notice_of_drawbridge_makes_nobody_wait(rig: Workstation, layout: str) -> None:
+    """One notice names the proposal that waits for its turn, and stays. Another one is shown for some seconds."""
+    await shows(rig, WIDE, END, layout)
+    await rig.editor.show(proposal(rig.file("b.txt", "b\n"), "b\n", "c\n", id="2"))
+    await rig.person.until("return require('drawbridge.review').pending()[2]")
+    await rig.person.lua("require('drawbridge.view_notice').flash('It is done. ' .. ('word '):rep(30))")
+    assert await rig.person.lua("return #vim.api.nvim_tabpage_list_wins(0)") == (3 if layout == "inline" else 4)
+    await rig.person.types("G:w<CR>")
+    await rig.quiet()
+    assert not rig.decisions
+    await rig.person.types(":w<CR>")
+    assert await rig.decided() == Accepted(END)
+
+
+@in_each_layout
+async def test_the_views_windows_conceal_nothing(rig: Workstation, layout: str) -> None:
+    await rig.person.lua("vim.o.conceallevel = 3")
+    await shows(rig, LONG, FAR, layout)
+    windows = "return vim.tbl_map(function(one) return vim.wo[one].conceallevel end, vim.api.nvim_tabpage_list_wins(0))"
+    assert set(await rig.person.lua(windows)) == {0}
+    await rig.person.types("G:w<CR>")
+    await rig.decided()
+    assert set(await rig.person.lua(windows)) == {3}
+
+
+@in_each_layout
+async def test_concealed_text_does_not_count(rig: Workstation, layout: str) -> None:
+    await shows(rig, LONG, FAR, layout)
+    await rig.person.types(":setlocal conceallevel=3<CR>G")
+    await rig.person.types("gg:w<CR>")
+    assert await is_undecided(rig)
+    assert await rig.person.lua("return vim.wo.conceallevel") == 0
+    await rig.person.types(":w<CR>")
+    assert await rig.decided() == Accepted(FAR)
+
+
 async def test_the_bar_shows_how_many_lines_are_left(rig: Workstation) -> None:
     await shows(rig, LONG, FAR)
     bar = "return require('drawbridge.view_bar').line()"

@@ -64,7 +64,7 @@ def test_unsaved_changes_made_during_a_call_are_reported(guard: Guard) -> None:
     added = context(guard.run(edited()))
     assert added == (
         "/ws/a.py is on disk as written, but has unsaved changes in Neovim, which were not touched. "
-        "If the user saves in the editor, that text replaces the one on disk; they have been notified."
+        "If the user saves the file in the editor, the editor's text replaces the text on disk; the user has been notified."
     )
     assert neovim.notices == ["Claude Code changed a.py on disk; your text was not touched"]
     assert guard.log == ["claude: PostToolUse: /ws/a.py changed on disk, unsaved in Neovim."]
@@ -256,11 +256,11 @@ def test_text_typed_during_a_merge_is_kept(guard: Guard, project: Path) -> None:
 
 def test_a_refused_merge_is_reported_with_the_reason(guard: Guard, project: Path) -> None:
     buffer = Merging(
-        project, "one\ntwo\nthree\nfour\nfive5\n", refuses="a plugin reads or writes the file instead of Neovim"
+        project, "one\ntwo\nthree\nfour\nfive5\n", refuses="a plugin, not Neovim, reads or writes the file"
     )
     guard.neovim({str(buffer.file): KEPT}, answers=buffer.answers)
     added = context(call_and_write(guard, buffer.file, "ONE\ntwo\nthree\nfour\nfive\n"))
-    assert "The change could not be merged: a plugin reads or writes the file instead of Neovim." in added
+    assert "The change could not be merged: a plugin, not Neovim, reads or writes the file." in added
 
 
 def test_a_change_is_merged_in_every_editor_with_the_file_open(guard: Guard, project: Path) -> None:

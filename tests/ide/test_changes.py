@@ -309,7 +309,8 @@ async def test_only_changes_to_the_shown_review_are_followed(rig: ReviewRig) -> 
         assert [one.project for one in requests] == ["", "p1"]
 
 
-async def test_a_decision_reloads_files_even_if_no_review_is_shown(rig: ReviewRig, tmp_path: Path) -> None:
+@pytest.mark.parametrize("by", ["phone", ""], ids=["a decision", "a revert"])
+async def test_a_change_reloads_files_even_if_no_review_is_shown(by: str, rig: ReviewRig, tmp_path: Path) -> None:
     inside, unsaved, outside = (tmp_path / name for name in ("one/a.py", "one/b.py", "two/a.py"))
     for file in (inside, unsaved, outside):
         file.parent.mkdir(exist_ok=True)
@@ -321,8 +322,7 @@ async def test_a_decision_reloads_files_even_if_no_review_is_shown(rig: ReviewRi
         await server.receives(wire.Bridge)
         for file in (inside, unsaved, outside):
             file.write_text("undone\n")
-        server.sends(wire.ReviewChanged("p1", "", str(tmp_path)))  # changed without a decision
-        server.sends(wire.ReviewChanged("p1", "phone", str(tmp_path / "one")))
+        server.sends(wire.ReviewChanged("p1", by, str(tmp_path / "one")))
         await until(lambda: rig.editor.buffers[str(inside)].text == "undone\n", "the file as it is now")
     assert rig.editor.buffers[str(unsaved)].text == "unsaved\n"
     assert rig.editor.buffers[str(outside)].text == "theirs\n"

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from drawbridge.cli.hook import for_guard
+from drawbridge.core.own_command import own_command
 from drawbridge.guard import failure, state
 from drawbridge.settings.hook import HookSettings
 from drawbridge.setup import installed
@@ -141,7 +142,7 @@ async def test_a_guard_that_cannot_run_is_reported_as_a_problem(folder: Path, br
     output = await report(folder, code=3)
     assert (output["guard"][0]["state"], output["guard"][0]["problem"]) == ("broken", problem)
     assert output["problems"] == [
-        f"The guard for Claude Code does not work: {problem}. `drawbridge setup claude` reinstalls it."
+        f"The guard for Claude Code does not work: {problem}. Run `{own_command()} setup claude`."
     ]
     shown = await screen(folder, code=3)
     assert section(shown, "Guard")[0].split() == ["✗", "claude", "~/.claude/settings.json", "BROKEN"]
@@ -211,6 +212,17 @@ async def test_a_guard_from_a_different_version_is_reported(folder: Path) -> Non
     output = await report(folder, code=3)
     assert output["guard"][0]["problem"] == "the guard is not called for FileChanged"
     assert "incomplete hooks" in section(await screen(folder, code=3), "Guard")[0]
+
+
+async def test_hooks_in_a_shared_file_have_to_be_removed_by_hand(folder: Path) -> None:
+    await set_up("claude")
+    shared = folder / ".claude/settings.json"
+    shared.parent.mkdir()
+    (Path.home() / ".claude/settings.json").rename(shared)
+    change(shared, lambda settings: settings["hooks"].pop("FileChanged"))
+    [problem] = (await report(folder, code=3))["problems"]
+    remedy = f"Remove the guard's hooks from {shared}, then run `{own_command()} setup claude --scope project`."
+    assert problem == f"The hooks of Claude Code are incomplete: the guard is not called for FileChanged. {remedy}"
 
 
 async def test_commands_from_a_projects_settings_are_never_run(folder: Path) -> None:

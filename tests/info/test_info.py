@@ -386,6 +386,16 @@ async def test_only_files_of_our_dead_bridges_are_stale_and_removed(folder: Path
     assert (ours.exists(), other.exists(), broken.exists()) == (False, True, True)
 
 
+async def test_sweeping_is_suggested_only_if_it_removes_all_files(folder: Path) -> None:
+    pid = gone_pid()
+    lock_file(1, pid=pid, workspaceFolders=[str(folder)], ideName="Neovim", drawbridgePid=pid, authToken="t")
+    assert "`--sweep` removes it" in "".join(section(await screen(folder), "IDE bridges"))
+    unreadable = Path(gemini_directory()) / f"gemini-ide-server-{pid}-1.json"
+    unreadable.parent.mkdir(parents=True)
+    unreadable.write_text("[")
+    assert "--sweep" not in "".join(section(await screen(folder), "IDE bridges"))
+
+
 async def test_an_ended_bridge_is_stale_even_if_its_port_is_in_use(folder: Path) -> None:
     """A bridge with another HOME may leave such a file, because all bridges of a user share Gemini CLI's directory."""
     directory = Path(gemini_directory())

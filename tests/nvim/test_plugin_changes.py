@@ -68,6 +68,15 @@ return found
 """
 
 
+CLOSE_NOTICE = """
+for _, window in ipairs(vim.api.nvim_list_wins()) do
+  if vim.api.nvim_win_get_config(window).relative ~= '' then
+    vim.api.nvim_win_close(window, true)
+    return true
+  end
+end
+"""
+
 COMMENTS = """
 local space, found = vim.api.nvim_get_namespaces().drawbridge_changes, {}
 for _, mark in ipairs(vim.api.nvim_buf_get_extmarks(0, space, 0, -1, { details = true })) do
@@ -169,6 +178,12 @@ def logs(editor: Neovim, text: str) -> None:
     """Waits until the log contains ``text``. A screen of this size shows only part of the message."""
     wait_until(lambda: any(text in line for line in editor.log), text)
     assert not editor.is_stuck
+
+
+def warns(editor: Neovim, text: str) -> None:
+    """Waits for a warning, then closes its notice, which covers the first lines of the window for some seconds."""
+    logs(editor, text)
+    editor.wait(CLOSE_NOTICE, why=text)
 
 
 def make(directory: Path) -> Path:
@@ -290,7 +305,7 @@ async def test_a_hunk_whose_lines_have_changed_is_not_undone(newest: ReviewRig) 
     (rig.directory / "poem.txt").write_text(now)
     rig.at(3)
     rig.editor.command("DrawbridgeUndo")
-    logs(rig.editor, "This change is no longer in the review: someone has decided on it, or the file has changed.")
+    warns(rig.editor, "This change is no longer in the review: someone has decided on it, or the file has changed.")
     rig.shows_lines(*now.splitlines())
     rig.shows_signs("~by hand", "-line 8", "+line 11b")
     assert (rig.directory / "poem.txt").read_text() == now
@@ -342,6 +357,7 @@ async def test_a_decision_elsewhere_keeps_unsaved_changes(newest: ReviewRig) -> 
         (directory / "old.txt").unlink()
 
     await rig.run(work)
+    rig.shows_lines(*CHANGED.splitlines())  # reloaded after the run
     rig.editor.call("nvim_buf_set_lines", 0, 0, 1, False, ["unsaved"])
     rig.open("old.txt")
     rig.shows_lines("")
@@ -353,7 +369,7 @@ async def test_a_decision_elsewhere_keeps_unsaved_changes(newest: ReviewRig) -> 
     rig.shows_lines("old")
     assert not rig.editor.is_stuck
     rig.editor.command("buffer poem.txt")
-    rig.shows_lines("unsaved", *POEM.splitlines()[1:])
+    rig.shows_lines("unsaved", *CHANGED.splitlines()[1:])
     assert (rig.directory / "poem.txt").read_text() == CHANGED
 
 
@@ -401,7 +417,7 @@ async def test_while_the_agent_works_changes_are_kept_but_not_undone(newest: Rev
     rig.editor.lua("vim.cmd('tabfirst')")
     rig.at(3)
     rig.editor.command("DrawbridgeUndo")
-    logs(rig.editor, "The agent is working in this project.")
+    warns(rig.editor, "The agent is working in this project.")
     rig.shows_signs("~LINE 3", "-line 8", "+line 11b")
     rig.editor.command("DrawbridgeKeep")
     rig.shows_signs("-line 8", "+line 11b")

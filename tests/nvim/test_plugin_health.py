@@ -202,7 +202,7 @@ class TestGuard:
         set_info(guard=[{"agent": "codex", "state": "absent", "file": "/codex", "problem": ""}])
         start(editor)
         report = health(editor)
-        assert "Codex may overwrite what you have not saved: it has no guard" in report
+        assert "Codex may overwrite your unsaved work: it has no guard" in report
         assert "`drawbridge setup codex` installs it." in report
 
     def test_a_problem_to_fix_is_an_error(self, editor: Neovim) -> None:
@@ -227,7 +227,7 @@ class TestGuard:
 
     def test_output_of_the_real_info_command_is_understood(self, editor: Neovim) -> None:
         report = health(editor)
-        assert "Claude Code may overwrite what you have not saved: it has no guard" in report
+        assert "Claude Code may overwrite your unsaved work: it has no guard" in report
         assert "can't be determined" not in report
         assert "find this Neovim" not in report
 
@@ -302,7 +302,7 @@ class TestGemini:
 def test_a_proxy_between_agent_and_bridge_is_reported(environment: dict[str, str], warned: bool) -> None:
     with neovim(programs.nvim(), environment=environment) as editor:
         report = health(editor)
-    assert ("no_proxy does not name 127.0.0.1" in report) is warned
+    assert ("no_proxy does not include 127.0.0.1" in report) is warned
     assert ("No proxy is used between" in report) is not warned
 
 

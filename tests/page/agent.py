@@ -27,7 +27,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Raw
@@ -160,18 +160,23 @@ class Agent(script.Agent):
         return self._tell("Answers: " + json.dumps(answers), pace=0)
 
 
+EventT = TypeVar("EventT")
+
 _start = driver.Demo.start
 
 
 async def _starting(demo: driver.Demo, launch: Launch, emit: Callable[[Event], None]) -> Any:
     """Starts the demo agent. Reports a call "acp:NAME" as an Agent Client Protocol call with the name NAME."""
 
-    def reported(event: Event) -> None:
+    def meant(event: EventT) -> EventT:
         if isinstance(event, Question) and event.tool_name.startswith("acp:"):
-            event = msgspec.structs.replace(event, tool_name=event.tool_name.removeprefix("acp:"), form="acp")
-        emit(event)
+            return msgspec.structs.replace(event, tool_name=event.tool_name.removeprefix("acp:"), form="acp")
+        return event
 
-    return await _start(demo, launch, reported)
+    look = launch.look
+    if look is not None:
+        launch = msgspec.structs.replace(launch, look=lambda event: look(meant(event)))
+    return await _start(demo, launch, lambda event: emit(meant(event)))
 
 
 async def _list_conversations(_: driver.Demo, path: Path, limit: int) -> list[StoredConversation]:

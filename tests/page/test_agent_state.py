@@ -204,7 +204,7 @@ async def test_the_author_of_a_removed_prompt_is_reminded_of_its_file(
         person.sees(".box-notice", "To resend it, attach its file again.")
 
 
-@pytest.mark.slow_for("False", "True")
+@pytest.mark.slow
 @pytest.mark.parametrize("is_closed", [True, False])
 async def test_a_user_who_returns_sees_that_their_prompt_was_removed(
     browser: Browser, server: Server, directory: Path, is_closed: bool

@@ -569,7 +569,7 @@ def test_the_current_approval_has_a_ring_in_forced_colors(browser: Browser, addr
 # Hostile requests.
 
 
-@pytest.mark.slow_for("a long command", "a rewritten file", "many changes")
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["a long command", "many changes", "a rewritten file"])
 def test_no_request_freezes_the_web_ui(browser: Browser, address: str, directory: Path, kind: str) -> None:
     before = "".join(f"line {number}\n" for number in range(16_000))

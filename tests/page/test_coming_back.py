@@ -71,7 +71,7 @@ def test_a_reload_in_the_middle_of_an_answer_changes_nothing(browser: Browser, a
 @pytest.mark.thorough
 def test_a_reload_during_a_run_shows_the_rest_of_it_once(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
-        person.prompts("/slow 8")
+        person.prompts("/slow 20")
         person.sees(".live .markdown", "I keep writing")
         person("reload")
         person.until(r"/^Working · [1-9]/.test(document.querySelector('.run .state')?.innerText ?? '')")

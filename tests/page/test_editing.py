@@ -137,7 +137,7 @@ KEYBOARD = """(() => {
 NO_KEYBOARD = "(() => { delete visualViewport.height; visualViewport.dispatchEvent(new Event('resize')) })()"
 
 
-@pytest.mark.slow_for("keyboard", "zoom")
+@pytest.mark.slow_for("zoom")
 @pytest.mark.parametrize("cover", ["zoom", "keyboard"])
 def test_text_hidden_by_zoom_or_a_keyboard_counts_as_unread(
     browser: Browser, address: str, directory: Path, cover: str

@@ -543,7 +543,7 @@ def test_answers_to_questions_are_in_view(browser: Browser, address: str) -> Non
         assert person.reads(".answers dd") == [chosen]
 
 
-@pytest.mark.slow_for("None", "answers0")
+@pytest.mark.slow
 @pytest.mark.parametrize("answers", [{"Which?": "Oak", "What else?": ["a", "b"]}, None])
 def test_answers_that_no_client_has_given_are_in_the_history(
     browser: Browser, address: str, answers: dict[str, Any] | None
@@ -563,9 +563,11 @@ def test_answers_that_no_client_has_given_are_in_the_history(
 
 
 def test_two_windows_of_one_user_are_distinguished(browser: Browser, address: str) -> None:
-    """Finding S1-6: an answer from another window is not shown as an answer from this one."""
+    """Finding S1-6: answers and prompts from another window are not shown as from this one."""
     with browser.person(address) as here, browser.person(address) as there:
         here.prompts("Something")
+        here.sees(".prompt .who", "You")
+        there.sees(".prompt .who", "Another window (")
         there.sees(".approval.current")
         here.sees(".approval.current")
         here.clicks(".approval .yes")
@@ -573,6 +575,9 @@ def test_two_windows_of_one_user_are_distinguished(browser: Browser, address: st
         there.sees(".settled-words", "Accepted by another window")
         here("reload")
         here.sees(".settled-words", "Accepted by you")
+        here.sees(".prompt .who", "You")
+        there("reload")
+        there.sees(".prompt .who", "Another window (")
 
 
 # Records highlights, because an item is highlighted for only two seconds, which a test could miss.

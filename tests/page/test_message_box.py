@@ -239,7 +239,7 @@ def test_files_are_dropped_and_pasted(browser: Browser, address: str) -> None:
         person.runs(f"{DROPS_A_FOLDER}()")
         person.sees(
             ".toast",
-            "Can’t attach src: it is a folder. Attach its files, or a .zip file of it.",
+            "Can’t attach src: it is a folder. Attach its files, or a .zip file that contains them.",
         )
         names = ["bridge.py", "plan.pdf", "Makefile", "song.mp3", "torn.png"]
         assert person.reads(".pictures .file") == names

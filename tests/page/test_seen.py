@@ -52,6 +52,18 @@ WATCH = r"""(() => {
     }
     return texts.get(owner);
   };
+  // The box to which the elements from `element` to its card clip their content. `known`: the boxes found so far.
+  const boxOf = (element, card, known) => {
+    if (element === card || known.has(element)) return known.get(element) ?? [-Infinity, -Infinity, Infinity, Infinity];
+    let [left, top, right, bottom] = boxOf(element.parentElement, card, known);
+    const { display, overflowX, overflowY } = getComputedStyle(element);
+    const around = element.getBoundingClientRect();
+    const clips = (overflow) => overflow !== 'visible' && !['inline', 'contents'].includes(display);
+    if (clips(overflowX)) [left, right] = [Math.max(left, around.left), Math.min(right, around.right)];
+    if (clips(overflowY)) [top, bottom] = [Math.max(top, around.top), Math.min(bottom, around.bottom)];
+    known.set(element, [left, top, right, bottom]);
+    return known.get(element);
+  };
   // The lines of text in a card, each with the rectangles in which it is drawn now.
   const pieces = (card) => {
     const found = [];
@@ -69,7 +81,7 @@ WATCH = r"""(() => {
           range.setStart(node, index);
           range.setEnd(node, index + line.length);
           const rects = [...range.getClientRects()].filter(({ width, height }) => width > 0.5 && height > 0.5);
-          if (rects.length) found.push({ part, text, from: at + index, line, rects });
+          if (rects.length) found.push({ part, node, text, from: at + index, line, rects });
         }
       }
     }
@@ -151,8 +163,11 @@ WATCH = r"""(() => {
         };
         if (rects.length && rects.every(isIn)) (words[card.dataset.approval] ??= new Set()).add(word);
       }
+      const known = new Map();
       for (const piece of pieces(card))
         piece.rects.forEach((rect, n) => {
+          const box = boxOf(piece.node.parentElement, card, known);
+          if (rect.left < box[0] - 3 || rect.top < box[1] - 3 || rect.right > box[2] + 3 || rect.bottom > box[3] + 3) return;
           if (rect.top < Math.max(scroller.top, offsetTop) - 3 || rect.left < offsetLeft - 3) return;
           if (rect.bottom > Math.min(scroller.bottom, offsetTop + height) + 3) return;
           if (rect.right > offsetLeft + width + 3) return;
@@ -289,6 +304,37 @@ def test_a_long_input_must_be_read_before_an_edit_is_accepted(browser: Browser, 
         person.clicks(f"{ACCEPTS}:not(.moved)")
         assert answers(person)[0]["behavior"] == "allow"
         assert accepted(person) == [NOTHING_UNSEEN]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("hidden", ["\u202e", "\u200b"])
+def test_hidden_characters_are_written_out_below_a_field(browser: Browser, address: str, hidden: str) -> None:
+    """The command is edited in a field that can't show them."""
+    command = "echo q1z\n" * 45 + f"echo ok{hidden}; rm -rf all"
+    with browser.person(address, **SMALL) as person:
+        sends(person, bash(command))
+        person.sees(READS)
+        person.clicks(f"{CURRENT} footer button:has-text('Edit'):not(.moved)")
+        person.sees(f"{CARD} .written-out pre", f"echo ok\\u{ord(hidden):04x}; rm")
+        assert person.reads(f"{CARD} footer .edited:enabled") == []
+        person.fills(f"{CARD} textarea", "echo")
+        person.loses(f"{CARD} .written-out")
+        person.fills(f"{CARD} textarea", f"echo {hidden} one")
+        person.sees(f"{CARD} .written-out pre", f"echo \\u{ord(hidden):04x} one")
+
+
+@pytest.mark.thorough
+def test_the_path_of_a_change_is_in_its_card(browser: Browser, address: str, directory: Path) -> None:
+    """The title has no path if the call has several."""
+    call = edit(directory / "notes.md", "up", "down")
+    call["input"]["notebook_path"] = "/other.ipynb"
+    with browser.person(address) as person:
+        sends(person, call)
+        person.sees(f"{CARD} h3", "wants to edit 2 files")
+        person.sees(f"{CARD} .asked .file", "notes.md")
+        person.clicks(f"{CURRENT} footer button:has-text('Edit'):not(.moved)")
+        person.sees(f"{CARD} .editor-host")
+        person.sees(f"{CARD} .asked .file", "notes.md")
 
 
 @pytest.mark.thorough
@@ -561,6 +607,9 @@ def words(count: int) -> str:
                 "a description": [ask({"label": "Oak", "description": words(600)})],
                 "a question": [ask({"label": "Oak"}, question=words(600))],
                 "another field": [ask({"label": "Oak"}, more="\n".join(words(40).split()))],
+                "a long line": [ask({"label": "Oak"}, more=words(200))],
+                "a preview": [ask({"label": "Oak", "preview": "\n".join(words(45).split())})],
+                "lines of a preview": [ask({"label": "Oak", "preview": "\n".join([words(40)] * 9)})],
                 "several, one at a time": [ask({"label": f"Oak {words(600)}"}), ask({"label": "Ash"}, question="And?")],
             }.items()
         ),

@@ -104,9 +104,7 @@ async def test_a_test_notification_has_the_chosen_buttons(browser: Browser, serv
         assert subscription(server)["actions"] is True
         person.runs(ANSWERS.replace("ANSWER", "{ accepted: true }"))
         person.clicks("button:has-text('Send a test notification')")
-        person.sees(
-            ".settings [role=status]", "Sent. While Drawbridge is visible, the notification closes immediately."
-        )
+        person.sees(".settings [role=status]", "Sent. It appears in a few seconds.")
         assert person.runs("self.asked") == {"endpoint": ENDPOINT}
         person.runs(ANSWERS.replace("ANSWER", "{ accepted: false, problem: 'The subscription has expired.' }"))
         person.clicks("button:has-text('Send a test notification')")

@@ -52,7 +52,7 @@ class Process:
         self.says_its_session = says_its_session
         self.pid = next(self._pids)
         self.launch = launch
-        self.emit = emit
+        self._emit = emit
         self.prompts: list[str] = []
         self.attachments: tuple[base.Attachment, ...] = ()
         self.answers: list[tuple[str, base.Decision]] = []
@@ -63,6 +63,12 @@ class Process:
         self.ended = False
         self.busy = False
         self.turn_open = False
+
+    def emit(self, event: base.Event) -> None:
+        """Emits an event, after the look at the disk that it may need. The disk responds immediately."""
+        if isinstance(event, base.LookedAt) and self.launch.look is not None:
+            event = msgspec.structs.replace(event, look=self.launch.look(event))
+        self._emit(event)
 
     def prompt(self, text: str, attachments: tuple[base.Attachment, ...] = ()) -> None:
         self.prompts.append(text)

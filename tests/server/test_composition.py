@@ -76,7 +76,7 @@ async def test_a_notification_is_sent_about_a_run(server: Server, service: Servi
 
 async def test_editors_are_notified_of_a_review(server: Server) -> None:
     editor = Editor()
-    server.core.surfaces.editors.add(editor)
+    server.core.surfaces.editors.add(editor, [])
     changed = ReviewChanged(state="open", files=1, hunks=1, added=1, removed=0, by="Ada")
     server.core.surfaces.publish(Announced("p1", server.root, changed))
     assert editor.received == [wire.ReviewChanged("p1", "Ada", str(server.root))]

@@ -163,6 +163,8 @@ RECORDED: list[Recorded] = [
     PromptEdited("run_1", "Fix both", "phone", "c1"),
     ReviewDecided(by="phone", decision="undo", files=1, hunks=2, left=3, interrupted=True),
     ReviewInterrupted(by="phone", decision="undo", files=1, hunks=2, result="unknown", changed=("a.py",)),
+    PromptAccepted("run_1", "Fix it", "phone", client_id="c1"),
+    RunReverted("run_1", "phone", (ChangedFile("a.py", "changed"),), "c1"),
 ]
 
 SUMMARY = summary("p1", str(PATH))

@@ -126,7 +126,7 @@ def test_without_a_manager_the_file_is_written(setup: Setup, home: Path, monkeyp
     assert unit(home).exists()
     assert "systemctl --user daemon-reload; systemctl --user enable drawbridge.service" in output.errors
     output = setup("serve", "--remove")
-    assert "so the server was not stopped if it is running" in output.output
+    assert "so if the server is running, it was not stopped" in output.output
     assert left(home) == {"project": "directory"}
 
 

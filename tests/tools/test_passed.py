@@ -26,6 +26,21 @@ def test_fails():
     raise SystemError
 """
 
+LEAVES = """
+import pytest
+
+@pytest.fixture
+def checked():
+    yield
+    pytest.fail("the test left behind: a thread")
+
+def test_leaves_a_thread(checked):
+    pass
+
+def test_passes():
+    pass
+"""
+
 
 def run(folder: Path, *arguments: str) -> str:
     plugins = ["-p", "no:asyncio", "-p", "tools.passed"]
@@ -43,3 +58,11 @@ def test_only_what_has_not_passed_is_run_again(tmp_path: Path) -> None:
     (tmp_path / "test_more.py").write_text("def test_passes():\n    pass\n")
     assert "1 failed, 1 passed, 1 skipped" in run(tmp_path, f"--passed={passed}", *in_parallel)
     assert "1 failed, 1 skipped" in run(tmp_path, f"--passed={passed}", *in_parallel)
+
+
+def test_a_test_whose_teardown_fails_is_run_again(tmp_path: Path) -> None:
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "test_some.py").write_text(LEAVES)
+    passed = tmp_path / "passed"
+    assert "2 passed, 1 error" in run(tmp_path, f"--passed={passed}")
+    assert passed.read_text() == "test_some.py::test_passes\n"

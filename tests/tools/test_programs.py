@@ -26,7 +26,7 @@ class Fetched:
         (directory / "lib" / "data").write_text("whole")
         (directory / "run").symlink_to("lib/data")
         if self.installs <= self.failures:
-            raise SetupError("npm exited with code 1; its reason is above.")
+            raise SetupError("npm exited with code 1; the reason is above.")
 
 
 @pytest.fixture(autouse=True)
@@ -99,7 +99,9 @@ def test_a_fetch_that_fails_is_tried_again(capsys: pytest.CaptureFixture[str]) -
 
 def test_without_a_network_program_and_attempts_are_reported() -> None:
     wanted = program(Fetched(failures=9))
-    with pytest.raises(Unavailable, match=r"^Can't fetch tool 1\.2, tried 3 times: npm exited with code 1; .* network"):
+    with pytest.raises(
+        Unavailable, match=r"^Can't fetch tool 1\.2 \(tried 3 times\): npm exited with code 1; .* network"
+    ):
         programs.fetch(wanted)
     assert not wanted.directory.exists()
     assert Unavailable.code not in (0, 1, 2), "failed tests and make have other exit codes"

@@ -24,7 +24,7 @@ def test_a_busy_program_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     with flaky.busy(1) as (process,):
         busy = quiet.wait(patience=0.0, sample=1.0)
     assert [line for line in busy if line.startswith(f"{process.pid} ")]
-    assert "continuing beside other programs" in capsys.readouterr().err
+    assert "continuing alongside other programs" in capsys.readouterr().err
 
 
 def test_it_waits_for_a_program_that_ends(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

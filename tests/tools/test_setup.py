@@ -134,7 +134,7 @@ def test_unfetchable_packages_have_their_own_exit_code(ran: list[str], monkeypat
     def run(command: list[str]) -> None:
         record(command)
         if "--requirement" in command:
-            raise bootstrap.SetupError("python -m pip install … exited with code 1; its reason is above.")
+            raise bootstrap.SetupError("python -m pip install … exited with code 1; the reason is above.")
 
     monkeypatch.setattr(bootstrap, "run", run)
     with pytest.raises(bootstrap.Unavailable, match=r"pip install … exited with code 1; .* Check the network"):

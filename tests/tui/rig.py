@@ -167,8 +167,8 @@ async def attached(
         yield person
 
 
-def described(request: dict[str, Any], agent: str) -> dict[str, Any]:
-    """The request with the texts that the server adds to it, for a project in ``/home/ada/blog``."""
+def event(request: dict[str, Any]) -> ApprovalRequested:
+    """The request as the server has it."""
     proposal = request.get("proposal")
     given, suggestions = (Raw(json.dumps(request.get(name, [])).encode()) for name in ("input", "suggestions"))
     asked = ApprovalRequested(
@@ -181,9 +181,14 @@ def described(request: dict[str, Any], agent: str) -> dict[str, Any]:
         request.get("changeable", True),
         form=request.get("form", "fields"),
     )
-    call = with_call(asked, registry.tools("gemini" if asked.form == "acp" else "claude")).call
-    assert call is not None
-    found = words(asked, call, agent.lower(), "/home/ada/blog", os.path.normpath)
+    return with_call(asked, registry.tools("gemini" if asked.form == "acp" else "claude"))
+
+
+def described(request: dict[str, Any], agent: str) -> dict[str, Any]:
+    """The request with the texts that the server adds to it, for a project in ``/home/ada/blog``."""
+    asked = event(request)
+    assert asked.call is not None
+    found = words(asked, asked.call, agent.lower(), "/home/ada/blog", os.path.normpath)
     fields: dict[str, Any] = json.loads(json.dumps(msgspec.to_builtins(found)))
     return {**fields, **request}
 

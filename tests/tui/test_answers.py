@@ -12,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from textual.widgets.text_area import Document
 
+from drawbridge.server.auth.scopes import Identity, check_answer
+from drawbridge.server.protocol.commands import PermissionResponse
 from drawbridge.tui import answers, wording
 from drawbridge.tui.code import DiffLines
 from drawbridge.tui.colors import DARK, LIGHT, background_brightness, theme
@@ -19,7 +21,7 @@ from drawbridge.tui.command import attach, decide
 from drawbridge.tui.difference import difference
 from drawbridge.tui.server_address import Finder
 
-from .rig import described
+from .rig import described, event
 
 
 def asked(tool: str, old: str, new: str, given: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -35,13 +37,27 @@ def test_an_edited_write_keeps_line_endings_and_byte_order_mark() -> None:
 
 
 @pytest.mark.parametrize("tool", ["Edit", "MultiEdit"])
-def test_an_edited_edit_replaces_the_whole_file(tool: str) -> None:
-    given = {"file_path": "/x/a.py", "old_string": "b", "new_string": "c", "replace_all": True}
+@pytest.mark.parametrize("more", [{}, {"replace_all": True}, {"replace_all": False}], ids=str)
+def test_an_edited_edit_replaces_the_whole_file(tool: str, more: dict[str, Any]) -> None:
+    change = {"old_string": "b", "new_string": "c", **more}
+    given = {"file_path": "/x/a.py", **(change if tool == "Edit" else {"edits": [change]})}
     request = asked(tool, "a\r\nb\r\n", "a\r\nc\r\n", given)
+    whole = {"old_string": "a\nb\n", "new_string": "mine\n"}
     found = answers.edited_input(request, "mine\n")
-    change = found if tool == "Edit" else found["edits"][0]
-    assert (change["old_string"], change["new_string"], change["replace_all"]) == ("a\nb\n", "mine\n", False)
-    assert given["new_string"] == "c", "the request itself stays as it was"
+    assert found == {**given, **(whole if tool == "Edit" else {"edits": [whole]})}
+    assert change["new_string"] == "c", "the request itself stays as it was"
+
+
+@pytest.mark.parametrize("tool", ["Edit", "MultiEdit", "Write"])
+@pytest.mark.parametrize("more", [{}, {"replace_all": True}], ids=str)
+def test_a_device_that_only_approves_can_edit_a_file(tool: str, more: dict[str, Any]) -> None:
+    change = {"old_string": "b", "new_string": "c", **more}
+    given = {"file_path": "/x/a.py", **({"edits": [change]} if tool == "MultiEdit" else change)}
+    request = asked(tool, "a\nb\n", "a\nc\n", given)
+    found = PermissionResponse(
+        project_id="p", approval_id="a", decision="allow", updated_input=answers.edited_input(request, "mine\n")
+    )
+    check_answer(Identity(name="phone", scope="approve", device_id="1"), found, event(request))
 
 
 @pytest.mark.parametrize(

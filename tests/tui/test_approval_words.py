@@ -5,8 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pytest
-
 from drawbridge.tui import wording
 from drawbridge.tui.answers import field, piece, why_not_edited
 from drawbridge.tui.approval_words import ApprovalState, always_words, reason_hint, risks, title, ways
@@ -93,23 +91,6 @@ def test_an_agent_has_the_name_that_the_server_gives_it() -> None:
     described = [{"name": "claude", "label": "Claude"}, {"name": "demo", "label": "The demo agent"}]
     labels = [wording.agent_label(name, described) for name in ("claude", "demo", "pelican")]
     assert labels == ["Claude", "The demo agent", "The pelican agent"]
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({"pattern": "TODO", "path": "/p/src"}, "TODO in src"),
-        ({"pattern": "TODO", "glob": "*.py"}, "TODO in *.py"),
-        ({"pattern": "TODO"}, "TODO"),
-        ({"path": "/p/src"}, "src"),
-        ({"query": "drawbridge"}, "“drawbridge”"),
-        ({"file_path": "/p/a.py", "path": "/p"}, "a.py"),
-        ({"command": "make", "description": "Builds it"}, "make"),
-        ({"pattern": 1, "path": "/p"}, ""),
-    ],
-)
-def test_a_search_is_shown_with_its_pattern(given: dict[str, Any], words: str) -> None:
-    assert wording.tool_words(given, "/p") == words
 
 
 def test_a_missing_prompt_box_is_explained() -> None:

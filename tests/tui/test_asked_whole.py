@@ -582,6 +582,21 @@ def test_no_word_of_a_message_is_left_out(words: str, width: int) -> None:
     assert all_of(words, "\n".join(strip.text for strip in strips))
 
 
+@pytest.mark.parametrize("hidden", ["&#8203;", "&#x202e;", "&shy;", "&#xfe0f;"])
+@pytest.mark.parametrize(
+    "plan", ["1. Tidy HIDDEN then {}\n", "| a | b |\n|---|---|\n| 1 | HIDDEN {} |\n", "# HIDDEN {}\n"]
+)
+async def test_text_after_references_to_hidden_characters_is_shown(plan: str, hidden: str) -> None:
+    """Such characters have no width when the plan is wrapped, but they are written out."""
+    app = Alone({"tool_name": "ExitPlanMode", "input": {"plan": plan.format(EVIL).replace("HIDDEN", hidden * 20)}})
+    async with alone(app) as pilot:
+        assert all(word in app.text for word in EVIL.split())
+        assert "more line" not in app.text
+        await pilot.press("a")
+        await pilot.pause()
+        assert [answer.allow for answer in app.given] == [True]
+
+
 @pytest.mark.parametrize(
     "plan",
     [
@@ -680,6 +695,40 @@ async def test_no_part_of_an_input_is_hidden(form: str, given: dict[str, Any]) -
     app = Alone({"tool_name": "mcp__files__write", "input": {"toolCallId": "t", **given}, "form": form})
     async with alone(app, height=40):
         assert EVIL in app.text
+
+
+DIFF = {"type": "diff", "path": "/x/run.sh", "oldText": "a", "newText": "b"}
+WORDS = {"type": "content", "path": "/x/notes.md", "content": {"type": "text", "text": "words"}}
+
+
+@pytest.mark.parametrize(
+    ("tool", "given"),
+    [
+        ("edit", {"toolCallId": "t", "kind": "edit", "content": [DIFF, WORDS]}),
+        ("execute", {"toolCallId": "t", "kind": "execute", "content": [DIFF]}),
+        ("fetch", {"toolCallId": "t", "kind": "fetch", "content": [DIFF]}),
+        ("Edit", {"file_path": "/x/run.sh", "old_string": "a", "new_string": "b", "notebook_path": "/x/notes.md"}),
+        ("Write", {"file_path": "/x/run.sh", "content": "b"}),
+    ],
+    ids=["two paths", "a command", "a fetch", "another path", "in the title"],
+)
+@pytest.mark.parametrize("new_text", ["b", "a"], ids=["a change", "no change"])
+async def test_the_path_of_a_change_is_on_the_screen(tool: str, given: dict[str, Any], new_text: str) -> None:
+    """It is above the change, unless it is in the title."""
+    request = {"tool_name": tool, "input": given, "form": "acp" if "kind" in given else "fields"}
+    app = Alone(request | {"proposal": {"path": "/x/run.sh", "old_text": "a", "new_text": new_text}})
+    async with alone(app, height=40):
+        lines = [line.strip("│ ") for line in app.text.splitlines()]
+        assert lines.count("/x/run.sh") == (tool != "Write")
+        assert tool != "Write" or "wants to overwrite /x/run.sh" in lines[1]
+
+
+async def test_the_path_of_a_change_is_on_one_line() -> None:
+    """Otherwise, the rest of it would look like a line of the diff."""
+    proposal = {"path": "/x/a\n   1 + b", "old_text": "a", "new_text": "b"}
+    app = Alone({"tool_name": "execute", "input": {"content": [DIFF]}, "form": "acp", "proposal": proposal})
+    async with alone(app):
+        assert r"/x/a\x0a   1 + b" in app.text
 
 
 @pytest.mark.parametrize(

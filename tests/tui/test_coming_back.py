@@ -102,6 +102,27 @@ async def test_a_prompt_removed_during_a_disconnect_is_reported(tmp_path: Path, 
 
 
 @pytest.mark.thorough
+async def test_a_prompt_removed_while_another_project_is_shown(tmp_path: Path, directory: Path) -> None:
+    async with serving(tmp_path / "data", "--no-tls", "--allow", directory.parent) as server:
+        project = await make_project(server, directory)
+        async with attached(server, directory) as person, server.client() as other:
+            await person.prompts("/slow 600")
+            await person.sees("Working")
+            await person.prompts("a fine idea")
+            await person.sees("1 queued")
+            await person.presses("escape", "p")
+            await person.waits_for(lambda: not person.in_project, "the list")
+            [queued] = (await other.ask("project_join", project_id=project))["data"]["data"]["queue"]
+            await other.ask("queue_remove", {"run_id": queued["run_id"]}, project)
+            assert not any("removed your prompt" in notice for notice in person.notices)
+            await person.presses("enter")
+            await person.is_notified("removed your prompt from the queue: a fine idea")
+            await other.ask("agent_interrupt", project_id=project)
+            await person.sees("Ready")
+        assert len([notice for notice in person.notices if "removed your prompt" in notice]) == 1
+
+
+@pytest.mark.thorough
 async def test_an_answer_in_flight_during_a_disconnect_counts_once(tmp_path: Path, directory: Path) -> None:
     async with serving(tmp_path / "data", "--no-tls", "--allow", directory.parent) as server:
         await make_project(server, directory)

@@ -11,14 +11,18 @@ from textual.widgets import Static
 
 from drawbridge.server.auth.devices import Devices
 from drawbridge.server.auth.scopes import Scope
+from drawbridge.text.review_words import HANDOVERS
 from drawbridge.tui import review_comments, screen_review
+from drawbridge.tui.client import Client
 from drawbridge.tui.comment_dialogs import CommentDialog, CommentsDialog
+from drawbridge.tui.commenting import Commenting
 from drawbridge.tui.commit_dialog import CommitDialog
 from drawbridge.tui.fields import PlainTextArea
 from drawbridge.tui.review_comments import stepped, stretched
 from drawbridge.tui.review_parts import Context, Part
 from drawbridge.tui.review_view import ReviewView
 from drawbridge.tui.screen_review import ReviewScreen
+from drawbridge.tui.server_address import ServerAddress
 from tests.rigs.reviews import WORK, comments_of, decides, make_repository, poem, prompts_of
 from tests.server.checkpoints.rig import git
 from tests.server.processes import Server, serving
@@ -72,6 +76,23 @@ async def is_noted(person: Person, words: str) -> None:
 def unwrapped(person: Person) -> str:
     """The text of the review, without the borders of comments and without whitespace."""
     return "".join(view(person).text().replace("▎", "").split())
+
+
+def test_the_agent_of_another_session_is_named() -> None:
+    """Sessions in a directory share a review, so the comments may have been left with another session's agent."""
+
+    def nowhere() -> ServerAddress:
+        raise AssertionError("nothing connects here")
+
+    commenting = Commenting(Client(nowhere, "Ada"), "p", lambda: None, lambda: None)
+    for state in HANDOVERS:
+        own, elsewhere = ({"handover": {"state": state, "project_id": id}} for id in ("p", "q"))
+        assert commenting.update(own)
+        assert "another session" not in commenting.handover_words
+        assert commenting.update(elsewhere), "only the session is another one"
+        assert "he agent of another session in this directory" in commenting.handover_words
+        assert not commenting.update(elsewhere)
+    assert commenting.handover_words[0].isupper()
 
 
 async def begins(person: Person, *keys: str) -> None:

@@ -176,6 +176,31 @@ def test_an_error_is_shown_once(said: str, error: str, shown: list[str]) -> None
     assert conversation.items[-1].data["error"] == error
 
 
+def test_an_error_on_the_page_before_its_run_ends_is_shown_once() -> None:
+    conversation = joined(2)
+    conversation.prepend([event(2, "run_finished", run_id="r", outcome="failed", error="API Error: 529")])
+    conversation.prepend([text(1, "API Error: 529")])
+    assert (texts(conversation), len(conversation.items)) == ([], 1)
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"session_id": "", "fork_from": "s", "agent": "claude", "title": "Fix it"}, ["Forked from “Fix it”"]),
+        ({"session_id": "", "fork_from": "s", "agent": "claude"}, ["Forked from an earlier session"]),
+        ({"session_id": "s", "agent": "claude", "title": "Fix it"}, ["Resumed “Fix it”"]),
+        ({"session_id": "s", "agent": "claude"}, ["Resumed an earlier session"]),
+        ({"session_id": "s"}, []),
+        ({"session_id": "", "title": "Fix it"}, []),
+    ],
+)
+def test_the_session_that_a_client_has_chosen_is_shown(changed: dict[str, str], words: list[str]) -> None:
+    """A change without an agent is the agent's own report about its session."""
+    conversation = joined()
+    conversation.apply(event(1, "session_changed", **changed))
+    assert told(conversation) == words
+
+
 # Prompts in the queue.
 
 

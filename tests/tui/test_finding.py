@@ -18,9 +18,11 @@ import pytest
 from websockets.asyncio.server import ServerConnection, serve
 
 from drawbridge.core.errors import BadSetting, NoServer
+from drawbridge.tui.bar import _trouble
 from drawbridge.tui.client import Client
 from drawbridge.tui.command import ambiguous_words, begin
-from drawbridge.tui.server_address import Finder, fingerprint_of
+from drawbridge.tui.connection import Connection, RequestError
+from drawbridge.tui.server_address import Finder, ServerAddress, fingerprint_of
 from tests import programs
 from tests.ide.processes import run
 from tests.rigs.tmux import Pane, Tmux, wait_until
@@ -268,6 +270,28 @@ async def test_the_reason_why_a_server_refuses_the_connection_is_shown() -> None
         port = next(iter(other.sockets)).getsockname()[1]
         with pytest.raises(NoServer, match=rf"The server at ws://.* refused the connection: {re.escape(words)}$"):
             await connects(Finder(f"ws://127.0.0.1:{port}"))
+
+
+async def test_a_closing_reason_is_never_mistaken_for_a_missing_one() -> None:
+    """A server may close the connection with the words that stand for a missing reason."""
+
+    async def answer(socket: ServerConnection) -> None:
+        await socket.close(1013, "it closed the connection")
+
+    async with serve(answer, "127.0.0.1", 0) as other:
+        port = next(iter(other.sockets)).getsockname()[1]
+        with pytest.raises(NoServer, match=r"closed the connection: it closed the connection\. Try again\.$"):
+            await connects(Finder(f"ws://127.0.0.1:{port}"))
+
+
+@pytest.mark.parametrize("problem", ["The token has expired.", "The token has expired"])
+async def test_a_refused_token_is_described_in_sentences(problem: str) -> None:
+    connection = Connection(lambda: ServerAddress("ws://127.0.0.1:1", "x", Path("token"), None, None), "Ada")
+    connection.state, connection.problem = "refused", problem
+    words = "Disconnected: The token has expired. To use another token, quit and restart with --token-file."
+    with pytest.raises(RequestError) as refusal:
+        await connection.ask("execute", lasting=True)
+    assert (str(refusal.value), _trouble(connection)) == (words, words)
 
 
 async def test_other_commands_do_not_import_textual() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from textual.widgets import Input
 
 from drawbridge.tui.dialogs import HelpDialog, ModeDialog, ProjectDialog
@@ -49,6 +50,17 @@ async def test_a_project_is_added_in_the_list(lasting: Server, directory: Path) 
         await person.waits_for(lambda: person.in_project, "the project")
         await person.sees(directory.name, "demo", "Ready")
     await forget(lasting)
+
+
+@pytest.mark.thorough
+async def test_projects_are_shown_with_the_title_of_their_session(server: Server, directory: Path) -> None:
+    """The title tells two sessions in the same directory apart."""
+    async with attached(server, directory) as person:
+        await person.prompts("/quick the heron")
+        await person.reads("Finished")
+        await person.waits_for(lambda: "/quick the heron" in person.screen.splitlines()[0], "the title in the bar")
+        await person.presses("escape", "p")
+        await person.sees(f"{directory.name}  ● Ready  /quick the heron")
 
 
 async def test_agents_that_are_not_installed_cannot_be_chosen(lasting: Server, directory: Path) -> None:

@@ -59,6 +59,25 @@ def test_no_drawn_text_controls_the_terminal(kind: Kind, data: dict[str, Any], w
         assert [strip.text for strip in strips if not is_harmless(strip.text)] == []
 
 
+@pytest.mark.parametrize(("kind", "start"), [("prompt", "▎ {}  "), ("notice", "── {} did it ")])
+def test_who_did_something_is_decided_by_client(kind: Kind, start: str) -> None:
+    """Records of older servers have no ``client_id``, so only their names can be compared."""
+    painter = Painter(DARK)
+    painter.me, painter.is_mine = "ada", lambda data: data["client_id"] == "c1"
+
+    def drawn(**client: str) -> str:
+        item = Item(1, 1, "2026-11-21T09:00:00Z", kind, {"text": "did it", **client})
+        return painter.item(item, 60, folded=True, whole=None)[0].text
+
+    for client, who in (
+        ({"by": "ada", "client_id": "c1"}, "You"),
+        ({"by": "ada", "client_id": "c2"}, "ada"),
+        ({"by": "ada"}, "You"),
+        ({"by": "bob"}, "bob"),
+    ):
+        assert drawn(**client).startswith(start.format(who))
+
+
 def test_markup_is_shown_literally() -> None:
     strips = Painter(LIGHT).item(Item(1, 1, "", "text", {"text": "[red]a[/red] [/] $ink"}), 60, folded=True, whole=None)
     assert strips[0].text.rstrip() == "[red]a[/red] [/] $ink"

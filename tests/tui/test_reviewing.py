@@ -361,7 +361,7 @@ async def test_an_edit_is_kept_as_a_draft_until_it_is_decided(server: Server, re
         field = person.app.screen.query_one(PlainTextArea)
         await person.waits_for(lambda: field.has_focus, "the field")
         await person.presses("ctrl+s")
-        await is_told(person, "You have changed nothing yet.")
+        await is_told(person, "You have not changed anything yet.")
         await person.types("My ")
         await person.presses("escape")
         await is_told(person, "Your edit is kept as a draft: e continues, d discards it.")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from textual.widgets import OptionList
 
+from drawbridge.tui import search_dialog
 from drawbridge.tui.conversation import Conversation, Record
 from drawbridge.tui.history import History
 from drawbridge.tui.search_dialog import SearchDialog
@@ -20,11 +21,9 @@ pytestmark = pytest.mark.thorough
 
 async def test_a_search_result_opens_its_record(server: Server, directory: Path) -> None:
     async with attached(server, directory, size=(80, 24)) as person:
-        await person.prompts("/quick the heron")
-        await person.reads("Finished")
-        for number in range(8):
-            await person.prompts(f"/quick {number}")
-            await person.reads_times(number + 2, "Finished")
+        for number, words in enumerate(("first", "the heron", *range(8)), 1):  # the first prompt is the session's title
+            await person.prompts(f"/quick {words}")
+            await person.reads_times(number, "Finished")
         await person.loses("the heron")
         await person.presses("escape", "f")
         await person.waits_for(lambda: isinstance(person.app.screen, SearchDialog), "the window")
@@ -39,6 +38,30 @@ async def test_a_search_result_opens_its_record(server: Server, directory: Path)
         history = person.app.screen.query_one(History)
         assert history.current is not None
         assert not history.follows
+
+
+async def test_more_search_results_are_loaded_on_request(
+    server: Server, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The list ends with an option that loads the next page, as long as there are more results."""
+    monkeypatch.setattr(search_dialog, "PAGE", 2)
+    async with attached(server, directory) as person:
+        for number in range(5):
+            await person.prompts(f"/quick heron {number}")
+            await person.reads_times(number + 1, "Finished")
+        await person.presses("escape", "f")
+        await person.types("heron")
+        await person.presses("enter")
+        options = person.app.screen.query_one(OptionList)
+        for count in (3, 5):
+            await person.waits_for(lambda: options.option_count >= count, f"{count} rows")  # noqa: B023
+            assert options.get_option_at_index(count - 1).prompt == "Show more"
+            await person.presses("end", "enter")
+        await person.waits_for(lambda: options.option_count == 5, "the last result")
+        assert options.highlighted == 4
+        await person.sees("heron 0")
+        await person.presses("enter")
+        await person.waits_for(lambda: person.in_project and "/quick heron 0" in person.screen, "the record")
 
 
 async def test_a_search_without_results_is_reported(server: Server, directory: Path) -> None:

@@ -101,7 +101,22 @@ class Words:
                 f"[{one}]: https://{two}.example\n",
                 ">" * self._random.choice([1, 3, 60]) + f" {one}\n",
                 f"{one}&nbsp;{two}\n",
+                self._references(one, two, three),
                 f"- [x] {one}\n- [ ] {two}\n",
+            ]
+        )
+
+    def _references(self, one: str, two: str, three: str) -> str:
+        """Text with references to characters that have no width until they are written out."""
+        hidden = self._random.choice(["&#8203;", "&shy;", "&#x202e;", "&zwj;", "&#xfe0f;"]) * self._random.choice(
+            [1, 9, 40]
+        )
+        return self._random.choice(
+            [
+                f"{one} {hidden} {two}\n",
+                f"1. {one}{hidden}{two}\n   - {hidden} {three}\n",
+                f"| {one} {hidden} | b |\n|---|---|\n| 1 | {hidden} {two} |\n",
+                f"## {hidden}{one}\n\n> **{two}** {hidden} {three}\n",
             ]
         )
 

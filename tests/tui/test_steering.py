@@ -173,10 +173,10 @@ async def test_tool_calls_are_folded_until_the_user_opens_them(server: Server, d
         await person.prompts("Something")
         await person.is_asked("Something")
         await person.presses("a")
-        await person.reads("▸ Edit notes.md  ✓ done", "Finished")
+        await person.reads("▸ Edited notes.md  ✓", "Finished")
         assert "was written" not in person.history
         await person.presses("escape", "k", "k", "k", "k", "enter")
-        await person.reads("▾ Edit notes.md  ✓ done", "+ > You said: Something", "was written")
+        await person.reads("▾ Edited notes.md  ✓", "+ > You said: Something", "was written")
         await person.presses("enter")
         await person.waits_for(lambda: "was written" not in person.history, "folded again")
 

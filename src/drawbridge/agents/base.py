@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
 
-from msgspec import Raw, Struct, field
+from msgspec import Raw, Struct, field, structs
 
 LEAVING_PLAN: Final = "ExitPlanMode"
 """The name under which every driver reports the tool with which its agent asks to leave plan mode: the name of Claude
@@ -91,6 +91,9 @@ class Launch(Struct, frozen=True):
     files: str | None = None
     """The directory of the files that prompts refer to by their paths (``Attachment.path``); None if prompts never do.
     The agent may read these files without asking. The directory might not exist until the first file is stored."""
+    look: Callable[[LookedAt], object] | None = None
+    """Called in a thread before such an event is emitted. The event then contains its result, or None if the disk does
+    not respond in time. It may block, and the agent's later events wait for it."""
 
 
 MODEL_NAME: Final = re.compile(r"(?!-)[!-~]{1,200}")
@@ -209,6 +212,8 @@ class Question(Struct, frozen=True):
     blocked_path: str | None = None
     """The path that needs permission; None if the agent did not name one."""
     form: Form = "fields"
+    look: object = None
+    """The result of ``Launch.look``; None if there is none."""
 
 
 class QuestionCancelled(Struct, frozen=True):
@@ -356,10 +361,11 @@ class ScheduleChanged(Struct, frozen=True):
 
 class DirectoryChanged(Struct, frozen=True):
     """The agent works in this directory from now on. An agent that does not report its directory works in
-    ``Launch.directory``.
+    ``Launch.directory``. ``look``: as in ``Question``.
     """
 
     directory: str
+    look: object = None
 
 
 class Exited(Struct, frozen=True):
@@ -399,7 +405,23 @@ class Broken(Struct, frozen=True):
     fault: str
 
 
-Output: TypeAlias = Event | Replied | Broken
+LookedAt: TypeAlias = Question | DirectoryChanged
+"""The events that depend on the disk."""
+
+
+class Unread(Struct, frozen=True):
+    """A question about a file that has to be read first. ``propose`` reads it, and returns the change that the question
+    is about. Blocking."""
+
+    question: Question
+    propose: Callable[[], Proposal | None]
+
+    def read(self) -> Question:
+        """The question with its proposal. Blocking."""
+        return structs.replace(self.question, proposal=self.propose())
+
+
+Output: TypeAlias = Event | Replied | Broken | Unread
 
 
 class Dialect(Protocol):

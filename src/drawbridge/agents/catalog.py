@@ -31,6 +31,7 @@ class Row:
         "ask_mode",
         "asks",
         "bridge",
+        "compact",
         "environment",
         "forks",
         "hooks",
@@ -71,6 +72,7 @@ class Row:
         oldest: tuple[int, ...] = (),
         tested: tuple[int, ...] = (),
         login: tuple[str, str] | None = None,
+        compact: str = "",
     ) -> None:
         self.name = name
         """The name that is used in commands, settings, the client protocol and files."""
@@ -117,6 +119,9 @@ class Row:
         self.login = login
         """The command with which a user logs in to it on the server's machine, and what to do next; None if that is not
         known."""
+        self.compact = compact
+        """The prompt with which it replaces a conversation by a summary, also in a terminal; empty if that is not
+        known."""
 
 
 ROWS: Final = (
@@ -145,6 +150,7 @@ ROWS: Final = (
         environment={"DISABLE_AUTOUPDATER": "1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"},
         oldest=(2, 0, 0),
         tested=(2, 1, 332),
+        compact="/compact",
         login=(
             "claude",
             "Type /login there and follow the steps. Or check the API key that the server was started with.",
@@ -181,6 +187,9 @@ ROWS: Final = (
     Row("demo", "The demo agent", "The demo agent"),
 )
 
+FIRST: Final = ROWS[0].name
+"""The agent of projects that were created when there was only one, and whose metadata names none."""
+
 AGENTS: Final = {row.name: row for row in ROWS}
 
 
@@ -195,6 +204,12 @@ def login(name: str) -> tuple[str, str] | None:
     not known."""
     row = AGENTS.get(name)
     return row.login if row is not None else None
+
+
+def compact(name: str) -> str:
+    """The prompt with which the agent replaces a conversation by a summary; empty if that is not known."""
+    row = AGENTS.get(name)
+    return row.compact if row is not None else ""
 
 
 def title(name: str) -> str:

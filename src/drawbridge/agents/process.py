@@ -8,10 +8,12 @@ import logging
 import os
 import shutil
 import signal
+from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, cast
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from drawbridge.agents import process_tree
 from drawbridge.agents.base import (
@@ -23,21 +25,27 @@ from drawbridge.agents.base import (
     Decision,
     Dialect,
     Event,
+    LookedAt,
     NotAtWork,
     Output,
     Replied,
     Steers,
+    Unread,
 )
 from drawbridge.agents.environment import MARK
 from drawbridge.agents.output import LINE_LIMIT, STDERR_LIMIT, Lines, Tail
 from drawbridge.agents.shortage import shortage
 from drawbridge.agents.supervisor_pipe import SupervisorPipe
+from drawbridge.core.disk_threads import DiskThreads
 from drawbridge.core.tasks import BackgroundTasks
 
 STDIN_LIMIT: Final = 64 * 1024 * 1024
 """The maximum number of bytes that may wait until an agent reads its input. The files in a prompt are smaller."""
 
 STDOUT, STDERR = 1, 2
+
+LOOKS: Final = 2
+"""The maximum number of threads in which one process's questions wait for a disk."""
 
 logger = logging.getLogger("drawbridge.agents")
 
@@ -62,6 +70,9 @@ class Times(Struct, frozen=True):
     """
     reply: float = 5.0
     """The time that the agent has to answer a command. This is not a step of ending the process."""
+    disk: float = 5.0
+    """The time that the disk has to respond before a question or a change of directory is reported without what it
+    would have shown. This is not a step of ending the process, either."""
 
 
 class Process(asyncio.SubprocessProtocol):
@@ -70,13 +81,27 @@ class Process(asyncio.SubprocessProtocol):
     pid = 0
 
     def __init__(
-        self, name: str, mark: str, pipe: SupervisorPipe, conversation: Dialect, emit: Callable[[Event], None]
+        self,
+        name: str,
+        mark: str,
+        pipe: SupervisorPipe,
+        conversation: Dialect,
+        emit: Callable[[Event], None],
+        look: Callable[[LookedAt], object] | None = None,
     ) -> None:
+        """``look``: as in ``Launch``."""
         self._name = name
         self._pipe = pipe
         self._mark = f"{MARK}={mark}"
         self._conversation = conversation
         self._emit = emit
+        self._look = look
+        self._outputs: deque[Output] = deque()
+        """What has not been passed on yet. The first one waits for the disk, and the others wait behind it."""
+        self._looking: asyncio.Task[None] | None = None
+        """The look at the disk in progress."""
+        self._disk = DiskThreads(LOOKS)
+        self._looks = BackgroundTasks(logger)
         self.times = Times()
         self._lines = Lines()
         self._stderr = Tail(STDERR_LIMIT)
@@ -181,6 +206,7 @@ class Process(asyncio.SubprocessProtocol):
 
     def process_exited(self) -> None:
         self._exited.set()
+        self._pause(on=False)  # what is left in the pipe is not large, and would be lost
         self._tasks.start(self._finish(), f"{self._name}: cleaning up after its exit")
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -188,24 +214,69 @@ class Process(asyncio.SubprocessProtocol):
 
     def _handle(self, outputs: Sequence[Output]) -> None:
         self._tell_supervisor()  # first, so that a question is reported before any client can answer it
-        for item in outputs:
-            if isinstance(item, Replied):
-                reply = self._replies.get(item.request_id)
-                if reply is not None and not reply.done():
-                    reply.set_result(item.error)
-                continue
-            if isinstance(item, Broken):
-                self._fail(item.fault)
-                continue
-            try:
-                self._emit(item)
-            except Exception:  # an internal error must not lose the rest of the agent's output
-                logger.exception("%s: internal error: its output could not be processed", self._name)
+        self._outputs += outputs
+        if self._looking is None:
+            self._pass_on()
         self._flush()
         if self._conversation.turn_open:
             self._quiet.clear()
         else:
             self._quiet.set()
+
+    def _pass_on(self) -> None:
+        """Passes on the outputs, up to the next one that depends on the disk."""
+        while self._outputs:
+            item = self._outputs[0]
+            if isinstance(item, Unread) or (isinstance(item, LookedAt) and self._look is not None):
+                self._pause(on=True)
+                self._looking = self._looks.start(self._look_at(item), f"{self._name}: looking at the disk")
+                return
+            self._outputs.popleft()
+            self._report(item)
+
+    async def _look_at(self, item: Unread | LookedAt) -> None:
+        """Looks at the disk for the first output, and then passes on the outputs. Meanwhile, nothing is read from the
+        agent."""
+        event = item.question if isinstance(item, Unread) else item
+        try:
+            event = await self._disk.run(partial(self._looked_at, item), self.times.disk)
+        except TimeoutError:
+            logger.warning("%s: the disk of a file or directory that it uses does not respond", self._name)
+        except Exception:
+            logger.exception("%s: internal error: its output could not be processed", self._name)
+        self._outputs.popleft()
+        self._report(event)
+        self._looking = None
+        self._pass_on()
+        if self._looking is None:
+            self._pause(on=False)
+        self._flush()
+
+    def _looked_at(self, item: Unread | LookedAt) -> LookedAt:
+        """The event for an output that depends on the disk. Blocking."""
+        event = item.read() if isinstance(item, Unread) else item
+        return event if self._look is None else structs.replace(event, look=self._look(event))
+
+    def _report(self, item: Event | Replied | Broken) -> None:
+        if isinstance(item, Replied):
+            reply = self._replies.get(item.request_id)
+            if reply is not None and not reply.done():
+                reply.set_result(item.error)
+        elif isinstance(item, Broken):
+            self._fail(item.fault)
+        else:
+            try:
+                self._emit(item)
+            except Exception:  # an internal error must not lose the rest of the agent's output
+                logger.exception("%s: internal error: its output could not be processed", self._name)
+
+    def _pause(self, *, on: bool) -> None:
+        """Stops reading what the agent writes, or continues."""
+        stdout = cast(asyncio.ReadTransport, self._transport.get_pipe_transport(STDOUT))
+        if on and not self._exited.is_set():
+            stdout.pause_reading()
+        elif not on:
+            stdout.resume_reading()
 
     # The end of the process.
 
@@ -239,9 +310,9 @@ class Process(asyncio.SubprocessProtocol):
 
     def _wake(self) -> None:
         """Continues the process if SIGSTOP has stopped it, because it would otherwise react only to the final
-        SIGKILL.
-        """
+        SIGKILL. Also continues to read its output, which may contain the end of its turn."""
         self._pipe.signal(signal.SIGCONT)
+        self._pause(on=False)
 
     async def _kill_by_signals(self, *numbers: signal.Signals) -> None:
         for number in numbers:
@@ -291,6 +362,8 @@ class Process(asyncio.SubprocessProtocol):
             self._pipe.close()
             code = self._transport.get_returncode()
             self._handle(self._conversation.ended(-1 if code is None else code, self._stderr.text, self._fault))
+            while self._looking is not None:
+                await asyncio.wait([self._looking])
             self._ended.set()
 
     async def _close_pipes(self) -> None:
@@ -318,14 +391,15 @@ async def start(
     emit: Callable[[Event], None],
     confinement: Confinement = Confinement(),  # noqa: B008 - frozen
     kind: type[Process] = Process,
+    look: Callable[[LookedAt], object] | None = None,
 ) -> Process:
     """Runs ``command`` in ``directory``, in its own session, under a supervisor.
 
     ``environment`` must contain the mark. Raises ``AgentUnusable`` if the supervisor can't be started. If the command
-    can't be run, the process ends with the exit code ``supervisor.NOT_STARTED``.
+    can't be run, the process ends with the exit code ``supervisor.NOT_STARTED``. ``look``: as in ``Launch``.
     """
     pipe = SupervisorPipe()
-    process = kind(name, environment[MARK], pipe, conversation, emit)
+    process = kind(name, environment[MARK], pipe, conversation, emit, look)
     try:
         await asyncio.get_running_loop().subprocess_exec(
             lambda: process,

@@ -26,8 +26,8 @@ _TOOL, _PATH, _TEXT = "Write", "file_path", "content"
 
 
 def read_file(path: str) -> str | None:
-    """The ``Reader`` for a file that a question is about. A file larger than ``TEXT_LIMIT`` is unusable. Blocking, but
-    brief."""
+    """The ``Reader`` for a file that a question is about. A file larger than ``TEXT_LIMIT`` is unusable.
+    Blocking."""
     return files.read_text(path, TEXT_LIMIT)
 
 

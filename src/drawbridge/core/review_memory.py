@@ -124,5 +124,5 @@ def _lock(file: int) -> bool:
     except BlockingIOError:
         return False
     except OSError as error:
-        logger.info("could not lock the file with what was seen in reviews: %s", error)
+        logger.info("could not lock the file that records what was seen in reviews: %s", error)
     return True

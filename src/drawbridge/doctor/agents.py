@@ -10,7 +10,6 @@ from typing import Final
 
 from drawbridge.agents import catalog, registry
 from drawbridge.agents.catalog import Row
-from drawbridge.core.own_command import own_command
 from drawbridge.core.subprocesses import run_blocking
 from drawbridge.doctor.finding import Check, Finding, finding
 from drawbridge.info import guards
@@ -67,9 +66,8 @@ def absent(names: list[str], directory: str, *, anything: bool) -> list[Finding]
         if set_up := [guard for guard in found_guards if guard.command]:
             title = f"{catalog.title(name)} is set up, but `{catalog.AGENTS[name].program}` was not found."
             why = "It is neither on PATH nor in its usual place, so a server can't start it."
-            scope = " --scope project" if set_up[0].scope == "project" else ""
-            removal = f"`{own_command()} setup {name}{scope} --remove`"
-            todo = f"Install it, or add its directory to PATH. To undo the setup instead: {removal}"
+            removal = guards.how_to_remove(set_up[0], directory)
+            todo = f"Install it, or add its directory to PATH. To undo the setup instead, {removal}."
             found.append(finding("agent-missing", title, why, todo))
     if not anything and not found:
         programs = ", ".join(catalog.AGENTS[name].program for name in names)
@@ -84,12 +82,12 @@ def modes(names: list[str], directory: str) -> list[Finding]:
 
 
 def _modes(names: list[str], directory: str) -> Iterator[Finding]:
-    permissions = guards.permissions(directory)
-    for name in guards.ASK_MODE:
-        if name in names and not permissions.asks:
+    for name in (name for name in guards.ASK_MODE if name in names):
+        permissions = guards.permissions(name, directory)
+        if not permissions.asks:
             set_there = f" (mode {permissions.mode} in {permissions.file})" if permissions.mode else ""
             title = f"{catalog.title(name)} is not set to ask before it writes{set_there}."
-            todo = guards.how_to_make_it_ask(permissions, directory)
+            todo = guards.how_to_make_it_ask(name, permissions, directory)
             yield finding("agent-does-not-ask", title, "You may not see a change before it is written.", todo)
 
 

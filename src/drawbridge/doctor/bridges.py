@@ -21,7 +21,7 @@ from websockets.typing import Subprotocol
 from drawbridge.agents import catalog
 from drawbridge.core import beside
 from drawbridge.core.own_command import own_command
-from drawbridge.core.private_files import port_open, process_alive
+from drawbridge.core.private_files import process_alive
 from drawbridge.doctor.finding import Check, Finding, finding
 from drawbridge.ide.claude import PROBE_HEADER, SUBPROTOCOL, TOKEN_HEADER
 from drawbridge.ide.discovery import gemini_directory, lock_directory
@@ -118,13 +118,13 @@ def _of_bridge(bridge: Bridge) -> tuple[Reached | None, list[Finding]]:
         why = "Nothing is wrong with Drawbridge: agents skip such a file."
         them = "the files" if several else "the file"
         todo = f"You can ignore or delete {them}. Drawbridge leaves other programs' files alone."
-        title = f"{files} {'belong' if several else 'belongs'} to another program's bridge that is no longer running."
+        title = f"{files} {'were' if several else 'was'} left behind by another program that is no longer running."
         return None, [finding("bridge-foreign-dead", title, why, todo)]
     name = _name(bridge)
     ended = [pid for pid in (bridge.drawbridge_pid, bridge.pid) if pid and not process_alive(pid)]
     if ended:  # another program may listen on its port, so the token is not sent
         why = "Agents that find such a file may try to connect to a bridge that no longer works."
-        removed = bridge.drawbridge_pid in ended and not port_open(bridge.port)
+        removed = set(bridges.left_behind()).issuperset(bridge.files.values())
         command = f"{own_command()} doctor --fix" if removed else shlex.join(["rm", *bridge.files.values()])
         todo = f"`{command}` removes {'them' if several else 'it'}."
         title = f"{files} {'name' if several else 'names'} process {ended[0]}, which has ended."

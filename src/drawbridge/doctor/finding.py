@@ -42,7 +42,7 @@ CAUSES: Final = {
     "bridge-none": Cause("note", "no bridge is running"),
     "bridge-dead": Cause("warning", "a discovery file names a process that has ended"),
     "bridge-foreign-dead": Cause(
-        "note", "a discovery file belongs to another program's bridge that is no longer running"
+        "note", "a discovery file was left behind by another program that is no longer running"
     ),
     "bridge-refused": Cause("problem", "a bridge's process runs, but its port refuses connections"),
     "bridge-silent": Cause("problem", "the port of a bridge accepts connections, but does not answer"),

@@ -43,7 +43,7 @@ def _hooks(agent: AgentHooks, directory: str) -> Iterator[Fix]:
     missing or can't be used."""
     for found in guards.of_agent(agent, directory, call=False):
         project = Path(directory) if found.scope == "project" else None
-        if found.state == "broken" and Path(found.file) == agent.settings_file(project):
+        if found.state == "broken" and guards.is_in_setups_file(found, directory):
             try:
                 plan = guard.plan_setup(agent.name, project, _settings(agent.name, project), None)
             except DrawbridgeError:

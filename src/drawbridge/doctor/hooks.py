@@ -6,7 +6,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 from drawbridge import settings
@@ -58,11 +57,8 @@ def _check(agent: AgentHooks, directory: str) -> Iterator[Finding]:
 
 
 def _of_guard(agent: AgentHooks, guard: Guard, directory: str) -> Iterator[Finding]:
-    project = Path(directory) if guard.scope == "project" else None
-    again = f"Run `{own_command()} setup {agent.name}{' --scope project' if project else ''}`"
-    written_by_setup = Path(guard.file) == agent.settings_file(project)
-    if guard.state == "broken" and not written_by_setup:
-        again = f"Remove the guard's hooks from {guard.file}, then run{again.removeprefix('Run')}"
+    again = guards.how_to_reinstall(guard, directory)
+    written_by_setup = guards.is_in_setups_file(guard, directory)
     if guard.state == "absent":
         if registry.programs(registry.AgentPrograms())[agent.name].path is not None:
             yield finding("hook-absent", f"{agent.title} does not call the guard.", UNPROTECTED, f"{again}.")

@@ -53,5 +53,8 @@ def _safely(check: Check) -> list[Finding]:
 def _late(check: Check, seconds: float) -> Finding:
     title = f"Could not check {check.name} within {seconds:g} seconds."
     return finding(
-        "check-late", title, "The check hangs, or the machine is very busy.", "Try again when the machine is less busy."
+        "check-late",
+        title,
+        "The check is stuck, or the machine is very busy.",
+        "Try again when the machine is less busy.",
     )

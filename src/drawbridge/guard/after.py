@@ -101,8 +101,8 @@ def _about_unsaved(
         if edited or not hidden.hides(one.name):
             yield (
                 f"{one.name} {'is on disk as written' if edited else 'has changed on disk'}, but has unsaved changes in "
-                f"{one.editor}, which were not touched.{reason} If the user saves in the editor, that text replaces "
-                "the one on disk; they have been notified."
+                f"{one.editor}, which were not touched.{reason} If the user saves the file in the editor, the "
+                "editor's text replaces the text on disk; the user has been notified."
             ) + _difference(one, settings, why)
     if merges:
         for one in left:

@@ -29,7 +29,8 @@ UNCHECKED = (
     "Nothing was written. `drawbridge doctor` tests the guard."
 )
 BAD_PATH = (
-    "The path contains a line break, a NUL byte or an incomplete character. Nothing was written; use a path without it."
+    "The path contains a line break, a NUL byte or an incomplete character. Nothing was written; use a path without any "
+    "of these."
 )
 
 

@@ -118,9 +118,9 @@ class Changes:
                 self._start(lambda: self._submitted(event), "sending comments")
 
     def _changed(self, change: wire.ReviewChanged | None) -> None:
-        if change is not None and change.by and change.directory:
+        if change is not None and change.directory:  # by a decision, a revert or a run
             directory = change.directory
-            self._start(lambda: self._editor.reload(directory), "reloading files after a decision")
+            self._start(lambda: self._editor.reload(directory), "reloading files of a review that has changed")
         if change is not None and change.project == self._project:
             self._deciders.add(change.by)
         if change is None or change.project == self._project:

@@ -303,7 +303,7 @@ class Reviews:
             yield review
         except BaseException:
             # It was canceled (the agent disconnected, or no longer wants the answer) or never shown.
-            self._withdraw(review, "the agent no longer waits for the answer")
+            self._withdraw(review, "the agent is no longer waiting for the answer")
             raise
         finally:
             self._by_id.pop(review.approval.id, None)

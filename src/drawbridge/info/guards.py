@@ -83,25 +83,47 @@ ASK_MODE: Final = {name: agent.ask_mode for name, agent in AGENTS.items() if age
 """The names of the agents that can start in a mode in which they don't ask, and the settings that make them ask."""
 
 
-def permissions(directory: str) -> Permissions:
+def permissions(name: str, directory: str) -> Permissions:
     """The mode in which an agent of ``ASK_MODE`` starts in the directory: from the settings file with the highest
     precedence that sets one. If none does, the agent counts as not asking."""
-    for name, mode in ASK_MODE.items():
-        for file in reversed(_settings_files(AGENTS[name], directory)):
-            if isinstance(found := value_at(file.content, *mode.mode), str):
-                return Permissions(found, str(file.path), mode.asks_in(found))
+    mode = ASK_MODE[name]
+    for file in reversed(_settings_files(AGENTS[name], directory)):
+        if isinstance(found := value_at(file.content, *mode.mode), str):
+            return Permissions(found, str(file.path), mode.asks_in(found))
     return Permissions("", "", asks=False)
 
 
-def how_to_make_it_ask(found: Permissions, directory: str) -> str:
-    """What to do so that the agent asks before it writes, given the mode that is set."""
-    for name in ASK_MODE:
-        scope = AGENTS[name].settings_files(Path(directory)).get(Path(found.file)) if found.file else "user"
-        if scope == "managed":
-            return f"Ask your administrator to change {found.file}."
-        command = f"{own_command()} setup {name}{' --scope project' if scope == 'project' else ''} --ask-mode"
-        return f"`{command}` makes it ask first."
-    return ""
+def how_to_make_it_ask(name: str, found: Permissions, directory: str) -> str:
+    """What to do so that an agent of ``ASK_MODE`` asks before it writes, given the mode that is set."""
+    scope = AGENTS[name].settings_files(Path(directory)).get(Path(found.file)) if found.file else "user"
+    if scope == "managed":
+        return f"Ask your administrator to change {found.file}."
+    return f"`{_setup(name, scope)} --ask-mode` makes it ask first."
+
+
+def is_in_setups_file(guard: Guard, directory: str) -> bool:
+    """Whether setup writes the guard's settings file. It does not write the file that a project's users share."""
+    project = Path(directory) if guard.scope == "project" else None
+    return Path(guard.file) == AGENTS[guard.agent].settings_file(project)
+
+
+def how_to_reinstall(guard: Guard, directory: str) -> str:
+    """What to do to install the guard's hooks again, as a sentence without a period."""
+    command = f"`{_setup(guard.agent, guard.scope)}`"
+    if is_in_setups_file(guard, directory):
+        return f"Run {command}"
+    return f"Remove the guard's hooks from {guard.file}, then run {command}"
+
+
+def how_to_remove(guard: Guard, directory: str) -> str:
+    """What to do to remove the guard's hooks, as the end of a sentence without a period."""
+    if is_in_setups_file(guard, directory):
+        return f"run `{_setup(guard.agent, guard.scope)} --remove`"
+    return f"remove the guard's hooks from {guard.file}"
+
+
+def _setup(name: str, scope: Scope | None) -> str:
+    return f"{own_command()} setup {name}{' --scope project' if scope == 'project' else ''}"
 
 
 class _File(NamedTuple):

@@ -60,9 +60,9 @@ def report(directory: str | None, *, sweep: bool) -> Report:
         bridges=[bridge for bridge in found if not set(bridge.files.values()) <= set(swept)],
         servers=running.servers(),
         guard=installed,
-        permissions=guards.permissions(here),
+        permissions=guards.permissions("claude", here),
         problems=[
-            *_guard_problems(installed),
+            *_guard_problems(installed, here),
             *failures.problems(guard_settings.log_file),
             *_unseen_problems(unseen, places),
         ],
@@ -70,13 +70,11 @@ def report(directory: str | None, *, sweep: bool) -> Report:
     )
 
 
-def _guard_problems(installed: list[Guard]) -> list[str]:
+def _guard_problems(installed: list[Guard], directory: str) -> list[str]:
     problems = []
     for guard in installed:
         name = title(guard.agent)
-        reinstall = (
-            f"`drawbridge setup {guard.agent}{' --scope project' if guard.scope == 'project' else ''}` reinstalls it."
-        )
+        reinstall = f"{guards.how_to_reinstall(guard, directory)}."
         if guard.state == "broken":
             problems.append(f"The guard for {name} does not work: {guard.problem}. {reinstall}")
         elif guard.state == "off":

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from drawbridge.core.own_command import own_command
-from drawbridge.core.private_files import port_open, process_alive
 from drawbridge.core.terminal_text import Terminal, harmless
+from drawbridge.info import bridges
 from drawbridge.info.bridges import Bridge
 from drawbridge.info.editors import Editor, Socket, is_left_behind
 from drawbridge.info.guards import how_to_make_it_ask
@@ -126,20 +126,20 @@ def _socket_note(entry: Socket) -> str:
 
 
 def _bridges(report: Report) -> Iterator[Line]:
+    swept = set(bridges.left_behind())
     for bridge in report.bridges:
         agents = ", ".join(bridge.files)
         folders = ", ".join(map(short, bridge.folders)) or "no folder"
         label = f"{bridge.port} {bridge.ide}"
-        yield Line("●" if bridge.state == "live" else "○", label, folders, _bridge_note(bridge, agents))
+        yield Line("●" if bridge.state == "live" else "○", label, folders, _bridge_note(bridge, agents, swept))
     if not report.bridges:
         yield Line("○", "none", "", "`:DrawbridgeStart` in Neovim starts one")
 
 
-def _bridge_note(bridge: Bridge, agents: str) -> str:
+def _bridge_note(bridge: Bridge, agents: str, swept: set[str]) -> str:
     if bridge.state == "live":
         return agents if bridge.ours else f"{agents}, not Drawbridge's"
-    swept = bridge.ours and not process_alive(bridge.drawbridge_pid) and not port_open(bridge.port)
-    return f"{bridge.state}, {agents}" + ("; `--sweep` removes it" if swept else "")
+    return f"{bridge.state}, {agents}" + ("; `--sweep` removes it" if swept.issuperset(bridge.files.values()) else "")
 
 
 def _servers(report: Report) -> Iterator[Line]:
@@ -174,7 +174,7 @@ def _approval(report: Report) -> Iterator[Line]:
         yield Line("●", "claude", f"asks before it writes ({where})")
     else:
         yield Line("○", "claude", f"is not set to ask before it writes ({where})")
-        yield Line("·", "", how_to_make_it_ask(found, report.directory), deep=True)
+        yield Line("·", "", how_to_make_it_ask("claude", found, report.directory), deep=True)
 
 
 def _row(line: Line, width: int, labels: int, terminal: Terminal) -> str:

@@ -25,7 +25,7 @@ HEAD_LIMIT: Final = 16_384
 MESSAGE_LIMIT: Final = 64 * 1024 * 1024
 """The maximum size of one message or body, in bytes. openDiff contains whole files."""
 
-HEAD_TOO_LONG: Final = f"The head of a request may have at most {HEAD_LIMIT:,} bytes."
+HEAD_TOO_LONG: Final = f"The head of a request may be at most {HEAD_LIMIT:,} bytes long."
 
 Fields: TypeAlias = Iterable[tuple[str, str]]
 
@@ -255,7 +255,7 @@ class HttpConnection:
         return [self._asked]
 
     def _refuse_length(self) -> None:
-        self.respond(413, f"The body of a request may have at most {self._message_limit:,} bytes.")
+        self.respond(413, f"The body of a request may be at most {self._message_limit:,} bytes long.")
 
     def _break(self, error: h11.RemoteProtocolError) -> Sequence[Event]:
         if self._http.our_state in (h11.IDLE, h11.SEND_RESPONSE):

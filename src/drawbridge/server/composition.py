@@ -121,6 +121,7 @@ class Server:
         commands = ServerCommands(
             self.core,
             self.files,
+            self.reviews,
             self.histories,
             self.blobs,
             self.entrance,

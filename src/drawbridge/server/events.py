@@ -62,7 +62,8 @@ class Submission(Struct, frozen=True):
 
 class PromptAccepted(Struct, frozen=True):
     """A person's prompt. ``attachments``: the names of its attachments, or the media types of those without a name.
-    ``uuid``: the id of its line in the agent's own transcript, in terminal sessions; otherwise empty.
+    ``uuid``: the id of its line in the agent's own transcript, in terminal sessions; otherwise empty. ``by``,
+    ``client_id``: the client that sent it; ``client_id`` is None if it is not known.
     """
 
     run_id: str
@@ -79,6 +80,7 @@ class PromptAccepted(Struct, frozen=True):
     """The attachments that the agent opens by their paths."""
     review: Submission | None = None
     """The review comments that the prompt sends to the agent; None for other prompts."""
+    client_id: str | None = None
 
 
 class PromptEdited(Struct, frozen=True):
@@ -91,7 +93,7 @@ class PromptEdited(Struct, frozen=True):
 
 
 class RunInfo(Struct, frozen=True, kw_only=True):
-    """A run that is active or waits. ``position``: the number of the session's runs before it.
+    """A run that is active or waiting. ``position``: the number of the session's runs before it.
 
     ``prompt`` is the beginning of the run's prompt; ``cut``: whether the prompt is longer. ``seq``: the number of the
     record with the whole text; 0 if no record has it. ``by`` and ``client_id``: the client that sent the prompt.
@@ -118,7 +120,7 @@ class QueueChanged(Struct, frozen=True):
 
 class RunStarted(Struct, frozen=True):
     """A run began, in the conversation ``session_id`` (empty if its id is not known yet). ``unprompted``: the agent
-    began the run itself, for example because a command in the background has ended."""
+    itself began the run, for example because a command in the background has ended."""
 
     run_id: str
     session_id: str
@@ -179,6 +181,7 @@ class RunReverted(Struct, frozen=True):
     run_id: str
     by: str
     files: tuple[ChangedFile, ...]
+    client_id: str | None = None
 
 
 # Reviews.
@@ -225,10 +228,10 @@ class ReviewDecided(Struct, frozen=True, kw_only=True):
 
 class ReviewInterrupted(Struct, frozen=True, kw_only=True):
     """The server was killed while it applied a user's decision on ``hunks`` hunks in ``files`` files, reverted the
-    changes of a run to ``files`` files, or committed kept changes to them. ``result``: this is ``not_done``, and
-    everything is as before; or ``unknown``, because somebody else has changed its files or its branch since.
-    ``changed``: the paths of some of these files. What is done is recorded as ``ReviewDecided``, ``RunReverted`` or
-    ``ReviewCommitted``.
+    changes of a run to ``files`` files, or committed kept changes to them. ``result``: ``not_done`` if everything
+    is as before, ``unknown`` if somebody else has changed the files or the branch since. ``changed``: the paths of some
+    of these files. A decision, revert or commit that was applied is recorded as ``ReviewDecided``, ``RunReverted`` or
+    ``ReviewCommitted`` instead.
     """
 
     by: str

@@ -101,7 +101,7 @@ def read(path: Path) -> bytes | None:
     regular file, or can't be read."""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
-            raise UnusableFile(f"{path} is not a regular file. Move it away, and run this again.")
+            raise UnusableFile(f"{path} is not a regular file. Move it elsewhere, then run this again.")
         return path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         return None

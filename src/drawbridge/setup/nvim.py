@@ -205,7 +205,7 @@ def _link_step(path: Path, wanted: str, made: Record | None, notes: list[str]) -
     if now is None and not os.path.lexists(path):
         return Link(path, None, wanted)
     if now is None:
-        advice = "If it is not the plugin, move it away and run this again."
+        advice = "If it is not the plugin, move it elsewhere, then run this again."
         notes.append(f"{path} already exists and was not changed. {advice}")
         return Link(path, None, None)
     if now != wanted and not _is_replaceable(path, now, made):

@@ -212,7 +212,7 @@ def plan_setup(chosen: Service | None = None) -> Plan:
     before, after = files.read(target.path), _marked(target.content())
     if before is not None and not is_written_by_setup(before):
         nothing = f"The service was not installed: {target.path} was not written by `drawbridge setup`."
-        return Plan([], "", nothing, ["To install the service, move that file away and run this again."])
+        return Plan([], "", nothing, ["To install the service, move that file elsewhere, then run this again."])
     change = Change(target.path, before, after, keep=before is not None and not is_unchanged(before))
     steps: list[Step] = []
     if before != after:
@@ -264,8 +264,8 @@ def plan_removal(chosen: Service | None = None) -> Plan:
     done = "Done: the service was removed. Projects, histories and settings were kept."
     if not target.available():
         done = (
-            f"Done: {target.path} was removed. {target.manager} can't be reached from this shell, so the server was "
-            "not stopped if it is running."
+            f"Done: {target.path} was removed. {target.manager} can't be reached from this shell, so if the "
+            "server is running, it was not stopped."
         )
     return Plan(steps, done, "", finish=finish)
 

@@ -270,18 +270,18 @@ QUEUE: Final = "Queue"
 STEER: Final = "Add to the current run"
 """The label of the action that adds a message to the current run."""
 AFTER_WORK: Final = "The agent will get them when it finishes its current work."
-WAITING: Final = "The agent will get the comments when it next stops, or with the next prompt in its terminal."
+WAITING: Final = "{agent} will get the comments when it next stops, or with the next prompt in its terminal."
 HANDOVERS: Final = {
     "waiting": WAITING,
-    "given": "The agent is receiving the comments.",
-    "unsure": "The agent may have received the comments. Check its terminal before you send them again.",
-    "ended": "The session ended before the agent received the comments. They are drafts again.",
+    "given": "{agent} is receiving the comments.",
+    "unsure": "{agent} may have received the comments. Check its terminal before you send them again.",
+    "ended": "The session ended before {agent} received the comments. They are drafts again.",
     "refused": (
-        "The comments were not sent and are drafts again: the agent may have more permissions than clients may use, or "
+        "The comments were not sent and are drafts again: {agent} may have more permissions than clients may use, or "
         "its directory can’t be used."
     ),
 }
-"""Maps the state of a ``Handover`` of the protocol to what happened to its comments."""
+"""Maps the state of a ``Handover`` of the protocol to what happened to its comments. See ``handover_words``."""
 OUTDATED: Final = "These lines have changed or moved since the comment was written:"
 COMMIT_LOST: Final = (
     "The connection was lost before the server responded. When you’re back online, the uncommitted files will be "
@@ -344,6 +344,14 @@ def answer_words(path: str, hunk: Hunk | None, of: str) -> str:
     return (title(hunk) if hunk is not None else "Whole file") + ("" if path == of else f" of {path}")
 
 
+def handover_words(state: str, *, is_elsewhere: bool) -> str:
+    """Describes what happened to comments that were left for the agent of a terminal session. ``state``: the state of
+    the ``Handover``; ``is_elsewhere``: whether the agent belongs to another session. Empty if nothing was left."""
+    agent = "the agent of another session in this directory" if is_elsewhere else "the agent"
+    words = HANDOVERS.get(state, "").format(agent=agent)
+    return f"{words[:1].upper()}{words[1:]}"
+
+
 def sent_words(count: int, position: int, *, waiting: bool = False, steered: bool = False) -> str:
     """Describes what happens to comments that were sent. ``position``: the prompt's position in the queue; 0 if its run
     begins immediately. ``waiting``: the comments wait until the agent of a terminal session stops or receives its next
@@ -351,7 +359,7 @@ def sent_words(count: int, position: int, *, waiting: bool = False, steered: boo
     if steered:
         return f"Added {counted(count, 'comment')} to the current run."
     if waiting:
-        return f"Waiting: {counted(count, 'comment')}. {WAITING}"
+        return f"Waiting: {counted(count, 'comment')}. {WAITING.format(agent='The agent')}"
     sent = f"Sent {counted(count, 'comment')}."
     return f"{sent} {AFTER_WORK}" if position > 0 else sent
 

@@ -84,10 +84,10 @@ def _edited(request: Request, text: str) -> dict[str, Any] | None:
         return None
     whole = edited_text(request, text)
     # The strings of an edit use "\n", whatever line endings the file has. The agent preserves these.
+    # `replace_all` stays as it was given: it makes no difference to them, and the scope `approve` may not change it.
     change = {
         "old_string": proposal["old_text"].replace("\r\n", "\n"),
         "new_string": whole.replace("\r\n", "\n"),
-        "replace_all": False,
     }
     match tuple(request.get("editable") or ()):
         case ("content",):

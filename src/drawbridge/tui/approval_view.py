@@ -22,6 +22,7 @@ from drawbridge.tui.approval_words import (
     ApprovalState,
     always_words,
     circumstances,
+    names_proposal,
     notice,
     offers_always,
     reason_hint,
@@ -515,6 +516,8 @@ class ApprovalView(Vertical, can_focus=True):
         tail = painter.call([*said, *rule], width)
         if found is None or proposal is None:
             return [*head, *tail]
+        if not names_proposal(request, painter.root):
+            head += painter.path(str(proposal["path"]), width)
         if not found.lines:
             words = "No changes." if self._new_text() else "The file is empty."
             words = "No lines change." if found.notes else words

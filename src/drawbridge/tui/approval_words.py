@@ -62,6 +62,12 @@ def title(request: answers.Request, agent: str, root: str, found: Difference | N
     return Content.assemble(*parts)
 
 
+def names_proposal(request: answers.Request, root: str) -> bool:
+    """Whether the title contains the path of the proposal. It may contain none, or only a part of a very long one."""
+    heading = request.get("title") or {}
+    return bool(heading.get("path") == wording.shown_path(str(request["proposal"]["path"]), root))
+
+
 def ways(request: answers.Request, state: ApprovalState) -> dict[str, Content]:
     """The labels of the visible buttons, by name."""
     if not state.may_answer:

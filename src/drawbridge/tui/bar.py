@@ -10,7 +10,7 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Static
 
-from drawbridge.tui.connection import Connection
+from drawbridge.tui.connection import Connection, refused_words
 from drawbridge.tui.wording import one_line
 
 ROOMY: Final = 60
@@ -46,5 +46,5 @@ def _trouble(connection: Connection) -> str:
             why = f": {problem}" if problem else "."
             return f"Not connected to the server{why} Retrying… What you write is kept."
         case "refused":
-            return f"Disconnected: {problem} To use another token, quit and restart with --token-file."
+            return refused_words(problem)
     return ""

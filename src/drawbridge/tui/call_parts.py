@@ -113,9 +113,10 @@ def _is_in_diff(name: str, given: Mapping[str, Any]) -> bool:
     match name, given.get(name):
         case "replace_all", value:
             return isinstance(value, bool)
-        case "edits", list(edits):
-            return all(isinstance(edit, Mapping) and edit.keys() <= EDIT for edit in edits) and all(
-                _is_in_diff(each, edit) for edit in edits for each in edit
+        case "edits", edits:
+            return isinstance(edits, list) and all(
+                isinstance(edit, Mapping) and edit.keys() <= EDIT and all(_is_in_diff(each, edit) for each in edit)
+                for edit in edits
             )
         case "new_source" | "cell_type", str():
             return given.get("edit_mode") != "delete"

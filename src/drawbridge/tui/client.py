@@ -5,6 +5,7 @@ do.
 from __future__ import annotations
 
 import base64
+import contextlib
 import getpass
 import json
 import socket
@@ -33,6 +34,9 @@ MESSAGE_BYTES: Final = 900_000
 PIECE_BYTES: Final = 300_000
 
 
+FAR_BACK: Final = 20
+"""The maximum number of pages in which the client looks for the end of one of its prompts."""
+
 LONGEST_SHOWN: Final = 100
 """The maximum number of characters of a prompt that a message about it shows."""
 
@@ -44,6 +48,14 @@ class Unsent(NamedTuple):
     id: str
     project: str
     prompt: str
+
+
+class Sent(NamedTuple):
+    """A prompt that waits for its run. ``seq``: its record in the history; 0 if it has none."""
+
+    project: str
+    prompt: str
+    seq: int
 
 
 class Client:
@@ -60,7 +72,7 @@ class Client:
         self.memory = ReviewMemory()
         self.conversation: Conversation | None = None
         self.unsent: list[Unsent] = []
-        self._sent: dict[str, str] = {}
+        self._sent: dict[str, Sent] = {}
         """Run id → this client's prompt that waits for the run."""
         self.features: frozenset[str] | None = None
         """The message types that the server accepts from this client; None until it has reported them."""
@@ -75,7 +87,9 @@ class Client:
         self.agents: list[str] = []
         """The agents that a new project can have, installed or not, the default one first."""
         self._agent_words: Sequence[Mapping[str, Any]] = ()
-        """The agents that the server describes: each with a ``name`` and a ``label``."""
+        """The agents that the server describes: each with a ``name``, a ``label`` and its ``tools``."""
+        self.acts: Mapping[str, str] = {}
+        """Tool of any agent → what it does, as the server describes it."""
         self.on_change: Callable[[], None] = lambda: None
         self.on_refused: Callable[[Unsent, RequestError], None] = lambda unsent, error: None
         self.on_project_removed: Callable[[], None] = lambda: None
@@ -122,6 +136,7 @@ class Client:
         self.mode_offers = hello.get("mode_offers", ())
         self.agents = list(hello["agents"])
         self._agent_words = hello.get("agent_words", ())
+        self.acts = {tool: act for agent in self._agent_words for tool, act in agent.get("tools", {}).items()}
         self.name = hello["device"]["name"] or self.name
         self.scope = str(hello["device"].get("scope", ""))
         self._ids.add(hello["client_id"])
@@ -325,8 +340,8 @@ class Client:
 
     def _follow(self, message: Message, conversation: Conversation) -> None:
         record, data = record_of(message), message["data"]
-        self._note_removal(message, conversation)
         if record is not None:
+            self._note_removal(record, conversation)
             conversation.apply(record)
         elif message["type"] == "accepted":
             self._accepted(message, conversation)
@@ -345,22 +360,40 @@ class Client:
         """Remembers a prompt of this client until its run begins or it is removed."""
         one = next((one for one in self.unsent if one.id == message.get("request_id")), None)
         if one is not None:
-            self._sent[message["data"]["run_id"]] = one.prompt
+            self._sent[message["data"]["run_id"]] = Sent(one.project, one.prompt, message.get("seq") or 0)
 
-    def _note_removal(self, message: Message, conversation: Conversation) -> None:
+    def _note_removal(self, record: Record, conversation: Conversation) -> None:
         """Warns if another client has removed one of this client's prompts from the queue, also if that happened while
-        this client was not connected."""
-        data = message["data"]
-        if message["type"] != "update" or data["update_type"] not in ("run_started", "run_finished"):
+        this client was not connected, or showed another project."""
+        message = record.message if record.direction == "server" and isinstance(record.message, dict) else {}
+        if message.get("subtype") not in ("run_started", "run_finished"):
             return
-        changed = data["data"]
-        prompt = self._sent.pop(changed["run_id"], None)
+        changed = message["message"]
+        sent = self._sent.pop(changed["run_id"], None)
+        prompt = None if sent is None else sent.prompt
         queued = next((one for one in conversation.queue if one["run_id"] == changed["run_id"]), None)
         if prompt is None and queued is not None and queued.get("client_id") in self._ids:
             prompt = str(queued["prompt"])  # comments that were sent as a prompt
         if prompt is not None and changed.get("removed_by") and changed.get("client_id") not in self._ids:
             by = self.called({"by": changed["removed_by"]})
             self.on_warning(f"{by} removed your prompt from the queue: {prompt[:LONGEST_SHOWN]}")
+
+    async def _look_back(self, conversation: Conversation, snapshot: Message) -> None:
+        """Finds out what has happened to this client's prompts that are no longer in the project's queue. The server
+        sends the end of a run only to the clients that have joined its project. Raises ``RequestError``."""
+        waiting = {one["run_id"] for one in (snapshot["run"], *snapshot["queue"]) if one}
+        for run, sent in [*self._sent.items()]:
+            if sent.project != conversation.id or sent.seq > snapshot["last_seq"] or run in waiting:
+                continue
+            after, pages = sent.seq, 0
+            while after and pages < FAR_BACK and run in self._sent:
+                wish = {"after_seq": after, "limit": PAGE}
+                answer = await self.connection.ask("get_messages", wish, project=conversation.id)
+                page = [record_in(line) for line in answer["data"]["messages"]]
+                for record in page:
+                    self._note_removal(record, conversation)
+                after, pages = page[-1].seq if page else 0, pages + 1
+            self._sent.pop(run, None)
 
     def _accepted(self, message: Message, conversation: Conversation) -> None:
         """Applies the answer to this client's own prompt. The server sends the prompt's record only to the other
@@ -395,6 +428,8 @@ class Client:
         if restart:
             await self.older()
         self.on_change()
+        with contextlib.suppress(RequestError):  # the project is joined nevertheless, and the next time it tries again
+            await self._look_back(conversation, answer["data"]["data"])
 
     async def _input(self, input: Message) -> Message:
         """The field of an answer that contains the edited input or, if the input is too large for one message, the id

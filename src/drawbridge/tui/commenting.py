@@ -67,10 +67,7 @@ class Commenting:
     @property
     def handover_words(self) -> str:
         """The state of the comments that were left for an agent, in words; empty if none were left."""
-        words = review_words.HANDOVERS.get(self.handover, "")
-        if self._is_handover_elsewhere:
-            words = words.replace("The agent", "The agent of another session in this directory", 1)
-        return words
+        return review_words.handover_words(self.handover, is_elsewhere=self._is_handover_elsewhere)
 
     @property
     def may_withdraw(self) -> bool:
@@ -99,14 +96,13 @@ class Commenting:
         """Stores the comments of a review that the server sent. Returns whether they have changed."""
         found = review.get("comments", []), review.get("drafts", "")
         given = review.get("handover") or {}
-        handover = str(given.get("state", ""))
-        self._is_handover_elsewhere = given.get("project_id") not in (None, self._project)
-        is_new = (*found, handover) != (self.all, self.version, self.handover)
+        handover = str(given.get("state", "")), given.get("project_id") not in (None, self._project)
+        before = self.all, self.version, self.handover, self._is_handover_elsewhere
         if found[1] != self.version:
             self.unsent = ""  # it is not the prompt that would be sent now
         self.all, self.version = found
-        self.handover = handover
-        return is_new
+        self.handover, self._is_handover_elsewhere = handover
+        return (*found, *handover) != before
 
     def remarks(self) -> dict[str, Remarks]:
         """The comments and unsaved texts, by the keys of the parts at which they are shown."""

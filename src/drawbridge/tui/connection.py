@@ -76,6 +76,10 @@ class _NotNow(ConnectionError):
     """Raised if the server refused the connection but may accept it later, with the server's message as the text."""
 
 
+class _OtherProtocol(InvalidMessage):
+    """Raised if a message from the server is not one of Drawbridge's protocol."""
+
+
 class Connection:
     """A connection that reconnects automatically. ``find``: returns the server's address, and is called for each
     attempt. ``name``: the name that other clients see for decisions from here if the token is the owner's. With any
@@ -211,7 +215,7 @@ class Connection:
                 while not _is_accepted(json.loads(await socket.recv())):
                     pass
         except (ValueError, LookupError, TypeError):
-            raise InvalidMessage(OTHER_PROTOCOL) from None
+            raise _OtherProtocol(OTHER_PROTOCOL) from None
 
     async def _listen(self, socket: ClientConnection) -> None:
         """Handles messages until the connection ends."""
@@ -267,7 +271,7 @@ class Connection:
     def _offline(self) -> RequestError:
         """The error for a request that can't be sent."""
         if self.state == "refused":
-            text = f"You’re disconnected: {self.problem} To use another token, quit and restart with --token-file."
+            text = refused_words(self.problem)
         else:
             text = "You’re disconnected. Try again once you’re back online."
         return RequestError("OFFLINE", text)
@@ -276,6 +280,12 @@ class Connection:
         if self.state != state:
             self.state = state
             self.on_state()
+
+
+def refused_words(problem: str) -> str:
+    """Describes a connection whose token was refused, and what to do. ``problem``: the server's message."""
+    reason = f"{problem}." if problem and not problem.endswith(".") else problem
+    return f"Disconnected: {reason} To use another token, quit and restart with --token-file."
 
 
 def _is_accepted(message: Message) -> bool:
@@ -319,13 +329,14 @@ def _no_server(address: ServerAddress, error: Exception) -> str:
     if isinstance(error, _NotNow):
         return f"The server at {url} refused the connection: {why}."
     if isinstance(error, ConnectionClosed):
-        if why == NO_REASON:
+        if not _closing_reason(error):
             return f"{program} is not a Drawbridge server, or is shutting down: {why}."
         return f"{program} closed the connection: {why}. Try again."
     if isinstance(error, InvalidStatus):
         return f"{program} is not a Drawbridge server, or refused the connection: {why}."
     if isinstance(error, InvalidHandshake | InvalidURI):
-        uses_tls = ", or uses TLS (wss://)" if address.tls is None and why == NOT_HTTP else ""
+        is_other = isinstance(error, InvalidMessage) and not isinstance(error, _OtherProtocol)
+        uses_tls = ", or uses TLS (wss://)" if address.tls is None and is_other else ""
         return f"{program} is not a Drawbridge server{uses_tls}: {why}."
     if isinstance(error, TimeoutError):
         text = f"The server at {url} did not answer within {OPENING_SECONDS:g} seconds."
@@ -338,6 +349,11 @@ def _no_server(address: ServerAddress, error: Exception) -> str:
     return f"No server answers at {url}: {why}. {advice}"
 
 
+def _closing_reason(error: ConnectionClosed) -> str:
+    """The reason with which the server closed the connection; empty if it gave none."""
+    return error.rcvd.reason.removesuffix(".") if error.rcvd is not None else ""
+
+
 def _why(error: Exception) -> str:
     """The reason in a few words, without addresses and error numbers."""
     if isinstance(error, ssl.SSLCertVerificationError):
@@ -345,11 +361,13 @@ def _why(error: Exception) -> str:
     if isinstance(error, _NotNow):
         return str(error).removesuffix(".")
     if isinstance(error, ConnectionClosed):
-        return (error.rcvd.reason.removesuffix(".") if error.rcvd is not None else "") or NO_REASON
+        return _closing_reason(error) or NO_REASON
     if isinstance(error, InvalidStatus):
         return f"it responded with HTTP {error.response.status_code}"
+    if isinstance(error, _OtherProtocol):
+        return OTHER_PROTOCOL
     if isinstance(error, InvalidMessage):
-        return OTHER_PROTOCOL if str(error) == OTHER_PROTOCOL else NOT_HTTP
+        return NOT_HTTP
     if isinstance(error, TimeoutError):
         return f"no answer within {OPENING_SECONDS:g} seconds"
     if isinstance(error, ConnectionRefusedError):

@@ -173,6 +173,10 @@ class Conversation:
             self._note_begin(record)
         for record in older:
             self._show(record, behind)
+        if behind and behind[0].kind == "finished":  # the run ended on the page that was loaded first
+            self._drop_repeated(behind[0].data)
+        if any(item.kind == "finished" for item in behind):
+            self._mark_stopped()
         self.items += behind
         self.first = older[0].seq
         if len(self.items) > MOST_ITEMS:
@@ -313,9 +317,9 @@ class Conversation:
         shown."""
         run = _run_of(record)
         sent = self._edits.get(run or "", record)
-        by = record.message.get("by") if isinstance(record.message, dict) else None
+        client = _client_of(record.message) if isinstance(record.message, dict) else {"by": None}
         shown = record._replace(seq=seq, truncated=sent.truncated)
-        self._add(shown, "prompt", {"text": _prompt_in(sent.message), "by": by, "run": run, "record": record.seq})
+        self._add(shown, "prompt", {**client, "text": _prompt_in(sent.message), "run": run, "record": record.seq})
 
     # The items of a record.
 
@@ -361,17 +365,20 @@ class Conversation:
         for block in blocks if isinstance(blocks, list) else ():
             match block:
                 case {"type": "text", "text": str(text)} if text:
-                    self._add(record, "aside" if message["type"] == "user" else "text", {"text": text}, nested=nested)
+                    kind: Kind = "aside" if message["type"] == "user" else "text"
+                    is_summary = bool(message.get("isCompactSummary"))
+                    self._add(record, kind, {"text": text, "summary": is_summary}, nested=nested)
                 case {"type": "tool_use", "id": str(id), "name": str(name)}:
                     given = block.get("input")
-                    data = {"name": name, "input": given if isinstance(given, dict) else {}}
+                    data: dict[str, Any] = {"name": name, "input": given if isinstance(given, dict) else {}}
                     known = self._tools.get(id)
                     if known is not None and known.data["result"] is None:  # this block completes the call
                         known.data |= data
                         known.version += 1
                         continue
-                    item = self._add(record, "tool", data | {"result": self._results.pop(id, None)}, nested=nested)
-                    self._tools[id] = item
+                    waits = self._is_waiting(id, data["input"])
+                    data |= {"result": self._results.pop(id, None), "waiting": waits}
+                    self._tools[id] = self._add(record, "tool", data, nested=nested)
                 case {"type": "tool_result", "tool_use_id": str(id)}:
                     text, error = result_text(block.get("content")), bool(block.get("is_error"))
                     result = Result(text, error, record.truncated, error and _is_denied(message, id))
@@ -386,15 +393,31 @@ class Conversation:
     def _is_rejected(self, id: str, tool: Item) -> bool:
         """Whether a person denied exactly this call. False if its approval request is not in memory."""
         for question in reversed(self._questions.values()):
-            request = question.data["request"]
-            given = request.get("input")
-            if request.get("form") == "acp" and isinstance(given, dict):
-                is_about = given.get("toolCallId") == id
-            else:
-                is_about = given == tool.data["input"]
-            if is_about:
+            if _is_about(question.data["request"], id, tool.data["input"]):
                 return (question.data["answer"] or {}).get("decision") == "deny"
         return False
+
+    def _is_waiting(self, id: str, given: Any) -> bool:
+        """Whether the call ``id`` with the input ``given`` waits for the decision on an approval request."""
+        return any(
+            question.data["answer"] is None and _is_about(question.data["request"], id, given)
+            for question in self._questions.values()
+        )
+
+    def _mark_waiting(self, request: Json) -> None:
+        """Marks the call that the approval request is about, if it waits for the decision."""
+        for id, tool in reversed(self._tools.items()):
+            if tool.data["result"] is None and _is_about(request, id, tool.data["input"]):
+                tool.data["waiting"] = self._is_waiting(id, tool.data["input"])
+                tool.version += 1
+                return
+
+    def _mark_stopped(self) -> None:
+        """Marks the calls of runs that ended before the calls did."""
+        for tool in self.items:
+            if tool.kind == "tool" and tool.data["result"] is None and not tool.data.get("stopped"):
+                tool.data["stopped"] = True
+                tool.version += 1
 
     def _show_report(self, record: Record, message: Json) -> None:
         """Shows what the agent reports about itself, if it belongs in the history: compactions, and how background
@@ -415,12 +438,14 @@ class Conversation:
                 self._questions[data["approval_id"]] = self._add(
                     record, "question", {"request": data, "answer": answer}
                 )
+                self._mark_waiting(data)
             case "permission_resolved" | "permission_withdrawn":
                 self.answers[data["approval_id"]] = data
                 question = self._questions.get(data["approval_id"])
                 if question is not None:
                     question.data["answer"] = data
                     question.version += 1
+                    self._mark_waiting(question.data["request"])
             case "run_started":
                 if self.run is not None and self.run["run_id"] == data["run_id"]:
                     self.run = {"started_at": record.timestamp, **self.run}
@@ -429,18 +454,33 @@ class Conversation:
                 self.cost += data.get("cost_usd") or 0
                 self._show_prompt_of(data["run_id"], record.seq)
                 self._drop_repeated(data)
+                self._mark_stopped()
                 self._add(record, "finished", self._with_prompt(data))
             case "run_reverted":
                 files = counted(len(data.get("files") or ()), "file")
-                self._add(record, "notice", {"by": data["by"], "text": f"undid the changes to {files}"})
+                self._add(record, "notice", {**_client_of(data), "text": f"undid the changes to {files}"})
             case "review_decided" if data.get("by"):
-                self._add(record, "notice", {"by": data["by"], "text": decided_words(data)})
+                self._add(record, "notice", {**_client_of(data), "text": decided_words(data)})
             case "review_interrupted":
-                self._add(record, "notice", {"by": data["by"], "text": interrupted_words(data)})
+                self._add(record, "notice", {**_client_of(data), "text": interrupted_words(data)})
             case "session_reset":
                 self._add(record, "notice", {"text": "New session"})
-            case "session_changed" if data.get("fork_from"):
-                self._add(record, "notice", {"text": "Forked from an earlier session"})
+            case "session_changed" if words := _chosen_session(data):
+                self._add(record, "notice", {"text": words})
+
+
+def truncation(item: Item) -> Json | None:
+    """Describes the complete record of an item that is a preview, or whose result is one; None for any other item."""
+    result = item.data.get("result") if item.kind == "tool" else None
+    return item.truncated or (result.truncated if result is not None else None)
+
+
+def _is_about(request: Json, id: str, given: Any) -> bool:
+    """Whether an approval request is about the call ``id`` with the input ``given``."""
+    asked = request.get("input")
+    if request.get("form") == "acp" and isinstance(asked, dict):
+        return bool(asked.get("toolCallId") == id)
+    return bool(asked == given)
 
 
 def _is_denied(message: Json, id: str) -> bool:
@@ -452,12 +492,26 @@ def _is_denied(message: Json, id: str) -> bool:
     return any(isinstance(one.get("non_execution_kind"), str) for one in about)
 
 
+def _chosen_session(changed: Json) -> str:
+    """Describes the session that a client has chosen to fork or to resume; empty for any other change."""
+    title = changed.get("title")
+    named = f"“{title}”" if title else "an earlier session"
+    if changed.get("fork_from"):
+        return f"Forked from {named}"
+    return f"Resumed {named}" if changed.get("session_id") and changed.get("agent") else ""
+
+
 def _run_of(record: Record) -> str | None:
     """The id of the run that begins with this prompt; None for a record without a prompt, or if the prompt was added to
     the current run."""
     message = record.message if record.direction == "client" and isinstance(record.message, dict) else {}
     run = message.get("run_id")
     return run if isinstance(run, str) and not message.get("steer") else None
+
+
+def _client_of(data: Mapping[str, Any]) -> Json:
+    """The client that did something, as far as it is known."""
+    return {"by": data.get("by"), "client_id": data.get("client_id")}
 
 
 def _prompt_in(message: Any) -> str:

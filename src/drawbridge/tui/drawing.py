@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from io import StringIO
 from itertools import islice
@@ -30,11 +31,13 @@ from textual.strip import Strip
 from drawbridge.core.terminal_text import harmless_pieces
 from drawbridge.text.counts import counted, size
 from drawbridge.tui import wording
+from drawbridge.tui.asides import OUTPUT, SUMMARY, Aside, aside
 from drawbridge.tui.call_parts import Part, of_request, parts
 from drawbridge.tui.code import COLORED, LONGEST_COLORED, DiffLines
 from drawbridge.tui.colors import CodeColors, Palette
-from drawbridge.tui.conversation import Item
+from drawbridge.tui.conversation import Item, truncation
 from drawbridge.tui.difference import difference
+from drawbridge.tui.tool_words import LONGEST, Acts, State, act, subject, verb
 
 TERMINAL_NAME: Final = "desk"
 """The ``by`` of a prompt that was typed in the agent's own terminal."""
@@ -43,55 +46,79 @@ RESULT_CHARACTERS: Final = 4_000
 DIFF_LINES: Final = 400
 """The maximum number of lines of a diff that are drawn in the conversation."""
 
+SHOW_ALL: Final = " (Enter: show all)"
+
+STATES: Final[Mapping[State, str]] = {
+    "running": "…",
+    "waiting": "waiting for approval",
+    "done": "✓",
+    "failed": "✗ failed",
+    "rejected": "✗ rejected",
+    "stopped": "stopped",
+}
+OF_QUESTION: Final[Mapping[State, str]] = {"waiting": "waiting for an answer", "rejected": "✗ skipped"}
+"""The states of a question, as far as they differ from those of any other call."""
+
 MARKDOWN_CHARACTERS: Final = 60_000
 """The maximum length of text that is drawn as Markdown, in characters. Longer text is drawn as plain text."""
 
 
 class Painter:
-    """Draws with one palette. ``root``: the project's directory; ``me``: this client's name; ``is_mine``: returns
-    whether an answer was given from this terminal.
+    """Draws with one palette. ``root``: the project's directory; ``me``: this client's name; ``acts``: what
+    the agents' tools do; ``is_mine``: returns whether an answer was given from this terminal.
     """
 
     def __init__(self, palette: Palette) -> None:
         self.palette = palette
         self.root = ""
         self.me = ""
+        self.acts: Acts = {}
         self.is_mine: Callable[[Mapping[str, Any]], bool] = lambda answer: False
         self._console = Console(
             file=StringIO(), color_system="truecolor", force_terminal=True, legacy_windows=False, theme=_styles(palette)
         )
 
-    def item(self, item: Item, width: int, *, folded: bool, whole: str | None) -> list[Strip]:
-        """The lines of an item. ``whole``: the text of the complete record, if the user has requested it."""
+    def item(self, item: Item, width: int, *, folded: bool, whole: str | None, everything: bool = False) -> list[Strip]:
+        """The lines of an item. ``whole``: the text of the complete record, if the user has requested it;
+        ``everything``: also draws the rest of a long diff or result."""
         width = max(10, width)
-        strips = list(self._of_kind(item, width, folded=folded))
+        if whole is not None and _is_in_place(item):
+            item, whole = _completed(item, whole), None
+        strips = list(self._of_kind(item, width, folded=folded, everything=everything))
+        truncated = truncation(item)
+        if folded and is_foldable(item):
+            return strips
         if whole is not None:
             strips += self.plain(whole, width, self.palette.ink)
-        elif item.truncated and not (item.kind == "tool" and folded):
-            strips += self._cut(item.truncated, width)
+        elif truncated:
+            strips += self._cut(truncated, width)
         return strips
 
-    def _of_kind(self, item: Item, width: int, *, folded: bool) -> Iterator[Strip]:
+    def _of_kind(self, item: Item, width: int, *, folded: bool, everything: bool) -> Iterator[Strip]:
         palette, data = self.palette, item.data
         match item.kind:
             case "prompt":
                 by = data["by"]
-                who = "You, in the terminal" if by == TERMINAL_NAME else "You" if not by or by == self.me else by
+                who = "You, in the terminal" if by == TERMINAL_NAME else "You" if not by or self._is_me(data) else by
                 yield from self.prompt(who, item.timestamp, data["text"], width)
             case "text":
                 yield from self.markdown(data["text"], width)
             case "aside":
-                yield from self.plain(data["text"][:600], width, palette.soft)
+                yield from self._aside(aside(data), width, folded=folded)
             case "tool":
-                yield from self._tool(item, width, folded=folded)
+                yield from self._tool(item, width, folded=folded, everything=everything)
             case "question":
-                yield from self._settled(item, width, folded=folded)
+                yield from self._settled(item, width, folded=folded, most=None if everything else DIFF_LINES)
             case "finished":
                 yield from self._finished(data, width)
             case "notice":
                 by = data.get("by")
-                text = f"{'You' if by == self.me else by} {data['text']}" if by else data["text"]
+                text = f"{'You' if self._is_me(data) else by} {data['text']}" if by else data["text"]
                 yield self._rule(text, width, Style(color=palette.soft))
+
+    def _is_me(self, data: Mapping[str, Any]) -> bool:
+        """Whether this terminal did something. Older records have no ``client_id``, so only names can be compared."""
+        return self.is_mine(data) if data.get("client_id") else data["by"] == self.me
 
     def prompt(self, who: str, timestamp: str, text: str, width: int) -> Iterator[Strip]:
         wash = Style(color=self.palette.ink, bgcolor=self.palette.accent_wash)
@@ -117,7 +144,8 @@ class Painter:
         source = wording.block(text)
         markdown = _Markdown(source, CodeColors(self.palette))
         lines = self._lines_of(markdown, width)
-        return _harmless_strips(lines) if self._is_whole(markdown, lines) else self.plain(text, width, self.palette.ink)
+        strips = _harmless_strips(lines) if self._is_whole(markdown, lines) else None
+        return strips if strips is not None and _fits(strips, width) else self.plain(text, width, self.palette.ink)
 
     def _is_whole(self, markdown: _Markdown, lines: list[list[Segment]]) -> bool:
         drawn = _text_of(lines)
@@ -135,7 +163,9 @@ class Painter:
         ground = Style(color=self.palette.ink, bgcolor=self.palette.sunken)
         colored = len(text) <= COLORED and all(len(line) <= LONGEST_COLORED for line in text.split("\n"))
         shown = _code(wording.block(text), language, CodeColors(self.palette)) if colored else None
-        strips = self._rendered(shown, width - 2) if shown else [Strip([Segment(x)]) for x in _folded(text, width - 2)]
+        strips = self._rendered(shown, width - 2) if shown else None
+        if strips is None or not _fits(strips, width - 2):
+            strips = [Strip([Segment(line)]) for line in _folded(text, width - 2)]
         pad = Segment(" ", ground)
         return [
             Strip([pad, *strip.apply_style(ground)]).crop_extend(0, width, ground).apply_style(ground)
@@ -163,10 +193,14 @@ class Painter:
             case "markdown":
                 return self.markdown(part.text, width)
             case "diff":
-                head = self.plain(wording.shown_path(part.name, self.root), width, palette.accent)
+                head = self.path(part.name, width)
                 proposal = {"path": part.name, "old_text": part.old, "new_text": part.text}
                 return [*head, *self.diff(proposal, width, most)]
         return self._field(part, width)
+
+    def path(self, path: str, width: int) -> list[Strip]:
+        """The path of a changed file, above its diff."""
+        return self.plain(wording.one_line(wording.shown_path(path, self.root)), width, self.palette.accent)
 
     def _field(self, part: Part, width: int) -> list[Strip]:
         """The lines of a field. A long value begins on its own line and is indented, so that it can't look like another
@@ -188,47 +222,60 @@ class Painter:
         lines = DiffLines(difference(*texts[1:]), texts, self.palette, width)
         strips = list(lines.strips(len(lines) if most is None else most))
         left = len(lines) - len(strips)
-        return strips + (self.plain(f"… {counted(left, 'more line')}", width, self.palette.soft) if left else [])
+        rest = f"… {counted(left, 'more line')}{SHOW_ALL}"
+        return strips + (self.plain(rest, width, self.palette.soft) if left else [])
 
-    def _tool(self, item: Item, width: int, *, folded: bool) -> Iterator[Strip]:
-        palette, data = self.palette, item.data
-        result = data["result"]
-        rejected = "✗ skipped" if data["name"] == "AskUserQuestion" else "✗ rejected"
-        state, color = (
-            ("…", palette.soft)
-            if result is None
-            else (rejected if result.denied or data.get("rejected") else "✗ failed", palette.no)
-            if result.error
-            else ("✓ done", palette.yes)
-        )
-        name = wording.one_line(data["name"])
-        words = wording.tool_words(data["input"], self.root)
-        head = [
-            Segment("▸ " if folded else "▾ ", Style(color=palette.soft)),
-            Segment(name, Style(color=palette.ink, bold=True)),
-            Segment(f" {words}", Style(color=palette.soft)),
+    def _fold(self, words: str, *, folded: bool, more: str = "") -> list[Segment]:
+        """The line of an item that unfolds. ``more``: what follows ``words``; both are harmless."""
+        return [
+            Segment("▸ " if folded else "▾ ", Style(color=self.palette.soft)),
+            Segment(words, Style(color=self.palette.ink, bold=True)),
+            *([Segment(f" {more}", Style(color=self.palette.soft))] if more else []),
         ]
-        end = Segment(f"  {state}", Style(color=color))
+
+    def _aside(self, shown: Aside, width: int, *, folded: bool) -> Iterator[Strip]:
+        if shown.label:
+            first = wording.one_line(shown.text.partition("\n")[0][:LONGEST]) if shown.label == OUTPUT else ""
+            yield Strip(self._fold(shown.label, folded=folded, more=first)).crop(0, width)
+        if shown.label and folded:
+            return
+        if shown.label == SUMMARY:
+            yield from self.markdown(shown.text, width)
+        elif shown.text:
+            yield from self.plain(shown.text, width, self.palette.soft)
+
+    def _tool(self, item: Item, width: int, *, folded: bool, everything: bool) -> Iterator[Strip]:
+        palette, data = self.palette, item.data
+        name, state = data["name"], _state(data)
+        is_question = act(name, self.acts) == "question"
+        words = (OF_QUESTION.get(state) if is_question else None) or STATES[state]
+        colors = {"waiting": palette.wait, "done": palette.yes, "failed": palette.no, "rejected": palette.no}
+        about = wording.one_line(subject(name, data["input"], self.root, self.acts))
+        head = self._fold(verb(name, state, self.acts), folded=folded, more=about)
+        end = Segment(f"  {words}", Style(color=colors.get(state, palette.soft)))
         left = Strip(head)
         room = max(4, width - end.cell_length)
         yield Strip([*(left if left.cell_length <= room else left.crop(0, room - 1)), end])
         if folded:
             return
         indent = Segment("  ")
-        for strip in self._tool_body(data, width - 2):
+        for strip in self._tool_body(data, width - 2, everything=everything):
             yield Strip([indent, *strip])
 
-    def _tool_body(self, data: Mapping[str, Any], width: int) -> Iterator[Strip]:
+    def _tool_body(self, data: Mapping[str, Any], width: int, *, everything: bool) -> Iterator[Strip]:
         result = data["result"]
-        yield from self.call(parts(data["name"], data["input"]), width, DIFF_LINES)
+        yield from self.call(parts(data["name"], data["input"]), width, None if everything else DIFF_LINES)
         if result is not None:
             text = result.text or "(no output)"
-            yield from self.plain(text[:RESULT_CHARACTERS], width, self.palette.soft)
-            if len(text) > RESULT_CHARACTERS:
-                left = size(len(text) - RESULT_CHARACTERS)
-                yield from self.plain(f"… {left} more", width, self.palette.soft)
+            if act(data["name"], self.acts) in ("command", "output"):
+                text = wording.without_colors(text)
+            shown = text if everything else text[:RESULT_CHARACTERS]
+            yield from self.plain(shown, width, self.palette.soft)
+            if len(shown) < len(text):
+                left = size(len(text) - len(shown))
+                yield from self.plain(f"… {left} more{SHOW_ALL}", width, self.palette.soft)
 
-    def _settled(self, item: Item, width: int, *, folded: bool) -> Iterator[Strip]:
+    def _settled(self, item: Item, width: int, *, folded: bool, most: int | None) -> Iterator[Strip]:
         request, answer = item.data["request"], item.data["answer"]
         if answer is None:
             return
@@ -248,20 +295,24 @@ class Painter:
             return
         if answer.get("edited") and request.get("kind") != "question":
             yield from self.plain("Accepted version", width, palette.soft)
-            yield from self._accepted(request, answer, width)
+            yield from self._accepted(request, answer, width, most)
+        for question, value in wording.answers_of(answer, request) or ():
+            yield from self.plain(f"{question} → {value}", width, palette.ink)
         if proposal:
             yield from self.plain("Proposed version", width, palette.soft)
-            yield from self.diff(proposal, width)
+            yield from self.diff(proposal, width, most)
         elif request.get("kind") == "plan" and not answer.get("edited"):
             yield from self.call(of_request(request, request["input"]), width)
 
-    def _accepted(self, request: Mapping[str, Any], answer: Mapping[str, Any], width: int) -> list[Strip]:
+    def _accepted(
+        self, request: Mapping[str, Any], answer: Mapping[str, Any], width: int, most: int | None
+    ) -> list[Strip]:
         """The version that a user edited and then accepted."""
         proposal, text, given = request.get("proposal"), answer.get("new_text"), answer.get("updated_input")
         if proposal and isinstance(text, str):
-            return self.diff({**proposal, "new_text": text}, width)
+            return self.diff({**proposal, "new_text": text}, width, most)
         if given is not None:
-            return self.call(of_request({**request, "proposal": None}, given), width, DIFF_LINES)
+            return self.call(of_request({**request, "proposal": None}, given), width, most)
         return self.plain("Too large to show.", width, self.palette.soft)
 
     def _finished(self, data: Mapping[str, Any], width: int) -> Iterator[Strip]:
@@ -300,6 +351,35 @@ class Painter:
         return self._console.render_lines(renderable, self._console.options.update(width=width), pad=False)
 
 
+def is_foldable(item: Item) -> bool:
+    """Whether the user can unfold an item."""
+    return item.kind in ("tool", "question") or (item.kind == "aside" and bool(aside(item.data).label))
+
+
+def _state(tool: Mapping[str, Any]) -> State:
+    result = tool["result"]
+    if result is not None and result.error:
+        return "rejected" if result.denied or tool.get("rejected") else "failed"
+    if result is not None:
+        return "done"
+    if tool.get("stopped"):
+        return "stopped"
+    return "waiting" if tool.get("waiting") else "running"
+
+
+def _is_in_place(item: Item) -> bool:
+    """Whether the complete text replaces the preview. Otherwise, it is drawn after the preview."""
+    return item.kind == "aside" or (item.kind == "tool" and not item.truncated and item.data["result"] is not None)
+
+
+def _completed(item: Item, whole: str) -> Item:
+    """An item like ``item``, but with the complete text ``whole``."""
+    if item.kind == "aside":
+        return replace(item, data={**item.data, "text": whole}, truncated=None)
+    result = item.data["result"]._replace(text=whole, truncated=None)
+    return replace(item, data={**item.data, "result": result})
+
+
 def _text_of(lines: Iterable[Iterable[Segment]]) -> str:
     return "".join(segment.text for line in lines for segment in line)
 
@@ -311,6 +391,12 @@ def _harmless_strips(lines: Iterable[Iterable[Segment]]) -> list[Strip]:
     while strips and not strips[-1].text.strip():
         strips.pop()
     return strips
+
+
+def _fits(strips: Iterable[Strip], width: int) -> bool:
+    """Whether no strip would be cropped. Markdown is wrapped before the hidden characters of its references are written
+    out, which makes the line longer."""
+    return all(strip.cell_length <= width for strip in strips)
 
 
 def _harmless_segments(line: Iterable[Segment]) -> Iterator[Segment]:

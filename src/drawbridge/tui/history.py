@@ -18,8 +18,8 @@ from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
 
-from drawbridge.tui.conversation import Item
-from drawbridge.tui.drawing import Painter
+from drawbridge.tui.conversation import Item, truncation
+from drawbridge.tui.drawing import Painter, is_foldable
 
 GUTTER: Final = 2
 """The number of columns before each line. They mark the item that the keys act on."""
@@ -70,6 +70,8 @@ class History(ScrollView, can_focus=True):
         self._tail: Sequence[Tail] = ()
         self._unfolded: set[int] = set()
         self._wholes: dict[int, str] = {}
+        self._complete: set[int] = set()
+        """The keys of unfolded items that are shown with the rest of a long diff or result."""
         self._drawn: dict[Hashable, Sequence[Strip]] = {}
         self._blocks: list[_Block] = []
         self._starts: list[int] = [0]
@@ -82,6 +84,7 @@ class History(ScrollView, can_focus=True):
 
     def put_whole(self, item: Item, text: str) -> None:
         self._wholes[item.key] = text
+        self._complete.add(item.key)
         self._lay_out()
 
     @property
@@ -127,10 +130,11 @@ class History(ScrollView, can_focus=True):
         for item in self._items:
             whole = self._wholes.get(item.key)
             folded = item.key not in self._unfolded
-            key = (item.key, item.version, folded, whole is not None)
+            everything = item.key in self._complete
+            key = (item.key, item.version, folded, whole is not None, everything)
             strips = self._drawn.get(key)
             if strips is None:
-                strips = self.painter.item(item, width, folded=folded, whole=whole)
+                strips = self.painter.item(item, width, folded=folded, whole=whole, everything=everything)
             drawn[key] = strips
             if strips:
                 self._blocks.append(_Block(item, strips))
@@ -222,12 +226,25 @@ class History(ScrollView, can_focus=True):
     def _toggle(self, at: int) -> None:
         item = self._blocks[at].item
         assert item is not None
-        folds = item.kind in ("tool", "question")
-        if item.truncated and item.key not in self._wholes and not (folds and item.key not in self._unfolded):
+        key, can_fold = item.key, is_foldable(item)
+        if can_fold and key not in self._unfolded:
+            self._unfolded.add(key)
+        elif truncation(item) and key not in self._wholes:
             self.post_message(self.FullTextRequested(item))
-        elif folds:
-            self._unfolded ^= {item.key}
+        elif can_fold and key not in self._complete and self._is_cut(item):
+            self._complete.add(key)
+        elif can_fold:
+            self._unfolded.discard(key)
+            self._complete.discard(key)
         self._lay_out()
+
+    def _is_cut(self, item: Item) -> bool:
+        """Whether an unfolded item is shown without the rest of a long diff or result."""
+        short, long = (
+            self.painter.item(item, self._width, folded=False, whole=self._wholes.get(item.key), everything=everything)
+            for everything in (False, True)
+        )
+        return [strip.text for strip in short] != [strip.text for strip in long]
 
     def _key(self, at: int) -> int | None:
         item = self._blocks[at].item
@@ -274,4 +291,4 @@ class History(ScrollView, can_focus=True):
 
 
 def _is_folded_line(block: _Block) -> bool:
-    return block.item is not None and block.item.kind in ("tool", "question") and len(block.strips) == 1
+    return block.item is not None and is_foldable(block.item) and len(block.strips) == 1

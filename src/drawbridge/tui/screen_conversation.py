@@ -21,7 +21,7 @@ from drawbridge.tui.approval_view import READING_SECONDS, ApprovalView
 from drawbridge.tui.bar import Bar
 from drawbridge.tui.client import Client
 from drawbridge.tui.connection import RequestError
-from drawbridge.tui.conversation import Conversation, record_in
+from drawbridge.tui.conversation import Conversation, record_in, truncation
 from drawbridge.tui.dialogs import HelpDialog, ModeDialog
 from drawbridge.tui.drawing import Painter
 from drawbridge.tui.fields import PromptBox
@@ -111,10 +111,11 @@ class ConversationScreen(Screen[None]):
             self._cancels_since = None
         elif self._cancels_since is None:
             self._cancels_since = time.monotonic()
-        self._painter.me = self._client.name
+        self._painter.me, self._painter.acts = self._client.name, self._client.acts
         if project is not None:
             self._painter.root = project["path"]
-            more = f"{self._client.agent_label(project['agent'])} · {project['path']}"
+            facts = project.get("title"), self._client.agent_label(project["agent"]), project["path"]
+            more = " · ".join(filter(None, facts))
             self.query_one(Bar).show(wording.base_name(project["path"]), more, self._client.connection)
         self.query_one(History).show(conversation.items, self._tail(conversation))
         prompts = [item.data["text"] for item in conversation.items if item.kind == "prompt"]
@@ -231,8 +232,9 @@ class ConversationScreen(Screen[None]):
 
     def on_history_full_text_requested(self, event: History.FullTextRequested) -> None:
         async def bring() -> None:
-            assert event.item.truncated is not None
-            record = record_in(await self._client.whole(event.item.truncated["blob_id"]))
+            truncated = truncation(event.item)
+            assert truncated is not None
+            record = record_in(await self._client.whole(truncated["blob_id"]))
             self.query_one(History).put_whole(event.item, wording.whole_text(record.message))
 
         do(self, bring())

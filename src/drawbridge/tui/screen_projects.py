@@ -136,8 +136,10 @@ def _row(project: Project, agent: str) -> Content:
     cost = wording.money(project["cost_usd"]) if project.get("cost_usd") else ""
     terminal = "in a terminal" if project.get("desk") else ""
     facts = [agent, terminal, cost, wording.ago(project["last_active"], datetime.now(UTC)), project["path"]]
+    title = project.get("title")
     return Content.assemble(
         (wording.one_line(wording.base_name(project["path"])), "bold"),
         (f"  ● {wording.listed_state(project)}", color),
+        f"  {wording.one_line(title)}" if title else "",
         (f"\n{wording.one_line(' · '.join(filter(None, facts)))}", "$soft"),
     )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, ClassVar, Final, Literal
+from typing import ClassVar, Final, Literal
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -15,24 +15,23 @@ from textual.widgets import Static, TextArea
 
 from drawbridge.text import review_words
 from drawbridge.text.counts import counted
-from drawbridge.text.review_words import Comment, Decision, File
+from drawbridge.text.review_words import Comment, Decision
 from drawbridge.tui import answers, review_parts, wording
 from drawbridge.tui.bar import Bar
 from drawbridge.tui.client import Client
 from drawbridge.tui.comment_dialogs import CommentDialog, CommentsDialog, SendDialog
-from drawbridge.tui.commenting import Commenting
-from drawbridge.tui.commit_dialog import CommitDialog, Committing
+from drawbridge.tui.commit_dialog import CommitDialog
 from drawbridge.tui.connection import Message, RequestError
 from drawbridge.tui.dialogs import REVIEW_KEYS, ConfirmDialog, HelpDialog
 from drawbridge.tui.drawing import Painter
 from drawbridge.tui.fields import PlainTextArea
 from drawbridge.tui.key_hints import KeyHints
-from drawbridge.tui.push_dialog import PushDialog, Pushing
+from drawbridge.tui.push_dialog import PushDialog
 from drawbridge.tui.review_comments import Writing
+from drawbridge.tui.review_contents import Events, ReviewContents
 from drawbridge.tui.review_parts import Part
+from drawbridge.tui.review_status import about, status, ways_on
 from drawbridge.tui.review_view import ReviewView
-from drawbridge.tui.reviews import Draft
-from drawbridge.tui.visiting import Visiting
 
 READING_SECONDS: Final = 0.5
 """The number of seconds for which keys decide nothing after another change has automatically become the current one,
@@ -41,14 +40,7 @@ because they may be meant for the previous change."""
 REPEAT_SECONDS: Final = 0.15
 """The maximum number of seconds between two repeats of a key that is held down."""
 
-GONE: Final = frozenset({"INVALID_PATH", "PROJECT_NOT_FOUND"})
-"""The codes of errors after which nothing is left to decide on, because the project or its directory no longer exists,
-or the directory is no longer allowed."""
-
 EMPTY: Final = "Changes made by the agent’s runs are shown here until someone decides on them."
-WRITTEN: Final = "Your comment is kept here until you add it: c continues, d discards it."
-CHANGED: Final = "Your change to the comment is kept here until you save it: c continues, d discards it."
-NOT_THERE: Final = "This change is no longer in the review."
 UNSEEN: Final = "You have not seen all of this change: scroll through it (Space, PgUp) before you decide on it."
 UNSHOWABLE: Final = (
     "The lines contain characters that a terminal can’t show: edit them in the web UI, or edit the file in an editor."
@@ -91,35 +83,21 @@ class ReviewScreen(Screen[None]):
         self._client = client
         self._painter = painter
         self._project = project
-        self._files: Sequence[File] = ()
-        self._every: Sequence[Part] = ()
-        """All parts of the review, including those that are hidden because they are not new."""
-        self._parts: Sequence[Part] = ()
-        """The parts that are shown."""
-        self._more = 0
-        self._version: str | None = None
-        """The version of the review that is shown; None if no review is shown."""
-        self._problem = ""
+        self._contents = ReviewContents(
+            client,
+            project,
+            Events(self.run_worker, self._arrived, self._comments_changed, self._texts_changed, self._redraw),
+        )
+        self._commenting = self._contents.commenting
+        self._committing = self._contents.committing
+        self._pushing = self._contents.pushing
+        self._visiting = self._contents.visiting
         self._note = ""
         """The result of the last decision, or why a key has no effect."""
         self._editing: str | None = None
         """The key of the part with the lines that are being edited."""
         self._is_sending = False
-        self._is_loading = False
-        self._is_stale = False
-        self._asked = 0
-        self._shown = 0
-        self._news: list[Mapping[str, Any]] = []
-        self._connection = client.reviews.connections
-        self._texts: dict[str, str] = {}
-        self._requested: dict[str, object] = {}
         self._shown_at = 0.0
-        self._state = ""
-        """The project's state at the last call of ``show``."""
-        self._commenting = Commenting(client, project, self._comments_changed, self.load)
-        self._committing = Committing(client, project, self._redraw, self.load)
-        self._pushing = Pushing(client, project, self._redraw, self.load)
-        self._visiting = Visiting(client, project)
 
     def compose(self) -> ComposeResult:
         yield Bar()
@@ -154,10 +132,6 @@ class ReviewScreen(Screen[None]):
         return self.query_one(PlainTextArea)
 
     @property
-    def _drafts(self) -> dict[str, Draft]:
-        return self._client.reviews.drafts[self._project]
-
-    @property
     def _is_there(self) -> bool:
         """Whether all widgets exist. They do not while the screen is being built or closed."""
         return len(self.query_children("Bar, #review, #nothing, .draft, #about, #status")) == 6
@@ -169,255 +143,96 @@ class ReviewScreen(Screen[None]):
         if not self._is_there:
             return
         client = self._client
-        changes, project = client.reviews.changes(self._project), client.projects.all.get(self._project)
-        state, self._state = self._state, str((project or {}).get("state"))
-        # Another person may have sent the drafts, which is not reported separately.
-        is_other = state != self._state and bool(self._commenting.drafts)
-        if client.reviews.is_stale(self._project) or is_other or client.reviews.connections != self._connection:
-            self._connection = client.reviews.connections
-            self._news += changes
-            self.load()
+        project = client.projects.all.get(self._project)
+        self._contents.refresh()
         name = wording.base_name(project["path"]) if project is not None else ""
         self.query_one(Bar).show(f"Review of {name}", "", client.connection)
         self._draw()
 
     def _draw(self) -> None:
-        view, part, is_empty = self._view, self._view.part, self._version is not None and not self._parts
+        view, part, contents = self._view, self._view.part, self._contents
+        is_empty = contents.version is not None and not contents.parts
         view.display = not is_empty
         nothing = self.query_one("#nothing", Static)
         nothing.display = is_empty
-        nothing.update(Content(f"{review_words.NOTHING}\n\n{EMPTY}\n\n{self._ways_on}Esc goes back."))
+        nothing.update(Content(f"{review_words.NOTHING}\n\n{EMPTY}\n\n{ways_on(contents)}Esc goes back."))
         field = self._field
         field.display = self._editing is not None
         field.read_only = self._is_sending or self._is_lost
         if (field.has_focus and not field.display) or self.focused is None:
             view.focus()
-        about = self.query_one("#about", Static)
-        words = self._about(part)
-        about.update(Content(wording.one_line(words)))
-        about.display = bool(words)
-        self.query_one("#status", Static).update(self._status(part))
+        line = self.query_one("#about", Static)
+        words = "Sending…" if self._is_sending else self._note or contents.problem
+        words = words or about(contents, part, view.choice, self._editing)
+        line.update(Content(wording.one_line(words)))
+        line.display = bool(words)
+        conversation = self._client.conversation
+        needs_user = conversation is not None and bool(conversation.open)
+        self.query_one("#status", Static).update(status(contents, part, needs_user=needs_user))
         self.refresh_bindings()
         for dialog in self.app.screen_stack:
             if isinstance(dialog, CommentDialog | CommentsDialog | SendDialog | CommitDialog | PushDialog):
                 dialog.show()
 
     @property
-    def _ways_on(self) -> str:
-        """The hints about what can still be done when nothing is left to decide on."""
-        count = len(self._commenting.all)
-        found = f"{counted(count, 'comment')}: C shows {'it' if count == 1 else 'them'}.\n" if count else ""
-        kept = len(self._committing.kept) if self._committing.is_allowed else 0
-        found += f"M commits what was kept: {counted(kept, 'file')}.\n" if kept else ""
-        return found + ("P pushes the branch.\n" if self._pushing.is_waiting else "")
-
-    def _about(self, part: Part | None) -> str:
-        if self._is_sending:
-            return "Sending…"
-        if self._note or self._problem:
-            return self._note or self._problem
-        if self._version is None:
-            return "Loading the review…"
-        if (choice := self._view.choice) is not None:
-            return (
-                f"Comment on {choice.place.words}: Enter starts writing. j k: another line, J K: more lines, Esc: back."
-            )
-        if not self._client.may("review_decide") and not self._commenting.may_write:
-            return review_parts.VIEW_ONLY if self._parts else ""
-        written = self._commenting.at(part.key) if part is not None else None
-        kept = CHANGED if written is not None and self._commenting.draft_of(written) is not None else WRITTEN
-        if part is not None and part.is_gone and written is not None:
-            return f"{NOT_THERE} {kept}"
-        if part is not None and part.is_gone:
-            keys = "Esc, then d" if self._editing == part.key else "d"
-            return f"{NOT_THERE} What you wrote is kept here until you discard it ({keys})."
-        if self._editing is not None:
-            return self._why_not_written or "What you write replaces the new lines. Esc keeps it as a draft."
-        if part is not None and part.key in self._drafts:
-            return "Your edit is kept as a draft: e continues, d discards it. Keep accepts the change without it."
-        if written is not None:
-            return kept
-        if not self._client.may("review_decide"):
-            return review_parts.COMMENTS_ONLY if self._parts else ""
-        return self._why_not_written if self._parts else ""
-
-    def _status(self, part: Part | None) -> Content:
-        conversation = self._client.conversation
-        pieces: list[tuple[str, str]] = []
-        if conversation is not None and conversation.open:
-            pieces.append(("● Needs you (Esc) · ", "$wait"))
-        if self._version is not None:
-            found = review_words.numbers({"files": self._files, "more": self._more})
-            count = len([one for one in self._every if not one.is_gone])
-            if part is not None and len(self._parts) > 1:
-                pieces.append((f"{self._parts.index(part) + 1} of {len(self._parts)} · ", "$ink"))
-            if self._visiting.hides_others:
-                pieces.append((review_words.only_new_words(len(self._visiting.new), count), "$wait"))
-            else:
-                pieces.append((f"{counted(found.files, 'file')} · {review_words.changes(count)}", "$soft"))
-                pieces += [(f" +{found.added}", "$yes"), (f" −{found.removed}", "$no")]
-                if self._visiting.new:
-                    pieces.append((f" · {len(self._visiting.new)} {review_words.NEW}", "$wait"))
-            if drafts := len(self._commenting.drafts):
-                pieces.append((f" · {counted(drafts, 'draft')}", "$wait"))
-        if part is not None:
-            pieces.append((f"  {wording.one_line(part.path)}", "$accent"))
-        return Content.assemble(*pieces)
-
-    @property
     def _is_lost(self) -> bool:
         """Whether the hunk that is being edited is no longer in the review."""
-        return self._editing is not None and all(part.key != self._editing or part.is_gone for part in self._parts)
-
-    @property
-    def _why_not_written(self) -> str:
-        """The reason why files can't be changed now; empty if they can."""
-        project = self._client.projects.all.get(self._project) or {}
-        return review_words.WORKING if project.get("state") == "EXECUTING" else ""
+        return self._editing is not None and all(
+            part.key != self._editing or part.is_gone for part in self._contents.parts
+        )
 
     # Loading the review.
 
     def load(self) -> None:
         """Requests the review as it is now. Calls made while a request is running lead to a single further request."""
-        self._is_stale = True
-        if not self._is_loading:
-            self._is_loading = True
-            self.run_worker(self._load())
+        self._contents.load()
 
-    async def _load(self) -> None:
-        try:
-            while self._is_stale:
-                self._is_stale = False
-                self._asked += 1
-                number = self._asked
-                try:
-                    found = await self._client.review(self._project)
-                except RequestError as error:
-                    self._problem = str(error)
-                    if error.code in GONE:
-                        self._close(number)
-                else:
-                    self._problem = ""
-                    self._show_review(number, found, is_mine=False)
-        finally:
-            self._is_loading = False
-        self._redraw()
-
-    def _close(self, number: int) -> None:
-        """Removes the review from the screen, except what the user wrote."""
-        if number <= self._shown or not self._is_there:
+    def _arrived(self, number: int, found: Message | None, *, is_mine: bool = False) -> None:
+        """Shows a review, unless a later one is already shown. ``found``: None if nothing is left to review;
+        ``is_mine``: whether it is the reply to the user's own decision."""
+        if not self._is_there:
             return
-        self._shown = number
-        self._files, self._every, self._more, self._version = (), (), 0, None
-        self._committing.update({})
-        self._pushing.update({})
-        self._commenting.update({})
-        self._show_written()
-
-    def _show_review(self, number: int, found: Message, *, is_mine: bool) -> None:
-        """Shows a review, unless a later one is already shown. ``is_mine``: whether it is the reply to the user's own
-        decision."""
-        if number <= self._shown or not self._is_there:
+        if found is None:
+            if self._contents.close(number):
+                self._show_written()
             return
-        self._shown = number
-        news, self._news = self._news, []
-        is_first = self._version is None
-        if is_first and found.get("notice") and self._visiting.saw_notice():
-            self._note = str(found["notice"])
-        self._committing.update(found)
-        self._pushing.update(found)
-        has_comments = self._commenting.update(found)
-        # The version stays the same if only the comments that a hunk answers have changed.
-        if found["version"] == self._version and not has_comments and found["files"] == self._files:
-            if self._visiting.update(self._every):
-                self._show_parts()
-            self._redraw()
+        change = self._contents.take(number, found, is_mine=is_mine)
+        if change is None:
             return
-        files: Sequence[File] = found["files"]
-        before = [part.key for part in self._every if not part.is_gone]
-        parts = review_parts.parts(files)
-        now = {part.key for part in parts}
-        self._files, self._more, self._version = files, found["more"], found["version"]
-        self._every = self._with_gone_parts(parts, now)
-        self._show_parts()
-        if not is_mine and not is_first and not now.issuperset(before):
-            self.notify(wording.block(self._who(news)), markup=False)
+        self._note = change.note or self._note
+        if change.parts:
+            self._show_parts()
+        if change.words:
+            self.notify(wording.block(change.words), markup=False)
         self._redraw()
 
     def _show_parts(self) -> None:
         """Shows all parts or, if the user wants to see only what is new, the new ones."""
-        view = self._view
-        current = view.current
-        self._commenting.parts = self._every
-        self._visiting.update(self._every)
-        written = {self._editing, *self._drafts, *(one.part for one in self._commenting.writings)}
-        self._parts = self._visiting.shown(written)
-        hidden = {part.key for part in self._every}.difference(part.key for part in self._parts)
-        view.show(self._parts, self._more_words, self._commenting.remarks(), self._visiting.new, hidden)
+        view, contents = self._view, self._contents
+        current, hidden = view.current, contents.choose_parts(self._editing)
+        view.show(contents.parts, contents.more_words, self._commenting.remarks(), self._visiting.new, hidden)
         if view.current != current:
             self._shown_at = time.monotonic()
 
-    @property
-    def _more_words(self) -> str:
-        """The text below the last change if some files were not sent; otherwise empty."""
-        if not self._more:
-            return ""
-        return f"{counted(self._more, 'more file')} will follow. Decide on these changes first."
-
-    def _with_gone_parts(self, parts: Sequence[Part], now: set[str]) -> list[Part]:
-        """``parts`` with the user's texts for hunks that are no longer in the review, each after the parts of its file.
-        ``now``: the keys of ``parts``."""
-        found = list(parts)
-        gone = {key: (draft.path, draft.text) for key, draft in self._drafts.items() if key not in now}
-        for one in self._commenting.writings:
-            if one.part not in now and one.comment_id is None and one.is_complete:
-                gone.setdefault(one.part, (one.path, ""))
-        for key, (path, text) in gone.items():
-            file = {"path": path, "hunks": (), "added": 0, "removed": 0, "change": "changed"}
-            places = [at for at, part in enumerate(found, 1) if part.path == path]
-            found.insert(places[-1] if places else len(found), Part(key, file, None, text))
-        return found
-
-    def _who(self, news: Sequence[Mapping[str, Any]]) -> str:
-        """A message that the review has changed. If only one client has changed it, the message names that client."""
-        names = {self._client.called(change) if change.get("by") else "" for change in news}
-        [name] = names if len(names) == 1 else [""]
-        return f"{name} made decisions in this review." if name else "The review has changed."
-
     def on_review_view_changed(self, event: ReviewView.Changed) -> None:
         event.stop()
-        self._visiting.saw(part.key for part in self._parts if self._view.is_seen(part.key))
-        self._bring_texts()
+        self._visiting.saw(part.key for part in self._contents.parts if self._view.is_seen(part.key))
+        self._contents.bring_texts(self._view.paths)
         self._redraw()
 
     def _redraw(self) -> None:
         if self._is_there:
             self._draw()
 
-    def _bring_texts(self) -> None:
-        """Requests the files on the screen, for the lines around their hunks."""
-        shown = set(self._view.paths)
-        for file in self._files:
-            path = str(file["path"])
-            key = tuple((hunk["id"], hunk["new_start"]) for hunk in file["hunks"] if hunk["kind"] == "lines")
-            if path in shown and key and self._requested.get(path) != key and self._client.may("file_read"):
-                self._requested[path] = key
-                self.run_worker(self._bring_text(path))
-
-    async def _bring_text(self, path: str) -> None:
-        try:
-            text = await self._client.file_text(self._project, path)
-        except RequestError:
-            return  # a private or large file, with hunks that are shown without the lines around them
-        if text is not None and self._is_there:
-            self._texts[path] = text
-            self._view.put_texts(self._texts)
+    def _texts_changed(self) -> None:
+        if self._is_there:
+            self._view.put_texts(self._contents.texts)
 
     # Decisions.
 
     @property
     def _may_decide(self) -> bool:
-        return self._client.may("review_decide") and bool(self._parts)
+        return self._contents.may_decide and bool(self._contents.parts)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         view, is_editing = self._view if self._is_there else None, self._editing is not None
@@ -452,7 +267,9 @@ class ReviewScreen(Screen[None]):
             case "save":
                 return is_editing and not self._is_lost
             case "discard":
-                has_words = part is not None and (part.key in self._drafts or self._commenting.at(part.key) is not None)
+                has_words = part is not None and (
+                    part.key in self._contents.drafts or self._commenting.at(part.key) is not None
+                )
                 return not is_editing and has_words
             case "help" | "end":
                 return not is_editing
@@ -499,16 +316,16 @@ class ReviewScreen(Screen[None]):
         if self._visiting.hides_others:
             self._say(review_words.OTHERS_HIDDEN)
         elif part is not None:
-            some = [one for one in self._parts if one.path == part.path and not one.is_gone]
+            some = [one for one in self._contents.parts if one.path == part.path and not one.is_gone]
             wish = {"files": [part.path], "decision": decision}
             self._decide_some(decision, some, part.path, wish, what="the whole file")
 
     def action_decide_all(self, decision: Decision) -> None:
-        some = [part for part in self._parts if not part.is_gone]
-        where = counted(len(self._files), "file")
+        some = [part for part in self._contents.parts if not part.is_gone]
+        where = counted(len(self._contents.files), "file")
         if self._visiting.hides_others:
             self._say(review_words.OTHERS_HIDDEN)
-        elif why_not := review_parts.why_not_all(some, self._more, self._drafts.keys()):
+        elif why_not := review_parts.why_not_all(some, self._contents.more, self._contents.drafts.keys()):
             self._say(why_not)
         else:
             self._decide_some(decision, some, where, {"all": True, "decision": decision})
@@ -523,14 +340,14 @@ class ReviewScreen(Screen[None]):
         if len(some) == 1:
             self._view.go(some[0].key)
             self.action_decide(decision)
-        elif why_not := review_parts.why_not_all(some, 0, self._drafts.keys(), what):
+        elif why_not := review_parts.why_not_all(some, 0, self._contents.drafts.keys(), what):
             self._say(why_not)
         else:
             unseen = sum(not self._view.is_seen(part.key) for part in some)
             self._ask(decision, *review_words.question(decision, len(some), unseen, where), wish, None)
 
     def _ask(self, decision: Decision, title: str, text: str, wish: Message, key: str | None) -> None:
-        wish = {**wish, "version": self._version}
+        wish = {**wish, "version": self._contents.version}
 
         def answered(yes: bool | None) -> None:
             if yes and not self._is_sending:
@@ -540,7 +357,7 @@ class ReviewScreen(Screen[None]):
 
     def _is_refused(self, decision: Decision | None) -> bool:
         """Whether the decision is refused because the agent is working. If so, the user is notified."""
-        why_not = self._why_not_written if decision != "keep" else ""
+        why_not = self._contents.why_not_written if decision != "keep" else ""
         if why_not:
             self._say(why_not)
         return bool(why_not)
@@ -552,8 +369,7 @@ class ReviewScreen(Screen[None]):
         self.run_worker(self._decide(wish, key))
 
     async def _decide(self, wish: Message, key: str | None) -> None:
-        self._asked += 1
-        number = self._asked
+        number = self._contents.begin_request()
         try:
             left = await self._client.decide_review(self._project, wish)
         except RequestError as error:
@@ -562,11 +378,11 @@ class ReviewScreen(Screen[None]):
             self._note = review_words.refused_words(error.code, error.details, str(error), by, is_hunk=is_hunk)
             self.load()
         else:
-            self._drafts.pop(key or "", None)
+            self._contents.drafts.pop(key or "", None)
             if key is not None and key == self._editing:
                 self._editing = None
-            if self._asked == number:
-                self._show_review(number, left, is_mine=True)
+            if self._contents.is_latest(number):
+                self._arrived(number, left, is_mine=True)
             else:
                 self.load()
         finally:
@@ -595,7 +411,7 @@ class ReviewScreen(Screen[None]):
             or not self._is_shown(part)
         ):
             return
-        draft = self._drafts.get(part.key)
+        draft = self._contents.drafts.get(part.key)
         text = review_parts.field_text(part.hunk)
         if not answers.is_plain(text):
             self._say(UNSHOWABLE)
@@ -615,25 +431,21 @@ class ReviewScreen(Screen[None]):
 
     def _keep_draft(self) -> None:
         part, text = self._edited, self._field.text
-        if part is None or part.hunk is None:
-            return
-        if text == review_parts.field_text(part.hunk):
-            self._drafts.pop(part.key, None)
-        else:
-            self._drafts[part.key] = Draft(part.path, text)
+        if part is not None:
+            self._contents.keep_draft(part, text)
 
     @property
     def _edited(self) -> Part | None:
-        return next((part for part in self._parts if part.key == self._editing), None)
+        return next((part for part in self._contents.parts if part.key == self._editing), None)
 
     def action_save(self) -> None:
         part = self._edited
         if part is None or part.hunk is None or self._is_sending or self._is_refused(None):
             return
         self._keep_draft()
-        draft = self._drafts.get(part.key)
+        draft = self._contents.drafts.get(part.key)
         if draft is None:
-            self._say("You have changed nothing yet. Esc goes back.")
+            self._say("You have not changed anything yet. Esc goes back.")
         else:
             self._send({"hunks": [part.hunk["id"]], "text": review_parts.edited_text(part.hunk, draft.text)}, part.key)
 
@@ -643,7 +455,7 @@ class ReviewScreen(Screen[None]):
         if part is None:
             return
         written = self._commenting.at(part.key)
-        if self._drafts.pop(part.key, None) is None:
+        if self._contents.drafts.pop(part.key, None) is None:
             if written is None or written.is_busy:
                 return
             self._commenting.writings.remove(written)
@@ -653,8 +465,7 @@ class ReviewScreen(Screen[None]):
 
     def _show_written(self) -> None:
         """Updates the view after one of the user's texts was changed or removed."""
-        there = [part for part in self._every if not part.is_gone]
-        self._every = self._with_gone_parts(there, {part.key for part in there})
+        self._contents.keep_written()
         self._show_parts()
         self._draw()
 
@@ -711,7 +522,7 @@ class ReviewScreen(Screen[None]):
 
     def _go_to_comment(self, comment: Comment) -> None:
         if (part := self._commenting.part_of(comment)) is not None:
-            if part not in self._parts:
+            if part not in self._contents.parts:
                 self.action_switch()
             self._view.go(part.key)
 
@@ -721,7 +532,7 @@ class ReviewScreen(Screen[None]):
         commenting = self._commenting
         count, version = len(commenting.drafts), commenting.version
         if (unsaved := commenting.unsaved) is not None:
-            if any(part.key == unsaved.part for part in self._parts):
+            if any(part.key == unsaved.part for part in self._contents.parts):
                 self._view.go(unsaved.part)
             self._say(review_words.UNFINISHED)
         elif count and not self._is_sending:

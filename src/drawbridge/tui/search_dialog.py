@@ -15,6 +15,7 @@ from textual.widgets.option_list import Option
 
 from drawbridge.tui import wording
 from drawbridge.tui.client import Client
+from drawbridge.tui.connection import RequestError
 from drawbridge.tui.requests import do
 
 KINDS: Final = {
@@ -25,6 +26,10 @@ KINDS: Final = {
     "decision": "Decision",
     "error": "Error",
 }
+PAGE: Final = 50
+"""The number of results in one page."""
+
+MORE: Final = "Show more"
 HINT: Final = "Enter search, or go to the selected result · Esc close"
 
 
@@ -38,6 +43,9 @@ class SearchDialog(ModalScreen[int | None]):
         super().__init__()
         self._client = client
         self._found: list[Mapping[str, Any]] = []
+        self._query = ""
+        self._next: str | None = None
+        """What to send for the next page of results; None if there are no more."""
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog wide"):
@@ -55,11 +63,14 @@ class SearchDialog(ModalScreen[int | None]):
             do(self, self._search(event.value))
 
     async def _search(self, query: str) -> None:
-        answer = (await self._client.command("search", {"query": query}))["data"]
-        self._found = list(answer["results"])
+        self._query = query
+        answer = (await self._client.command("search", {"query": query, "limit": PAGE}))["data"]
+        if query != self._query:
+            return
+        self._found = []
         options = self.query_one(OptionList)
         options.clear_options()
-        options.add_options([Option(_line(one)) for one in self._found])
+        self._add(answer)
         options.display = bool(self._found)
         if answer.get("building"):
             more = "There may be more results: the index is still being built."
@@ -71,9 +82,38 @@ class SearchDialog(ModalScreen[int | None]):
             options.highlighted = 0
             options.focus()
 
+    def _add(self, answer: Mapping[str, Any]) -> None:
+        """Adds a page of results to the list and, if there are more, an option that loads the next page."""
+        options = self.query_one(OptionList)
+        self._found += answer["results"]
+        options.add_options([Option(_line(one)) for one in answer["results"]])
+        self._next = answer.get("next")
+        if self._next is not None:
+            options.add_option(Option(MORE))
+
+    async def _load_more(self) -> None:
+        query, before = self._query, self._next
+        if before is None:
+            return
+        self._next = None
+        try:
+            answer = (await self._client.command("search", {"query": query, "before": before, "limit": PAGE}))["data"]
+        except RequestError:
+            self._next = before
+            raise
+        if query == self._query:
+            options, first = self.query_one(OptionList), len(self._found)
+            options.remove_option_at_index(first)
+            self._add(answer)
+            if options.option_count:
+                options.highlighted = min(first, options.option_count - 1)
+
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         event.stop()
-        self.dismiss(int(self._found[event.option_index]["seq"]))
+        if event.option_index < len(self._found):
+            self.dismiss(int(self._found[event.option_index]["seq"]))
+        else:
+            do(self, self._load_more())
 
 
 def _line(found: Mapping[str, Any]) -> Content:

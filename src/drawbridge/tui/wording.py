@@ -14,6 +14,8 @@ from drawbridge.text.counts import counted
 
 TAB: Final = 4
 
+_STYLE: Final = re.compile(r"\x1b\[[\d;:]{0,100}m")
+
 OUTCOMES: Final = {
     "completed": "Finished",
     "failed": "Failed",
@@ -57,6 +59,12 @@ def lines(text: str) -> list[str]:
 def block(text: str) -> str:
     """A text of several lines as harmless text."""
     return "\n".join(lines(text))
+
+
+def without_colors(output: str) -> str:
+    """What a program printed, without the sequences that set the colors and the style of a terminal. Only for output:
+    in what will run, such a sequence must stay visible."""
+    return _STYLE.sub("", output)
 
 
 def base_name(path: str) -> str:
@@ -217,25 +225,6 @@ def context_words(agent: Mapping[str, Any]) -> str:
     return f"{round(100 * tokens / window)}% context" if window else f"{max(1, round(tokens / 1000))}k tokens"
 
 
-def tool_words(given: Mapping[str, Any], root: str) -> str:
-    """The most informative field of a call, on one line; for a search, the pattern and where the agent searches for it.
-    Empty if the call has none of the known fields."""
-    questions = given.get("questions")
-    first = questions[0] if isinstance(questions, list) and questions and isinstance(questions[0], dict) else {}
-    names = ("file_path", "notebook_path", "command", "pattern", "path", "url", "query", "description", "skill")
-    name = next((name for name in names if given.get(name)), "")
-    found = _first_line(given[name] if name else first.get("question"), root)
-    if found and name == "query":
-        return f"“{found}”"
-    if found and name == "pattern" and (where := _first_line(given.get("path") or given.get("glob"), root)):
-        return f"{found} in {where}"
-    return found
-
-
-def _first_line(text: Any, root: str) -> str:
-    return one_line(shown_path(text, root).partition("\n")[0][:200]) if isinstance(text, str) else ""
-
-
 def settled_words(answer: Mapping[str, Any], request: Mapping[str, Any], *, is_mine: bool = False) -> str:
     """Describes how an approval request was resolved or withdrawn, on one line. ``is_mine``: whether it was answered
     from this terminal."""
@@ -247,18 +236,21 @@ def settled_words(answer: Mapping[str, Any], request: Mapping[str, Any], *, is_m
     if answer.get("decision") != "allow":
         rejected = {"plan": "Plan rejected", "question": "Skipped"}.get(str(request.get("kind")), "Rejected")
         return one_line(f"{rejected} by {by}{f': “{message}”' if message else ''}")
-    if (given := _answers(answer, request)) is not None:
-        return one_line(f"Answered by {by}: {given}")
+    if (answers := answers_of(answer, request)) is not None:
+        return one_line(f"Answered by {by}: {'; '.join(given for _, given in answers)}")
     if answer.get("edited"):
         return one_line("Accepted with your edits" if is_mine else f"Accepted with edits by {by}")
     return one_line(f"{'Plan approved' if is_plan else 'Accepted'} by {by}")
 
 
-def _answers(answer: Mapping[str, Any], request: Mapping[str, Any]) -> str | None:
-    """The answers to the agent's own questions; None if the request contains none, or if the answers are not known."""
+def answers_of(answer: Mapping[str, Any], request: Mapping[str, Any]) -> list[tuple[str, str]] | None:
+    """Pairs of a question and its answer; None if the request contains none, or if the answers are not known."""
     given = answer.get("updated_input") if request.get("kind") == "question" else None
     answers = given.get("answers") if isinstance(given, Mapping) else None
-    return "; ".join(map(str, answers.values())) if isinstance(answers, Mapping) else None
+    if not isinstance(answers, Mapping):
+        return None
+    texts = (", ".join(map(str, value)) if isinstance(value, list) else str(value) for value in answers.values())
+    return [*zip(map(str, answers), texts, strict=True)]
 
 
 def _capital(text: str) -> str:
@@ -303,4 +295,6 @@ def _block_text(one: Any) -> str:
         for name in ("text", "content"):
             if isinstance(one.get(name), str):
                 return str(one[name])
+        if isinstance(one.get("content"), list):
+            return "\n".join(map(_block_text, one["content"]))
     return json.dumps(one, indent=2, ensure_ascii=False)

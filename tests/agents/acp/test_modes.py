@@ -10,7 +10,7 @@ import pytest
 
 from drawbridge.agents import modes
 from drawbridge.agents.acp.conversation import AcpConversation
-from drawbridge.agents.base import Broken, Launch, ModeChanged, ModeOffer, Options, Output, TurnEnded
+from drawbridge.agents.base import Broken, Launch, ModeChanged, ModeOffer, Options, Output, Replied, TurnEnded
 
 
 class Stream:
@@ -19,6 +19,8 @@ class Stream:
     def __init__(self, *offered: str, options: Options = Options(), as_option: bool = False) -> None:  # noqa: B008
         self.events: list[Output] = []
         self.chosen: list[str] = []
+        self.reply: dict[str, Any] = {"result": {}}
+        """The agent's reply to the choice of a mode."""
         self._offered = offered
         self._as_option = as_option
         self._conversation = AcpConversation("The agent", Launch("/p", "", options=options), lambda path: None, "1")
@@ -66,7 +68,7 @@ class Stream:
                 return {"result": {"sessionId": "s", "modes": found}}
             case "session/set_mode" | "session/set_config_option":
                 self.chosen.append(params.get("modeId") or params.get("value"))
-                return {"result": {}}
+                return self.reply
         return {"error": {"code": -32601, "message": "no"}}
 
 
@@ -88,6 +90,18 @@ def test_a_mode_that_only_the_agent_has_can_be_chosen(as_option: bool) -> None:
     assert (stream.chosen, stream.known) == (["workspace-write"], ["workspace-write"])
     stream.sets("plan")
     assert stream.chosen == ["workspace-write", "read-only"]
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [("", "The agent gave no reason."), ("not now", "not now."), ("it gave no reason", "it gave no reason.")],
+)
+def test_a_refused_mode_is_reported_with_its_reason(message: str, reason: str) -> None:
+    stream = Stream("ask", "code")
+    stream.reply = {"error": {"code": -32603, "message": message}}
+    stream.sets("code")
+    assert [event.error for event in stream.events if isinstance(event, Replied)] == [reason]
+    assert stream.known[-1:] != ["code"]
 
 
 def test_an_agent_with_a_default_mode_begins_in_it() -> None:

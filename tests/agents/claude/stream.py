@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from drawbridge.agents.base import Attachment, Output, TurnEnded
 from drawbridge.agents.claude.conversation import ClaudeConversation
+from tests.agents.recording import read
 
 Kind = TypeVar("Kind")
 
@@ -24,7 +25,7 @@ class Stream:
         return self.raw(json.dumps(message).encode())
 
     def raw(self, line: bytes) -> list[Output]:
-        output = self.conversation.received(line)
+        output = [read(one) for one in self.conversation.received(line)]
         self.events += output
         return output
 

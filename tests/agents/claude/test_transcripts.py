@@ -26,6 +26,7 @@ from drawbridge.agents.base import (
     TurnEnded,
 )
 from drawbridge.agents.claude.conversation import ClaudeConversation
+from tests.agents.recording import read
 
 from .recording import TRANSCRIPTS, load
 
@@ -45,7 +46,7 @@ def played(name: str, monkeypatch: pytest.MonkeyPatch) -> list[Output]:
     for line in lines:
         message = line["line"]
         if line["from"] == "claude":
-            received += conversation.received(json.dumps(message).encode())
+            received += map(read, conversation.received(json.dumps(message).encode()))
         else:
             say(conversation, message)
             assert [json.loads(reply) for reply in conversation.outgoing().splitlines()] == [message]

@@ -192,7 +192,7 @@ async def test_it_resumes_a_conversation(project: Path) -> None:
     async with session(hasty(), project, resume=True) as demo:
         question = await asked(demo, "More")
         ended = await decide(demo, question, Decision(allow=True))
-    assert demo.received.words.startswith("We continue where we left off. You said: “More”.")
+    assert demo.received.words.startswith("Let's continue where we left off. You said: “More”.")
     assert (ended.session_id, ended.cost_usd) == (demo.id, 0.0012)
 
 

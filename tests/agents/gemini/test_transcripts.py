@@ -12,6 +12,7 @@ from drawbridge.agents.acp.conversation import AcpConversation
 from drawbridge.agents.acp.questions import outcome
 from drawbridge.agents.base import AgentLine, Broken, Decision, Launch, Options, Output, Question, TurnEnded
 from tests.agents.acp.peers import said
+from tests.agents.recording import read
 
 from .recording import load
 
@@ -28,7 +29,7 @@ class Played:
         lines = load(name)
         for entry, rest in ((entry, lines[number:]) for number, entry in enumerate(lines)):
             if entry["from"] == "gemini":
-                new = self._conversation.received(json.dumps(entry["line"]).encode())
+                new = [read(one) for one in self._conversation.received(json.dumps(entry["line"]).encode())]
                 self._questions += [one for one in new if isinstance(one, Question)]
                 self.said += new
             else:

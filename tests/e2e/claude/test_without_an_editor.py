@@ -33,8 +33,7 @@ def test_an_unattended_bridge_decides_automatically(rig: Workstation, decision: 
     assert poem.read_text() == content
 
 
-@pytest.mark.slow_for("no", "yes")
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("key", "screen", "content"),
     [

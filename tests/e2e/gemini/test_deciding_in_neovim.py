@@ -168,8 +168,7 @@ def test_a_change_to_unsaved_lines_is_decided_in_the_cli(rig: Workstation) -> No
     assert neovim.buffer(poem) == ["one", "deux", "three"], "what the user has typed stays"
 
 
-@pytest.mark.slow_for("crlf", "not-ascii-no-final-newline")
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("before", "after"),
     [

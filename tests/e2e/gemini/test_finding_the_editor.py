@@ -63,8 +63,7 @@ def test_the_cli_runs_in_a_terminal_of_neovim(rig: Workstation) -> None:
     assert poem.read_text() == "one\nTWO\nthree\n"
 
 
-@pytest.mark.slow_for("accept-It is done-one\\nTWO\\nthree\\n", "reject-Request cancelled-one\\ntwo\\nthree\\n")
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("decision", "screen", "content"),
     [

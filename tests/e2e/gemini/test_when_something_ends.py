@@ -96,8 +96,7 @@ def test_a_restarted_bridge_keeps_its_port_token_and_client(rig: Workstation) ->
     assert poem.read_text() == "one\nTWO\nthree\n"
 
 
-@pytest.mark.slow_for("DrawbridgeStop", "qa!")
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("words", ["DrawbridgeStop", "qa!"])
 def test_stopping_the_bridge_cancels_the_clis_request(rig: Workstation, words: str) -> None:
     poem = rig.file("poem.txt", POEM)

@@ -255,7 +255,7 @@ async def test_a_buffer_that_a_plugin_saves_is_not_saved(at: Workstation) -> Non
     await at.ex("autocmd BufWriteCmd *.secret let g:written = 1")
     await at.keys("x")
 
-    await refused(at, path, "a plugin reads or writes the file instead of Neovim")
+    await refused(at, path, "a plugin, not Neovim, reads or writes the file")
     assert await at.person.lua("return vim.g.written") is None
 
 

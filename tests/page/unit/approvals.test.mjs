@@ -2,7 +2,16 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { asksQuestions, editableFields, risksIn, titleOf } from '../../../web/src/approvals/input.ts';
+import {
+  asksQuestions,
+  editableFields,
+  FLAG,
+  flagsIn,
+  risksIn,
+  shownFlags,
+  titleOf,
+} from '../../../web/src/approvals/input.ts';
+import { settledWords, verbOf } from '../../../web/src/conversation/settled.ts';
 import { cellsOf, editedCell } from '../../../web/src/approvals/notebook.ts';
 import { Questions } from '../../../web/src/approvals/questions.ts';
 import { reasonsFor, toggled } from '../../../web/src/approvals/reasons.ts';
@@ -160,6 +169,26 @@ test('a risk without a position marks nothing', () => {
     { code: 'delete', text: 'd', field: 'url', start: 1, end: 2 },
   ];
   assert.deepEqual(risksIn({ risks }, 'command'), [risks[0]]);
+});
+
+test('a field that is a risk as a whole is a flag, with the server’s words', () => {
+  const flag = { code: 'background', text: 'Runs in the background', field: 'run_in_background' };
+  const nested = { ...flag, field: 'rawInput.run_in_background' };
+  const request = { risks: [{ code: 'sudo', text: 's', field: 'command' }, flag, nested, { ...flag, field: 'gone' }] };
+  const input = { command: ['sudo'], run_in_background: true, dangerously: 'x' };
+  assert.deepEqual(flagsIn(request, input), [{ name: 'run_in_background', risk: flag }]);
+  assert.deepEqual(flagsIn(request, input, 'rawInput.'), [{ name: 'run_in_background', risk: nested }]);
+  assert.deepEqual(shownFlags(request, input), ['run_in_background']);
+  assert.deepEqual(shownFlags(request, { run_in_background: 'x'.repeat(FLAG + 1) }), []);
+});
+
+test('a request with questions is recognized by its kind', () => {
+  const answer = { decision: 'allow', by: 'Ada', updated_input: { answers: { 'Which?': ['Oak', 'Ash'] } } };
+  const request = { kind: 'question', tool_name: 'Ask', input: {} };
+  assert.equal(settledWords(answer, request).words, 'Answered by Ada: Oak, Ash');
+  assert.equal(settledWords({ decision: 'deny', by: 'Ada' }, request).words, 'Skipped by Ada');
+  assert.equal(verbOf(answer, request), 'answered');
+  assert.equal(verbOf(answer, { ...request, kind: 'tool', tool_name: 'AskUserQuestion' }), 'accepted');
 });
 
 test('the server’s title is used unless it shortens a name', () => {

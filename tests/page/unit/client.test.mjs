@@ -139,6 +139,25 @@ test('an answer that is resent after a reconnect does not fail if it was already
   );
 });
 
+test('whoever did something is recognized by the client, not by the name', async () => {
+  const { client } = world(
+    server(
+      () => [project()],
+      () => 0,
+    ),
+  );
+  client.choose('p');
+  client.start('secret');
+  await rest();
+  await rest();
+  assert.equal(client.other({ by: client.name, client_id: HELLO.client_id }), undefined);
+  assert.equal(client.other({ by: client.name, client_id: 'client_8' }), `Another window (${client.name})`);
+  assert.equal(client.other({ by: 'Bob', client_id: 'client_8' }), 'Bob');
+  assert.equal(client.other({ by: client.name }), undefined, 'a record of an older server');
+  assert.equal(client.other({ by: 'Bob' }), 'Bob');
+  assert.equal(client.other({}), undefined);
+});
+
 test('a paired device knows what its scope allows, and a new pairing code changes the scope', async () => {
   const device = { name: 'Ada’s phone', scope: 'approve', projects: null };
   const hello = { ...HELLO, device, features: ['permission_response'] };

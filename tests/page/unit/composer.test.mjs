@@ -23,12 +23,12 @@ test('a slash at the beginning starts a command, and an at sign before a word na
   assert.equal(at('/review @no|'), 'file no');
 });
 
-test('a megabyte without a space is searched in less than 100 ms', () => {
+test('a megabyte without a space does not keep the processor busy', () => {
+  const began = process.cpuUsage();
   const text = '@'.repeat(1_000_000);
-  const began = performance.now();
   tokenAt(text, text.length);
   tokenAt(`/${'a'.repeat(1_000_000)}`, 1_000_001);
-  assert.ok(performance.now() - began < 100);
+  assert.ok(process.cpuUsage(began).user < 2_000_000); // µs; a search that is not linear needs minutes
 });
 
 const COMMANDS = [

@@ -108,6 +108,20 @@ test('after a reconnect, lasting requests are resent with their ids, and others 
   assert.equal((await lasting).data.run_id, 'r');
 });
 
+test('a stopped connection does not report that it was lost', async () => {
+  const { connection, open, drop } = world();
+  connection.start('secret', 'Ada');
+  open();
+  const stopped = connection.ask('session_list');
+  connection.stop();
+  await assert.rejects(stopped, { code: 'OFFLINE', message: /^You’re disconnected/ });
+  connection.start('secret', 'Ada');
+  open();
+  const lost = connection.ask('session_list');
+  drop();
+  await assert.rejects(lost, { code: 'OFFLINE', message: /^The connection was lost/ });
+});
+
 test('the client reconnects to a server that does not answer', () => {
   const { connection, sockets, timers, open, hear } = world();
   connection.check();

@@ -206,16 +206,17 @@ test('projects that wait come first, and are counted', () => {
 
 test('an edited proposal is sent as the whole file, with its line endings', () => {
   const proposal = { path: '/f', old_text: 'a\r\nb\r\n', new_text: 'a\r\nc\r\n' };
-  const edit = editedInput(
-    { tool_name: 'Edit', input: { file_path: '/f', old_string: 'b', new_string: 'c' }, proposal },
-    'a\nd\n',
-  );
-  assert.deepEqual(edit, { file_path: '/f', old_string: 'a\nb\n', new_string: 'a\nd\n' });
-  assert.deepEqual(editedInput({ tool_name: 'Write', input: { file_path: '/f', content: 'x' }, proposal }, 'a\nd\n'), {
+  const edited = (editable, input) => editedInput({ editable, input, proposal }, 'a\nd\n');
+  const edit = { file_path: '/f', old_string: 'b', new_string: 'c' };
+  const whole = { old_string: 'a\nb\n', new_string: 'a\nd\n' };
+  assert.deepEqual(edited(['old_string', 'new_string'], edit), { file_path: '/f', ...whole });
+  assert.deepEqual(edited(['edits'], { file_path: '/f', edits: [] }), { file_path: '/f', edits: [whole] });
+  assert.deepEqual(edited(['content'], { file_path: '/f', content: 'x' }), {
     file_path: '/f',
     content: 'a\r\nd\r\n',
   });
-  assert.equal(editedInput({ tool_name: 'NotebookEdit', input: {}, proposal }, 'x'), undefined);
+  assert.equal(edited(['new_source'], {}), undefined);
+  assert.equal(edited(undefined, {}), undefined);
 });
 
 test('records that only the agent has stored stay between their neighbors', () => {

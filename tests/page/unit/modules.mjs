@@ -1,5 +1,7 @@
 // The functions of the web UI that tests in Python use.
-export { KINDS } from '../../../web/src/conversation/tool-kinds.ts';
+export { IN_DIFF, isInDiff } from '../../../web/src/approvals/input.ts';
+export { KINDS, learn } from '../../../web/src/conversation/tool-kinds.ts';
+export { subject, verb } from '../../../web/src/conversation/tool-words.ts';
 export { settledWords } from '../../../web/src/conversation/settled.ts';
 export { liftedWords, standing } from '../../../web/src/projects/words.ts';
 export { retryWords } from '../../../web/src/run/doing.ts';

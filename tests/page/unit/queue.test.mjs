@@ -37,6 +37,28 @@ const shown = (conversation) =>
   });
 const waiting = (conversation) => conversation.waiting.map((one) => one.run_id);
 
+test('prompts and notices keep the client that they are from', () => {
+  const conversation = joined();
+  const from = { by: 'Ada', client_id: 'c1' };
+  conversation.take(prompt(1, 'a', 'Hello', from));
+  conversation.take(started(2, 'a'));
+  conversation.take(finished(3, 'a'));
+  conversation.take(event(4, 'run_reverted', { run_id: 'a', files: [], ...from }));
+  conversation.take(event(5, 'review_decided', { decision: 'keep', files: 1, hunks: 1, left: 0, ...from }));
+  conversation.take(prompt(6, 'b'));
+  conversation.take(finished(7, 'b', { outcome: 'interrupted', removed_by: 'Ada', client_id: 'c1' }));
+  const named = conversation.items.filter(({ by }) => by);
+  assert.deepEqual(
+    named.map(({ kind, client_id }) => [kind, client_id]),
+    [
+      ['prompt', 'c1'],
+      ['notice', 'c1'],
+      ['notice', 'c1'],
+      ['notice', 'c1'],
+    ],
+  );
+});
+
 /** The records of two prompts. The second one was sent while the first one ran. */
 const TWO = [
   prompt(1, 'a'),

@@ -413,7 +413,7 @@ const firstRender = async (found, number = 0, rights = { mayDecide: true, whyNot
   const [{ file: of }] = found.files.value;
   const props = { file: of, part: found.parts.value[number], place: '', review: found, board: BOARD, rights, acts: {} };
   const look = drawn(PartView, props);
-  await new Promise((later) => setTimeout(later, 20));
+  await new Promise((later) => setTimeout(later, 0)); // the updates that rendering has caused come before timers
   return look;
 };
 

@@ -67,7 +67,8 @@ test('a limit shows when it resets', () => {
 
 test('only complete requests that accept another text can be edited', () => {
   const request = {
-    tool_name: 'Write',
+    tool_name: 'Another',
+    editable: ['content'],
     input: { file_path: '/f' },
     proposal: { path: '/f', old_text: '', new_text: 'x' },
   };
@@ -76,7 +77,7 @@ test('only complete requests that accept another text can be edited', () => {
   assert.ok(!canBeEdited({ ...request, changeable: false }));
   assert.ok(!canBeEdited({ ...request, truncated: { blob_id: 'b', bytes: 2_000_000 } }));
   assert.ok(!canBeEdited({ ...request, proposal: undefined }));
-  assert.ok(!canBeEdited({ ...request, tool_name: 'NotebookEdit' }));
+  assert.ok(!canBeEdited({ ...request, editable: ['new_source'] }));
 });
 
 test('a conversation whose first records were deleted is marked as incomplete', () => {

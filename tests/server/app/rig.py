@@ -201,6 +201,7 @@ class Server:
             core,
             core,
             core,
+            core,
             self.blobs,
             entrance,
             self.clients,

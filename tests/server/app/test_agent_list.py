@@ -29,6 +29,7 @@ async def test_missing_agents_are_listed_with_a_remedy(tmp_path: Path) -> None:
         assert words["goose"]["login"] is None, "nobody knows how its owner logs in"
         assert words["claude"]["tools"]["Bash"] == words["codex"]["tools"]["Bash"] == "command"
         assert words["claude"]["tasks"]["local_bash"] == "Command"
+        assert (words["claude"]["compact"], words["goose"]["compact"]) == ("/compact", "")
         assert words.keys() >= set(hello["agents"])  # includes agents that the owner added
         assert [one["name"] for one in hello["effort_offers"]] == ["low", "medium", "high", "xhigh", "max"]
         assert listed["codex"] == {

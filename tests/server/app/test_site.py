@@ -39,6 +39,16 @@ def test_a_web_ui_that_could_not_be_built_shows_the_reason(tmp_path: Path, monke
     assert "npm ci exited with code 7. See &lt;its&gt; message" in shown(tmp_path)
 
 
+def test_an_older_build_is_not_served_after_a_failed_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After an update, the older web UI might not work with the server."""
+    (tmp_path / "index.html").write_text("an older web UI")
+    monkeypatch.delenv(site.FAILED, raising=False)
+    head = Head("GET", "/", ())
+    assert site.Page(tmp_path).answer(head).body == b"an older web UI"
+    monkeypatch.setenv(site.FAILED, REASON)
+    assert b"npm ci exited with code 7" in site.Page(tmp_path).answer(head).body
+
+
 async def test_a_server_without_a_web_ui_runs(tmp_path: Path) -> None:
     environment = {site.FAILED: REASON}
     async with serving(tmp_path / "data", "--no-tls", command=WITHOUT_A_PAGE, **environment) as server:

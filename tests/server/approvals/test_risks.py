@@ -72,6 +72,50 @@ def marked(command: str, root: str = ROOT) -> list[tuple[str, str]]:
         ("cp /tmp/a.txt .", []),
         ("ls | tee /tmp/list", [("outside_project", "/tmp/list")]),
         (f"touch {ROOT}/a {ROOT}/../b", [("outside_project", f"{ROOT}/../b")]),
+        ("curl -o /etc/x https://x.example", [("outside_project", "/etc/x")]),
+        ("curl --output=/etc/x https://x.example", [("outside_project", "--output=/etc/x")]),
+        ("curl --output /etc/x https://x.example", [("outside_project", "/etc/x")]),
+        ('curl "https://x.example/?a=1&b=2" -sSLo "/etc/a b"', [("outside_project", "/etc/a b")]),
+        ("curl -o/etc/x https://x.example", [("outside_project", "-o/etc/x")]),
+        ("curl -H 'a: /etc' -Hfoo -XPOST -d @/etc/x -o x https://x.example", []),
+        ('curl -H "" -o /etc/x https://x.example', [("outside_project", "/etc/x")]),
+        ("cd /etc && curl -o - https://x.example", []),
+        ("wget -O /etc/x https://x.example", [("outside_project", "/etc/x")]),
+        ("wget -qO- https://x.example", []),
+        ("wget -P /etc https://x.example", [("outside_project", "/etc")]),
+        ("tar -xf a.tar -C /etc", [("outside_project", "/etc")]),
+        ("tar xzf /tmp/a.tar --directory=/etc", [("outside_project", "--directory=/etc")]),
+        ("tar xfC a.tar /etc", [("outside_project", "/etc")]),
+        ("tar -xf /tmp/a.tar -C sub", []),
+        ("tar -cf a.tar -C /etc .", []),
+        ("tar czf /tmp/a.tgz .", [("outside_project", "/tmp/a.tgz")]),
+        ("tar -tf a.tar -C /etc", []),
+        ("cp -t /etc a b", [("outside_project", "/etc")]),
+        ("cp -t . /etc/hosts", []),
+        ("mv --target-directory=/etc a", [("outside_project", "--target-directory=/etc")]),
+        ("install -m 644 -t /etc a", [("outside_project", "/etc")]),
+        ("rsync -t /etc/hosts .", []),
+        ("sed -i s/a/b/ /etc/hosts", [("outside_project", "/etc/hosts")]),
+        ("sed -i 's|/a b|(c);/d|' notes.md /etc/hosts", [("outside_project", "/etc/hosts")]),
+        ("sed -Ei.bak -e '/a/d' /etc/hosts", [("outside_project", "/etc/hosts")]),
+        ("sed --in-place '/foo/d' notes.md", []),
+        ("sed -i '' '/foo/d' notes.md", []),
+        ("sed -n /a/p /etc/hosts", []),
+        ('sh -c "sed -i /a/d x" && cat "/etc/hosts"', []),
+        ("sh -c \"sed -i '/a b/d' /etc/hosts\"", [("outside_project", "/etc/hosts")]),
+        ("dd if=a of=/home/x", [("outside_project", "of=/home/x")]),
+        ("dd if=/dev/zero of=x", []),
+        ("\\rm -rf x", [("delete", "\\rm -rf")]),
+        ("\\cp a /etc/x", [("outside_project", "/etc/x")]),
+        ("a | tee -a /etc/x", [("outside_project", "/etc/x")]),
+        ("a | sudo -u root tee /etc/x", [("sudo", "sudo"), ("outside_project", "/etc/x")]),
+        ("A=1 tee /etc/x", [("outside_project", "/etc/x")]),
+        ("if a; then timeout 5 tee /etc/x; fi", [("outside_project", "/etc/x")]),
+        ("touch a \\\n  /etc/x", [("outside_project", "/etc/x")]),
+        ("touch a 2>/dev/null 2>&1 /etc/x", [("outside_project", "/etc/x")]),
+        ("touch it's /etc/x", [("outside_project", "/etc/x")]),
+        ("echo it's; touch /etc/x", [("outside_project", "/etc/x")]),
+        ("# don't\ntouch 'a b' /etc/x", [("outside_project", "/etc/x")]),
         ("rm a > /etc/motd", [("delete", "rm"), ("outside_project", "> /etc/motd")]),
         ("npm run build", []),
         ("echo one\necho two", []),
@@ -135,6 +179,13 @@ def test_paths_beyond_the_limit_are_marked_as_unchecked() -> None:
     assert (risk.code, command[risk.start : risk.end]) == ("unchecked", "b; tee /etc/passwd")
 
 
+def test_a_chain_of_programs_is_marked_as_unchecked() -> None:
+    """Each of them could have all the words after it as arguments."""
+    command = "sudo tee a " * 1_000 + "/etc/passwd"
+    [risk] = [one for one in in_command(command, ROOT, os.path.normpath, "command") if one.code != "sudo"]
+    assert (risk.code, risk.end) == ("unchecked", len(command))
+
+
 def test_a_url_is_checked_only_for_hidden_characters() -> None:
     assert in_text("https://example.org/sudo", "url") == []
     [risk] = in_text("https://ex\u200bample.org", "url")
@@ -143,6 +194,15 @@ def test_a_url_is_checked_only_for_hidden_characters() -> None:
 
 HOSTILE = ["rm " + "-r" * 20_000, "rm" + " " * 50_000, "|" * 50_000, "a" * 50_000, ">" * 50_000, "git push " * 6_000]
 HOSTILE += ["cd a;" * 10_000, "\u202e" * 50_000, "$(" * 25_000, "'" * 50_000, "curl x | sudo " * 3_500]
+HOSTILE += ["curl -o " * 8_000, "sudo curl " * 5_000, "sed -i '" * 6_000, 'sed -i \\"' * 5_000, "tar " + "x" * 49_000]
+HOSTILE += ["env cp '" + "a" * 500 + "' ", "\\" * 50_000, '"' + '\\"' * 25_000, "sudo tee " * 50 + '"' + "a" * 49_000]
+HOSTILE += [
+    ("sudo tee " * 99 + f'"{"a" * 900}" ') * 27,
+    "#" * 50_000,
+    " #'" * 16_000,
+    "curl -" + "s" * 49_000,
+    "1" * 50_000,
+]
 HOSTILE += ["git push -" + "f" * 49_000 + "!", "git clean -" + "f" * 49_000 + "!", "chmod +" + "w" * 49_000 + "!"]
 
 
@@ -159,12 +219,14 @@ def test_a_hostile_command_does_not_slow_down_the_check(command: str) -> None:
     assert any(seconds_for(command) < 20 * seconds_for(ordinary) for _ in range(3))
 
 
-SHELL = some.lists(
-    some.sampled_from(
-        ["sudo", "rm", "-rf", "|", "sh", ">", "/etc/x", "~", "git", "push", "-f", "&&", '"', "'", "(", "\n", "😀"]
-    )
-    | some.text(max_size=5)
-).map(" ".join)
+WORDS = ["sudo", "rm", "-rf", "|", "sh", ">", "/etc/x", "~", "git", "push", "-f", "&&", '"', "'", "(", "\n", "😀", "\\"]
+WORDS += ["curl", "-o", "--output=/etc/x", "wget", "-O", "tar", "xf", "-C", "cp", "-t", "sed", "-i", "dd", "of=/etc/x"]
+WORDS += ["cd", "\\rm", "'a b'", '"$HOME"/x', "--", "''", "-e", "--directory=", "#"]
+SHELL = some.builds(
+    lambda between, words: between.join(words),
+    some.sampled_from([" ", " ", ""]),
+    some.lists(some.sampled_from(WORDS) | some.text(max_size=5)),
+)
 
 
 @given(SHELL)
@@ -172,6 +234,12 @@ def test_every_mark_is_a_part_of_the_command(command: str) -> None:
     size = len(command.encode("utf-16-le", "surrogatepass")) // 2
     for risk in in_command(command, ROOT, os.path.normpath, "command"):
         assert 0 <= risk.start < risk.end <= size
+
+
+@given(some.lists(some.sampled_from([one for one in WORDS if "/etc" not in one and one not in ("~", '"$HOME"/x')])))
+def test_no_path_inside_the_project_is_marked(words: list[str]) -> None:
+    found = in_command(" ".join(words), ROOT, os.path.normpath, "command")
+    assert [risk for risk in found if risk.code == "outside_project"] == []
 
 
 def test_a_command_that_runs_outside_the_project_is_marked() -> None:

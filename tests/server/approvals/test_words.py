@@ -196,6 +196,12 @@ def test_a_call_outside_the_sandbox_is_marked() -> None:
     assert said("Bash", {"command": "ls", "dangerouslyDisableSandbox": False}).risks == ()
 
 
+def test_a_call_in_the_background_is_marked() -> None:
+    [risk] = said("Bash", {"command": "ls", "run_in_background": True}).risks
+    assert (risk.code, risk.field, risk.text) == ("background", "run_in_background", "Runs in the background")
+    assert said("Bash", {"command": "ls", "run_in_background": False}).risks == ()
+
+
 RULE = {"type": "addRules", "behavior": "allow", "destination": "localSettings"}
 MODE = {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
 

@@ -185,7 +185,7 @@ async def test_no_program_of_the_repository_runs(name: str, tmp_path: Path, spy:
 
 @pytest.mark.parametrize("name", ATTACKS)
 async def test_no_program_of_the_repository_runs_for_a_review(name: str, tmp_path: Path, spy: Path) -> None:
-    project, review = make_project(tmp_path / "ws"), Review("proj_1")
+    project, review = make_project(tmp_path / "ws"), Review("proj_1", tmp_path)
     checkpoints = Checkpoints(project, "proj_1", on_stored=review.extend)
     await checkpoints.snapshotter.create(RUN, "before")
     text = (project / "poem.txt").read_text()

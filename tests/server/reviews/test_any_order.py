@@ -62,7 +62,7 @@ class SomeReview:
 
     def restart(self) -> None:
         """Continues like a new server, which knows only what is in the repository."""
-        self.review = Review(self._id)
+        self.review = Review(self._id, self._folder or self._directory.parent)
         self.checkpoints = Checkpoints(
             self._directory,
             self._id,

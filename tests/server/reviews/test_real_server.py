@@ -20,7 +20,7 @@ from tests.server.checkpoints.rig import everything, git, make_project
 from tests.server.processes import Server, serving
 from tests.server.terminal_sessions.test_editor_reviews import asks, bridge
 from tests.server.wire_client import WireClient
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 
 async def a_run(client: WireClient, project: str) -> None:
@@ -68,6 +68,26 @@ async def test_a_run_is_undone_after_the_server_was_killed(tmp_path: Path) -> No
         assert everything(directory) == before | {"letter.txt": b"by a person\n"}
         audit = (tmp_path / "data" / FILE).read_text()
         assert '"review_decided"' in audit
+
+
+@pytest.mark.thorough
+async def test_lists_show_what_a_run_changed_before_the_kill(tmp_path: Path) -> None:
+    """Nobody has to open the review of a run that the end of the server interrupted."""
+    directory = make_project(tmp_path / "code")
+    options = ("--allow", directory, "--no-tls")
+    async with serving(tmp_path / "data", *options) as server, server.client() as client:
+        created = await client.ask("project_create", {"path": str(directory), "agent": "demo", "join": True})
+        project = created["project_id"]
+        await client.send("execute", {"prompt": "hello"}, project)
+        await client.receive("permission_request")
+        (directory / "letter.txt").write_text("by the agent\n")
+        await killed(server, client)
+    async with serving(tmp_path / "data", *options) as server, server.client() as client:
+        async with asyncio.timeout(PATIENCE):
+            listed: dict[str, Any] = {}
+            while (listed.get("review") or {}).get("files") != 1:
+                await asyncio.sleep(0.05)
+                [listed] = (await client.ask("project_list", {}))["data"]["projects"]
 
 
 async def test_a_decision_in_an_editor_is_in_the_audit_log(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import os
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -503,7 +503,7 @@ async def test_only_images_in_the_review_are_served(tmp_path: Path, monkeypatch:
             (directory / "data.bin").write_bytes(after)
 
         async def image(blob: str) -> bytes:
-            return await one.server.built.files.review_image(one.project, blob)
+            return await one.server.built.reviews.review_image(one.project, blob)
 
         async def refused(blob: str) -> tuple[str, str | None]:
             with pytest.raises(ClientError) as error:
@@ -707,13 +707,48 @@ async def test_a_directory_that_is_too_large_is_refused_after_a_restart(tmp_path
             await one.get()
 
 
-def fails_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes git too slow for the checkpoint before a run."""
+async def test_a_review_can_be_ended_after_the_directory_became_too_large(tmp_path: Path) -> None:
+    """Files of a user that were added later don't belong to it, and may be as many as they like."""
+    async with reviewing(tmp_path, limits=Limits(largest=Largest(files=3))) as one:
+        shutil.rmtree(one.directory / ".git")
+        await one.run(three_files)
+        review = await one.get()
+        for number in range(5):
+            (one.directory / f"later{number}.txt").write_text("later\n")
+        assert await one.get() == review
+        one.replace("line 6\n", "by a person\n")
+        left = await one.decide(all=True, version=(await one.get())["version"], decision="undo")
+        assert left["state"] == "none"
+        assert one.text() == POEM.replace("line 6\n", "by a person\n")
+        assert sorted(path.name for path in one.directory.iterdir()) == [
+            *(f"later{number}.txt" for number in range(5)),
+            "old.txt",
+            "poem.txt",
+        ]
+
+
+async def test_a_run_that_makes_a_directory_too_large_is_not_reviewed(tmp_path: Path) -> None:
+    """Otherwise, the review would lack the files that the agent has added."""
+    async with reviewing(tmp_path, limits=Limits(largest=Largest(files=3))) as one:
+        shutil.rmtree(one.directory / ".git")
+        await one.run(three_files)
+        await one.begin()
+        for number in range(5):
+            (one.directory / f"later{number}.txt").write_text("later\n")
+        with pytest.raises(ClientError, match=r"^Too large to review"):
+            await one.get()
+        await one.end()
+        with pytest.raises(ClientError, match=r"^Too large to review"):
+            await one.get()
+
+
+def fails(monkeypatch: pytest.MonkeyPatch, when: Literal["before", "after"]) -> None:
+    """Makes git too slow for the checkpoint before or after a run."""
 
     async def took_too_long(*_: object) -> None:
         raise TookTooLong("git took more than 30 s for: git add")
 
-    monkeypatch.setattr(Snapshotter, "_collect_before", took_too_long)
+    monkeypatch.setattr(Snapshotter, f"_collect_{when}", took_too_long)
 
 
 async def test_a_run_without_a_checkpoint_is_not_reviewed_as_nothing(
@@ -723,7 +758,7 @@ async def test_a_run_without_a_checkpoint_is_not_reviewed_as_nothing(
     reason = "^The changes of the latest run can't be reviewed, because no checkpoint was taken before it: git took too"
     async with reviewing(tmp_path) as one:
         with monkeypatch.context() as slow:
-            fails_before(slow)
+            fails(slow, "before")
             await one.begin()
             three_files(one.directory)
             with pytest.raises(ClientError, match=reason) as during:
@@ -747,7 +782,7 @@ async def test_a_run_without_a_checkpoint_adds_to_the_changes_left(
     async with reviewing(tmp_path) as one:
         await one.run(lambda directory: one.replace("line 6\n", "LINE 6\n"))
         with monkeypatch.context() as slow:
-            fails_before(slow)
+            fails(slow, "before")
             await one.begin()
             one.replace("line 13\n", "LINE 13\n")
             assert [added for _, _, added in hunks(await one.get())] == ["LINE 6\n", "LINE 13\n"]
@@ -755,6 +790,68 @@ async def test_a_run_without_a_checkpoint_adds_to_the_changes_left(
             await one.end()
         one.replace("line 2\n", "by a person\n")
         assert [added for _, _, added in hunks(await one.get())] == ["LINE 6\n", "LINE 13\n", "LINE 17\n"]
+
+
+async def test_work_after_a_failed_last_checkpoint_is_the_users(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with reviewing(tmp_path) as one:
+        await one.begin()
+        one.replace("line 6\n", "LINE 6\n")
+        with monkeypatch.context() as slow:
+            fails(slow, "after")
+            await one.end()
+        assert len(hunks(await one.get())) == 1
+        one.replace("line 13\n", "by a person\n")
+        review = await one.get()
+        assert hunks(review) == [("poem.txt", "line 6\n", "LINE 6\n")]
+        await one.decide(all=True, version=review["version"], decision="undo")
+        assert one.text() == POEM.replace("line 13\n", "by a person\n")
+
+
+@pytest.mark.parametrize("earlier", [True, False], ids=["changes are left", "first run"])
+async def test_a_restart_does_not_hide_a_run_without_a_checkpoint(
+    earlier: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with reviewing(tmp_path) as one:
+        if earlier:
+            await one.run(lambda directory: one.replace("line 6\n", "LINE 6\n"))
+        with monkeypatch.context() as slow:
+            fails(slow, "before")
+            fails(slow, "after")
+            await one.run(lambda directory: one.replace("line 13\n", "LINE 13\n"))
+    async with reviewing(tmp_path) as one:
+        if earlier:
+            assert [added for _, _, added in hunks(await one.get())] == ["LINE 6\n", "LINE 13\n"]
+        else:
+            with pytest.raises(ClientError, match="no checkpoint was taken before it: git took too"):
+                await one.get()
+
+
+async def test_a_repeated_request_is_recognized_after_a_new_run(tmp_path: Path) -> None:
+    """The agent makes the same change again, so the hunk looks the same."""
+
+    def work(directory: Path) -> None:
+        one.replace("line 6\n", "LINE 6\n")
+
+    async with reviewing(tmp_path) as one:
+        await one.run(work)
+        wanted: dict[str, Any] = {"hunks": [id_of(await one.get(), "LINE 6\n")], "decision": "undo", "request_id": "1"}
+        await one.decide(**wanted)
+        await one.run(work)
+        assert len(hunks(await one.decide(**wanted))) == 1
+        assert one.text() == POEM.replace("line 6\n", "LINE 6\n")
+
+
+async def test_a_repeated_request_is_recognized_during_a_run(tmp_path: Path) -> None:
+    async with reviewing(tmp_path) as one:
+        await one.run(lambda directory: one.replace("line 6\n", "LINE 6\n"))
+        wanted: dict[str, Any] = {"hunks": [id_of(await one.get(), "LINE 6\n")], "decision": "undo", "request_id": "1"}
+        await one.decide(**wanted)
+        await one.begin()
+        assert (await one.decide(**wanted))["state"] == "none"
+        assert (await one.refused(**wanted | {"request_id": "2"})).code == "PROCESS_ACTIVE"
+        await one.end()
 
 
 async def test_a_too_large_directory_is_reviewed_once_it_has_git(tmp_path: Path) -> None:

@@ -285,3 +285,64 @@ def test_an_overlong_directory_name_does_not_fail_the_check(tmp_path: Path) -> N
     """The check must not fail for such a name, because an agent may report any directory as its working directory."""
     assert not is_elsewhere(str(tmp_path / ("x" * 300)), tmp_path)
     assert is_elsewhere(str(tmp_path.parent / ("x" * 300)), tmp_path)
+
+
+async def test_eight_silent_directories_leave_threads_for_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(allowed_directories, "EXAMINING_SECONDS", 0.1)
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(6))  # as on a machine with two cores
+    may_respond, problem = threading.Event(), AllowedDirectories.problem
+
+    def examined(directories: AllowedDirectories, path: Path) -> str | None:
+        if path != tmp_path:
+            may_respond.wait(PATIENCE)
+        return problem(directories, path)
+
+    monkeypatch.setattr(AllowedDirectories, "problem", examined)
+    directories = AllowedDirectories([tmp_path], tmp_path / "data")
+    silent = [tmp_path / str(number) for number in range(8)]
+    try:
+        assert await asyncio.gather(*map(directories.examine, silent)) == [SILENT] * 8
+        await directories.examine_all(silent[:1])
+        monkeypatch.setattr(allowed_directories, "EXAMINING_SECONDS", PATIENCE)
+        assert await directories.examine(tmp_path) is None
+        async with asyncio.timeout(PATIENCE / 2):
+            assert await asyncio.to_thread(str, "read") == "read"
+    finally:
+        may_respond.set()
+    await until(lambda: not directories._examining, "the disks")
+
+
+def test_new_directories_are_examined_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server starts after one time limit, not after one for each directory."""
+    monkeypatch.setattr(allowed_directories, "EXAMINING_SECONDS", PATIENCE)
+    together, problem = threading.Barrier(8), AllowedDirectories.problem
+
+    def examined(directories: AllowedDirectories, path: Path) -> str | None:
+        together.wait(PATIENCE)
+        return problem(directories, path)
+
+    monkeypatch.setattr(AllowedDirectories, "problem", examined)
+    directories = AllowedDirectories([tmp_path], tmp_path / "data")
+    new = [tmp_path / str(number) for number in range(8)]
+    directories.examine_new(new)
+    assert [directories.last_problem(path) for path in new] == [GONE] * 8
+
+
+async def test_a_server_examines_its_projects_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        for name in ("one", "two", "three"):
+            await server.project(phone, name)
+    together, problem = threading.Barrier(3), AllowedDirectories.problem
+
+    def examined(directories: AllowedDirectories, path: Path) -> str | None:
+        together.wait(PATIENCE)
+        return problem(directories, path)
+
+    monkeypatch.setattr(AllowedDirectories, "problem", examined)
+    monkeypatch.setattr(allowed_directories, "EXAMINING_SECONDS", PATIENCE)
+    async with serving(tmp_path) as server:
+        monkeypatch.setattr(AllowedDirectories, "problem", problem)
+        assert server.core.problems() == []

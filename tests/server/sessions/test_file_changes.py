@@ -221,6 +221,25 @@ async def test_only_text_files_are_compared(folder: Path, comparisons: Compariso
         assert await refusal(comparisons, folder, "a.bin") == "FILE_UNSUPPORTED"
 
 
+@pytest.mark.parametrize(
+    ("path", "content", "error"),
+    [
+        ("src", None, "This path can't be compared with the last commit: it is a directory."),
+        ("a.png", PNG, "The file can't be compared with the last commit: it is an image."),
+        ("a.bin", b"\0", "The file can't be compared with the last commit: it is binary."),
+        ("a.txt", b"x" * (LARGEST_TEXT + 1), "The file can't be compared with the last commit: it is "),
+    ],
+)
+async def test_errors_name_the_comparison(
+    folder: Path, comparisons: Comparisons, path: str, content: bytes | None, error: str
+) -> None:
+    if content is not None:
+        (folder / path).write_bytes(content)
+    with pytest.raises(ClientError) as refused:
+        await comparisons.of(project_of(folder), path)
+    assert refused.value.text.startswith(error)
+
+
 @pytest.mark.parametrize("path", [".env", "src/key.pem", ".git/config", "sub/../old.txt", "/etc/passwd", "none", "src"])
 async def test_files_that_the_viewer_refuses_are_refused(folder: Path, comparisons: Comparisons, path: str) -> None:
     """The last commit contains secrets that are no longer in the work tree."""

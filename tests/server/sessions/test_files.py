@@ -138,8 +138,8 @@ def test_a_file_that_becomes_a_link_is_not_opened(project: Project, monkeypatch:
     """The link is created after the kind of the file is checked and before the file is opened."""
     really = files._check_regular
 
-    def swap(status: os.stat_result) -> None:
-        really(status)
+    def swap(status: os.stat_result, use: str) -> None:
+        really(status, use)
         (project.root / "src" / "bridge.py").unlink()
         (project.root / "src" / "bridge.py").symlink_to(project.root.parent / "secret.txt")
         monkeypatch.undo()

@@ -52,6 +52,20 @@ async def queued(folder: Path) -> AsyncIterator[Queued]:
         yield Queued(server, project, phone, page, process, ids)
 
 
+async def test_a_prompt_names_the_client_that_sent_it(tmp_path: Path) -> None:
+    """Clients of one user have the same name, so the name alone does not identify the client."""
+    async with queued(tmp_path) as one:
+        sent = [
+            line
+            for frame in one.page.received
+            if frame["type"] == "agent_message"
+            for line in frame["data"]["messages"]
+        ]
+        by = [(line["by"], line["client_id"]) for line in sent if line["type"] == "user"]
+        assert by == [("phone", one.phone.id)] * 3
+        one.process.ends()
+
+
 async def test_every_client_sees_the_queue(tmp_path: Path) -> None:
     async with queued(tmp_path) as one:
         assert one.shown == ["second", "third"]

@@ -59,7 +59,7 @@ async def test_a_run_is_reverted_for_all_clients(tmp_path: Path) -> None:
         await server.does(phone, "run_revert", project, run_id=run)
         assert (server.root / "one" / "poem.txt").read_text() == "one\n"
         (reverted,) = page.updates("run_reverted")
-        assert (reverted["run_id"], reverted["by"]) == (run, "phone")
+        assert (reverted["run_id"], reverted["by"], reverted["client_id"]) == (run, "phone", phone.id)
 
 
 async def test_changes_between_runs_are_not_part_of_a_run(tmp_path: Path) -> None:

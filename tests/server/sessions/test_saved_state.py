@@ -96,10 +96,11 @@ def test_the_comments_of_a_directory_keep_their_format() -> None:
     left = LeftComments("desk_1", "Address it", "Ada", Submission("key", ("c1",)), "q", "given", "r1", "t1")
     in_file = (
         b'{"session":"desk_1","text":"Address it","by":"Ada","review":{"key":"key","comments":["c1"]},"request_id":"q",'
-        b'"state":"given","run":"r1","turn":"t1"}'
+        b'"state":"given","run":"r1","turn":"t1","client_id":"client-1"}'
     )
-    assert msgspec.json.encode(left) == in_file
-    assert msgspec.json.decode(in_file, type=LeftComments) == left
+    assert msgspec.json.encode(msgspec.structs.replace(left, client_id="client-1")) == in_file
+    of_older = in_file.replace(b',"client_id":"client-1"', b"")
+    assert msgspec.json.decode(of_older, type=LeftComments) == left
 
 
 def test_the_offers_of_an_agent_keep_their_format() -> None:

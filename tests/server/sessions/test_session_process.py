@@ -48,6 +48,7 @@ class Rig:
             lambda _: False,
             self.reports.append,
             self.about_turns.append,
+            lambda agent, event: None,
         )
 
     async def run(self, options: base.Options = USUAL, fork_from: str | None = None) -> Process:

@@ -151,8 +151,7 @@ def geminis(home: Path) -> Iterator[gemini_workstation.Workstation]:
         yield rig
 
 
-@pytest.mark.slow_for("Neovim", "client")
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["client", "Neovim"])
 async def test_a_gemini_proposal_can_be_answered_anywhere(
     geminis: gemini_workstation.Workstation, server: Server, where: str

@@ -54,12 +54,17 @@ async def test_a_hook_during_a_removal_begins_a_new_session(
     deleted."""
     session, withdraw_all = Session(rig), TerminalSession.withdraw_all
     event = terminal.agent().event(Raw(json.dumps(session.payload("SessionStart", source="resume")).encode()))
-    begun = rig.server.core.terminal_sessions.report
+    known = rig.server.core.terminal_sessions
+    began: list[asyncio.Task[None]] = []
+
+    async def begin() -> None:
+        await known.examine(event)
+        known.report("claude", event, Process(session.pid))
 
     def meanwhile(closed: TerminalSession, *reason: str) -> None:
         withdraw_all(closed, *reason)
         if reason:
-            asyncio.get_running_loop().call_soon(begun, "claude", event, Process(session.pid))
+            began.append(asyncio.create_task(begin()))
 
     await session.reports("SessionEnd", reason="exit")
     monkeypatch.setattr(TerminalSession, "withdraw_all", meanwhile)
@@ -70,6 +75,7 @@ async def test_a_hook_during_a_removal_begins_a_new_session(
         for another in (Session(rig), Session(rig)):
             await another.reports("SessionEnd", reason="exit")
     await until(lambda: rig.client.updates("project_deleted"))
+    await began[0]
     assert (await rig.info(session))["desk"]["state"] == "finished"
     assert (rig.server.folder / "data" / "desk" / session.project / "metadata.json").exists()
     assert await history(rig, session)

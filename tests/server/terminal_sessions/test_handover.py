@@ -108,6 +108,7 @@ async def test_an_agent_at_work_gets_the_comments_when_it_stops(rig: SocketRig) 
     assert await at.answers() == {"Line three\n": [third], "LINE 17\n": []}
     recorded = (await at.prompts())[-1]
     assert (recorded["message"]["prompt"], recorded["by"]) == (TWO_COMMENTS, "phone")
+    assert recorded["client_id"] == rig.client.id
     assert recorded["review"]["comments"] == [third, other]
     assert (await rig.info(at.session))["desk"]["state"] == "finished"
     again = await at.submit(drafts=drafts, request_id="submit-1")

@@ -130,7 +130,7 @@ async def test_a_rejected_change_ends_the_run(rig: Workstation, server: Server) 
     assert "LINE 3" not in rig.poem.read_text()
 
 
-@pytest.mark.slow_for("a command", "a request to the model")
+@pytest.mark.slow
 @pytest.mark.parametrize("during", ["a request to the model", "a command"])
 async def test_escape_interrupts_the_run(during: str, rig: Workstation, server: Server) -> None:
     command = function_call("run_shell_command", command="touch begun; sleep 60", description="Wait")

@@ -142,6 +142,20 @@ async def test_the_history_has_the_prompt_as_it_was_sent(rig: SocketRig) -> None
         sending.cancel()
 
 
+async def test_the_history_names_the_client_that_sent_it(rig: SocketRig) -> None:
+    async with at_work(rig) as (session, editor):
+        sending = sends(rig, session)
+        await editor.asked()
+        session.writes({"type": "user", "message": {"content": "Do it"}})
+        await session.reports("UserPromptSubmit", prompt="Do it")
+        found = rig.server.core.terminal_sessions.find(session.project)
+        assert found is not None
+        lines = [json.loads(one.line) for one in found.history.read(after_seq=0, limit=100).records]
+        [prompt] = [line["message"] for line in lines if line["direction"] == "client"]
+        assert (prompt["by"], prompt["client_id"]) == ("phone", rig.client.id)
+        sending.cancel()
+
+
 async def test_a_prompt_typed_in_the_terminal_is_the_users(rig: SocketRig) -> None:
     async with at_work(rig) as (session, editor):
         sending = sends(rig, session)

@@ -37,7 +37,7 @@ def test_the_end_of_a_turn_follows_its_last_text(name: str, text: str, after: Co
 
 
 def test_a_question_follows_the_prompt_of_its_run() -> None:
-    assert QuestionReport(HookEvent("PermissionRequest", "s", "/ws"), SURFACE, None).after == AfterPrompt()
+    assert QuestionReport(HookEvent("PermissionRequest", "s", "/ws"), SURFACE, None, None).after == AfterPrompt()
 
 
 def test_other_reports_do_not_wait_for_a_line() -> None:

@@ -608,7 +608,7 @@ async def test_a_session_survives_an_error_while_reading_its_history(
         raise HistoryUnreadable("the disk reports an error")
 
     with monkeypatch.context() as failing:
-        failing.setattr(TerminalSession, "recover", fail)
+        failing.setattr(TerminalSession, "read_past", fail)
         async with socket_rig(tmp_path) as rig:
             assert list(rig.server.core.terminal_sessions) == []
     async with socket_rig(tmp_path) as rig:

@@ -14,7 +14,10 @@ from typing import Any
 import pytest
 
 from drawbridge.server.checkpoints.errors import GitFailed, TookTooLong
-from drawbridge.server.checkpoints.snapshotter import Snapshotter
+from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.checkpoints.index_cache import CachedIndex
+from drawbridge.server.checkpoints.snapshotter import Snapshotter, _Collected
+from drawbridge.server.checkpoints.work_tree import WorkTree
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.reviews.reviews import Review
 from drawbridge.server.sessions.ceilings import Ceilings
@@ -24,6 +27,7 @@ from drawbridge.server.terminal_sessions import sessions as sessions_module
 from drawbridge.server.terminal_sessions import turn as turn_module
 from drawbridge.server.terminal_sessions.directories import ReviewedDirectory
 from tests.server.checkpoints.rig import git
+from tests.server.core_rig import Client
 from tests.server.reviews.remotes import add_remote, tip
 from tests.server.reviews.rig import POEM, Reviewed, hunks, id_of, killed, make_repository
 from tests.waiting import until
@@ -480,6 +484,100 @@ async def test_a_run_without_a_checkpoint_is_not_reviewed_as_nothing(
     assert await at.added() == ["LINE 3\n"]
 
 
+async def test_work_after_a_failed_last_checkpoint_is_the_users(
+    rig: SocketRig, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = At(rig, place)
+    await at.begins()
+    at.replace("line 3\n", "LINE 3\n")
+
+    async def fails(*_: object) -> None:
+        raise TookTooLong("git took more than 30 s for: git add")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Snapshotter, "_collect_after", fails)
+        await at.stops()
+    assert await at.added() == ["LINE 3\n"]
+    at.replace("line 13\n", "by a person\n")
+    assert await at.added() == ["LINE 3\n"]
+
+
+async def test_a_run_of_the_server_begins_after_a_decision(
+    rig: SocketRig, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise, the run's own review would show what the user has undone as a change by its agent."""
+    at = At(rig, place)
+    await at.begins()
+    at.replace("line 3\n", "LINE 3\n")
+    await at.stops()
+    review = await at.get()
+    phone, write = Client("phone"), WorkTree.write
+    project = (await rig.server.does(phone, "project_create", path=str(place), join=True))["project_id"]
+    has_begun = asyncio.Event()
+
+    async def writes(*given: Any) -> None:
+        await rig.server.does(phone, "execute", project, prompt="go")
+        for _ in range(50):  # long enough for a prompt that did not wait
+            await asyncio.sleep(0.01)
+            assert not [process for process in rig.server.agent.processes if process.prompts]
+        await write(*given)
+        has_begun.set()
+
+    monkeypatch.setattr(WorkTree, "write", writes)
+    await at.decide(all=True, version=review["version"], decision="undo")
+    assert has_begun.is_set()
+    await until(lambda: any(process.prompts for process in rig.server.agent.processes), "the prompt")
+    rig.server.agent.latest.ends()
+    assert (await rig.server.does(phone, "review_get", project))["data"]["files"] == []
+
+
+async def test_the_review_of_a_directory_that_is_gone_is_not_listed(rig: SocketRig, place: Path) -> None:
+    """Nobody has to open the review. Once the directory is back, its review is listed again."""
+    at = At(rig, place)
+    await at.begins()
+    at.replace("line 3\n", "LINE 3\n")
+    await at.stops()
+
+    async def listed() -> int:
+        [session] = (await rig.does("project_list"))["data"]["projects"]
+        return int((session.get("review") or {}).get("files", 0))
+
+    assert await listed() == 1
+    place.rename(place.with_name("elsewhere"))
+    assert await listed() == 0
+    place.with_name("elsewhere").rename(place)
+    await listed()
+    session = rig.server.core.terminal_sessions.find(at.session.project)
+    assert session is not None
+    await until(lambda: session.store.review is not None and session.store.review.files == 1, "the review")
+    assert await listed() == 1
+
+
+async def test_a_late_checkpoint_does_not_hide_a_change(
+    rig: SocketRig, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The agent has changed the file before git reads it."""
+    at = At(rig, place)
+    await at.begins()
+    await at.stops()
+    held = asyncio.Event()
+    collect = Snapshotter._collect_before
+
+    async def waits(self: Snapshotter, git: Git, run: str, cached: CachedIndex | None) -> _Collected:
+        await held.wait()
+        return await collect(self, git, run, cached)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(directories, "READY_SECONDS", 0.05)
+        patched.setattr(Snapshotter, "_collect_before", waits)
+        await at.begins()
+        at.replace("line 3\n", "LINE 3\n")
+        held.set()
+        await at.settled()
+    await at.stops()
+    assert await at.added() == ["LINE 3\n"]
+
+
 @pytest.mark.thorough
 async def test_no_checkpoints_are_taken_for_old_turns_of_a_transcript(
     rig: SocketRig, place: Path, monkeypatch: pytest.MonkeyPatch
@@ -622,6 +720,32 @@ async def test_the_folder_of_a_displaced_session_is_removed(
     second = At(rig, rig.folder / "two")
     await second.begins()
     await until(lambda: not folder.exists(), "the removal")
+
+
+@pytest.mark.parametrize("what", ["changes", "a draft"])
+async def test_a_session_with_an_open_review_is_not_displaced(
+    what: str, rig: SocketRig, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions_module, "MOST", 1)
+    first, second = At(rig, place), At(rig, place)
+    for at in (first, second):
+        await at.begins()
+        if at is first:
+            at.replace("line 3\n", "LINE 3\n")
+        await at.stops()
+        await at.session.reports("SessionEnd")
+    if what == "a draft":
+        draft = {"path": "poem.txt", "line": 3, "quote": "LINE 3\n", "text": "Why?"}
+        await rig.does("review_comment", second.session.project, **draft)
+        await second.decide(all=True, version=(await second.get())["version"], decision="keep")
+    make_repository(rig.folder / "two")
+    third = At(rig, rig.folder / "two")
+    await third.begins()
+    await third.stops()
+    # The first one is displaced, because the review stays with the second one.
+    assert {one.id for one in rig.server.core.terminal_sessions} == {second.session.project, third.session.project}
+    review = await second.get()
+    assert (len(hunks(review)), len(review["comments"])) == ((1, 0) if what == "changes" else (0, 1))
 
 
 @pytest.mark.thorough

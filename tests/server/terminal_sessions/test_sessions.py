@@ -500,8 +500,12 @@ async def test_commands_for_runs_are_not_supported(rig: SocketRig) -> None:
     for type, data in [("execute", {"prompt": "x"}), ("agent_kill", {}), ("set_mode", {"mode": "plan"})]:
         error = await rig.refusal(type, session.project, **data)
         assert error.code == "NOT_SUPPORTED", error
-    assert (await rig.refusal("project_join", "desk_nobody")).code == "NOT_SUPPORTED"
     assert (await rig.info(session))["desk"]["state"] == "working"
+
+
+async def test_a_removed_terminal_session_is_not_found(rig: SocketRig) -> None:
+    error = await rig.refusal("project_join", "desk_nobody")
+    assert (error.code, error.field) == ("PROJECT_NOT_FOUND", "project_id")
 
 
 async def test_a_session_can_be_forked_into_a_project(rig: SocketRig) -> None:

@@ -53,7 +53,7 @@ test('files that are decided as a whole show that and have no entries below them
     'image | binary',
     'huge | too large to show',
   ]);
-  for (const { tooltip } of nodes) assert.match(tooltip, /The whole file is kept or undone at once\.$/);
+  for (const { tooltip } of nodes) assert.match(tooltip, /The file can be kept or undone only as a whole\.$/);
   assert.match(nodes[2].tooltip, /Its content is not shown: it is not UTF-8 text/);
 });
 

@@ -16,47 +16,22 @@ import {
   FLAG,
   type FileChange,
   flagsIn,
-  flagWords,
+  IN_DIFF,
   isDrawn,
-  isFlag,
+  isInDiff,
   isObject,
   isToolCall,
   othersIn,
   planIn,
   type Risk,
   risksIn,
+  shownFlags,
   textsIn,
 } from './input.ts';
 import { type Cell, cellsOf, nameOf, pathOf } from './notebook.ts';
 import { Plan } from './plan.tsx';
 import { Rest } from './rest.tsx';
 import { Value } from './value.tsx';
-
-/** The fields of each edit in a MultiEdit. */
-const EDIT = ['old_string', 'new_string', 'replace_all'];
-
-/** Fields of the input that the proposal’s diff shows, unless a value has a type that the diff can’t show. */
-const IN_DIFF: Record<string, string[]> = {
-  Edit: ['file_path', ...EDIT],
-  MultiEdit: ['file_path', 'edits'],
-  Write: ['file_path', 'content'],
-  NotebookEdit: ['notebook_path', 'new_source', 'cell_id', 'cell_type', 'edit_mode'],
-};
-
-/** Whether a proposal’s diff shows this field of `given`. A value that does not change the file is not in the diff. */
-function isInDiff(name: string, given: any): boolean {
-  const value = given[name];
-  if (name === 'replace_all') return typeof value === 'boolean';
-  if (name === 'edits')
-    return (
-      Array.isArray(value) &&
-      value.every(
-        (edit) => isObject(edit) && Object.keys(edit).every((each) => EDIT.includes(each) && isInDiff(each, edit)),
-      )
-    );
-  if (['new_source', 'cell_type'].includes(name) && given.edit_mode === 'delete') return false;
-  return typeof value === 'string';
-}
 
 export type Context = {
   request: any;
@@ -73,13 +48,16 @@ export type Context = {
 
 const NONE: readonly string[] = [];
 
+/** What precedes the names of an ACP tool call's arguments in risks. */
+const RAW = 'rawInput.';
+
 /** All of a request except the diff of its proposal. */
 export function Asked({ request, root, comments, redrawn, whole, edited = NONE }: Context) {
   const { input } = request;
   return (
     <>
       <Links targets={request.link_targets} root={root} />
-      <Risks risks={request.risks} />
+      <Risks request={request} />
       {!isObject(input) ? (
         <Value text={asText(input)} />
       ) : isToolCall(request) ? (
@@ -87,7 +65,26 @@ export function Asked({ request, root, comments, redrawn, whole, edited = NONE }
       ) : (
         <Fields request={request} comments={comments} redrawn={redrawn} edited={edited} />
       )}
+      <Path request={request} root={root} />
     </>
+  );
+}
+
+/**
+ * The path of the file that a proposal changes, unless the title contains it. The title may contain none, or only a part
+ * of a very long one.
+ */
+function Path({ request: { proposal, title }, root }: Pick<Context, 'request' | 'root'>) {
+  const path = proposal && shownPath(proposal.path, root);
+  if (!proposal || title?.path === path) return null;
+  return (
+    <div class="change">
+      <p class="file">
+        <code>
+          <Text line>{path}</Text>
+        </code>
+      </p>
+    </div>
   );
 }
 
@@ -99,7 +96,7 @@ function Fields({ request, comments, redrawn, edited }: FieldsProps) {
   const main = typeof input.command === 'string' ? 'command' : '';
   const isEdited = (name: string) => edited.includes(name);
   const drawn = [
-    ...flagsIn(input),
+    ...shownFlags(request, input),
     // While fields are being edited, the diff may be hidden, so the other fields are always shown.
     ...(proposal && Object.hasOwn(IN_DIFF, tool)
       ? IN_DIFF[tool].filter((name) => isInDiff(name, input) && (!edited.length || isEdited(name)))
@@ -109,7 +106,7 @@ function Fields({ request, comments, redrawn, edited }: FieldsProps) {
   ];
   return (
     <>
-      <Flags input={input} />
+      <Flags request={request} input={input} />
       {main && (
         <Replaced isReplaced={isEdited(main)}>
           <Value text={input.command} risks={risksIn(request, 'command')} />
@@ -134,8 +131,8 @@ function Call({ request, root, comments, redrawn, whole, edited = NONE }: Contex
   // What runs or is written comes first, because the agent's description of it may be long.
   return (
     <>
-      <Flags input={input} />
-      {raw && <Flags input={raw} />}
+      <Flags request={request} input={input} />
+      {raw && <Flags request={request} input={raw} prefix={RAW} />}
       {command && <Value text={command} risks={risksIn(request, 'rawInput.command')} />}
       {plan !== undefined && <Plan text={plan} comments={comments} redrawn={redrawn} />}
       {changes.length > 0 && (
@@ -154,14 +151,14 @@ function Call({ request, root, comments, redrawn, whole, edited = NONE }: Contex
         <Rest
           request={request}
           input={raw}
-          drawn={[...flagsIn(raw), ...(command ? ['command'] : [])]}
-          prefix="rawInput."
+          drawn={[...shownFlags(request, raw, RAW), ...(command ? ['command'] : [])]}
+          prefix={RAW}
         />
       )}
       <Rest
         request={request}
         input={input}
-        drawn={[...flagsIn(input), ...Object.keys(input).filter((name) => isDrawn(name, input[name]))]}
+        drawn={[...shownFlags(request, input), ...Object.keys(input).filter((name) => isDrawn(name, input[name]))]}
         edited={edited}
       />
     </>
@@ -303,9 +300,15 @@ function Links({ targets, root }: { targets?: Record<string, string>; root: stri
   );
 }
 
-/** The distinct risks of the request, without the sandbox flag, which `Flags` shows. */
-function Risks({ risks }: { risks?: Risk[] }) {
-  const words = [...new Set((risks ?? []).filter(({ code }) => code !== 'no_sandbox').map(({ text }) => text))];
+/** The distinct risks of the request, without those that `Flags` shows. */
+function Risks({ request }: { request: any }) {
+  const { input, risks } = request;
+  const flags = [
+    ...flagsIn(request, input),
+    ...(isToolCall(request) && isObject(input.rawInput) ? flagsIn(request, input.rawInput, RAW) : []),
+  ].map(({ risk }) => risk);
+  const others = (risks ?? []).filter((risk: Risk) => !flags.includes(risk));
+  const words = [...new Set<string>(others.map(({ text }: Risk) => text))];
   if (!words.length) return null;
   return (
     <ul class="risks" aria-label="Check these parts">
@@ -318,16 +321,18 @@ function Risks({ risks }: { risks?: Risk[] }) {
   );
 }
 
-function Flags({ input }: { input: any }) {
-  const flags = Object.entries(input).filter(([name, value]) => isFlag(name, value));
+function Flags({ request, input, prefix = '' }: { request: any; input: any; prefix?: string }) {
+  const flags = flagsIn(request, input, prefix);
   if (!flags.length) return null;
   return (
     <ul class="flags">
-      {flags.map(([name, value]) => (
+      {flags.map(({ name, risk }) => (
         <li key={name}>
-          <strong>{flagWords(name)}</strong>{' '}
+          <strong>
+            <Text line>{risk.text}</Text>
+          </strong>{' '}
           <code>
-            <Text line>{`${name}: ${asText(value).slice(0, FLAG)}`}</Text>
+            <Text line>{`${name}: ${asText(input[name]).slice(0, FLAG)}`}</Text>
           </code>
         </li>
       ))}

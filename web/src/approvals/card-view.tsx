@@ -246,7 +246,7 @@ function Notice({ card }: CardProps) {
   const words = isEdited
     ? 'Your edit is kept as a draft. If you accept now, the agent’s version is used.'
     : comments
-      ? `${comments} comment${comments === 1 ? ' is' : 's are'} kept as a draft. Accepting doesn’t send ${comments === 1 ? 'it' : 'them'}.`
+      ? `${comments} ${comments === 1 ? 'comment is kept as a draft' : 'comments are kept as drafts'}. Accepting doesn’t send ${comments === 1 ? 'it' : 'them'}.`
       : 'Your reason is kept as a draft.';
   return (
     <p class="notice draft">

@@ -7,6 +7,7 @@ import { render } from 'preact';
 import { compare } from '../diff/lines.ts';
 import { readSettings } from '../diff/style.ts';
 import * as kept from '../state/kept.ts';
+import { isHarmless } from '../text/harmless.ts';
 import { canBeEdited, editedInput, endsLike } from '../state/projects.ts';
 import { shownPath } from '../ui/dom.ts';
 import { CardView } from './card-view.tsx';
@@ -270,9 +271,15 @@ export class ApprovalCard {
     else this._isEditUnseen();
   }
 
-  /** Called before the user's version changes. A long text that is inserted, as by an undo, has to be read. */
-  _changes(before: string | undefined, now: string) {
-    if (!this.isEditSeen.peek() || !isLong(inserted(before ?? '', now))) return;
+  /**
+   * Called before the user's version changes. A long text that is inserted, as by an undo, has to be read, and so has a
+   * text that a field writes out because of hidden characters.
+   */
+  _changes(before = '', now: string) {
+    if (!this.isEditSeen.peek()) return;
+    const added = inserted(before, now);
+    const isHiding = !isHarmless(added) || (isHarmless(before) && !isHarmless(now));
+    if (!isLong(added) && !isHiding) return;
     // The file editor reports which of its text has been in view.
     if (!this.element.querySelector('.editor-host')) this.sight = new Sight();
     this._isEditUnseen();

@@ -9,6 +9,7 @@ import { Text } from '../ui/elements.tsx';
 import { isComposing } from '../ui/typing.ts';
 import { freePart, LOOK_AGAIN } from './current.ts';
 import { isLong } from './inserted.ts';
+import { Value } from './value.tsx';
 
 /** Milliseconds to wait for the editor to load before a plain field replaces it. */
 const PATIENCE = 8000;
@@ -160,7 +161,6 @@ export function FileEditor({
           label={label}
           text={latest.current}
           {...{ isReadOnly, takesFocus, accept }}
-          canGoBack={!isReadOnly}
           changed={edit.current}
         />
       ) : (
@@ -183,15 +183,14 @@ export function FileEditor({
 }
 
 /**
- * A plain text field, as tall as its text so that it never scrolls. `takesFocus`: whether it is focused at first.
- * `canGoBack`: whether the user can go back to the agent's version, in which hidden characters are written out.
+ * A plain text field, as tall as its text so that it never scrolls. Below it, a text with hidden characters is written
+ * out. `takesFocus`: whether it is focused at first.
  */
 export function PlainField({
   label,
   text,
   isReadOnly,
   takesFocus,
-  canGoBack = false,
   changed,
   accept,
 }: {
@@ -199,7 +198,6 @@ export function PlainField({
   text: string;
   isReadOnly: boolean;
   takesFocus: boolean;
-  canGoBack?: boolean;
   changed: (text: string) => void;
   accept: () => void;
 }) {
@@ -234,10 +232,12 @@ export function PlainField({
         />
       </div>
       {!isHarmless(text) && (
-        <p class="notice">
-          This text contains hidden or misleading characters that this field can’t show.
-          {canGoBack && ' Go back to see those that the agent’s version contains.'}
-        </p>
+        <div class="written-out">
+          <p class="notice">
+            This text contains hidden or misleading characters that this field can’t show. They are written out below.
+          </p>
+          <Value text={text} />
+        </div>
       )}
     </>
   );
@@ -271,7 +271,6 @@ export function FieldsEditor({
             text={values[name]}
             isReadOnly={isReadOnly}
             takesFocus={takesFocus && index === 0}
-            canGoBack={!isReadOnly}
             changed={(text) => changed(name, text)}
             accept={accept}
           />

@@ -14,12 +14,6 @@ export type Always = { text: string; suggestion: number; saved_in?: string };
 
 export type FileChange = { path: string; old_text: string; new_text: string };
 
-/** Fields that change what a call may do or how it runs, in words. */
-const FLAGS: Record<string, string> = {
-  dangerouslyDisableSandbox: 'Runs outside the sandbox',
-  run_in_background: 'Runs in the background',
-};
-
 export const isObject = (value: any): value is Record<string, any> =>
   typeof value === 'object' && value !== null && !Array.isArray(value);
 
@@ -160,18 +154,53 @@ export function titleOf({ title, tool_name: tool }: any, agent: string): [string
   return [isWhole ? title.text : `${agent} wants to use ${String(tool)}`, path];
 }
 
-/** Whether a field is set and changes what the call may do or how it runs. */
-export const isFlag = (name: string, value: any) =>
-  Boolean(value) && (Object.hasOwn(FLAGS, name) || /^dangerous/i.test(name));
-
 /** The maximum length of a flag's value that is shown among the flags, in characters. */
 export const FLAG = 200;
 
-/** The fields that are shown whole among the flags. */
-export const flagsIn = (input: any): string[] =>
-  Object.keys(input).filter((name) => isFlag(name, input[name]) && asText(input[name]).length <= FLAG);
+/**
+ * The fields of `input` that are risks as a whole, because they change what the call may do or how it runs. A command
+ * may be such a risk as well, but it is not a flag.
+ * @param prefix what precedes the names of these fields in the risks
+ */
+export function flagsIn({ risks }: any, input: any, prefix = ''): { name: string; risk: Risk }[] {
+  if (!isObject(input)) return [];
+  return (risks ?? [])
+    .filter(({ field = '', start = 0, end = 0 }: Risk) => field.startsWith(prefix) && end <= start)
+    .map((risk: Risk) => ({ name: String(risk.field ?? '').slice(prefix.length), risk }))
+    .filter(({ name }: { name: string }) => name !== 'command' && Object.hasOwn(input, name));
+}
 
-export const flagWords = (name: string) => (Object.hasOwn(FLAGS, name) ? FLAGS[name] : 'Dangerous');
+/** The names of the flags whose values are shown whole among the flags. */
+export const shownFlags = (request: any, input: any, prefix = ''): string[] =>
+  flagsIn(request, input, prefix)
+    .map(({ name }) => name)
+    .filter((name) => asText(input[name]).length <= FLAG);
+
+/** The fields of each edit in a MultiEdit. */
+const EDIT = ['old_string', 'new_string', 'replace_all'];
+
+/** Fields of the input that the proposal’s diff shows, unless a value has a type that the diff can’t show. */
+export const IN_DIFF: Record<string, string[]> = {
+  Edit: ['file_path', ...EDIT],
+  MultiEdit: ['file_path', 'edits'],
+  Write: ['file_path', 'content'],
+  NotebookEdit: ['notebook_path', 'new_source', 'cell_id', 'cell_type', 'edit_mode'],
+};
+
+/** Whether a proposal’s diff shows this field of `given`. A value that does not change the file is not in the diff. */
+export function isInDiff(name: string, given: any): boolean {
+  const value = given[name];
+  if (name === 'replace_all') return typeof value === 'boolean';
+  if (name === 'edits')
+    return (
+      Array.isArray(value) &&
+      value.every(
+        (edit) => isObject(edit) && Object.keys(edit).every((each) => EDIT.includes(each) && isInDiff(each, edit)),
+      )
+    );
+  if (['new_source', 'cell_type'].includes(name) && given.edit_mode === 'delete') return false;
+  return typeof value === 'string';
+}
 
 /** The text fields of the input that the user may change. None if the user edits the change to a file instead. */
 export function editableFields({ editable, input, proposal, truncated, tool_name: tool }: any): string[] {

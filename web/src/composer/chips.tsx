@@ -77,7 +77,7 @@ export function Chips(props: Props) {
           warns={mode === 'bypassPermissions' || project.asks === false}
           note={
             project.asks === false
-              ? `${agentName(project.agent, client.hello)} can’t ask for approval. The mode decides what it may do.`
+              ? `${agentName(project.agent, client.hello)} can’t ask for approval. The mode determines what it may do.`
               : undefined
           }
           choices={[...new Set([...modes, mode])].map((value) => ({

@@ -59,7 +59,7 @@ export const notAFile = (name: string, files: boolean) =>
 const unreadable = (name: string, files: boolean) =>
   new Error(`Can’t attach ${name}: the browser can’t read it. If it is a folder, attach ${insteadOfFolder(files)}.`);
 
-const insteadOfFolder = (files: boolean) => (files ? 'its files, or a .zip file of it' : 'its text files');
+const insteadOfFolder = (files: boolean) => (files ? 'its files, or a .zip file that contains them' : 'its text files');
 
 /** Cuts the middle out of a long name, so that its extension stays. */
 const shortened = (name: string) =>

@@ -82,7 +82,7 @@ const VIEWS: Record<string, (view: ViewOf) => preact.JSX.Element | null> = {
   notice: ({ item, world }) => (
     <p class="divider">
       <span>
-        <Text line>{item.by ? `${calledOf(item.by, world)} ${item.text}` : item.text}</Text>
+        <Text line>{item.by ? `${world.other(item) ?? 'You'} ${item.text}` : item.text}</Text>
       </span>
     </p>
   ),
@@ -93,11 +93,9 @@ const VIEWS: Record<string, (view: ViewOf) => preact.JSX.Element | null> = {
   ),
 };
 
-/** The name of the device that did something, or "You" for this device. */
-const calledOf = (by: string, world: World) => (by === world.me ? 'You' : by);
-
-function Prompt({ item: { text, by, timestamp, truncated, attachments, images, files }, world }: ViewOf) {
-  const who = by === 'desk' ? 'You, in the terminal' : calledOf(by || world.me, world);
+function Prompt({ item, world }: ViewOf) {
+  const { text, timestamp, truncated, attachments, images, files } = item;
+  const who = item.by === 'desk' ? 'You, in the terminal' : (world.other(item) ?? 'You');
   return (
     <article class="prompt">
       <p class="who">

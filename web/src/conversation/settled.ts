@@ -14,7 +14,7 @@ function withdrawn(reason: string) {
 
 /** What was chosen or written for each of an agent's questions, or undefined if no answers to questions are known. */
 export function answersOf(answer: any, request: any): [string, string][] | undefined {
-  return request?.tool_name === 'AskUserQuestion' ? answersIn(answer?.updated_input?.answers) : undefined;
+  return request?.kind === 'question' ? answersIn(answer?.updated_input?.answers) : undefined;
 }
 
 /**
@@ -29,7 +29,7 @@ export function answersIn(given: any): [string, string][] | undefined {
 /** What somebody did with a request. The terminal client uses the same words. */
 export function verbOf(answer: any, request?: any) {
   const isAllowed = answer.decision === 'allow';
-  if (request?.tool_name === 'AskUserQuestion') return isAllowed ? 'answered' : 'skipped';
+  if (request?.kind === 'question') return isAllowed ? 'answered' : 'skipped';
   return isAllowed ? 'accepted' : 'rejected';
 }
 
@@ -46,7 +46,7 @@ export function settledWords(answer: any, request?: any, isMine: boolean = false
   const message = answer.message ? `: “${answer.message}”` : '';
   const plan = request && planIn(request) !== undefined;
   if (answer.decision !== 'allow') {
-    const rejected = plan ? 'Plan rejected' : request?.tool_name === 'AskUserQuestion' ? 'Skipped' : 'Rejected';
+    const rejected = plan ? 'Plan rejected' : request?.kind === 'question' ? 'Skipped' : 'Rejected';
     return { shape: 'cross', words: `${rejected} by ${by}${message}`, kind: 'no' };
   }
   const answers = answersOf(answer, request);

@@ -206,7 +206,7 @@ export class ConversationView {
       this.foot.may(type) ? (run_id: string) => client.command(type, { run_id }).then(({ data }) => data) : undefined;
     return {
       root: this._project?.path ?? '',
-      me: client.name,
+      other: (act: any) => client.other(act),
       isOwn: (answer: any) => client.isOwn(answer),
       called: (answer: any) => client.called(answer).replace(/^Another/, 'another'),
       unfolded: this._unfolded,

@@ -5,8 +5,8 @@ import type { OpenFile } from '../text/markdown.tsx';
 export type World = {
   /** The project's directory. */
   root: string;
-  /** This device's name. */
-  me: string;
+  /** The name to show for the client that did something, or undefined if it was this browser. */
+  other: (act: any) => string | undefined;
   /** Whether an approval request was answered from this browser. */
   isOwn: (answer: any) => boolean;
   /** Who gave an answer that is not from this window. */

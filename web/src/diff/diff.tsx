@@ -146,7 +146,7 @@ function Unwrapped({ region }: { region: { current: HTMLElement | null } }) {
     for (const table of element.querySelectorAll('table')) sizes.observe(table);
     return () => sizes.disconnect();
   }, [region]);
-  return isCut ? <ShowAll label="Wrap lines to see all of them" class="wrap" onOpen={() => setWrapped(true)} /> : null;
+  return isCut ? <ShowAll label="Wrap lines to see them in full" class="wrap" onOpen={() => setWrapped(true)} /> : null;
 }
 
 /** The colors of a line by its number, once they are known. */

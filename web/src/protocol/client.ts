@@ -196,6 +196,15 @@ export class Client extends EventTarget {
     return this.isMine(answer) || (answer?.by === this.name && this._own.has(answer.client_id));
   }
 
+  /**
+   * The name to show for the client that did something, or undefined if it was this browser. Older records have no
+   * `client_id`, so only their names can be compared.
+   */
+  other(act: any): string | undefined {
+    if (!act.by || this.isOwn(act) || (!act.client_id && act.by === this.name)) return undefined;
+    return act.client_id ? this.called(act) : act.by;
+  }
+
   /** Who gave an answer that is not from this window. */
   called({ by }: any) {
     return by === this.name ? `Another window (${by})` : by;

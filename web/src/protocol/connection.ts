@@ -118,7 +118,7 @@ export class Connection {
     const socket = this._socket;
     this._socket = undefined;
     socket?.close();
-    this._fail(() => true);
+    this._fail(() => true, offline);
     this._become('idle');
   }
 
@@ -237,12 +237,12 @@ export class Connection {
     this._doubt = undefined;
   }
 
-  _fail(which: (asked: any) => boolean) {
+  /** @param why the error for requests that are not sent again: of these, all that are open were sent */
+  _fail(which: (asked: any) => boolean, why = unanswered) {
     for (const [id, asked] of this._asked) {
       if (!which(asked)) continue;
       this._asked.delete(id);
-      // Of the requests that are not sent again, all that are open were sent.
-      asked.reject(asked.lasting ? offline() : unanswered());
+      asked.reject(asked.lasting ? offline() : why());
     }
   }
 

@@ -17,8 +17,8 @@ export type AgentOffers = { commands?: Offer[]; agents?: Offer[]; skills?: strin
 /** The state that an agent currently reports. `context_tokens`: the last known size of its context, out of `context_window`, both in tokens. `compacting`: whether it is compacting its context. `tasks`: only running ones. */
 export type AgentState = { model?: string | null; effort?: string | null; context_tokens?: number | null; context_window?: number | null; retry?: Retry | null; compacting?: boolean; todos?: Todo[]; tasks?: Task[] };
 
-/** What clients show about an agent. `label`: its name at the beginning of a sentence. `login`: null if it is not known how to log in. `tools`: what its tools do, by name: "read", "edit", "write", "command", "search", "find" (files by name), "fetch", "web" (a search), "agent", "todo", "question", "plan", "output" (of a task), "stop" (a task) or "skill". A later server may send other words. `tasks`: the names of the kinds of background tasks, by `kind`. */
-export type AgentWords = { name: string; label: string; login: Login | null; tools: { [name: string]: string }; tasks: { [name: string]: string } };
+/** What clients show about an agent. `label`: its name at the beginning of a sentence. `login`: null if it is not known how to log in. `tools`: what its tools do, by name: "read", "edit", "write", "command", "search", "find" (files by name), "fetch", "web" (a search), "agent", "todo", "question", "plan", "output" (of a task), "stop" (a task) or "skill". A later server may send other words. `tasks`: the names of the kinds of background tasks, by `kind`. `compact`: the prompt with which it replaces the conversation by a summary; empty if that is not known. */
+export type AgentWords = { name: string; label: string; login: Login | null; tools: { [name: string]: string }; tasks: { [name: string]: string }; compact: string };
 
 /** A change that `remember` would make. `text` describes it to the user. `suggestion`: the index of the suggestion in `suggestions` that the change comes from. `saved_in`: the file in which the agent saves the change; empty if the change lasts only as long as the session, or the file is not known. */
 export type Always = { text: string; suggestion: number; saved_in?: string };
@@ -62,7 +62,7 @@ export type Directories = { path: string; directories: string[]; more?: boolean 
 /** The reply to `dir_create`: the canonical path of the new directory. */
 export type DirectoryCreated = { path: string };
 
-/** `update/disk_warning`. `scope`: the history of `project_id` ("project"), all data of the server ("data"), or the disk that contains the data ("disk"). Sent when 80% of a limit or the limit itself is reached, or when little space is free on the disk; again only after the use has been well below that threshold. `message` is human-readable. */
+/** `update/disk_warning`. `scope`: the history of `project_id` ("project"), all data of the server ("data"), or the disk that contains the data ("disk"). Sent when 80% of a limit or the limit itself is reached, or when little space is free on the disk; sent again only after usage has been well below that threshold. `message` is human-readable. */
 export type DiskWarning = { scope: "data" | "disk" | "project"; used_mb: number; limit_mb: number; message: string };
 
 /** A level of effort, as clients show it. */
@@ -76,7 +76,7 @@ export type ExecutionKilled = { project_id: string; state: "ERROR" | "EXECUTING"
 /** The reply to `file_changes`. `status`: as in `file_list`; if the content is the same as in the last commit, this field and all fields after it are missing. `old`: the text in that commit, missing for a new file; `new`: the current text, missing for a deleted file. If the two texts do not fit into a message together, both are missing, and `diff` has the hunks of their unified diff, or with `truncated` only its beginning. */
 export type FileChanges = { path: string; status?: "?" | "A" | "D" | "M" | null; old?: string | null; new?: string | null; diff?: string | null; truncated?: boolean };
 
-/** The reply to `file_read`. `size` in bytes. A text has `text`, `lines` and `language`; with `truncated`, `text` is its beginning. An image has `media_type`; `blob_get` of `blob_id` returns its bytes. */
+/** The reply to `file_read`. `size`: in bytes. A text file has `text`, `lines` and `language`; with `truncated`, `text` is its beginning. An image has `media_type`; `blob_get` of `blob_id` returns its bytes. */
 export type FileContent = { path: string; kind: "image" | "text"; size: number; text?: string | null; lines?: number | null; language?: string | null; media_type?: string | null; blob_id?: string | null; truncated?: Truncated | null };
 
 /** The reply to `file_list`. `path`: as requested; `more`: there are further entries; `git`: the project is in a git work tree, so `status` and `ignored` are known. */
@@ -132,7 +132,7 @@ export type Paired = { client_id: string; client: string; token: string; device:
 /** A question from an agent that waits for a person's decision. `input` and `suggestions` are the agent's JSON. `form` "acp": the input is a tool call of the Agent Client Protocol; "fields": the input consists of the tool's fields. `changeable`: the decision may contain an `updated_input`. `link_targets`: the paths in the request that lead through a symbolic link, with their targets. `asked_by`: the subagent that asks; null if the main agent asks. `reason`: why the agent asks, in its own words. `blocked_path`: the path that the agent must not use without asking. `kind`, `title`, `risks` and `always` describe the request to the user, in the same words in all clients. `remember` applies everything in `always`. `editable`: the fields of `input` that clients offer for editing. `summary`: the text of a notification, such as "Run a command", without a path or any other part of the input. */
 export type PermissionRequest = { approval_id: string; run_id: string; tool_name: string; input: any; suggestions: any; created_at: string; seq: number; proposal?: ProposalOf | null; changeable?: boolean; link_targets?: { [name: string]: string }; asked_by?: AskedBy | null; reason?: string | null; blocked_path?: string | null; kind?: "command" | "create" | "delete" | "edit" | "fetch" | "move" | "notebook" | "overwrite" | "plan" | "question" | "read" | "search" | "tool" | null; title?: Title | null; risks?: Risk[]; always?: Always[]; editable?: string[]; summary?: string; form?: "acp" | "fields"; truncated?: Truncated | null };
 
-/** `by` is a name that several clients may have; `client_id` is the connection that decided, as in its `hello`. `edited`: allowed with a different input from the agent's. Then `new_text` is the resulting text of the file, if the approval request is about a change to a file; otherwise `updated_input` is that input. Either is left out if it is too large. A `message` that is too large for a frame is cut and ends in "…". */
+/** `by` is a name that several clients may have; `client_id` is the connection that decided, as in its `hello`. `edited`: allowed with an input that differs from the agent's. Then `new_text` is the resulting text of the file, if the approval request is about a change to a file; otherwise `updated_input` is that input. Either is left out if it is too large. A `message` that is too large for a frame is cut and ends in "…". */
 export type PermissionResolved = { approval_id: string; by: string; decision: "allow" | "deny"; message?: string | null; client_id?: string | null; edited?: boolean; new_text?: string | null; updated_input?: any | null };
 
 export type PermissionWithdrawn = { approval_id: string; reason: string };
@@ -197,10 +197,10 @@ export type Retry = { attempt: number; attempts: number; reason: string; status?
 /** The review of a project or of a terminal session's directory. `version` changes with anything in the review's files, except for the `answers` of hunks; `more`: the number of files that do not fit into the message. `comments` have their current line numbers; `drafts`: a version that changes whenever a draft does. `kept`: the paths of files with kept changes that are not in the last commit, as many as fit into the message. `commit`: null if nothing was kept, or if the owner of the server does not allow commits. `push`: null without a remote or a branch with commits, or if the owner does not allow pushes. `handover`: the comments that were left with a terminal session; null if there are none, or if the agent has them. `repository`: where the versions of the files are stored: in the repository of the `project`, or in a `private` one in the server's data, if the directory is not in a git work tree. `notice`: a sentence for the user about the private repository and what it leaves out; empty for the repository of the project. */
 export type Review = { state: "none" | "open"; version: string; files: ReviewFile[]; more: number; repository: "private" | "project"; comments?: ReviewComment[]; drafts?: string; kept?: string[]; commit?: CommitOffer | null; push?: PushOffer | null; handover?: Handover | null; notice?: string };
 
-/** How much there is to decide in the review: the numbers of `files`, `hunks`, and lines `added` and `removed`. `by`, `client_id`: the client that decided on something; null if nobody decided anything, for example if a run changed files. */
+/** How much there is to decide on in the review: the numbers of `files`, `hunks`, and lines `added` and `removed`. `by`, `client_id`: the client that decided on something; null if nobody decided anything, for example if a run changed files. */
 export type ReviewChanged = { state: "decided" | "open"; files: number; hunks: number; added: number; removed: number; by?: string | null; client_id?: string | null };
 
-/** A comment on the lines `line` to `end_line` (from 1) of a file in the review: of its `new` text, or of its `old` one, before the agent's changes. `quote`: these lines, as they were shown; `blob`: git's id of the text that they are from. `suggestion`: a text with which the agent should replace them. `state`: a `draft` until it is submitted; `waiting` until the agent of a terminal session gets it; `sent` with the run `run_id`; `resolved` by `resolved_by`. `outdated`: the lines have changed since, so `line` and `end_line` are their previous numbers. */
+/** A comment on the lines `line` to `end_line` (from 1) of a file in the review: of its `new` text, or of its `old` one, before the agent's changes. `quote`: these lines, as they were shown; `blob`: git's id of the text that they are from. `suggestion`: the text that the agent should replace them with. `state`: a `draft` until it is submitted; `waiting` until the agent of a terminal session gets it; `sent` with the run `run_id`; `resolved` by `resolved_by`. `outdated`: the lines have changed since, so `line` and `end_line` are their previous numbers. */
 export type ReviewComment = { comment_id: string; by: string; path: string; side: "new" | "old"; line: number; end_line: number; quote: string; blob: string; text: string; suggestion?: string | null; state?: "draft" | "resolved" | "sent" | "waiting"; run_id?: string | null; resolved_by?: string | null; outdated?: boolean };
 
 /** A comment was written, changed, removed, sent, resolved or reopened, or has begun or stopped waiting for an agent. `comment`: the comment as it is now; null if it was removed. */
@@ -212,7 +212,7 @@ export type ReviewCommitted = { commit: string; branch: string; files: string[];
 /** A user decided on hunks of the review. `hunks`: the number of hunks; `files`: the number of files with these hunks; `left`: the number of hunks that still wait for a decision. `by` null: nobody decided anything in Drawbridge, but nothing is left to decide. `interrupted`: the server was killed before it could record or finish this, and has done so after its restart. */
 export type ReviewDecided = { files: number; hunks: number; left: number; by?: string | null; decision?: "edit" | "keep" | "undo" | null; client_id?: string | null; interrupted?: boolean };
 
-/** A file with changes to decide. `old_path`: the previous path, if it was renamed. `added`, `removed`: numbers of lines. `old_mode`, `new_mode`: as in git, null where the file does not exist. `binary`: its lines are not compared, and it is decided on as a whole. `old_image`, `new_image`: the versions of the image, if the file is named like one. `too_large`: the file's hunks are too large for the message, and are left out. */
+/** A file with changes to decide on. `old_path`: the previous path, if it was renamed. `added`, `removed`: numbers of lines. `old_mode`, `new_mode`: as in git, null where the file does not exist. `binary`: its lines are not compared, and it is decided on as a whole. `old_image`, `new_image`: the versions of the image, if the file is named like one. `too_large`: the file's hunks are too large for the message, and are left out. */
 export type ReviewFile = { path: string; change: "added" | "changed" | "deleted"; old_mode: string | null; new_mode: string | null; added: number; removed: number; hunks: ReviewHunk[]; old_path?: string | null; binary?: boolean; old_image?: ReviewImage | null; new_image?: ReviewImage | null; too_large?: boolean };
 
 /** A part of a change that is decided on as a whole: `lines`, the whole `file`, its `mode`, or its `name`. `removed` and `added` are texts with their line feeds; the last line of a file may have none. `old_start` and `new_start`: the number of the line at which each text begins, counted from 1; for an empty text, the number of the line before it. `answers`: the ids of the comments whose lines this hunk has changed since the start of the run that the comments were sent with. */
@@ -221,10 +221,10 @@ export type ReviewHunk = { id: string; kind: "file" | "lines" | "mode" | "name";
 /** One version of an image. `blob_get` of `blob_id` returns it. `media_type`: derived from the file's name. */
 export type ReviewImage = { blob_id: string; media_type: string };
 
-/** The server was killed while it applied a user's decision on `hunks` hunks in `files` files, reverted the changes of a run to `files` files, or committed kept changes to them (`hunks` is then 0). `result`: this is `not_done`, and everything is as before; or `unknown`, because somebody else has changed its files or its branch since. `changed`: the paths of these files, at most 20. What is done is recorded as `ReviewDecided`, `RunReverted` or `ReviewCommitted`. */
+/** The server was killed while it applied a user's decision on `hunks` hunks in `files` files, reverted the changes of a run to `files` files, or committed kept changes to them (`hunks` is then 0). `result`: `not_done` if everything is as before, `unknown` if somebody else has changed the files or the branch since. `changed`: the paths of the files that somebody else has changed, at most 20. A decision, revert or commit that was applied is recorded as `ReviewDecided`, `RunReverted` or `ReviewCommitted` instead. */
 export type ReviewInterrupted = { by: string; decision: "commit" | "edit" | "keep" | "revert" | "undo"; files: number; hunks: number; result: "not_done" | "unknown"; changed?: string[]; client_id?: string | null };
 
-/** How much there is to decide in a review. `added`, `removed`: numbers of lines. */
+/** How much there is to decide on in a review. `added`, `removed`: numbers of lines. */
 export type ReviewNumbers = { files: number; hunks: number; added: number; removed: number };
 
 /** A user pushed `commit`, the last commit of the current branch, to the `branch` of the `remote`. `output`: the end of what git, its hooks and the program for pull requests printed. `pull_request`: the address of the pull request that was created or existed already, if it is known; `problem`: reports that none was created, as human-readable text (`output` contains the reason); empty if one was created, or none was requested. */
@@ -238,13 +238,13 @@ export type RunChanges = { run_id: string; files: ChangedFile[]; diff: string; t
 
 export type RunFinished = { run_id: string; outcome: "completed" | "failed" | "interrupted" | "killed" | "timeout"; duration_ms: number; cost_usd?: number | null; error?: string | null; code?: string | null; retry_at?: string | null; removed_by?: string | null; client_id?: string | null; input_tokens?: number | null; output_tokens?: number | null; directory?: string | null };
 
-/** A run that is active or waits. `position`: the number of the project's runs before it. `prompt` is the beginning of the run's prompt; `cut`: there is more. The record with the number `seq` has the whole text: the prompt itself or, after an edit, the `prompt_edited`. `by` and `client_id`: the client that sent the prompt. `attachments`: the number of the prompt's attachments. In a terminal session, only `run_id`, `position`, `prompt`, `cut` and `started_at` are set. */
+/** A run that is active or waiting. `position`: the number of the project's runs before it. `prompt` is the beginning of the run's prompt; `cut`: there is more. The record with the number `seq` has the whole text: the prompt itself or, after an edit, the `prompt_edited`. `by` and `client_id`: the client that sent the prompt. `attachments`: the number of the prompt's attachments. In a terminal session, only `run_id`, `position`, `prompt`, `cut` and `started_at` are set. */
 export type RunInfo = { run_id: string; position: number; prompt: string; started_at?: string | null; request_id?: string | null; cut?: boolean; by?: string; client_id?: string; attachments?: number; seq?: number };
 
 /** The changes of the run were reverted. */
-export type RunReverted = { run_id: string; by: string; files: ChangedFile[] };
+export type RunReverted = { run_id: string; by: string; files: ChangedFile[]; client_id?: string | null };
 
-/** `unprompted`: the agent began the run itself, for example because a command in the background has ended. */
+/** `unprompted`: the agent itself began the run, for example because a command in the background has ended. */
 export type RunStarted = { run_id: string; session_id: string; agent: string; unprompted?: boolean };
 
 /** The projects' runs that have ended since the server started, without prompts that were removed from the queue. `ended`: the number of runs for each outcome; `success_rate`: the fraction (0 to 1) that completed. `median_seconds` and `p95_seconds`: the median and the 95th percentile of the durations of the latest 1,000 runs or, for a device that is confined to some projects, of the latest 1,000 of each of these projects. These two and `success_rate` are null if no run has ended yet. */
@@ -307,7 +307,7 @@ export type Truncated = { blob_id: string; bytes: number };
 /** The reply to `usage`, newest day first. `since`: the first day that is counted. `complete`: false while the runs in older histories are still being counted. */
 export type Usage = { since: string; rows: UsageRow[]; complete: boolean };
 
-/** What the runs of one project have used on one `day` in the server's local time. `path`: the project's directory. Tokens and costs are counted as far as the agents report them. */
+/** What the runs of one project used on one `day` in the server's local time. `path`: the project's directory. Tokens and costs are counted as far as the agents report them. */
 export type UsageRow = { day: string; project_id: string; path: string; runs?: number; cost_usd?: number; input_tokens?: number; output_tokens?: number };
 
 /** An open approval request, for lists. `summary`: as in `PermissionRequest`. */

@@ -140,7 +140,7 @@ export class Comments {
       case 'ended':
         return 'The session ended before the agent received the comments. They are drafts again.';
       case 'refused':
-        return 'The comments were not sent and are drafts again: the agent may have more permissions than clients may use, or its directory can’t be used.';
+        return 'The comments were not sent and are drafts again: the agent may have more permissions than clients are allowed to use, or its directory can’t be used.';
       default:
         return '';
     }

@@ -222,7 +222,7 @@ function Note({ part, review, board }: PartOf) {
       )}
       {hasDraft && (
         <p class="notice draft">
-          Your edit is kept as a draft. Keep accepts the change without it.{' '}
+          Your edit is kept as a draft. “Keep” accepts the change without it.{' '}
           <Button label="Continue" class="quiet" onClick={() => review.edit(part)} />
           <Button label="Discard" class="quiet" onClick={() => leave(() => review.discard(part))} />
         </p>

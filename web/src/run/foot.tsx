@@ -258,9 +258,11 @@ export class Foot {
     const last = conversation.items.findLast(({ kind }) => ['finished', 'prompt', 'notice'].includes(kind));
     if (last?.kind !== 'finished' || last.run_id === this.closed) return null;
     const canSend = this.may('execute');
-    const canCompact =
-      conversation.offers.commands?.some((one) => one.name === 'compact') || project.agent === 'claude';
-    const problem = problemOf(last as any, agentName(project.agent, client.hello), new Date(), canCompact);
+    // A terminal session has no offers, and another agent may offer a command that is only in its offers.
+    const compact =
+      client.hello?.agent_words.find((one: AgentWords) => one.name === project.agent)?.compact ||
+      (conversation.offers.commands?.some((one) => one.name === 'compact') ? '/compact' : '');
+    const problem = problemOf(last as any, agentName(project.agent, client.hello), new Date(), Boolean(compact));
     if (!problem) return null;
     const prompt = conversation.items.findLast(
       (item) => item.kind === 'prompt' && item.run === last.run_id && !item.steer,
@@ -284,7 +286,7 @@ export class Foot {
               this.composer.area.focus();
             }, this.world.failed)
         : undefined,
-      compact: canSend && canCompact ? () => send('/compact') : undefined,
+      compact: canSend && compact ? () => send(compact) : undefined,
     };
     return (
       <ErrorCard

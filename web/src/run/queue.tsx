@@ -44,7 +44,7 @@ export function Queue({ client, id, waiting, unsent, connected, may, failed }: P
 type QueuedProps = Omit<Props, 'waiting' | 'unsent'> & { one: RunInfo; before?: RunInfo };
 
 function Queued({ client, id, one, before, connected, may, failed }: QueuedProps) {
-  const { run_id, position, prompt, cut, by, seq, attachments = 0 } = one;
+  const { run_id, position, prompt, cut, seq, attachments = 0 } = one;
   const [draft, setDraft] = useState<string | undefined>();
   const [busy, setBusy] = useState(false);
   const row = useRef<HTMLLIElement>(null);
@@ -105,7 +105,7 @@ function Queued({ client, id, one, before, connected, may, failed }: QueuedProps
     }, false);
   const what = prompt.trim().split('\n')[0].slice(0, 40) || 'message';
   const isQueued = position > 0 && connected;
-  const who = by && by !== client.name ? by : '';
+  const who = client.other(one);
   if (draft !== undefined && isQueued)
     return (
       <li ref={row} class="queued editing">

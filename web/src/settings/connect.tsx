@@ -108,8 +108,9 @@ export function Connect({
           {busy ? 'Connecting…' : isCode ? 'Pair this device' : 'Connect'}
         </button>
         <p id="token-help" class="hint">
-          Run <code>drawbridge pair</code> on the server’s machine to get a code. Or paste the owner’s token, which is
-          in the file that <code>drawbridge serve</code> shows. This browser stores the token until you sign out.
+          Run <code>drawbridge pair</code> on the server’s machine to get a code. Or paste the owner’s token:{' '}
+          <code>drawbridge serve</code> shows the path of the file that contains it. This browser stores the token until
+          you sign out.
         </p>
         {location.protocol === 'https:' && (
           <p class="hint">

@@ -169,7 +169,7 @@ function TestNotification() {
         Send a test notification
       </button>
       <p class="hint" role="status">
-        {sent ? 'Sent. While Drawbridge is visible, the notification closes immediately.' : ''}
+        {sent ? 'Sent. It appears in a few seconds.' : ''}
       </p>
       {problem && (
         <p class="problem" role="alert">

@@ -354,6 +354,7 @@ export class Conversation {
     this._add({ ...record, truncated: edit ? edit.truncated : record.truncated, seq }, 'prompt', {
       text: edit ? promptOf(edit.message) : promptOf(message),
       by: message?.by,
+      client_id: message?.client_id,
       attachments: message?.attachments,
       files: message?.files,
       images: message?.images,
@@ -498,6 +499,7 @@ export class Conversation {
       const words = prompt && promptOf(prompt.message).trim().split('\n')[0].slice(0, 80);
       this._add(record, 'notice', {
         by: data.removed_by,
+        client_id: data.client_id,
         text: `removed a queued message${words ? `: “${words}”` : ''}`,
       });
     } else if (subtype === 'run_finished') {
@@ -507,13 +509,13 @@ export class Conversation {
     } else if (subtype === 'run_reverted') {
       const count = data.files?.length ?? 0;
       const files = counted(count, 'file');
-      this._add(record, 'notice', { by: data.by, text: `undid the changes to ${files}` });
+      this._add(record, 'notice', { ...clientOf(data), text: `undid the changes to ${files}` });
     } else if (subtype === 'review_decided' && data.by) {
       const words = `${REVIEWED[data.decision] ?? 'decided on'} ${aboutWords(data)}`;
       const end = data.interrupted ? ' (the server was restarted in the meantime)' : '';
-      this._add(record, 'notice', { by: data.by, text: words + end });
+      this._add(record, 'notice', { ...clientOf(data), text: words + end });
     } else if (subtype === 'review_interrupted') {
-      this._add(record, 'notice', { by: data.by, text: interruptedWords(data) });
+      this._add(record, 'notice', { ...clientOf(data), text: interruptedWords(data) });
     } else if (subtype === 'session_reset') this._add(record, 'notice', { text: 'New session' });
     else if (subtype === 'session_changed' && data.fork_from)
       this._add(record, 'notice', {
@@ -565,6 +567,8 @@ function resultText(content: any) {
     .map((part) => (part?.type === 'text' ? part.text : `[${part?.type ?? 'unknown content'}]`))
     .join('\n');
 }
+
+const clientOf = ({ by, client_id }: any) => ({ by, client_id });
 
 /** A file that was sent with a prompt and that the agent opens by its path, as the prompt's record names it. */
 export type SentFile = { id: string; bytes: number; name?: string };

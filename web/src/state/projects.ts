@@ -92,14 +92,19 @@ export function canBeEdited(request: any): boolean {
 
 /**
  * The input for the answer to a request about a change, with the user's own text. An edit gets the whole file as its
- * old and new strings, so that what was shown is what will be written. Undefined if this tool's text can't be edited.
+ * old and new strings, so that what was shown is what will be written. Undefined if the text can't be edited.
  * @param text with "\n" as line endings
  */
-export function editedInput({ tool_name: tool, input, proposal }: any, text: string): object | undefined {
-  const old = proposal.old_text.replace(/\r\n/g, '\n');
-  if (tool === 'Write') return { ...input, content: endsLike(proposal.new_text, text) };
-  if (tool === 'Edit') return { ...input, old_string: old, new_string: text };
-  if (tool === 'MultiEdit') return { ...input, edits: [{ old_string: old, new_string: text }] };
+export function editedInput({ editable, input, proposal }: any, text: string): object | undefined {
+  const old_string = proposal.old_text.replace(/\r\n/g, '\n');
+  switch (Array.isArray(editable) ? editable.join(' ') : '') {
+    case 'content':
+      return { ...input, content: endsLike(proposal.new_text, text) };
+    case 'old_string new_string':
+      return { ...input, old_string, new_string: text };
+    case 'edits':
+      return { ...input, edits: [{ old_string, new_string: text }] };
+  }
   return undefined;
 }
 

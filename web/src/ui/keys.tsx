@@ -13,7 +13,7 @@ const KEYS: [string, string][] = [
   ['a  u', 'Keep or undo the current change in a review, once all of it has been in view'],
   ['c', 'Comment on the current change in a review'],
   ['n', 'Next session that needs you'],
-  ['j  k', 'Next or previous item of the conversation, or change in a review'],
+  ['j  k', 'Next or previous item in the conversation, or change in a review'],
   ['/', 'Go to the message box'],
   ['Enter', 'Send (Shift+Enter, or Enter on a touch screen, starts a new line)'],
   ['↑  ↓', 'Bring back messages that you sent earlier'],

@@ -342,15 +342,13 @@ class AcpConversation:
 
         def replied(message: Incoming, data: bytes) -> list[Output]:
             self._waited_for.discard(id)
-            if what == "mode" and not message.failed:
+            if message.failed:
+                return [Replied(id, wire.fault(message.error).reason or f"{self._name} gave no reason.")]
+            if what == "mode":
                 self._opening.opened.in_mode(request.params[value])
-            elif not message.failed:
-                self._opening.opened.with_model(wanted)
-                return [*self._of_model(), Replied(id, None)]
-            reason = wire.fault(message.error).text if message.failed else None
-            if reason == f"{wire.NO_REASON}.":
-                reason = f"{self._name} gave no reason."
-            return [Replied(id, reason)]
+                return [Replied(id, None)]
+            self._opening.opened.with_model(wanted)
+            return [*self._of_model(), Replied(id, None)]
 
         request = self._opening.choice(what, wanted)
         value = "modeId" if "modeId" in request.params else "value"

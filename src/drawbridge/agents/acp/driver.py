@@ -100,5 +100,5 @@ class Acp:
         launch = msgspec.structs.replace(launch, files=await asyncio.to_thread(usable, launch.files))
         conversation = AcpConversation(self.title, launch, read_file, version("drawbridge"))
         return await process.start(
-            self.title, command, launch.directory, variables, conversation, emit, launch.confinement
+            self.title, command, launch.directory, variables, conversation, emit, launch.confinement, look=launch.look
         )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
 from msgspec import Raw, Struct
 
 from drawbridge.agents.acp.messages import Params, read_as
-from drawbridge.agents.base import LEAVING_PLAN, Decision, Proposal, Question
+from drawbridge.agents.base import LEAVING_PLAN, Decision, Proposal, Question, Unread
 from drawbridge.agents.output import readable
 from drawbridge.agents.proposals import TEXT_LIMIT, Reader
 from drawbridge.core.errors import UnusableFile
@@ -38,9 +39,10 @@ class _Content(Struct):
     newText: Any = None  # noqa: N815
 
 
-def question(id: str, params: Params, read: Reader) -> Question | None:
+def question(id: str, params: Params, read: Reader) -> Question | Unread | None:
     """The question in a permission request, with the id ``id``. Its ``input`` is the tool call and its ``suggestions``
-    are the options, as in ``params``. None if the request is not valid or offers no options."""
+    are the options, as in ``params``. None if the request is not valid or offers no options. ``read``: for the file
+    that the question is about, if any."""
     call = read_as(_ToolCall, params.toolCall)
     options = read_as(list[_Option], params.options)
     if call is None or not options:
@@ -49,9 +51,9 @@ def question(id: str, params: Params, read: Reader) -> Question | None:
         call.kind = LEAVING_PLAN
     # The title is not used as the name, because the agent writes it, and clients would show it as the heading.
     name = readable(call.kind)[:LONGEST_NAME] if isinstance(call.kind, str) else ""
-    return Question(
-        id, name or "other", params.toolCall, params.options, _proposal(call, read), changeable=False, form="acp"
-    )
+    asked = Question(id, name or "other", params.toolCall, params.options, changeable=False, form="acp")
+    diff = _diff(call)
+    return asked if diff is None else Unread(asked, partial(_proposal, diff, read))
 
 
 def outcome(options: Raw, decision: Decision) -> dict[str, Any]:
@@ -69,9 +71,9 @@ def outcome(options: Raw, decision: Decision) -> dict[str, Any]:
     return CANCELLED
 
 
-def _proposal(call: _ToolCall, read: Reader) -> Proposal | None:
-    """The change to the one file that the call would write. None if the call does not contain exactly one diff, or if
-    the result can't be predicted or is larger than ``TEXT_LIMIT``."""
+def _diff(call: _ToolCall) -> Proposal | None:
+    """The diff in the call, which may contain only the lines around the change. None if the call does not contain
+    exactly one diff, or if that is not valid."""
     contents = read_as(list[_Content], call.content) or []
     diffs = [content for content in contents if content.type == "diff"]
     if len(diffs) != 1:
@@ -79,6 +81,12 @@ def _proposal(call: _ToolCall, read: Reader) -> Proposal | None:
     path, old, new = diffs[0].path, diffs[0].oldText or "", diffs[0].newText
     if not (isinstance(path, str) and path.startswith("/") and isinstance(old, str) and isinstance(new, str)):
         return None
+    return Proposal(path, old, new)
+
+
+def _proposal(diff: Proposal, read: Reader) -> Proposal | None:
+    """The change to the whole file. None if the result can't be predicted or is larger than ``TEXT_LIMIT``."""
+    path, old, new = diff.path, diff.old_text, diff.new_text
     try:
         there = read(path) or ""
     except UnusableFile:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -35,9 +36,10 @@ from drawbridge.agents.base import (
     Tokens,
     TurnBegun,
     TurnEnded,
+    Unread,
 )
 from drawbridge.agents.claude import prompts, results
-from drawbridge.agents.claude.edits import proposal
+from drawbridge.agents.claude.edits import changes_file, proposal
 from drawbridge.agents.claude.prompts import LONGEST_NAME, LONGEST_PATH, LONGEST_REASON, words
 from drawbridge.agents.claude.reports import TODO_TOOL, Reports
 from drawbridge.agents.claude.schedule import SCHEDULING, Schedule
@@ -457,18 +459,18 @@ class ClaudeConversation:
             suggestions = Raw(b"[]")
         suggestions = offered(request.tool_name, suggestions)
         self._questions[id] = _OpenQuestion(request.tool_name, request.input, suggestions)
-        proposed = proposal(request.tool_name, given, self._read)
         question = Question(
             id,
             request.tool_name,
             request.input,
             suggestions,
-            proposed,
             asked_by=self._asked_by(request),
             reason=words(request.decision_reason, LONGEST_REASON),
             blocked_path=words(request.blocked_path, LONGEST_PATH),
         )
-        return [question]
+        if not changes_file(request.tool_name):
+            return [question]
+        return [Unread(question, partial(proposal, request.tool_name, given, self._read))]
 
     def _asked_by(self, request: _Request) -> AskedBy | None:
         id = words(request.agent_id, LONGEST_NAME)

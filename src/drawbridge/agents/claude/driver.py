@@ -54,7 +54,7 @@ class Claude:
         conversation.initialize()
         command = [program, *arguments]
         return await process.start(
-            ROW.title, command, launch.directory, environment, conversation, emit, launch.confinement
+            ROW.title, command, launch.directory, environment, conversation, emit, launch.confinement, look=launch.look
         )
 
     def last_state(self, lines: Sequence[bytes], session_id: str) -> AgentState:
@@ -131,5 +131,5 @@ def in_use(users: Sequence[int]) -> str:
     shown = ", ".join([*map(str, users[:3]), *(["…"] if len(users) > 3 else [])])
     one = f"another Claude Code process (PID {shown})"
     where = one if len(users) == 1 else f"other Claude Code processes (PIDs {shown})"
-    text = f"This conversation is open in {where}, for example in a terminal."
+    text = f"This conversation is open in {where}, perhaps in a terminal."
     return f"{text} Close it there, or fork the conversation."

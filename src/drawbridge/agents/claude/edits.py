@@ -25,6 +25,11 @@ class _Unforeseeable(Exception):
     them is not valid."""
 
 
+def changes_file(tool: str) -> bool:
+    """Whether ``proposal`` may return a change for the tool."""
+    return tool in _PATHS
+
+
 def proposal(tool: str, given: Mapping[str, Any], read: Reader) -> Proposal | None:
     """The change that ``tool`` with the input ``given`` would make. None if ``tool`` does not change a file at an
     absolute path, or if the result can't be predicted or is larger than ``TEXT_LIMIT``."""

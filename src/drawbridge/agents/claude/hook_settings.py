@@ -23,9 +23,10 @@ ASK_MODE = AskMode(
     lasting=("permissions", "disableAutoMode"),
     disabled="disable",
     also_lasting=("disableAutoMode",),
-    unasked="In the mode in which it starts, Claude Code writes without asking, so you never see a change first.",
-    not_kept='At its next start, Claude Code asks whether to make auto mode the default, with "Yes" preselected. If you press '
-    "Enter, it stops asking before it writes. --ask-mode prevents that: it also sets permissions.disableAutoMode to "
+    unasked="In the mode in which it starts, Claude Code writes without asking, so you never see a change before it is "
+    "written.",
+    not_kept='The next time it starts, Claude Code asks whether to make auto mode the default, with "Yes" preselected. If you '
+    "press Enter, it stops asking before it writes. --ask-mode prevents that: it also sets permissions.disableAutoMode to "
     '"disable".',
 )
 """The settings that make Claude Code ask before it writes. Without ``disableAutoMode``, it asks at its next start

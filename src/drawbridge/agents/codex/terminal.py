@@ -82,7 +82,7 @@ class CodexInTerminal(TerminalAgent):
     def answer(self, decision: Decision, tool_name: str, given: Raw, suggestions: Raw) -> Mapping[str, Any]:
         """The answer has no other keys, because Codex rejects them."""
         if decision.updated_input is not None:
-            raise BadArgument("updated_input", "Codex does not accept an edited input. The request stays open.")
+            raise BadArgument("updated_input", "Codex does not accept edited input. The request stays open.")
         if decision.allow:
             return {"behavior": "allow"}
         reason = f"{REJECTED}: {decision.message}" if decision.message else DENIED

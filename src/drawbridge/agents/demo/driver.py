@@ -42,7 +42,7 @@ class Demo:
         resumed = launch.resume or launch.fork_from is not None
         conversation = ClaudeConversation(title, read_file, resumed=resumed, state=launch.state)
         return await process.start(
-            title, command, launch.directory, environment, conversation, emit, launch.confinement
+            title, command, launch.directory, environment, conversation, emit, launch.confinement, look=launch.look
         )
 
     def last_state(self, lines: Sequence[bytes], session_id: str) -> AgentState:

@@ -177,7 +177,7 @@ class Agent:
                 return self._change(words)
 
     def _change(self, words: str) -> str:
-        hello = "We continue where we left off. " if self._resumed else ""
+        hello = "Let's continue where we left off. " if self._resumed else ""
         self._resumed = False
         edit = demo_edits.for_prompt(words, os.getcwd())
         name = os.path.relpath(edit.input["file_path"])

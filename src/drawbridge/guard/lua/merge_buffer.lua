@@ -9,7 +9,7 @@ if not buf then
 elseif api.nvim_buf_get_changedtick(buf) ~= params.version then
   return refuse('the unsaved text has changed in the meantime')
 elseif is_taken_over(buf) then
-  return refuse('a plugin reads or writes the file instead of Neovim')
+  return refuse('a plugin, not Neovim, reads or writes the file')
 elseif not is_utf8(vim.bo[buf].fileencoding) then
   return refuse(('the file is in %s, not in UTF-8'):format(vim.bo[buf].fileencoding))
 end

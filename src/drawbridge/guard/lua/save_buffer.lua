@@ -47,7 +47,7 @@ local function obstacle(buf)
   if options.readonly then
     return 'its buffer is read-only'
   elseif is_taken_over(buf) then
-    return 'a plugin reads or writes the file instead of Neovim'
+    return 'a plugin, not Neovim, reads or writes the file'
   elseif not loop.fs_stat(name:match('^(.*/)')) then
     return 'the directory of the file does not exist'
   elseif loop.fs_stat(name) and not loop.fs_access(name, 'W') then

@@ -48,7 +48,7 @@ def _diagnostic(diagnostic: Diagnostic) -> dict[str, Any]:
 TOOLS = (
     Tool(
         "getDiagnostics",
-        "Diagnostics, such as errors and warnings, of one file or of all files.",
+        "Diagnostics, such as errors and warnings, for one file or for all files.",
         GetDiagnostics,
         get_diagnostics,
     ),

@@ -128,7 +128,7 @@ class Blobs:
 
     def _check_room(self, key: Key, size: int) -> None:
         if size > BLOB_BYTES:
-            raise ClientError("MESSAGE_SIZE_LIMIT", f"A blob can have at most {BLOB_BYTES:,} bytes.", "data.data")
+            raise ClientError("MESSAGE_SIZE_LIMIT", f"A blob can be at most {BLOB_BYTES:,} bytes long.", "data.data")
         device = key[0]
         others = {other: blob for other, blob in self._blobs.items() if other != key}
         if _is_full(others.values(), size, 1.0):

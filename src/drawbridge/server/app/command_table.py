@@ -21,7 +21,7 @@ from drawbridge.server.auth.audited import AuditEntry
 from drawbridge.server.auth.scopes import DECIDES, Scope
 from drawbridge.server.protocol import commands, messages, replies
 from drawbridge.server.protocol.replies import Nothing, Reply
-from drawbridge.server.sessions.disk import TERMINAL_PREFIX
+from drawbridge.server.sessions.metadata import TERMINAL_PREFIX
 
 OK: Final = Reply("ok", Nothing)
 TOPICS: Final = Reply("subscribed", replies.Topics)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -25,7 +25,7 @@ from drawbridge.server.app.joining import Joining
 from drawbridge.server.approvals.editors import Editors
 from drawbridge.server.auth.scopes import Identity
 from drawbridge.server.bus import Bus, Handler
-from drawbridge.server.checkpoints.errors import GitFailed, NoCheckpoint, reason_of
+from drawbridge.server.checkpoints.errors import GitFailed, NoCheckpoint
 from drawbridge.server.checkpoints.git_directory import remove_left_folders
 from drawbridge.server.checkpoints.unsaved import FindUnsaved, no_editors
 from drawbridge.server.events import Announced, ApprovalRequested, ProjectCreated, ProjectGone
@@ -121,11 +121,23 @@ class Core:
         await asyncio.to_thread(self.processes.running.end_leftovers)
         await asyncio.to_thread(remove_left_folders)
         await asyncio.to_thread(self.projects.load)
-        self.terminal_sessions.load()
+        await self.terminal_sessions.load()
         await self._recover()
         for session in self.projects:
             session.continuing.check_schedule()
         self.all_sessions.rebuild()
+        self._show_interrupted()
+
+    def _show_interrupted(self) -> None:
+        """Updates the reviews of runs that ended with the last server, so that lists show what these runs changed."""
+        ended = [session for session in self.all_sessions if session.store.was_interrupted]
+        for session in {id(session.recovery): session for session in ended}.values():
+            self._tasks.start(self._refresh_review(session), f"{session.id}: updating the review of an interrupted run")
+
+    async def _refresh_review(self, session: Session) -> None:
+        with contextlib.suppress(ClientError):  # the directory can't be used now
+            await self.check_directory(session)
+            await session.refresh_review()
 
     async def _recover(self) -> None:
         """Recovers the decisions on reviews that were interrupted when the last server ended, before clients are
@@ -254,8 +266,7 @@ class Core:
         try:
             await self.grants.check_directory(session.path)
         finally:
-            if isinstance(session, ManagedSession):
-                session.directory_examined()
+            session.directory_examined()
 
     # Projects.
 
@@ -344,15 +355,3 @@ class Core:
             else:
                 check()
         return session.decide(command.approval_id, decision, client)
-
-
-@contextlib.contextmanager
-def git_errors(field: str | None = None) -> Iterator[None]:
-    """Turns an error of git or of the disk, and a missing checkpoint, into a ``ClientError``. ``field``: the field of
-    the command that names the checkpoint; None if it names none."""
-    try:
-        yield
-    except (NoCheckpoint, GitFailed, OSError) as error:
-        if not isinstance(error, NoCheckpoint):
-            logger.error("git or a file operation failed: %s", error)
-        raise ClientError("CHECKPOINT_NOT_FOUND", reason_of(error), field=field) from None

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from drawbridge.agents.base import Confinement
 from drawbridge.core.privacy import Privacy
-from drawbridge.server.app.core import Core, git_errors
+from drawbridge.server.app.core import Core
 from drawbridge.server.auth.scopes import Identity
 from drawbridge.server.protocol import commands, replies
 from drawbridge.server.protocol.answers import Answer
@@ -91,16 +91,6 @@ class FileCommands:
         project = await self._files_of(project_id)
         data = await asyncio.to_thread(files.read_again, project, source, offset, length)
         return replies.BlobPiece(blob_id, offset, data, source.size, offset + len(data) >= source.size)
-
-    async def review_image(self, project_id: str, blob: str) -> bytes:
-        """A version of an image that the review shows. Raises ``ClientError``."""
-        session = await self._core.usable_session(project_id)
-        with git_errors():
-            data = await session.review_image(blob, files.LARGEST_IMAGE)
-        if files.image_type(data[:64]) is None:
-            text = "The file can't be shown: it has an image's file extension but is not an image."
-            raise ClientError("FILE_UNSUPPORTED", text, field="data.blob_id")
-        return data
 
     async def _files_of(self, project_id: str) -> files.Project:
         """The files of a session's directory. Raises ``ClientError`` if they may not be read now."""

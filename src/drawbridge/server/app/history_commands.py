@@ -36,11 +36,11 @@ COUNTING_SECONDS: Final = 2.0
 
 
 class HistoryCommands:
-    """``searching``: the index of the histories, whose ``round`` has to be called now and then. Call ``close`` at the
-    end."""
+    """Call ``close`` at the end."""
 
     def __init__(self, core: Core) -> None:
         self.searching = Searching(core.all_sessions)
+        """The index of the histories. Its ``round`` has to be called now and then."""
         self._core = core
         self._tasks = BackgroundTasks(logger)
         self._counting: asyncio.Task[None] | None = None

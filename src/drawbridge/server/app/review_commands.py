@@ -5,20 +5,26 @@ Like the handlers in ``core``, each returns the answer for the client that sent 
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import uuid
+from collections.abc import Iterator
 
 import msgspec
 
-from drawbridge.server.app.core import Core, git_errors
+from drawbridge.server.app.core import Core
+from drawbridge.server.checkpoints.errors import GitFailed, NoCheckpoint, reason_of
 from drawbridge.server.protocol import commands, messages, replies
 from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.reviews.messages import requested_decision
-from drawbridge.server.sessions import allowed_directories
+from drawbridge.server.sessions import allowed_directories, files
 from drawbridge.server.sessions.run import Order
 from drawbridge.server.terminal_sessions.session import TerminalSession
 from drawbridge.server.updates import converted
+
+logger = logging.getLogger("drawbridge.server")
 
 
 class ReviewCommands:
@@ -109,3 +115,25 @@ class ReviewCommands:
             raise ClientError("VALIDATION_FAILED", text, "data.pull_request.title")
         with git_errors():
             return await session.push_review(command, client)
+
+    async def review_image(self, project_id: str, blob: str) -> bytes:
+        """A version of an image that the review shows. Raises ``ClientError``."""
+        session = await self._core.usable_session(project_id)
+        with git_errors():
+            data = await session.review_image(blob, files.LARGEST_IMAGE)
+        if files.image_type(data[:64]) is None:
+            text = "The file can't be shown: it has an image's file extension but is not an image."
+            raise ClientError("FILE_UNSUPPORTED", text, field="data.blob_id")
+        return data
+
+
+@contextlib.contextmanager
+def git_errors(field: str | None = None) -> Iterator[None]:
+    """Turns an error of git or of the disk, and a missing checkpoint, into a ``ClientError``. ``field``: the field of
+    the command that names the checkpoint; None if it names none."""
+    try:
+        yield
+    except (NoCheckpoint, GitFailed, OSError) as error:
+        if not isinstance(error, NoCheckpoint):
+            logger.error("git or a file operation failed: %s", error)
+        raise ClientError("CHECKPOINT_NOT_FOUND", reason_of(error), field=field) from None

@@ -102,7 +102,10 @@ class RunCommands:
     async def agent_interrupt(self, command: commands.AgentInterrupt, client: Subscriber) -> Answer[Nothing]:
         session = self._core.projects.get(command.project_id)
         if command.schedule and command.all:
-            text = "`all` and `schedule` can't be combined: a schedule is canceled only while nothing runs or waits."
+            text = (
+                "`all` and `schedule` can't be combined: a schedule can be canceled only while nothing is running or "
+                "waiting."
+            )
             raise ClientError("VALIDATION_FAILED", text, field="data.schedule")
         if command.schedule:
             session.cancel_schedule()

@@ -18,6 +18,7 @@ from drawbridge.server.app.clients import Client, Clients
 from drawbridge.server.app.core import Core
 from drawbridge.server.app.file_commands import FileCommands
 from drawbridge.server.app.history_commands import HistoryCommands
+from drawbridge.server.app.review_commands import ReviewCommands
 from drawbridge.server.auth.access import is_local
 from drawbridge.server.auth.devices import CODE_LIFETIME, NAME_RULE, Devices, new_code, now, pairing_link, qr_modules
 from drawbridge.server.auth.entrance import Entrance
@@ -55,6 +56,7 @@ class ServerCommands:
         self,
         core: Core,
         files: FileCommands,
+        reviews: ReviewCommands,
         histories: HistoryCommands,
         blobs: Blobs,
         entrance: Entrance,
@@ -76,6 +78,7 @@ class ServerCommands:
     ) -> None:
         self._core = core
         self._files = files
+        self._reviews = reviews
         self._histories = histories
         self._blobs = blobs
         self._entrance = entrance
@@ -214,7 +217,7 @@ class ServerCommands:
             if which.startswith("img_"):
                 data = await self._histories.prompt_image(project_id, which)
             elif which.startswith(IMAGE):
-                data = await self._files.review_image(project_id, which.removeprefix(IMAGE))
+                data = await self._reviews.review_image(project_id, which.removeprefix(IMAGE))
             elif which.isascii() and which.isdigit() and len(which) < 17:
                 data = await self._histories.record(project_id, int(which))
             else:
@@ -380,7 +383,12 @@ MOST: Final = 1_000
 def _in_words(agent: str) -> replies.AgentWords:
     login, tools = catalog.login(agent), registry.tools(agent)
     return replies.AgentWords(
-        agent, catalog.label(agent), replies.Login(*login) if login else None, tools.acts, tools.tasks
+        agent,
+        catalog.label(agent),
+        replies.Login(*login) if login else None,
+        tools.acts,
+        tools.tasks,
+        catalog.compact(agent),
     )
 
 

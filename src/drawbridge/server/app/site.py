@@ -128,7 +128,8 @@ class Page:
             if kind is not None:
                 path = "/" if entry.name == INDEX else f"/{entry.name}"
                 self._files[path] = _File(kind, entry.read_bytes())
-        self._files.setdefault("/", _File(TYPES["html"], not_built()))
+        if os.environ.get(FAILED) or "/" not in self._files:  # what was built before an update must not be served
+            self._files["/"] = _File(TYPES["html"], not_built())
 
     def __contains__(self, path: str) -> bool:
         return path in self._files

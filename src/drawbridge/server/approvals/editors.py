@@ -8,14 +8,14 @@ Editors connect to the private socket (``terminal_sessions.socket``), each throu
 from __future__ import annotations
 
 import logging
-import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from drawbridge.agents import catalog
 from drawbridge.agents.base import Decision
 from drawbridge.protocols import local_ipc as wire
+from drawbridge.server.approvals.paths import escaped, normal
 from drawbridge.server.approvals.pending import PendingApproval
 from drawbridge.server.events import Announced, ApprovalResolved, PermissionWithdrawn, ReviewChanged, ReviewCommented
 from drawbridge.server.protocol.client_errors import ClientError
@@ -76,7 +76,8 @@ class Editors:
     def __init__(self, leads_to: Callable[[Path], Path]) -> None:
         """``leads_to``: see ``AllowedDirectories.leads_to``."""
         self._leads_to = leads_to
-        self._editors: list[Editor] = []
+        self._editors: dict[Editor, Sequence[str]] = {}
+        """The connected editors, with the canonical paths of their open folders."""
         self._offered: dict[str, _Offer] = {}
 
     # Called by sessions.
@@ -116,17 +117,15 @@ class Editors:
 
     # Called by editors.
 
-    def add(self, editor: Editor) -> None:
+    def add(self, editor: Editor, folders: Sequence[str]) -> None:
         """Adds an editor after its bridge has identified itself, or updates it after a change to its report. Sends it
-        the approval requests that it may show now."""
-        if editor not in self._editors:
-            self._editors.append(editor)
+        the approval requests that it may show now. ``folders``: the canonical paths of its open folders."""
+        self._editors[editor] = [escaped(folder) for folder in folders]
         for offered in self._offered.values():
             self._show(offered, editor)
 
     def remove(self, editor: Editor) -> None:
-        if editor in self._editors:
-            self._editors.remove(editor)
+        self._editors.pop(editor, None)
         for offered in self._offered.values():
             self._forget(offered, editor)
 
@@ -157,7 +156,8 @@ class Editors:
             return
         if offered.besides in about.pids:
             return
-        if any(_inside(proposal.path, folder) for folder in about.folders):
+        path = offered.approval.request.link_targets.get(proposal.path) or normal(proposal.path)
+        if any(path.startswith(folder.rstrip("/") + "/") for folder in self._editors.get(editor, ())):
             offered.editors.append(editor)
             agent = catalog.title(offered.agent)
             editor.send(wire.Offer(offered.approval.id, agent, proposal.path, proposal.new_text))
@@ -179,8 +179,3 @@ def decision(approval: PendingApproval, text: str | None) -> Decision:
     return Decision(
         allow=changed is not None, updated_input=changed
     )  # never use the agent's text in place of the user's
-
-
-def _inside(path: str, folder: str) -> bool:
-    real, whole = os.path.realpath(path), os.path.realpath(folder)
-    return real.startswith(whole.rstrip("/") + "/")

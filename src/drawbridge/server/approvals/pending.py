@@ -30,25 +30,38 @@ class PendingApproval(Approval[Decision]):
     """An approval request: its content as the history stores it (``request``), and the id of the agent's question
     (``Question.question_id``). It is interpreted before it is opened or restored."""
 
-    def __init__(self, request: ApprovalRequested, question_id: str, created_at: str, seq: int = 0) -> None:
+    def __init__(
+        self, request: ApprovalRequested, question_id: str, created_at: str, seq: int = 0, *, is_described: bool = False
+    ) -> None:
         super().__init__(request.approval_id)
         self.request = request
         self._tools: Tools = UnknownTools()
         self.question_id = question_id
         self.created_at = created_at
         self.seq = seq
+        self.is_described = is_described
+        """Whether ``request`` contains what the server adds to the agent's request."""
 
     @classmethod
-    def new(cls, question: Question, run_id: str, created_at: str, known_as: str = "") -> PendingApproval:
+    def new(
+        cls,
+        question: Question,
+        run_id: str,
+        created_at: str,
+        known_as: str = "",
+        look: ApprovalRequested | None = None,
+    ) -> PendingApproval:
+        """``look``: the result of ``service.look_at`` for the question; None if the disk does not respond."""
+        own: dict[str, Any] = {"approval_id": f"appr_{uuid.uuid4().hex}", "run_id": run_id, "known_as": known_as}
+        if look is not None:
+            return cls(look.described(**own), question.question_id, created_at, is_described=True)
         request = ApprovalRequested(
-            approval_id=f"appr_{uuid.uuid4().hex}",
-            run_id=run_id,
+            **own,
             tool_name=question.tool_name,
             input=question.input,
             suggestions=question.suggestions,
             proposal=question.proposal,
             changeable=question.changeable,
-            known_as=known_as,
             asked_by=question.asked_by,
             reason=question.reason,
             blocked_path=question.blocked_path,
@@ -61,9 +74,10 @@ class PendingApproval(Approval[Decision]):
         return self.state is State.OPEN
 
     def interpret(self, tools: Tools) -> None:
-        """Sets what the request is about. ``tools``: those of the agent that asks."""
+        """Sets what the request is about, if it is not known yet. ``tools``: those of the agent that asks."""
         self._tools = tools
-        self.request = with_call(self.request, tools)
+        if self.request.call is None:
+            self.request = with_call(self.request, tools)
 
     @property
     def call(self) -> ToolCall:
@@ -88,6 +102,7 @@ class PendingApproval(Approval[Decision]):
     def described(self, **fields: Any) -> None:
         """Sets what the server adds to the agent's request: its description, and the targets of its links."""
         self.request = self.request.described(**fields)
+        self.is_described = True
 
     def recorded(self, seq: int | None) -> None:
         """Sets the record's number in the history. ``seq``: None if the record could not be written. The number is then

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import pairwise
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Final, NamedTuple, TypeAlias
 
 from drawbridge.core.terminal_text import strange_places
@@ -30,6 +31,7 @@ TEXTS: Final = {
     "disk": "Writes to a disk directly",
     "shutdown": "Stops the machine or its services",
     "no_sandbox": "Runs outside the sandbox",
+    "background": "Runs in the background",
     "settings": "Changes settings that can run commands",
     "hidden_characters": "Contains hidden or misleading characters",
     "unchecked": "Too long to be checked: read all of it",
@@ -57,8 +59,39 @@ _DISKS: Final = frozenset({"fdisk", "parted", "wipefs", "mkswap"})
 _WRITES_ALL: Final = frozenset({"tee", "touch", "mkdir", "rmdir", "rm", "truncate", "chmod", "chown", "unlink"})
 """Programs that change every file in their arguments."""
 _WRITES_LAST: Final = frozenset({"cp", "mv", "ln", "install", "rsync", "scp"})
-"""Programs that write to the last file in their arguments."""
-_HARMLESS_TARGETS: Final = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"})
+"""Programs that write to the last file in their arguments, unless an option in ``_TARGETS`` names their target."""
+_INTO: Final = frozenset({"t", "--target-directory"})
+_TARGETS: Final[Mapping[str, frozenset[str]]] = {
+    "curl": frozenset({"o", "D", "c", "--output", "--output-dir", "--dump-header", "--cookie-jar"}),
+    "wget": frozenset(
+        {"O", "P", "o", "a", "--output-document", "--directory-prefix", "--output-file", "--append-output"}
+    ),
+    **dict.fromkeys(("cp", "mv", "ln", "install"), _INTO),
+}
+"""Maps a program to those of its options whose value is a file or a directory that the program writes to."""
+_TAR_INTO: Final = frozenset({"C", "--directory"})
+_TAR_ARCHIVE: Final = frozenset({"f", "--file"})
+_SED_SCRIPT: Final = frozenset({"e", "f", "--expression", "--file"})
+_VALUED: Final[Mapping[str, str]] = {
+    "curl": "AbcCdDeEFhHKmoPQrtTuUwxXyYz",
+    "wget": "aABDeGiIloOPQRtTUwX",
+    "tar": "bCfFgHIKLNTVX",
+    "sed": "efil",
+    "cp": "St",
+    "mv": "St",
+    "ln": "St",
+    "install": "gmoSt",
+}
+"""Maps a program to the letters of its options that have a value."""
+_ATTACHED: Final[Mapping[str, str]] = {"sed": "i"}
+"""Maps a program to those of these letters whose value is never the next word."""
+_HARMLESS_TARGETS: Final = frozenset({"-", "/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"})
+_RUNS_OTHERS: Final = _SUDO | {"xargs", "env", "-c"}
+"""Words that may be followed by options and the name of a program, wherever they are in a command."""
+_BEFORE_OTHERS: Final = frozenset(
+    {"nohup", "time", "command", "exec", "nice", "timeout", "then", "do", "else", "!", "{"}
+)
+"""Words that may be followed by options and the name of a program, at the beginning of a command."""
 _SETTINGS: Final = frozenset({".git", ".claude", ".gemini", ".codex", ".vscode", ".husky"})
 _SETTINGS_FILES: Final = frozenset({".mcp.json", ".envrc"})
 
@@ -66,9 +99,22 @@ _TOKEN: Final = re.compile(r"\n|&&|\|\||>>|<<<|[;&|()<>`]|[^\s;&|()<>`\"']+")
 _ENDS: Final = frozenset({"\n", "&&", "||", ";", "&", "|", "(", ")", "`"})
 _REDIRECTS: Final = frozenset({"<", ">", ">>", "<<<"})
 _ASSIGNED: Final = re.compile(r"\w+=")
+_SINGLE, _DOUBLE = r"'[^']*+'", r'"(?:[^"\\]|\\.)*+"'
+_QUOTED: Final = re.compile(rf"(?<!\S)#[^\n]*+|\\.|{_SINGLE}|{_DOUBLE}", re.DOTALL)
+"""Matches a quoted text, and what may contain quotes that do not begin one: a comment, or an escaped character."""
+_WORD: Final = rf"(?:[^\s;&|()<>`\"'\\]++|\\.|{_SINGLE}|{_DOUBLE})++"
+_ARGUMENT: Final = re.compile(rf"\d*+[<>]++[&|]?[ \t]*+(?:{_WORD})?|(?P<word>{_WORD})|(?P<end>[\n;&|()`])", re.DOTALL)
+"""Matches a redirection, a word, or the end of a command."""
+_QUOTES: Final = re.compile(r"\\\n|\\?[\"']")
 _FORCES_PUSH: Final = re.compile(r"--force|\+|-[^\Wf]*f\w*\Z")
 _FORCES_CLEAN: Final = re.compile(r"--force\Z|-[^\Wf]*f\w*\Z")
 _OPENS_TO_ALL: Final = re.compile(r"0?[0-7]?777\Z|(a|o|ugo)?\+[rxX]*w[rwxX]*\Z")
+
+_WRITES: Final = _WRITES_ALL | _WRITES_LAST | _TARGETS.keys() | {"dd", "sed", "tar"}
+_READINGS: Final = 3
+"""How often each word of a command is read as an argument, on average, before the rest of the command is unchecked."""
+_LETTERS: Final = 100
+"""The maximum number of letters in a word of options that are read."""
 
 _LONGEST_PATH: Final = 4096
 """The maximum length of a path, in characters (Linux's ``PATH_MAX``). A ``cd`` that leads to a longer path is
@@ -84,8 +130,9 @@ class Token(NamedTuple):
 
     @property
     def program(self) -> str:
-        """The word as the name of a program, without its directory."""
-        return self.text.rpartition("/")[2]
+        """The word as the name of a program, without its directory, and without the ``\\`` with which a shell ignores an
+        alias."""
+        return self.text.rpartition("/")[2].lstrip("\\")
 
 
 class Mark(NamedTuple):
@@ -102,7 +149,7 @@ def in_command(command: str, root: str, resolve: Resolve, field: str, directory:
     ``root``."""
     scanned = command[:SCANNED]
     tokens = [Token(found[0], found.start(), found.end()) for found in _TOKEN.finditer(scanned)]
-    marks = [*_programs(tokens), *_writes(tokens, root, resolve, directory or root), *_hidden(scanned)]
+    marks = [*_programs(tokens), *_writes(scanned, tokens, root, resolve, directory or root), *_hidden(scanned)]
     if len(command) > SCANNED:
         marks.append(Mark("unchecked", SCANNED, len(command)))
     return _risks(command, marks, field)
@@ -252,10 +299,10 @@ def _arguments(tokens: Sequence[Token], at: int) -> list[Token]:
     return found
 
 
-def _writes(tokens: Sequence[Token], root: str, resolve: Resolve, directory: str) -> Iterator[Mark]:
-    """Marks the files outside the project that a command writes: the targets of redirections, the arguments of the
-    programs in ``_WRITES_ALL``, and the last argument of those in ``_WRITES_LAST``. Only the first ``RESOLVED`` paths
-    are checked. The part that contains the others is marked as unchecked."""
+def _writes(command: str, tokens: Sequence[Token], root: str, resolve: Resolve, directory: str) -> Iterator[Mark]:
+    """Marks the files outside the project that a command writes: the targets of redirections, and what ``_written``
+    returns for its programs. Only the first ``RESOLVED`` paths are checked. The part that contains the others is marked
+    as unchecked, and so is the rest of a command in which most words may be arguments of many programs."""
     inside: dict[str, bool] = {}
     unchecked: list[Token] = []
 
@@ -270,27 +317,124 @@ def _writes(tokens: Sequence[Token], root: str, resolve: Resolve, directory: str
             inside[absolute] = _is_inside(absolute, root, resolve)
         return not inside[absolute]
 
-    for at, token in enumerate(tokens):
+    quoted = [found.span() for found in _QUOTED.finditer(command) if found[0][0] in "\"'"]
+    room = 100 + _READINGS * len(tokens)
+    for at in _starts(tokens):
+        token = tokens[at]
         if token.text in {">", ">>"}:
             target = next((one for one in tokens[at + 1 : at + 3] if one.text not in {"|", "&"}), None)
             is_copied = at + 1 < len(tokens) and tokens[at + 1].text == "&"  # as in 2>&1
             if target and not is_copied and target.text not in _ENDS and is_outside(target, target.text):
                 yield Mark("outside_project", token.start, target.end)
             continue
-        if at and tokens[at - 1].text not in _ENDS and tokens[at - 1].program not in {*_SUDO, "xargs", "env", "-c"}:
+        if token.program not in _WRITES and token.program not in {"cd", "pushd"}:
             continue
-        rest = _arguments(tokens, at)
-        named = [one for before, one in pairwise([token, *rest]) if before.text not in _REDIRECTS]
-        paths = [one for one in named if one.text not in _REDIRECTS and not one.text.startswith("-")]
-        if token.text in {"cd", "pushd"} and paths:
-            entered = _absolute(paths[0].text, directory)
-            directory = entered if len(entered) <= _LONGEST_PATH else directory
-        elif token.program in _WRITES_ALL:
-            yield from (Mark("outside_project", one.start, one.end) for one in paths if is_outside(one, one.text))
-        elif token.program in _WRITES_LAST and len(paths) > 1 and is_outside(paths[-1], paths[-1].text):
-            yield Mark("outside_project", paths[-1].start, paths[-1].end)
+        words = _words(command, token, quoted)
+        room -= len(words)
+        if room < 0:
+            yield Mark("unchecked", token.start, len(command))
+            break
+        if token.program in {"cd", "pushd"}:
+            entered = next((one for one in words if not one.text.startswith("-")), None)
+            path = _absolute(entered.text, directory) if entered else directory
+            directory = path if len(path) <= _LONGEST_PATH else directory
+        else:
+            written = _written(token.program, words)
+            yield from (Mark("outside_project", one.start, one.end) for one in written if is_outside(one, one.text))
     if unchecked:
         yield Mark("unchecked", unchecked[0].start, unchecked[-1].end)
+
+
+def _starts(tokens: Sequence[Token]) -> Iterator[int]:
+    """The indexes of redirections, and of the words that may be the name of a program: the first one of each command,
+    and the first ones after a program that runs another one."""
+    may_start, runs_other, is_option = True, False, False
+    for at, token in enumerate(tokens):
+        text, program = token.text, token.program
+        if text in {">", ">>"} or may_start:
+            yield at
+        if text in _ENDS:
+            may_start, runs_other, is_option = True, False, False
+        elif program in _RUNS_OTHERS or (may_start and program in _BEFORE_OTHERS):
+            may_start, runs_other, is_option = True, True, False
+        elif may_start:
+            may_start = bool(_ASSIGNED.match(text)) or (
+                runs_other and (is_option or text.startswith("-") or text[0].isdigit())
+            )
+            is_option = text.startswith("-")
+
+
+def _words(command: str, program: Token, quoted: Sequence[tuple[int, int]]) -> list[Token]:
+    """The arguments of a program, without their quotes and without redirections; at most 100 arguments. ``quoted``: the
+    quoted parts of the command. The arguments of a program in such a part end with it."""
+    begin, end = program.end, len(command)
+    around = bisect_right(quoted, (program.start, 0)) - 1
+    if around >= 0 and program.end < quoted[around][1]:
+        is_whole = quoted[around] == (program.start - 1, program.end + 1)
+        begin, end = (program.end + 1, end) if is_whole else (begin, quoted[around][1] - 1)
+    found: list[Token] = []
+    for argument in islice(_ARGUMENT.finditer(command, begin, end), 100):
+        if argument["end"]:
+            break
+        raw = argument["word"] or ""
+        text = _QUOTES.sub("", raw)
+        if text or "'" in raw or '"' in raw:
+            start = argument.start() + len(raw) - len(raw.lstrip("\"'"))
+            found.append(Token(text, start, start + len(raw.strip("\"'"))))
+    return found
+
+
+def _written(program: str, words: Sequence[Token]) -> list[Token]:
+    """The files that a program writes, as its arguments name them."""
+    options = [*_options(program, words)]
+    names = {name for name, _ in options}
+    others = [value for name, value in options if not name and value and value.text]
+
+    def values(wanted: frozenset[str]) -> list[Token]:
+        return [value for name, value in options if name in wanted and value]
+
+    match program:
+        case "dd":
+            outputs = [one for one in others if one.text.startswith("of=") and not one.text.startswith("of=/dev/")]
+            return [one._replace(text=one.text[3:]) for one in outputs]
+        case "sed":
+            return others[0 if names & _SED_SCRIPT else 1 :] if names & {"i", "--in-place"} else []
+        case "tar" if names & {"c", "r", "u", "--create", "--append", "--update"}:
+            return values(_TAR_ARCHIVE)
+        case "tar":
+            return values(_TAR_INTO) if names & {"x", "--extract", "--get"} else []
+        case _ if program in _WRITES_ALL:
+            return others
+    targets = values(_TARGETS.get(program, frozenset()))
+    return others[-1:] if program in _WRITES_LAST and not targets and len(others) > 1 else targets
+
+
+def _options(program: str, words: Sequence[Token]) -> Iterator[tuple[str, Token | None]]:
+    """A program's options with their values: a letter without its ``-``, or a word with its ``--``. An argument that is
+    not an option has the name ""."""
+    valued, attached = _VALUED.get(program, ""), _ATTACHED.get(program, "")
+    long = {name for name in (*_TARGETS.get(program, ()), *_TAR_INTO, *_TAR_ARCHIVE, *_SED_SCRIPT) if len(name) > 1}
+    rest = iter(words)
+    for at, word in enumerate(rest):
+        text = word.text
+        if text == "--":
+            yield from (("", one) for one in rest)
+        elif text.startswith("--"):
+            name, given, value = text.partition("=")
+            yield name, word._replace(text=value) if given else next(rest, None) if name in long else None
+        elif program == "tar" and at == 0 and not text.startswith("-"):
+            for letter in text[:_LETTERS]:  # the form without a "-", whose values follow the letters
+                yield letter, next(rest, None) if letter in valued else None
+        elif text.startswith("-") and len(text) > 1:
+            for index, letter in enumerate(text[1 : _LETTERS + 1], 2):
+                if letter in valued:
+                    value = text[index:]
+                    is_next = not value and letter not in attached
+                    yield letter, next(rest, None) if is_next else word._replace(text=value)
+                    break
+                yield letter, None
+        else:
+            yield "", word
 
 
 def _absolute(path: str, directory: str) -> str:

@@ -11,11 +11,12 @@ from typing import Any, Final, Literal
 import msgspec
 
 from drawbridge.agents import registry
-from drawbridge.agents.base import Decision
+from drawbridge.agents.base import Decision, Question
 from drawbridge.agents.tool_calls import ToolCall
 from drawbridge.core.errors import DrawbridgeError, HistoryNotWritten, UnusableFile
 from drawbridge.editors.files import from_uri
 from drawbridge.server.approvals.editors import Editors
+from drawbridge.server.approvals.paths import escaped, normal, real
 from drawbridge.server.approvals.pending import Asker, PendingApproval, Verdict
 from drawbridge.server.approvals.words import words
 from drawbridge.server.events import (
@@ -91,15 +92,12 @@ class Approvals:
     def request(self, approval: PendingApproval, agent: str, asker: Asker, *, offered: bool = True) -> None:
         """Opens an approval request for which the agent waits through ``asker``. ``agent``: the agent's name. ``offered``:
         whether editors also show the request, if it proposes a change to a file. The editor in which the agent itself
-        shows the change is left out.
+        shows the change is left out. If the disk did not respond (see ``look_at``), no links are followed.
         """
         approval.interpret(registry.tools(agent))
-        request = approval.request
-        found = words(request, approval.call, agent, self._root, _real)
-        approval.described(
-            link_targets=link_targets(request.given, self._root, _path(approval), request.blocked_path),
-            **msgspec.structs.asdict(found),
-        )
+        if not approval.is_described:
+            found = words(approval.request, approval.call, agent, self._root, normal)
+            approval.described(**msgspec.structs.asdict(found))
         self._open[approval.id] = approval
         self._askers[approval.id] = [asker]
         approval.recorded(self._record(approval.request))
@@ -213,7 +211,7 @@ class Approvals:
         """The open request with this id. Raises ``ClientError`` if it is not open, or the decision does not fit it."""
         approval = self._open.get(approval_id)
         if approval is not None and decision.updated_input is not None and not approval.request.changeable:
-            text = "This agent does not accept an edited input. The request stays open: allow it unchanged, or deny it."
+            text = "This agent does not accept edited input. The request stays open: allow it unchanged, or deny it."
             raise ClientError("NOT_SUPPORTED", text, field="data.updated_input")
         if approval is None or not approval.is_open:
             raise self._too_late(approval_id)
@@ -249,8 +247,18 @@ class Approvals:
             self._closed.popitem(last=False)
 
 
-def _path(approval: PendingApproval) -> str | None:
-    return approval.request.proposal.path if approval.request.proposal else None
+def look_at(question: Question, agent: str, root: str) -> ApprovalRequested:
+    """The approval request for the question, with what depends on the disk: the targets of links, and the risks of
+    paths that lead out of the project. ``agent``: the agent's name. ``root``: the project's directory. Blocking, for as
+    long as the disk does not respond."""
+    approval = PendingApproval.new(question, "", "")
+    approval.interpret(registry.tools(agent))
+    request, path = approval.request, question.proposal.path if question.proposal is not None else None
+    found = words(request, approval.call, agent, root, real)
+    approval.described(
+        link_targets=link_targets(request.given, root, path, request.blocked_path), **msgspec.structs.asdict(found)
+    )
+    return approval.request
 
 
 def _has_answers(call: ToolCall, decision: Decision) -> bool:
@@ -333,13 +341,13 @@ def link_targets(given: Mapping[str, Any] | None, root: str, *named: str | None)
     others: dict[str, None] = {}
     for name, text in _texts(given or {}, _DEPTH):
         (paths if any(word in name.lower() for word in _PATHS) else others)[text] = None
-    home = _real(root)
+    home = real(root)
     for text in [*list(paths)[: 10 * MOST], *list(others)[:MOST]]:
         for given_path in dict.fromkeys((_resolved(text), text)):  # an agent may treat "~" as an ordinary name
             path = os.path.join(home, given_path)
-            end = _real(path)
-            if end != _normal(path):
-                found[text] = end.encode("utf-8", "backslashreplace").decode()
+            end = real(path)
+            if end != normal(path):
+                found[text] = escaped(end)
                 break
     return found
 
@@ -364,17 +372,3 @@ def _resolved(text: str) -> str:
         return os.path.expanduser(text) if text.startswith("~") else from_uri(text)
     except (UnusableFile, ValueError):  # another scheme or machine, or a name that can't be encoded
         return text
-
-
-def _normal(path: str) -> str:
-    """The path without ``.`` and ``..``. ``normpath`` keeps two slashes at the start, which ``realpath`` turns into
-    one."""
-    return "/" + os.path.normpath(path).lstrip("/")
-
-
-def _real(path: str) -> str:
-    """The path with all links followed. A path that can't exist is only normalized."""
-    try:
-        return os.path.realpath(path)
-    except (OSError, ValueError):  # a NUL byte, or a name that can't be encoded
-        return os.path.normpath(path)

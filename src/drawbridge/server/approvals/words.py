@@ -145,6 +145,8 @@ def _risks(
         if plain.startswith("dangerous") and value:
             words = risks.TEXTS["no_sandbox"] if "sandbox" in plain else f"Dangerous: {name.removeprefix(prefix)[:100]}"
             yield Risk("no_sandbox", words, name)
+        elif plain == "run_in_background" and value:
+            yield Risk("background", risks.TEXTS["background"], name)
     if call.command:
         yield from _risks_of_command(dict(named).get(call.command, given.get(call.command)), call, root, resolve)
     if kind in ("edit", "create", "overwrite", "notebook", "delete", "move"):

@@ -122,7 +122,7 @@ def check_answer(identity: Identity, answer: commands.PermissionResponse, asked:
     except RecursionError:  # nested too deeply to be compared
         changed = {""}
     if not changed <= may:
-        raise out_of_scope(identity, RUNS, "permission_response with a different input", "data.updated_input")
+        raise out_of_scope(identity, RUNS, "permission_response with different input", "data.updated_input")
 
 
 def _changeable(asked: ApprovalRequested) -> frozenset[str]:

@@ -192,27 +192,32 @@ class PrivateRepository:
         """The pathspecs of the files that belong to a checkpoint, as git's input, each followed by NUL. Raises
         ``TooLarge`` and the errors of ``Git.read``."""
         try:
-            async with asyncio.timeout(LIST_SECONDS):
-                words = ("ls-files", "-t", "-z", "--cached", "--others", "--exclude-standard", "--", ".")
-                listed = await git.read(*words)
-            left_out = await asyncio.to_thread(self._left_out, listed)
-        except TimeoutError:
-            why = f"the files in the directory can't be listed within {LIST_SECONDS:g} s."
-            raise self._remembered(TooLarge(why)) from None
+            left_out = await self._listed(git, "--cached", "--others", "--exclude-standard")
         except TooLarge as error:
-            raise self._remembered(error) from None
+            self._too_large = (time.monotonic(), error)
+            raise
         self._too_large = None
         return ".\0" + "".join(f":(exclude,literal){path}\0" for path in left_out)
 
-    def _remembered(self, error: TooLarge) -> TooLarge:
-        self._too_large = (time.monotonic(), error)
-        return error
+    async def check_known(self, git: Git) -> None:
+        """Checks only the size of the files in git's index. Raises ``TooLarge`` and the errors of ``Git.read``."""
+        await self._listed(git, "--cached")
+
+    async def _listed(self, git: Git, *which: str) -> list[str]:
+        """The files that are left out of those that git lists with the options ``which``. Raises ``TooLarge`` and the
+        errors of ``Git.read``."""
+        try:
+            async with asyncio.timeout(LIST_SECONDS):
+                listed = await git.read("ls-files", "-t", "-z", *which, "--", ".")
+        except TimeoutError:
+            raise TooLarge(f"the files in the directory can't be listed within {LIST_SECONDS:g} s.") from None
+        return await asyncio.to_thread(self._left_out, listed)
 
     def _left_out(self, listed: str) -> list[str]:
         """The large files that the previous checkpoint does not contain, and the nested repositories. Blocking. Raises
         ``TooLarge``."""
         left_out, count, size = list[str](), 0, 0
-        for mark, path in _listed(listed):
+        for mark, path in _parsed(listed):
             if path.endswith("/"):
                 left_out.append(path)
                 continue
@@ -272,6 +277,6 @@ class PrivateRepository:
                     yield name, os.lstat(os.path.join(folder, name)).st_size
 
 
-def _listed(output: str) -> Iterable[tuple[str, str]]:
+def _parsed(output: str) -> Iterable[tuple[str, str]]:
     """Parses the output of ``ls-files -t -z``: pairs of mark and path."""
     return ((item[0], item[2:]) for item in output.split("\0") if item)

@@ -100,7 +100,7 @@ async def started(
             pipe.signal(signal.SIGKILL)
             raise
         finally:
-            await asyncio.shield(endings.start(_ended(process, pipe, pid, mark), "waiting for the end of git"))
+            await asyncio.shield(endings.start(_ended(process, pipe, pid, mark), "waiting for git to exit"))
 
 
 async def _ended(process: asyncio.subprocess.Process, pipe: SupervisorPipe, pid: int, mark: str) -> None:

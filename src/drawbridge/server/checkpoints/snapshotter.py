@@ -30,7 +30,7 @@ Stored: TypeAlias = Callable[[Git, str, When, str], Awaitable[None]]
 """The type of a function that is called after each checkpoint is stored, with git, the run's id, whether the checkpoint
 is from before or after the run, and the commit's id."""
 
-Missed: TypeAlias = Callable[[str], None]
+Missed: TypeAlias = Callable[[str], Awaitable[None]]
 """The type of a function that is called if the checkpoint before a run was not taken, with the reason for the user."""
 
 
@@ -121,7 +121,7 @@ class Snapshotter:
         except Exception as error:
             is_expected = isinstance(error, GitFailed | NoCheckpoint | OSError)
             if is_expected and self._on_missed is not None:
-                self._on_missed(reason_of(error))
+                await self._on_missed(reason_of(error))
             if not collected.done():
                 collected.set_exception(error)
             elif is_expected:

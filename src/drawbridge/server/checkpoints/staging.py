@@ -13,7 +13,7 @@ from drawbridge.server.checkpoints.commits import Filtered, filtered_of, listed_
 from drawbridge.server.checkpoints.errors import GitFailed
 from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.checkpoints.index_cache import INDEX
-from drawbridge.server.checkpoints.private import PrivateRepository
+from drawbridge.server.checkpoints.private import PrivateRepository, TooLarge
 from drawbridge.server.checkpoints.untracked import NOTHING, Untracked
 
 
@@ -24,11 +24,12 @@ class Staging:
         self._directory = directory
         self._private = private
 
-    async def read_all(self, git: Git, since: str | None) -> Filtered:
+    async def read_all(self, git: Git, since: str | None, *, only_known: bool = False) -> Filtered:
         """Makes git's index match the work tree, beginning with the user's index (in a private repository, with the
         index of the last checkpoint). ``since``: the checkpoint that the work tree will be compared with. Files with a
         filter are read unless they were not read for that checkpoint. If ``since`` is None, only the smallest files
-        with a filter are read. Returns the files with a filter. Raises ``GitFailed``, ``NoCheckpoint`` or OSError."""
+        with a filter are read. ``only_known``: as in ``add_changes``. Returns the files with a filter. Raises
+        ``GitFailed``, ``NoCheckpoint`` or OSError."""
         known_files = git.repository.own / (INDEX if git.repository.private else "index")
         try:
             # git recognizes unchanged files by their times, and does not read them again. It also compares these times
@@ -53,20 +54,27 @@ class Staging:
             earlier = await filtered_of(git, since)
             read = (frozenset(known) | earlier.read) - earlier.unread
         await git.update("--force-remove", read)
-        await self.add_changes(git)
+        await self.add_changes(git, only_known=only_known)
         if known.keys() <= read:
             return Filtered(read)
         now = await filters.filtered_entries(git)
         unread = frozenset(path for path, entry in known.items() if path not in read and now.get(path) == entry)
         return Filtered(read, unread)
 
-    async def add_changes(self, git: Git) -> None:
-        """Adds what has changed in the work tree to git's index. Raises ``GitFailed`` or ``NoCheckpoint``."""
+    async def add_changes(self, git: Git, *, only_known: bool = False) -> None:
+        """Adds what has changed in the work tree to git's index. ``only_known``: if a directory without git is too large,
+        adds only changes to files in the index. Raises ``GitFailed`` or ``NoCheckpoint``."""
         words, chosen = ["add", "--all", "--ignore-errors"], ""
         if git.repository.private:
             assert self._private is not None
-            words += ["--pathspec-from-file=-", "--pathspec-file-nul"]
-            chosen = await self._private.selection(git)
+            try:
+                chosen = await self._private.selection(git)
+                words += ["--pathspec-from-file=-", "--pathspec-file-nul"]
+            except TooLarge:
+                if not only_known:
+                    raise
+                await self._private.check_known(git)
+                words = ["add", "--update", "--ignore-errors", "--", "."]
         else:
             words += ["--", "."]
         code, _, complaint = await git.run(*words, stdin=chosen)

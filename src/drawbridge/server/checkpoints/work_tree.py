@@ -37,10 +37,11 @@ class WorkTree:
         if self._private is not None:
             await self._private.check_size(git)
 
-    async def current(self, git: Git, since: str) -> tuple[str, Filtered]:
+    async def current(self, git: Git, since: str, *, only_known: bool = False) -> tuple[str, Filtered]:
         """The current files as a tree, to be compared with the checkpoint ``since``, and the files with a filter.
-        Afterwards, git's index matches this tree. Raises ``GitFailed``, ``NoCheckpoint`` or OSError."""
-        filtered = await self._staging.read_all(git, since)
+        ``only_known``: as in ``Staging.add_changes``. Afterwards, git's index matches this tree. Raises ``GitFailed``,
+        ``NoCheckpoint`` or OSError."""
+        filtered = await self._staging.read_all(git, since, only_known=only_known)
         code, tree, _ = await git.run("write-tree")
         if code or tree.strip() != await tree_of(git, since):  # otherwise, the selection of files is the same
             await self._staging.keep_selection(git, since)

@@ -60,12 +60,12 @@ CODES: Final[Mapping[str, Kind]] = {
     ),
     "OUT_OF_SCOPE": Kind("The device may not do this; `details.needed` is the scope that is required."),
     "PERMISSION_DENIED": Kind(
-        "The request exceeds what the owner of the server allows; `field` names the option, if it is about one."
+        "The request exceeds what the owner of the server allows; `field` names the option, if an option is the cause."
     ),
     # projects
     "INVALID_PATH": Kind(
         "The path can't be used or listed: it has to be absolute, exist and be inside an allowed root. "
-        "For a session: its directory no longer exists, is now outside of `--allow`, or is on a disk that does not respond, "
+        "For a session: its directory no longer exists, is now outside `--allow`, or is on a disk that does not respond, "
         "so nothing runs there."
     ),
     "PROJECT_NOT_FOUND": Kind("No project has this ID."),
@@ -117,15 +117,16 @@ CODES: Final[Mapping[str, Kind]] = {
     ),
     "NOT_SUPPORTED": Kind("The agent or the server can't do that; the message gives the reason."),
     "CHECKPOINT_NOT_FOUND": Kind(
-        "The run has no checkpoint (not ended yet, too long ago, no git, too large), its checkpoint does not contain "
-        "everything that it changed, or git or a file operation failed; the message or the server's log gives the reason."
+        "The run has no checkpoint (it has not ended or was too long ago, git is missing, or the files are too large), "
+        "its checkpoint does not contain everything that the run changed, or git or a file operation failed; "
+        "the message or the server's log gives the reason."
     ),
     "CHANGED_SINCE": Kind(
         "The same places in the files were changed after the run; `details.paths` and `details.lines` locate them. "
         "Nothing was undone."
     ),
     "HUNK_GONE": Kind(
-        "The hunk or file is no longer in the review, or the review is not the one that was shown: read it again. "
+        "The hunk or file is no longer in the review, or the review has changed since it was shown: read the review again. "
         "If somebody has decided on the hunk, `details` has `by` and `decision`."
     ),
     "REVIEW_CLASH": Kind(
@@ -154,7 +155,7 @@ CODES: Final[Mapping[str, Kind]] = {
         "git, one of its hooks or the remote refused the push, or it took too long; `details.output` has what they printed."
     ),
     "COMMENT_GONE": Kind(
-        "The comment was removed or already sent, or the drafts are not those that were shown: read the review again. "
+        "The comment was removed or already sent, or the drafts have changed since they were shown: read the review again. "
         "`details.run_id` is the run that they were sent with, if they were sent."
     ),
     "SESSION_IN_USE": Kind(
@@ -167,7 +168,7 @@ CODES: Final[Mapping[str, Kind]] = {
         "The approval request was already resolved or withdrawn; `details` shows by whom and how."
     ),
     "BLOB_NOT_FOUND": Kind(
-        "There is no blob with this ID, it has expired or is not complete, or its file has changed since it was read."
+        "The blob does not exist, has expired or is not complete, or its file has changed since it was read."
     ),
     "BLOB_OFFSET": Kind(
         "The piece does not continue where the last one ended; `details.expected` has the expected offset."
@@ -181,7 +182,8 @@ CODES: Final[Mapping[str, Kind]] = {
     "FILE_OPERATION": Kind("A file could not be read or written.", retryable=True),
     "SHUTTING_DOWN": Kind("The server is shutting down; connect again later.", retryable=True),
     "INTERNAL_ERROR": Kind(
-        "An internal error in the server. Its log has the details; search it for the `correlation_id`.", retryable=True
+        "An internal server error occurred. The server's log has the details under the `correlation_id`.",
+        retryable=True,
     ),
 }
 """All codes. A single ``ClientError`` may override the ``retryable`` of its code."""

@@ -186,9 +186,9 @@ class Options(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tru
 
 
 class Execute(ProjectCommand, kw_only=True):
-    """``queue`` false: the command fails with PROCESS_ACTIVE if a run is active or waits, instead of adding the prompt
-    to the queue. ``steer``: sends the prompt to the agent during the active run, instead of beginning another run; the
-    command fails with PROCESS_NOT_FOUND if no run is active.
+    """``queue`` false: the command fails with PROCESS_ACTIVE if a run is active or waiting, instead of adding the
+    prompt to the queue. ``steer``: sends the prompt to the agent during the active run, instead of beginning another
+    run; the command fails with PROCESS_NOT_FOUND if no run is active.
     """
 
     prompt: Text
@@ -386,7 +386,7 @@ class SessionMessages(ProjectCommand, kw_only=True):
 
 
 class SessionExport(ProjectCommand, kw_only=True):
-    """Requests a piece of a file that contains a session, or without ``session_id`` the whole history of the project.
+    """Requests a piece of a file that contains a session or, without ``session_id``, the whole history of the project.
     ``after``: the position of the piece, from the reply with the previous one; null: the first piece."""
 
     session_id: Identifier | None = None
@@ -478,7 +478,7 @@ PathInProject = Annotated[str, Meta(max_length=4_096)]
 
 
 class FileList(ProjectCommand, kw_only=True):
-    """Requests the entries of one directory, or with ``query`` the files and directories in the whole project that
+    """Requests the entries of one directory or, with ``query``, the files and directories in the whole project that
     match it, best first.
 
     ``path``: the directory, relative to the project; "" is the project itself. ``limit``: the maximum number of matches

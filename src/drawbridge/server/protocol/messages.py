@@ -175,7 +175,7 @@ class DeskInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class ReviewNumbers(Struct, frozen=True, kw_only=True):
-    """How much there is to decide in a review. ``added``, ``removed``: numbers of lines."""
+    """How much there is to decide on in a review. ``added``, ``removed``: numbers of lines."""
 
     files: int
     hunks: int
@@ -255,15 +255,15 @@ class Submission(Struct, frozen=True):
 
 
 class PromptText(Struct, frozen=True):
-    """The place of a prompt's text in a ``Prompt``, which comes from the specification."""
+    """The text of a ``Prompt``, in the form that the specification defines."""
 
     prompt: str
 
 
 class Prompt(Struct, frozen=True, omit_defaults=True, kw_only=True, tag_field="type", tag="user"):
-    """A user's prompt in an ``agent_message``. ``by``: the name of the client that sent it. ``attachments``: the names of
-    its attachments, or the media types of those without a name; ``images`` and ``files``: those that are stored.
-    ``steer``: it was sent into the run ``run_id`` while that run was active. ``uuid``: the id of its line in the
+    """A user's prompt in an ``agent_message``. ``by`` and ``client_id``: the client that sent it. ``attachments``: the
+    names of its attachments, or the media types of those without a name; ``images`` and ``files``: those that are
+    stored. ``steer``: it was sent into the run ``run_id`` while that run was active. ``uuid``: the id of its line in the
     agent's own transcript. ``review``: the review comments that it sends to the agent.
     """
 
@@ -277,10 +277,11 @@ class Prompt(Struct, frozen=True, omit_defaults=True, kw_only=True, tag_field="t
     images: tuple[PromptImage, ...] = ()
     files: tuple[PromptFile, ...] = ()
     review: Submission | None = None
+    client_id: str | None = None
 
 
 class RunInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A run that is active or waits. ``position``: the number of the project's runs before it.
+    """A run that is active or waiting. ``position``: the number of the project's runs before it.
 
     ``prompt`` is the beginning of the run's prompt; ``cut``: there is more. The record with the number ``seq`` has the
     whole text: the prompt itself or, after an edit, the ``prompt_edited``. ``by`` and ``client_id``: the client that
@@ -470,7 +471,7 @@ class ExecutionKilled(Struct, frozen=True):
 
 
 class RunStarted(Struct, frozen=True, omit_defaults=True):
-    """``unprompted``: the agent began the run itself, for example because a command in the background has ended."""
+    """``unprompted``: the agent itself began the run, for example because a command in the background has ended."""
 
     run_id: str
     session_id: str
@@ -506,12 +507,13 @@ class ChangedFile(Struct, frozen=True):
     change: Literal["added", "changed", "deleted"]
 
 
-class RunReverted(Struct, frozen=True):
+class RunReverted(Struct, frozen=True, omit_defaults=True):
     """The changes of the run were reverted."""
 
     run_id: str
     by: str
     files: tuple[ChangedFile, ...]
+    client_id: str | None = None
 
 
 class ReviewDecided(Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -532,10 +534,10 @@ class ReviewDecided(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 class ReviewInterrupted(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The server was killed while it applied a user's decision on ``hunks`` hunks in ``files`` files, reverted the
-    changes of a run to ``files`` files, or committed kept changes to them (``hunks`` is then 0). ``result``: this is
-    ``not_done``, and everything is as before; or ``unknown``, because somebody else has changed its files or its branch
-    since. ``changed``: the paths of these files, at most 20. What is done is recorded as ``ReviewDecided``,
-    ``RunReverted`` or ``ReviewCommitted``.
+    changes of a run to ``files`` files, or committed kept changes to them (``hunks`` is then 0). ``result``:
+    ``not_done`` if everything is as before, ``unknown`` if somebody else has changed the files or the branch since.
+    ``changed``: the paths of the files that somebody else has changed, at most 20. A decision, revert or commit that
+    was applied is recorded as ``ReviewDecided``, ``RunReverted`` or ``ReviewCommitted`` instead.
     """
 
     by: str
@@ -548,7 +550,7 @@ class ReviewInterrupted(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class ReviewChanged(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """How much there is to decide in the review: the numbers of ``files``, ``hunks``, and lines ``added`` and
+    """How much there is to decide on in the review: the numbers of ``files``, ``hunks``, and lines ``added`` and
     ``removed``. ``by``, ``client_id``: the client that decided on something; null if nobody decided anything, for
     example if a run changed files.
     """
@@ -566,9 +568,9 @@ class ReviewComment(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A comment on the lines ``line`` to ``end_line`` (from 1) of a file in the review: of its ``new`` text, or of its
     ``old`` one, before the agent's changes.
 
-    ``quote``: these lines, as they were shown; ``blob``: git's id of the text that they are from. ``suggestion``: a
-    text with which the agent should replace them. ``state``: a ``draft`` until it is submitted; ``waiting`` until the
-    agent of a terminal session gets it; ``sent`` with the run ``run_id``; ``resolved`` by ``resolved_by``.
+    ``quote``: these lines, as they were shown; ``blob``: git's id of the text that they are from. ``suggestion``:
+    the text that the agent should replace them with. ``state``: a ``draft`` until it is submitted; ``waiting`` until
+    the agent of a terminal session gets it; ``sent`` with the run ``run_id``; ``resolved`` by ``resolved_by``.
     ``outdated``: the lines have changed since, so ``line`` and ``end_line`` are their previous numbers.
     """
 
@@ -635,9 +637,9 @@ class PermissionResolved(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """``by`` is a name that several clients may have; ``client_id`` is the connection that decided, as in its
     ``hello``.
 
-    ``edited``: allowed with a different input from the agent's. Then ``new_text`` is the resulting text of the file, if
-    the approval request is about a change to a file; otherwise ``updated_input`` is that input. Either is left out if
-    it is too large. A ``message`` that is too large for a frame is cut and ends in "…".
+    ``edited``: allowed with an input that differs from the agent's. Then ``new_text`` is the resulting text of the
+    file, if the approval request is about a change to a file; otherwise ``updated_input`` is that input. Either is left
+    out if it is too large. A ``message`` that is too large for a frame is cut and ends in "…".
     """
 
     approval_id: str
@@ -658,7 +660,7 @@ class PermissionWithdrawn(Struct, frozen=True):
 class DiskWarning(Struct, frozen=True):
     """``update/disk_warning``. ``scope``: the history of ``project_id`` ("project"), all data of the server ("data"),
     or the disk that contains the data ("disk"). Sent when 80% of a limit or the limit itself is reached, or when little
-    space is free on the disk; again only after the use has been well below that threshold. ``message`` is
+    space is free on the disk; sent again only after usage has been well below that threshold. ``message`` is
     human-readable.
     """
 

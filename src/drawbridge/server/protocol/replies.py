@@ -140,7 +140,7 @@ class ReviewImage(Struct, frozen=True):
 
 
 class ReviewFile(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A file with changes to decide. ``old_path``: the previous path, if it was renamed. ``added``, ``removed``:
+    """A file with changes to decide on. ``old_path``: the previous path, if it was renamed. ``added``, ``removed``:
     numbers of lines. ``old_mode``, ``new_mode``: as in git, null where the file does not exist. ``binary``: its lines
     are not compared, and it is decided on as a whole. ``old_image``, ``new_image``: the versions of the image, if the
     file is named like one. ``too_large``: the file's hunks are too large for the message, and are left out.
@@ -429,7 +429,7 @@ class FileEntries(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class FileContent(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """The reply to ``file_read``. ``size`` in bytes. A text has ``text``, ``lines`` and ``language``; with
+    """The reply to ``file_read``. ``size``: in bytes. A text file has ``text``, ``lines`` and ``language``; with
     ``truncated``, ``text`` is its beginning. An image has ``media_type``; ``blob_get`` of ``blob_id`` returns its
     bytes.
     """
@@ -524,7 +524,7 @@ class AgentList(Struct, frozen=True):
 
 
 class UsageRow(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What the runs of one project have used on one ``day`` in the server's local time. ``path``: the project's
+    """What the runs of one project used on one ``day`` in the server's local time. ``path``: the project's
     directory. Tokens and costs are counted as far as the agents report them.
     """
 
@@ -611,6 +611,7 @@ class AgentWords(Struct, frozen=True):
     known how to log in. ``tools``: what its tools do, by name: "read", "edit", "write", "command", "search", "find" (files
     by name), "fetch", "web" (a search), "agent", "todo", "question", "plan", "output" (of a task), "stop" (a task) or
     "skill". A later server may send other words. ``tasks``: the names of the kinds of background tasks, by ``kind``.
+    ``compact``: the prompt with which it replaces the conversation by a summary; empty if that is not known.
     """
 
     name: str
@@ -618,6 +619,7 @@ class AgentWords(Struct, frozen=True):
     login: Login | None
     tools: Mapping[str, str]
     tasks: Mapping[str, str]
+    compact: str
 
 
 class Hello(Struct, frozen=True, kw_only=True):

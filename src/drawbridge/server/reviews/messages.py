@@ -234,7 +234,7 @@ def _done_record(intent: Intent, commit: str, left: int, *, interrupted: bool) -
                 interrupted=interrupted,
             )
         case RevertIntent():
-            return RunReverted(intent.run_id, intent.by, intent.files)
+            return RunReverted(intent.run_id, intent.by, intent.files, intent.client_id)
         case CommitIntent(attempt=attempt):
             return ReviewCommitted(
                 commit=commit,

@@ -141,7 +141,7 @@ async def push(git: Git, version: str, pull_request: tuple[str, str] | None) -> 
     Raises ``CannotPush``, ``NotPushed`` or ``GitFailed``. In that case, nothing was pushed, as far as git knows.
     """
     target = await target_of(git)
-    moved = CannotPush("moved", "the branch, its last commit or its remote is not what was shown")
+    moved = CannotPush("moved", "the branch, its last commit or its remote has changed since it was shown")
     if version != target.version:
         raise moved
     if pull_request is not None and target.program is None:

@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -74,8 +75,8 @@ class Completed(Exception):
 class Recovery:
     """The recovery of one review. ``path``: the file for the intent. ``stores``: the stores of the sessions that share
     the review, by session id. ``recovered``: called with the review after a recovery. ``check_at_rest`` raises
-    ``ClientError`` (PROCESS_ACTIVE) while an agent is at work, when no file may be written. Below, *decision* includes
-    reverts and commits."""
+    ``ClientError`` (PROCESS_ACTIVE) while an agent is at work, when no file may be written. ``writing``: a context in
+    which nothing else writes into the directory. Below, *decision* includes reverts and commits."""
 
     def __init__(
         self,
@@ -85,6 +86,7 @@ class Recovery:
         stores: Mapping[str, Store],
         recovered: Callable[[OpenReview], None],
         check_at_rest: Callable[[], None],
+        writing: Callable[[], AbstractAsyncContextManager[None]],
     ) -> None:
         self._path = path
         self._review = review
@@ -92,6 +94,7 @@ class Recovery:
         self._stores = stores
         self._recovered = recovered
         self._check_at_rest = check_at_rest
+        self._writing = writing
         self._applying = asyncio.Lock()
         """Held while a decision is applied or recovered."""
         self._may_be_due = True
@@ -112,7 +115,7 @@ class Recovery:
         there, this decision is recovered before anybody else reads the review. Raises the same errors as ``run``, and
         ``Completed``."""
         await self.run()
-        async with self._applying:
+        async with self._applying, self._writing():
             try:
                 yield
             except GitFailed as error:
@@ -147,7 +150,7 @@ class Recovery:
         (PROCESS_ACTIVE): files would have to be written while an agent is at work.
         """
         if self._may_be_due:
-            async with self._applying:
+            async with self._applying, self._writing():
                 await self._run()
 
     async def _run(self) -> Recovered | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from drawbridge.server.checkpoints.changes import RunChanges
@@ -36,8 +37,11 @@ class Reverting:
         self._session = session
         self._store = store
 
-    async def revert(self, run_id: str, sender: Subscriber) -> Answer[messages.RunReverted]:
-        """Reverts everything that a run changed, or nothing, and records it. The caller must not apply a decision at the
+    async def revert(
+        self, run_id: str, sender: Subscriber, check_at_rest: Callable[[], None]
+    ) -> Answer[messages.RunReverted]:
+        """Reverts everything that a run changed, or nothing, and records it. ``check_at_rest`` raises ``ClientError``
+        while an agent is at work. The caller must not apply a decision at the
         same time. Raises ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
 
         async def begin(changes: RunChanges, heads: tuple[str, str]) -> None:
@@ -48,16 +52,17 @@ class Reverting:
 
         try:
             async with self._recovery.applying():
+                check_at_rest()
                 try:
                     changes = await self._reverter.revert(run_id, begin)
                 except (Changed, UnsavedChanges):
                     await self._recovery.end()  # nothing was changed
                     raise
-                reverted = RunReverted(run_id, sender.name, changes.files)
+                reverted = RunReverted(run_id, sender.name, changes.files, sender.id)
                 seq = self._store.record(reverted, sender)
                 await self._recovery.end()
         except Changed as error:
-            text = f"The run can't be undone: the same places in {error} were changed after it. Nothing was undone."
+            text = f"The run can't be undone: {error} changed in the same places after the run. Nothing was undone."
             details = {"paths": error.paths, "lines": error.lines}
             raise ClientError("CHANGED_SINCE", text, details=details) from None
         except UnsavedChanges as error:

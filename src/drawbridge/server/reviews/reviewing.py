@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
@@ -74,10 +75,11 @@ class Reviewing:
         owner: Callable[[], Owner],
         folder: Path,
         check_at_rest: Callable[[], None],
+        writing: Callable[[], AbstractAsyncContextManager[None]],
     ) -> None:
         """``name``: for the log. ``owner``: returns what the owner allows now. ``folder``: where the intent of a
         decision is stored. It exists before a decision is made. ``check_at_rest`` raises ``ClientError`` during a run,
-        when changes can only be kept."""
+        when changes can only be kept. ``writing``: as in ``Recovery``."""
         self._name = name
         self._review = review
         self._operations = checkpoints.operations
@@ -85,7 +87,7 @@ class Reviewing:
         self._stores = stores
         self.commenting = Commenting(comments, review, checkpoints)
         self.recovery = Recovery(
-            folder / recovery.NAME, review, checkpoints, stores, self._publish_recovered, check_at_rest
+            folder / recovery.NAME, review, checkpoints, stores, self._publish_recovered, check_at_rest, writing
         )
         self.publishing = Publishing(review, checkpoints, stores, owner, self.recovery)
         self._check_at_rest = check_at_rest
@@ -105,7 +107,9 @@ class Reviewing:
                 self._publish(await self._review.stored(git))
         except (GitFailed, NoCheckpoint, OSError) as error:
             if when == "before":
-                self._review.miss(reason_of(error))
+                await self._review.miss(reason_of(error))
+            else:
+                self._review.end()
             logger.warning("%s: the review was not extended with run %s: %s", self._name, run_id, error)
             return False
         return True
@@ -116,7 +120,9 @@ class Reviewing:
             await self.recovery.run_at_rest()
             async with self._operations.exclusive() as git:
                 review = await self._review.current(git, self._work_tree)
-        except (ClientError, DrawbridgeError, GitFailed, NoCheckpoint, OSError) as error:
+        except NoCheckpoint as error:  # for example because no checkpoints are taken on this server
+            logger.info("%s: the review was not updated: %s", self._name, error)
+        except (ClientError, DrawbridgeError, GitFailed, OSError) as error:
             logger.warning("%s: the review was not updated: %s", self._name, error)
         else:
             self._publish(review)
@@ -202,10 +208,8 @@ class Reviewing:
     ) -> Answer[ReviewReply]:
         try:
             async with self._operations.exclusive() as git:
-                if wanted.decision != "keep":
-                    self._check_at_rest()
                 begin = partial(self._begin, wanted, session, own, sender)
-                outcome = await self._review.decide(git, self._work_tree, wanted, begin)
+                outcome = await self._review.decide(git, self._work_tree, wanted, begin, self._check_at_rest)
                 self._publish_decision(wanted, outcome, own, sender)  # even if the rest of the reply can't be read
                 await self.recovery.end()
                 with self._decided():

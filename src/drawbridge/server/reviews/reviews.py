@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from hashlib import blake2b
+from pathlib import Path
 from typing import Final, Literal, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -37,6 +38,7 @@ from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.checkpoints.refs import REVIEW, When
 from drawbridge.server.checkpoints.work_tree import WorkTree
 from drawbridge.server.events import ReviewComment
+from drawbridge.server.reviews import gaps
 from drawbridge.server.reviews.change_set import (
     FileChange,
     Hunk,
@@ -57,6 +59,7 @@ from drawbridge.server.reviews.committing import (
     kept_changes,
 )
 from drawbridge.server.reviews.contents import Entry, loaded_texts, tree_with, version_of, with_contents
+from drawbridge.server.reviews.gaps import Gaps
 from drawbridge.server.reviews.intents import DecisionIntent, Verdict
 from drawbridge.server.reviews.interrupted import recovered
 from drawbridge.server.reviews.located_comments import Commits, LocatedComments, Side, Since, located
@@ -209,17 +212,14 @@ class Review:
     """The review of one managed session, or of one directory with terminal sessions. Each asynchronous method is part
     of one operation of its ``Checkpoints``."""
 
-    def __init__(self, project_id: str) -> None:
+    def __init__(self, project_id: str, folder: Path) -> None:
+        """``folder``: where the reasons for missing checkpoints are stored. It may not exist yet."""
+        self._gaps = Gaps(folder / gaps.NAME)
         self._refs = f"refs/drawbridge/{project_id}/{REVIEW}"
         self._run: str | None = ""
         """The latest run for which this server recorded the beginning; empty if it recorded none; None if any run that
         has not ended counts as active.
         """
-        self._missed = ""
-        """Why the checkpoint before the latest run was not taken; empty if it was taken. What has changed since the
-        last checkpoint then counts as the agent's work. Not kept over a restart."""
-        self._lost = ""
-        """Why the review can't contain what the latest run changed; empty if it can. Not kept over a restart."""
         self._compared: dict[str, _Compared] = {}
         """The latest comparison of each file, by path."""
         self._sizes: dict[str, int] = {}
@@ -231,33 +231,42 @@ class Review:
         """Marks a run that began before the server was restarted as still active."""
         self._run = None
 
+    def end(self) -> None:
+        """Records that the latest run has ended, although no checkpoint was taken after it. The review contains what
+        has changed until it is read next; what changes after that counts as somebody else's work."""
+        self._run = ""
+
     @property
     def has_missed(self) -> bool:
-        """Whether the checkpoint before the latest run was not taken, and no checkpoint was taken since."""
-        return bool(self._missed)
+        """Whether the checkpoint before the latest run was not taken or was late, and none was taken since."""
+        return bool(self._gaps.missed)
 
-    def miss(self, reason: str) -> None:
-        """Records that the checkpoint before a run was not taken. ``reason``: for the user."""
-        self._missed = reason
+    async def miss(self, reason: str) -> None:
+        """Records that the checkpoint before a run was not taken, or is late. ``reason``: for the user."""
+        await self._gaps.read()
+        await self._gaps.set(missed=reason, lost=self._gaps.lost)
 
     async def extend(self, git: Git, run_id: str, when: When, commit: str) -> None:
         """Extends the review to a stored checkpoint of a run. Raises ``GitFailed``."""
         trees = await self._trees(git)
+        missed = self._gaps.missed
         if trees is None:
             start = base = commit
-        elif when == "after" or trees.is_running or self._missed:
+        elif when == "after" or trees.is_running or missed:
             start, base = trees.start, trees.base
         elif await differences(git, trees.base, trees.head):
             base = await self._absorb(git, trees, commit)
             start = await self._absorb_kept(git, trees, base)
         else:
-            base = commit
+            notes = await self._noted(git, trees)
+            # The notes stay, because a client may repeat a request, and an agent may make the same change again.
+            base = commit if notes == _Notes() else await self._new_base(git, commit, {}, notes)
             start = await self._absorb_kept(git, trees, base)
         if when == "before":
             self._run = run_id
         await self._set(git, _Trees(start, base, commit, run_id, when != "after"))
-        self._lost = self._missed if trees is None and when == "after" else ""
-        self._missed = ""
+        known = self._gaps.lost if when == "after" else ""
+        await self._gaps.set(lost=missed if trees is None else known)
 
     async def current(self, git: Git, work_tree: WorkTree) -> OpenReview:
         """The review of the files as they are now. Raises ``NoCheckpoint`` or ``GitFailed``."""
@@ -273,10 +282,16 @@ class Review:
         )
 
     async def decide(
-        self, git: Git, work_tree: WorkTree, wanted: RequestedDecision, begin: Begin = _unplanned
+        self,
+        git: Git,
+        work_tree: WorkTree,
+        wanted: RequestedDecision,
+        begin: Begin = _unplanned,
+        check_at_rest: Callable[[], None] = lambda: None,
     ) -> DecisionResult:
-        """Applies a decision to hunks of the review as it is now. ``begin`` is called before anything is changed. A
-        request that was carried out before is not carried out again. Raises ``HunkGone``, ``ReviewMoved``,
+        """Applies a decision to hunks of the review as it is now. ``check_at_rest`` is called if files would be written,
+        and ``begin`` before anything is changed. A request that was carried out before is not carried out again. Raises
+        what these two raise, and ``HunkGone``, ``ReviewMoved``,
         ``NotEditable``, ``NoCheckpoint``, ``Changed`` or ``UnsavedChanges`` without changing anything. Raises
         ``GitFailed``, possibly after some or all files were written."""
         trees, review = await self._refresh(git, work_tree)
@@ -285,6 +300,8 @@ class Review:
         notes = await self._noted(git, trees)
         if wanted.key and wanted.key in notes.requests:
             return DecisionResult(review, 0, 0)
+        if wanted.decision != "keep":
+            check_at_rest()
         chosen = _chosen(review, wanted, notes.decided)
         files = {file.path: file for file in review.files}
         if wanted.decision != "keep":
@@ -415,23 +432,27 @@ class Review:
         trees = await self._trees(git)
         if trees is None:
             await work_tree.check_size(git)
-            _check_recorded(self._missed)
+            _check_recorded(self._gaps.missed)
             return None, OpenReview(private=git.repository.private)
-        tree, filtered = await work_tree.current(git, trees.head)
+        # What an agent has done is in the last checkpoint, so a directory that has become too large since then does not
+        # prevent decisions on it.
+        is_complete = not (trees.is_running or self._gaps.missed)
+        tree, filtered = await work_tree.current(git, trees.head, only_known=is_complete)
         start, base = trees.start, trees.base
         is_running = trees.is_running and self._run in (None, trees.run)
         title = f"{trees.run} {'now' if is_running else 'after'}"
         is_new = tree != await tree_of(git, trees.head) and await differences(git, trees.head, tree)
         if is_new or is_running != trees.is_running:
             head = await committed(git, tree, title, filtered)
-            if not trees.is_running and not self._missed:
+            if is_complete:
                 base = await self._absorb(git, trees, head)
                 start = await self._absorb_kept(git, trees, base)
             trees = _Trees(start, base, head, trees.run, is_running)
             await self._set(git, trees)
-        review = await self._between(git, trees, (await self._noted(git, trees)).decided)
-        if not review.files:
-            _check_recorded(self._lost)
+        decided = (await self._noted(git, trees)).decided
+        review = await self._between(git, trees, decided)
+        if not review.files and not decided:
+            _check_recorded(self._gaps.lost)
         return trees, review
 
     async def _trees(self, git: Git) -> _Trees | None:
@@ -439,6 +460,7 @@ class Review:
         set them to something else."""
         if git in self._trees_in:
             return self._trees_in[git]
+        await self._gaps.read()
         names = ("refname:lstrip=-1", "objecttype", "objectname", "tree", "contents")
         form = "--format=" + "".join(f"%({name})%00" for name in names)
         words = (await git.read("for-each-ref", form, f"{self._refs}/")).split("\0")

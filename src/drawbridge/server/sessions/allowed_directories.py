@@ -9,9 +9,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from drawbridge.core.disk_threads import in_thread
 from drawbridge.server.protocol import replies
 from drawbridge.server.protocol.client_errors import ClientError
 
@@ -169,8 +171,7 @@ class AllowedDirectories:
         ``EXAMINING_SECONDS``. At most one thread waits for each directory."""
         examining = self._examining.get(path)
         if examining is None:
-            examining = asyncio.get_running_loop().run_in_executor(None, self.problem, path)
-            self._examining[path] = examining
+            examining = self._examining[path] = in_thread(partial(self.problem, path))
             examining.add_done_callback(lambda _: self._examining.pop(path))
         await asyncio.wait([examining], timeout=EXAMINING_SECONDS)
         return examining.result() if examining.done() else self._silent(path)
@@ -187,7 +188,7 @@ class AllowedDirectories:
                 self.problem(waiting[-1])
                 waiting.pop()
 
-        self._examining_all = asyncio.get_running_loop().run_in_executor(None, examine)
+        self._examining_all = in_thread(examine)
         await asyncio.wait([self._examining_all], timeout=EXAMINING_SECONDS)
         if not self._examining_all.done() and waiting:
             self._silent(waiting[-1])
@@ -207,13 +208,21 @@ class AllowedDirectories:
         return self._last(path).leads_to
 
     def _last(self, path: Path) -> _Seen:
-        seen = self._seen.get(path)
-        if seen is None:
-            examining = threading.Thread(target=self.problem, args=(path,), daemon=True)
-            examining.start()
-            examining.join(EXAMINING_SECONDS)
-            seen = self._seen.setdefault(path, _Seen(path, SILENT))
-        return seen
+        self.examine_new([path])
+        return self._seen.get(path) or _Seen(path, SILENT)
+
+    def examine_new(self, paths: Iterable[Path]) -> None:
+        """Examines those of these directories that were never examined, all at the same time. Blocking, for at most
+        ``EXAMINING_SECONDS``."""
+        new = {path for path in paths if path not in self._seen}
+        examining = [threading.Thread(target=self.problem, args=(path,), daemon=True) for path in new]
+        for one in examining:
+            one.start()
+        until = time.monotonic() + EXAMINING_SECONDS
+        for one in examining:
+            one.join(max(0.0, until - time.monotonic()))
+        for path in new:
+            self._seen.setdefault(path, _Seen(path, SILENT))
 
     def usable(self, path: str) -> bool:
         """Whether ``path`` is a directory that agents may be given in addition to their project's. Blocking."""
@@ -234,8 +243,8 @@ class AllowedDirectories:
         real = resolve(expanded(parent), self.roots, ())
         if not _is_file_name(name):
             text = (
-                "The name must have 1 to 255 bytes and only printable characters, without a slash. It must not begin "
-                "with a dot, or begin or end with a space."
+                "The name must be 1 to 255 bytes long and contain only printable characters, without a slash. It must not "
+                "begin with a dot, or begin or end with a space."
             )
             raise ClientError("INVALID_PATH", text, field="data.name")
         new = real / name

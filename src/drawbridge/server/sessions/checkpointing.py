@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from typing import Final, Literal
 
 from drawbridge.core.tasks import BackgroundTasks
@@ -17,17 +18,31 @@ LAST_SECONDS: Final = 5.0
 
 
 class RunCheckpoints:
-    def __init__(self, session_id: str, snapshotter: Snapshotter, tasks: BackgroundTasks, *, wanted: bool) -> None:
-        """``wanted``: whether checkpoints are taken. The owner may have disabled them."""
+    def __init__(
+        self,
+        session_id: str,
+        snapshotter: Snapshotter,
+        tasks: BackgroundTasks,
+        settled: Callable[[], Awaitable[None]],
+        end_without: Callable[[], None],
+        *,
+        wanted: bool,
+    ) -> None:
+        """``settled`` returns once the server no longer writes into the directory. ``end_without`` is called if the
+        checkpoint after a run was not taken. ``wanted``: whether checkpoints are taken. The owner may have disabled
+        them."""
         self._session_id = session_id
         self._snapshotter = snapshotter
         self._tasks = tasks
+        self._settled = settled
+        self._end_without = end_without
         self._wanted = wanted
         self._last: asyncio.Task[None] | None = None
         """The last checkpoint in the background, for which the next one waits."""
 
     async def before(self, run_id: str) -> None:
-        """Takes the checkpoint before a run."""
+        """Takes the checkpoint before a run, once the server no longer writes into the directory."""
+        await self._settled()
         await self._checkpoint(run_id, "before", self._last)
 
     def begin(self, run_id: str, when: Literal["before", "after"]) -> None:
@@ -56,3 +71,5 @@ class RunCheckpoints:
                 await self._snapshotter.create(run_id, when)
         except (GitFailed, NoCheckpoint, OSError) as error:
             logger.warning("%s: the checkpoint %s run %s was not taken: %s", self._session_id, when, run_id, error)
+            if when == "after":
+                self._end_without()

@@ -75,6 +75,7 @@ class RunController:
     - ``kill``: a person ends the run with its process, and waits for that.
     - ``stop``: the server ends the run with its process, because the run may not continue.
     - ``close``: the session is closed.
+    - ``drop``: the run was removed from the queue.
 
     In addition, the run ends with its turn, with its process, or if a time limit is reached.
     """
@@ -91,16 +92,17 @@ class RunController:
         tasks: BackgroundTasks,
         open_in_terminal: Callable[[str], bool],
         report: Callable[[Report], None],
+        look: Callable[[str, base.LookedAt], object],
     ) -> None:
         """``files``: the directory of the files that were sent with prompts. ``tasks``: the session's background tasks,
         which ``close`` ends. ``open_in_terminal`` returns whether a terminal session has a conversation open now.
-        ``report`` receives the events, in order."""
+        ``report`` receives the events, in order. ``look``: as in ``SessionProcess``."""
         self.id = session_id
         self.run: Run | None = None
         self.is_held = False
         """Whether no run of the queue may begin now."""
         self.process = SessionProcess(
-            session_id, directory, files, processes, tasks, open_in_terminal, report, self._about_turn
+            session_id, directory, files, processes, tasks, open_in_terminal, report, self._about_turn, look
         )
         self._queue = queue
         self._runs = runs
@@ -129,6 +131,10 @@ class RunController:
     def publish_queue(self) -> None:
         """Sends the queue to the clients, if it has changed since they last received it."""
         self._queue.publish(behind_a_run=self.run is not None)
+
+    def drop(self, run: Run) -> None:
+        """Ends a run that the caller has removed from the queue. Reports nothing."""
+        run.step(Event.DROP, Ending("interrupted"))
 
     # Beginning a run.
 

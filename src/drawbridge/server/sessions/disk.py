@@ -20,6 +20,7 @@ from msgspec import Struct
 from drawbridge.agents.memory import MB
 from drawbridge.server.events import Announced, DiskWarning
 from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.sessions.metadata import TERMINAL_PREFIX
 
 WARN_AT: Final = 0.8
 AGAIN_BELOW: Final = 0.9
@@ -33,9 +34,6 @@ LEAST_FREE: Final = 32 * MB
 """The number of free bytes below which no run begins, because the run's end has to be written too."""
 
 WHOLE: Final = "The server's data"
-
-TERMINAL_PREFIX: Final = "desk_"
-"""The prefix of the ids of terminal sessions."""
 
 DISK: Final = "/"
 """The key of the disk itself among the ``Disk``'s crossed thresholds. It can't be a project's id."""

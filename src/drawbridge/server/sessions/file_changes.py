@@ -25,7 +25,7 @@ from drawbridge.server.checkpoints.git_program import program
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.replies import FileChanges
 from drawbridge.server.sessions import files
-from drawbridge.server.sessions.files import LARGEST_SHOWN, LARGEST_TEXT, NOT_COMPARED, Project
+from drawbridge.server.sessions.files import COMPARED, LARGEST_SHOWN, LARGEST_TEXT, Project
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -39,9 +39,6 @@ LITERAL: Final = {"GIT_LITERAL_PATHSPECS": "1"}
 (":/name")."""
 
 REGULAR: Final = ("100644", "100755")
-
-COMMITTED: Final = f"{NOT_COMPARED}: the committed version"
-"""The beginning of the error for a committed version that is too large."""
 
 DIFF: Final = ("diff", "--no-index", "--no-ext-diff", "--no-textconv", "--no-color", "--text")
 
@@ -85,18 +82,15 @@ class Comparisons:
             except (GitFailed, OSError, ValueError, TimeoutError) as error:
                 reason = str(error) or f"git took more than {GIT_SECONDS:g} s"
                 logger.warning("git can't compare a file of a project: %s", reason)
-                text = f"{NOT_COMPARED}. The server's log has the reason."
+                text = f"The file can't be {COMPARED}. The server's log has the reason."
                 raise ClientError("FILE_OPERATION", text, field="data.path") from None
 
 
 def _present(project: Project, parts: tuple[str, ...]) -> str | None:
     """The text of the file; None if it does not exist. Raises ``ClientError``. Blocking."""
     try:
-        return files.text(project, parts)
+        return files.text(project, parts, COMPARED)
     except ClientError as refused:
-        if refused.code in ("FILE_UNSUPPORTED", "FILE_TOO_LARGE"):
-            text = refused.text.replace(files.NOT_SHOWN, NOT_COMPARED, 1)
-            raise ClientError(refused.code, text, refused.field, details=refused.details) from None
         if refused.code != "FILE_NOT_FOUND":
             raise
         return None
@@ -117,18 +111,18 @@ async def _compared(git: Git | None, path: str, new: str | None) -> FileChanges:
             raise files.missing()
         return await _fitting(git, path, "A" if await _is_tracked(git, path) else "?", None, new)
     if committed.mode not in REGULAR:
-        raise files.unsupported("in the last commit it is a link or another repository", NOT_COMPARED)
+        raise files.unsupported("in the last commit it is a link or another repository", COMPARED)
     if committed.size > LARGEST_TEXT:
-        raise files.too_large(committed.size, LARGEST_TEXT, COMMITTED)
+        raise files.too_large(committed.size, LARGEST_TEXT, COMPARED, "the committed version")
     # Line endings in a checkout follow git's configuration, but line endings that an agent writes may not.
     how = "--filters" if new is not None and "\r\n" in new else "blob"
     data = (await git.read("cat-file", how, committed.name)).encode(errors="surrogateescape")
     if len(data) > LARGEST_TEXT:
-        raise files.too_large(len(data), LARGEST_TEXT, COMMITTED)
+        raise files.too_large(len(data), LARGEST_TEXT, COMPARED, "the committed version")
     try:
         old = await asyncio.to_thread(files.decoded, data)
     except ClientError:
-        raise files.unsupported("in the last commit it is binary, or not UTF-8 text", NOT_COMPARED) from None
+        raise files.unsupported("in the last commit it is binary, or not UTF-8 text", COMPARED) from None
     if old == new:
         return FileChanges(path=path)
     return await _fitting(git, path, "D" if new is None else "M", old, new)

@@ -48,8 +48,8 @@ MOST_SCANNED: Final = 20_000
 
 GIT: Final = ".git"
 
-NOT_SHOWN: Final = "The file can't be shown"
-NOT_COMPARED: Final = "The file can't be compared with the last commit"
+SHOWN: Final = "shown"
+COMPARED: Final = "compared with the last commit"
 
 PREFIX: Final = "file:"
 """The prefix of blob ids that stand for a project's files. No client can upload a blob with such an id."""
@@ -143,14 +143,15 @@ class Project(Struct, frozen=True):
             raise _refusal(error) from None
         return at
 
-    def file(self, parts: Sequence[str]) -> tuple[int, os.stat_result]:
-        """Opens a regular file. Returns its file descriptor and its status. Raises ``ClientError``."""
+    def file(self, parts: Sequence[str], use: str = SHOWN) -> tuple[int, os.stat_result]:
+        """Opens a regular file that is to be ``SHOWN`` or ``COMPARED``. Returns its file descriptor and its status.
+        Raises ``ClientError``."""
         if not parts:
-            raise _directory()
+            raise _directory(use)
         at = self.directory(parts[:-1])
         try:
             # Opening a device can have effects, so the kind is checked before it is opened, too.
-            _check_regular(os.stat(parts[-1], dir_fd=at, follow_symlinks=False))
+            _check_regular(os.stat(parts[-1], dir_fd=at, follow_symlinks=False), use)
             file = os.open(parts[-1], _FILE, dir_fd=at)
         except (OSError, ValueError) as error:
             raise _refusal(error) from None
@@ -158,7 +159,7 @@ class Project(Struct, frozen=True):
             os.close(at)
         try:
             status = os.fstat(file)
-            _check_regular(status)
+            _check_regular(status, use)
         except BaseException:
             os.close(file)
             raise
@@ -244,17 +245,17 @@ def read(project: Project, given: str, kept: Callable[[Source], str]) -> FileCon
     return _text(path, content, lambda: kept(source))
 
 
-def text(project: Project, parts: Sequence[str]) -> str:
+def text(project: Project, parts: Sequence[str], use: str) -> str:
     """The whole text of a file. Raises ``ClientError``, even for an image, which ``read`` accepts."""
-    content, _ = _content(project, parts)
+    content, _ = _content(project, parts, use)
     if isinstance(content, str):
-        raise unsupported("it is an image", NOT_COMPARED)
-    return decoded(content)
+        raise unsupported("it is an image", use)
+    return decoded(content, use)
 
 
-def _content(project: Project, parts: Sequence[str]) -> tuple[bytes | str, Source]:
+def _content(project: Project, parts: Sequence[str], use: str = SHOWN) -> tuple[bytes | str, Source]:
     """The bytes of a file or the media type of an image, and its source. Raises ``ClientError``."""
-    file, status = project.file(parts)
+    file, status = project.file(parts, use)
     source = Source(tuple(parts), _version(status), status.st_size)
     with os.fdopen(file, "rb") as opened:
         try:
@@ -262,25 +263,25 @@ def _content(project: Project, parts: Sequence[str]) -> tuple[bytes | str, Sourc
             media_type = image_type(head)
             limit = LARGEST_TEXT if media_type is None else LARGEST_IMAGE
             if source.size > limit:
-                raise too_large(source.size, limit)
+                raise too_large(source.size, limit, use)
             if media_type is not None:
                 return media_type, source
             data = head + opened.read(limit + 1 - len(head))
         except OSError as error:
             raise _refusal(error) from None
     if len(data) > limit:  # the file has grown, or does not report its size
-        raise too_large(len(data), limit)
+        raise too_large(len(data), limit, use)
     return data, source
 
 
-def decoded(data: bytes) -> str:
+def decoded(data: bytes, use: str = SHOWN) -> str:
     """The bytes as text. Raises ``ClientError`` if they are not UTF-8 text."""
     if b"\0" in data:
-        raise unsupported("it is binary")
+        raise unsupported("it is binary", use)
     try:
         return data.decode()
     except UnicodeDecodeError:
-        raise unsupported("it is not UTF-8 text") from None
+        raise unsupported("it is not UTF-8 text", use) from None
 
 
 def _text(path: str, data: bytes, kept: Callable[[], str]) -> FileContent:
@@ -353,13 +354,13 @@ def _version(status: os.stat_result) -> Version:
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def _check_regular(status: os.stat_result) -> None:
+def _check_regular(status: os.stat_result, use: str) -> None:
     if stat.S_ISDIR(status.st_mode):
-        raise _directory()
+        raise _directory(use)
     if stat.S_ISLNK(status.st_mode):  # a loop, or the file has become a link
         raise missing()
     if not stat.S_ISREG(status.st_mode):
-        raise unsupported("it is not a regular file")
+        raise unsupported("it is not a regular file", use)
 
 
 def _refusal(error: OSError | ValueError) -> ClientError:
@@ -396,18 +397,18 @@ def missing() -> ClientError:
     return ClientError("FILE_NOT_FOUND", "The project has no such file or directory.", field="data.path")
 
 
-def unsupported(why: str, problem: str = NOT_SHOWN) -> ClientError:
-    return ClientError("FILE_UNSUPPORTED", f"{problem}: {why}.", field="data.path")
+def unsupported(why: str, use: str, what: str = "The file") -> ClientError:
+    return ClientError("FILE_UNSUPPORTED", f"{what} can't be {use}: {why}.", field="data.path")
 
 
-def _directory() -> ClientError:
-    return unsupported("it is a directory", "This path can't be shown")
+def _directory(use: str) -> ClientError:
+    return unsupported("it is a directory", use, "This path")
 
 
-def too_large(size: int, limit: int, problem: str = f"{NOT_SHOWN}: it") -> ClientError:
+def too_large(size: int, limit: int, use: str, what: str = "it") -> ClientError:
     return ClientError(
         "FILE_TOO_LARGE",
-        f"{problem} is {size:,} bytes; the limit is {limit:,}.",
+        f"The file can't be {use}: {what} is {size:,} bytes; the limit is {limit:,}.",
         field="data.path",
         details={"size": size, "limit": limit},
     )

@@ -2,8 +2,8 @@
 of users.
 
 One thing happens at a time, on the event loop's thread. Events that belong to the history are written to it before they
-are published. Apart from writing to the history and the metadata, and examining a directory that the agent changed to,
-only methods that are documented as blocking block. Everything else that takes time is done in tasks and threads.
+are published. Apart from writing to the history and the metadata, only methods that are documented as blocking block.
+Everything else that takes time is done in tasks and threads.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from drawbridge.core.errors import DrawbridgeError
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server import events
 from drawbridge.server.approvals.pending import Asker, AskingProcess, PendingApproval
+from drawbridge.server.approvals.service import look_at
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
 from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.checkpoints.refs import When
@@ -37,6 +38,7 @@ from drawbridge.server.reviews.remembered import RememberedComment
 from drawbridge.server.reviews.reverting import Reverting
 from drawbridge.server.reviews.reviewing import Reviewing
 from drawbridge.server.reviews.reviews import RequestedDecision, Review
+from drawbridge.server.reviews.writing import Writing
 from drawbridge.server.sessions import metadata
 from drawbridge.server.sessions.allowed_directories import SILENT
 from drawbridge.server.sessions.checkpointing import RunCheckpoints
@@ -60,7 +62,7 @@ from drawbridge.server.sessions.prompt_attachments import PromptAttachments
 from drawbridge.server.sessions.prompt_queue import PromptQueue, run_info
 from drawbridge.server.sessions.prompts import Prompts
 from drawbridge.server.sessions.recorded_state import titled
-from drawbridge.server.sessions.run import Ending, Event, Order, Run
+from drawbridge.server.sessions.run import Order, Run
 from drawbridge.server.sessions.runs import Runs
 from drawbridge.server.sessions.session import Session, SessionStore, working_here
 from drawbridge.server.sessions.session_process import AskerGone, ContinuedConversation, ModeSet
@@ -127,16 +129,17 @@ class ManagedSession(Session):
         processes: AgentProcesses,
         open_in_terminal: Callable[[str], bool],
         works_here: Callable[[], bool],
+        writing: Writing,
     ) -> None:
         """``open_in_terminal`` returns whether a terminal session has a conversation open now; ``works_here``, whether
-        any agent is working in the project's directory or inside it."""
+        any agent is working in the project's directory or inside it. ``writing``: that of all sessions."""
         super().__init__(directory, data, history, surfaces, disk)
         self._grants = grants
         self._runs = runs
         limits = processes.limits
         self.tasks = BackgroundTasks(logger)
         self._queue = PromptQueue(self.store.announce)
-        review = Review(data.id)
+        review = Review(data.id, directory)
         folder = directory if limits.checkpoints else None
         self.checkpoints = Checkpoints(
             self.path,
@@ -159,6 +162,7 @@ class ManagedSession(Session):
             lambda: grants.ceilings,
             directory,
             self._check_files_at_rest,
+            lambda: writing.at(self._real_path),
         )
         self._works_here = works_here
         self.recovery = self._reviewing.recovery
@@ -171,10 +175,18 @@ class ManagedSession(Session):
             self._queue,
             runs,
             processes,
-            RunCheckpoints(data.id, self.checkpoints.snapshotter, self.tasks, wanted=limits.checkpoints),
+            RunCheckpoints(
+                data.id,
+                self.checkpoints.snapshotter,
+                self.tasks,
+                lambda: writing.settled(self._real_path),
+                review.end,
+                wanted=limits.checkpoints,
+            ),
             self.tasks,
             open_in_terminal,
             self._reported,
+            self._look_at,
         )
         self._process = self.controller.process
         self._asker = AskingProcess(self._process.answer)
@@ -226,6 +238,10 @@ class ManagedSession(Session):
     def pids(self) -> list[int]:
         """The PIDs of its agent's processes, including those that are ending."""
         return self._process.pids
+
+    @property
+    def _real_path(self) -> Path:
+        return self._grants.directories.leads_to(self.path)
 
     def is_using(self, session_id: str) -> bool:
         return bool(self.pids) and self.recorded.session_id == session_id
@@ -347,8 +363,7 @@ class ManagedSession(Session):
         Raises ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
         self.check_at_rest()
         async with self._changing:
-            self._check_files_at_rest()
-            answer = await self._reverter.revert(run_id, sender)
+            answer = await self._reverter.revert(run_id, sender, self._check_files_at_rest)
             await self._reviewing.refresh()
         return answer
 
@@ -361,6 +376,9 @@ class ManagedSession(Session):
 
     def review_is_gone(self) -> None:
         self._reviewing.publish_gone()
+
+    async def refresh_review(self) -> None:
+        await self._reviewing.refresh()
 
     async def review_image(self, blob: str, largest: int) -> bytes:
         return await self._reviewing.image(blob, largest)
@@ -510,8 +528,8 @@ class ManagedSession(Session):
                 self._about_itself(report)
             case base.ScheduleChanged():
                 self.publish_state()
-            case base.DirectoryChanged(directory):
-                self._works_in(directory)
+            case base.DirectoryChanged():
+                self._works_in(report)
             case base.Question():
                 self._question(report)
             case base.QuestionCancelled(question_id, reason):
@@ -614,8 +632,16 @@ class ManagedSession(Session):
             async with self._changing:
                 pass
 
-    def _works_in(self, directory: str) -> None:
-        self._elsewhere = directory if is_elsewhere(directory, self.path) else None
+    def _look_at(self, agent: str, event: base.LookedAt) -> events.ApprovalRequested | bool:
+        """See ``Launch.look``: what a question says about the disk, or whether a directory is elsewhere. Blocking."""
+        if isinstance(event, base.Question):
+            return look_at(event, agent, self.data.path)
+        return is_elsewhere(event.directory, self.path)
+
+    def _works_in(self, changed: base.DirectoryChanged) -> None:
+        is_there = Path(changed.directory).is_relative_to(self.path)
+        is_there = not changed.look if isinstance(changed.look, bool) else is_there
+        self._elsewhere = None if is_there else changed.directory
         if self.controller.run is not None:
             self.controller.run.worked_in(self._elsewhere)
 
@@ -653,7 +679,8 @@ class ManagedSession(Session):
     def _question(self, question: base.Question) -> None:
         run = self.controller.current
         agent = run.order.agent or self.data.agent
-        self.approvals.request(PendingApproval.new(question, run.id, now()), agent, self._asker)
+        look = question.look if isinstance(question.look, events.ApprovalRequested) else None
+        self.approvals.request(PendingApproval.new(question, run.id, now(), look=look), agent, self._asker)
         self._asking()
 
     def _question_gone(self, question_id: str, reason: str) -> None:
@@ -672,7 +699,7 @@ class ManagedSession(Session):
         async with self._changing:
             pass  # git must not be ended while it writes files, because then only some files would be reverted
         for run in waiting:
-            run.step(Event.DROP, Ending("interrupted"))
+            self.controller.drop(run)
             self._run_ended(run)
         self.store.save()
         await asyncio.to_thread(self.history.close)  # waits for the disk

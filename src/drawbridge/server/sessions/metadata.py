@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from drawbridge.agents import catalog
 from drawbridge.agents.base import Options
 from drawbridge.core.json_text import UNDECODABLE
 from drawbridge.core.private_files import write_private
@@ -26,6 +27,8 @@ VERSION = 1
 lost.
 """
 ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+TERMINAL_PREFIX = "desk_"
+"""The prefix of the ids of terminal sessions."""
 
 
 class Waiting(Struct):
@@ -56,7 +59,7 @@ class Metadata(Struct):
     session_id: str
     created_at: str
     last_active: str
-    agent: str = "claude"
+    agent: str = catalog.FIRST
     options: Options = Options()
     recorded: RecordedState = msgspec.field(default_factory=RecordedState, name="memory")
     waiting: Waiting | None = None

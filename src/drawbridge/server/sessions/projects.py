@@ -121,6 +121,7 @@ class Projects:
                 session = self._load(directory, loaded)
                 if session is not None:
                     loaded.append(session)
+        self._grants.directories.examine_new([session.path for session in loaded])
         for session in sorted(loaded, key=lambda session: (session.data.created_at, session.id)):
             self._add(session)
             if problem := self._grants.directories.last_problem(session.path):
@@ -164,7 +165,7 @@ class Projects:
     async def examine(self) -> None:
         """Examines the directories of all sessions (``AllowedDirectories.examine_all``)."""
         await self._grants.directories.examine_all({session.path for session in self._sessions})
-        for session in self:
+        for session in self._sessions:
             session.directory_examined()
 
     def problems(self) -> list[str]:
@@ -214,6 +215,7 @@ class Projects:
             self._processes,
             self._open_in_terminal,
             lambda: self._sessions.are_working(leads_to(path), leads_to),
+            self._sessions.writing,
         )
 
     def _add(self, session: ManagedSession) -> ManagedSession:

@@ -25,7 +25,7 @@ from drawbridge.server.sessions.disk import Disk
 from drawbridge.server.sessions.grants import Grants
 from drawbridge.server.sessions.prompt_attachments import PromptAttachments
 from drawbridge.server.sessions.prompt_queue import PromptQueue
-from drawbridge.server.sessions.run import Ending, Event, Order, Run, State
+from drawbridge.server.sessions.run import Order, Run, State
 from drawbridge.server.sessions.session import SessionStore
 from drawbridge.server.updates import converted
 
@@ -187,7 +187,7 @@ class Prompts:
 
     def _removed(self, run: Run, sender: Subscriber) -> None:
         """Ends a run that has not started yet. All clients are notified, including ``sender``."""
-        run.step(Event.DROP, Ending("interrupted"))
+        self._controller.drop(run)
         ended = events.RunFinished(
             run_id=run.id, outcome="interrupted", duration_ms=0, removed_by=sender.name, client_id=sender.id
         )
@@ -237,4 +237,5 @@ def _recorded(order: Order, run_id: str, *, steer: bool = False) -> events.Promp
         images=order.images,
         files=order.files,
         review=order.review,
+        client_id=order.client_id or None,
     )

@@ -29,7 +29,7 @@ from drawbridge.server.protocol.replies import (
     SessionsFound,
     SessionState,
 )
-from drawbridge.server.sessions.disk import TERMINAL_PREFIX
+from drawbridge.server.sessions.metadata import TERMINAL_PREFIX
 from drawbridge.server.sessions.session import Session, Sessions
 from drawbridge.server.sessions.timeline import stretches
 from drawbridge.server.store.search import Deadline, Hit, Index, NoFullText, Part, TooSlow, Waited, Wanted, moment

@@ -47,10 +47,11 @@ from drawbridge.server.protocol.frames import ROOM, Subscriber
 from drawbridge.server.protocol.replies import Review
 from drawbridge.server.reviews.recovery import Recovery
 from drawbridge.server.reviews.reviews import RequestedDecision
+from drawbridge.server.reviews.writing import Writing
 from drawbridge.server.sessions import metadata
 from drawbridge.server.sessions.ceilings import day_of
-from drawbridge.server.sessions.disk import TERMINAL_PREFIX, Disk
-from drawbridge.server.sessions.metadata import instant
+from drawbridge.server.sessions.disk import Disk
+from drawbridge.server.sessions.metadata import TERMINAL_PREFIX, instant
 from drawbridge.server.sessions.recorded_state import DAYS_KEPT, Day, RecordedState, count_run
 from drawbridge.server.sessions.surfaces import Surfaces
 from drawbridge.server.store import records
@@ -148,6 +149,15 @@ class Session(ABC):
     @abstractmethod
     def review_is_gone(self) -> None:
         """Reports that nothing can be reviewed, because the directory no longer exists or is no longer allowed."""
+
+    @abstractmethod
+    def directory_examined(self) -> None:
+        """Publishes how much is left to review if the directory can no longer be used, or can be used again."""
+
+    @abstractmethod
+    async def refresh_review(self) -> None:
+        """Updates the review after files were changed by something other than a run, or by a run that a restart of the
+        server interrupted. A failure is logged."""
 
     @abstractmethod
     async def review_image(self, blob: str, largest: int) -> bytes:
@@ -363,6 +373,8 @@ class SessionStore:
         self.history = history
         self._directory = directory
         self._path = Path(data.path)
+        self.was_interrupted = False
+        """Whether the end of the last server ended a run."""
         self._surfaces = surfaces
         self._disk = disk
 
@@ -536,6 +548,7 @@ class SessionStore:
             except DrawbridgeError as error:
                 logger.error("%s: %s was not recorded: %s", self.data.id, _name(event), error)
                 self.recorded.apply(event, datetime.now(UTC))
+        self.was_interrupted = any(isinstance(event, RunFinished) for event in over)
         self.recorded.last_outcome = None
         if over:
             self.save()
@@ -563,6 +576,8 @@ class Sessions:
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
+        self.writing = Writing()
+        """Where the server writes files for users' decisions."""
         self._sessions: dict[str, Session] = {}
         self._tasks = BackgroundTasks(logger)
 
@@ -614,7 +629,8 @@ def working_here() -> ClientError:
 
 
 def no_terminal_session() -> ClientError:
-    return ClientError("NOT_SUPPORTED", "This terminal session does not exist. It may have been removed from the list.")
+    text = "This terminal session does not exist. It may have been removed from the list."
+    return ClientError("PROJECT_NOT_FOUND", text, field="project_id")
 
 
 def in_terminal() -> ClientError:

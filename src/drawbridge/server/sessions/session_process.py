@@ -121,9 +121,11 @@ class SessionProcess:
         open_in_terminal: Callable[[str], bool],
         report: Callable[[ProcessReport], None],
         about_turn: Callable[[TurnEvent], None],
+        look: Callable[[str, base.LookedAt], object],
     ) -> None:
         """``files``: the directory of the files that were sent with prompts. ``open_in_terminal`` returns whether a
-        terminal session has a conversation open now. ``report`` and ``about_turn`` receive the events, in order."""
+        terminal session has a conversation open now. ``report`` and ``about_turn`` receive the events, in order.
+        ``look``: see ``Launch.look``; its first argument is the name of the agent."""
         self.id = session_id
         self._directory = directory
         self._files = files
@@ -132,6 +134,7 @@ class SessionProcess:
         self._open_in_terminal = open_in_terminal
         self._report = report
         self._about_turn = about_turn
+        self._look = look
         self._process: base.AgentProcess | None = None
         self.agent = ""
         """The name of the agent that the latest process runs."""
@@ -231,6 +234,7 @@ class SessionProcess:
             confinement=self._processes.limits.confinement,
             state=kept if resume else None,
             files=files,
+            look=partial(self._look, agent),
         )
         self._had_files = had_files
         if agent not in self._processes.agents:

@@ -227,6 +227,8 @@ class History:
         self._tail: Tail | None = None
         self.closed = False
         """Whether the history is closed for writing. It can still be read."""
+        self._is_let_go = False
+        """Whether ``close`` was called."""
         self._records_unsaved = self._bytes_unsaved = 0
         self._scans_unsaved = False
         self._complete = ""
@@ -330,13 +332,17 @@ class History:
                 ) from None
         return record
 
+    def end(self) -> None:
+        """Closes the history for writing without waiting for the disk. ``close`` has to follow."""
+        self.closed = True
+
     def close(self) -> None:
         """Closes the history for writing, and returns once everything that was written is on the disk, unless the
         policy is ``off``. Waits for the disk without a lock, so that reading can continue. Blocking."""
         with self._changing:
-            if self.closed:
+            if self._is_let_go:
                 return
-            self.closed = True
+            self.closed = self._is_let_go = True
             if self._records_unsaved or self._scans_unsaved:
                 self._save_index()
             written = (self._tail, self._catalogue.directory)

@@ -98,6 +98,7 @@ class _Prompt(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="us
     images: tuple[_Image, ...] = ()
     files: tuple[_File, ...] = ()
     review: _Submission | None = None
+    client_id: str | None = None
 
 
 class _PromptRead(Struct, frozen=True):
@@ -111,6 +112,7 @@ class _PromptRead(Struct, frozen=True):
     images: tuple[_Image, ...] = ()
     files: tuple[_File, ...] = ()
     review: _Submission | None = None
+    client_id: str | None = None
 
 
 class _PromptEdited(Struct, frozen=True):
@@ -171,10 +173,11 @@ class _ChangedFile(Struct, frozen=True):
     change: Literal["added", "changed", "deleted"]
 
 
-class _RunReverted(Struct, frozen=True):
+class _RunReverted(Struct, frozen=True, omit_defaults=True):
     run_id: str
     by: str
     files: tuple[_ChangedFile, ...]
+    client_id: str | None = None
 
 
 # Reviews.

@@ -326,8 +326,8 @@ class Index:
                 ) from None
             if os.path.lexists(self._path):
                 raise HistoryNotWritten(
-                    f"The search index of {self._name} can't be removed, so its history was not changed. Check whether "
-                    "the server may write in its data directory."
+                    f"The search index of {self._name} can't be removed, so its history was not changed. Check that "
+                    "the server is allowed to write to its data directory."
                 )
             self._paused = True
         try:

@@ -15,7 +15,7 @@ from drawbridge.core.approval import State
 from drawbridge.core.private_files import process_alive
 from drawbridge.server.approvals.pending import Asker, ExpectedAsker, PendingApproval
 from drawbridge.server.approvals.service import Approvals
-from drawbridge.server.events import PermissionWithdrawn
+from drawbridge.server.events import ApprovalRequested, PermissionWithdrawn
 from drawbridge.server.protocol.messages import IN_TERMINAL
 from drawbridge.server.sessions.audience import Audience
 from drawbridge.server.sessions.metadata import Metadata, now
@@ -71,11 +71,12 @@ class ApprovalRequests:
         approvals = self._session.approvals
         return [OpenQuestion(approval, approvals.askers(approval)[0]) for approval in approvals]
 
-    def ask(self, question: Question, asker: Asker) -> PendingApproval:
-        """Opens an approval request for a question from the agent. ``asker``: what waits for the answer."""
+    def ask(self, question: Question, asker: Asker, look: ApprovalRequested | None) -> PendingApproval:
+        """Opens an approval request for a question from the agent. ``asker``: what waits for the answer. ``look``: as
+        in ``PendingApproval.new``."""
         session, questions = self._session, self._session.questions
         run = session.turns.current.id if session.turns.current is not None else ""
-        approval = PendingApproval.new(question, run, now(), asker.known_as)
+        approval = PendingApproval.new(question, run, now(), asker.known_as, look)
         is_answerable = self._audience.can_decide(session.id, session.path)
         questions.asked(approval, asker.pid)
         offered = questions.is_offered(approval, asker, is_answerable=is_answerable)

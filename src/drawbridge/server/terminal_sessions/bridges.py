@@ -14,14 +14,18 @@ import contextlib
 import logging
 import os
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 from drawbridge.agents import catalog
 from drawbridge.agents.base import Proposal
 from drawbridge.agents.proposals import in_editor
 from drawbridge.core.approval import State
+from drawbridge.core.disk_threads import DiskThreads
 from drawbridge.protocols import local_ipc as wire
 from drawbridge.server.approvals.editors import Editor, Editors, Person, decision
+from drawbridge.server.approvals.paths import normal, real
+from drawbridge.server.approvals.service import look_at
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.terminal_sessions.editor_reviews import EditorReviews
 from drawbridge.server.terminal_sessions.questions import ELSEWHERE
@@ -31,6 +35,9 @@ from drawbridge.server.terminal_sessions.shown_proposals import AskingBridge
 
 logger = logging.getLogger("drawbridge.server")
 
+READING_SECONDS: Final = 5.0
+"""Seconds that the server waits for the disk of a file or folder that a hook or a bridge names."""
+
 AGENTS = {row.title: row.name for row in catalog.ROWS if row.proposes}
 """The agents for which the bridge's proposal is the question: title (as bridges send it) → name."""
 
@@ -39,10 +46,12 @@ NOT_WRITTEN = ("DISK_SPACE_LOW", "FILE_OPERATION")
 
 
 class Bridges:
-    def __init__(self, sessions: TerminalSessions, editors: Editors, reviews: EditorReviews) -> None:
+    def __init__(self, sessions: TerminalSessions, editors: Editors, reviews: EditorReviews, disk: DiskThreads) -> None:
+        """``disk``: for the files and folders that bridges name."""
         self._terminal_sessions = sessions
         self._reviews = reviews
         self._editors = editors
+        self._disk = disk
         self._terminals = sessions.terminals
         self._shown = sessions.shown
         self._sessions: dict[tuple[int, str], TerminalSession] = {}
@@ -54,16 +63,16 @@ class Bridges:
         """Serves a bridge until it disconnects. ``first``: the first line that it sent. Raises ``ValueError`` for an
         invalid line."""
         try:
-            self._handle(editor, first)
+            await self._handle(editor, first)
             while line := await reader.readline():
-                self._handle(editor, wire.decode_from_peer(line))
+                await self._handle(editor, wire.decode_from_peer(line))
         finally:
             self._disconnected(editor)
 
-    def _handle(self, editor: Editor, line: wire.FromPeer) -> None:
+    async def _handle(self, editor: Editor, line: wire.FromPeer) -> None:
         match line:
             case wire.Bridge():
-                self._connected(editor, line)
+                await self._connected(editor, line)
             case wire.OfferAnswered(id, text):
                 self._editors.answered(editor, id, text)
             case wire.OfferDeclined(id):
@@ -73,7 +82,7 @@ class Bridges:
             case wire.PromptFailed(id, reason):
                 self._terminals.answered(editor, id, reason)
             case wire.Proposed():
-                self._proposed(editor, line)
+                await self._proposed(editor, line)
             case wire.EditorDecision(id, text):
                 won = self._decided(self._shown.find(editor, id), text)
                 editor.send(wire.DecisionAck(id, won))
@@ -88,13 +97,20 @@ class Bridges:
             case wire.Hook():
                 raise ValueError("received a hook message on a bridge connection")
 
-    def _connected(self, editor: Editor, about: wire.Bridge) -> None:
+    async def _connected(self, editor: Editor, about: wire.Bridge) -> None:
         if editor.about is None and about.reviews:
             editor.send(wire.Welcome(remembers=True))
         with self._terminals_change():
             editor.introduce(about)
             self._terminals.add(editor)
-        self._editors.add(editor)
+        self._editors.add(editor, await self._real(about.folders))
+
+    async def _real(self, folders: Sequence[str]) -> list[str]:
+        """The canonical paths of an editor's folders. If their disk does not respond, links are not followed."""
+        try:
+            return await self._disk.run(lambda: [real(folder) for folder in folders], READING_SECONDS)
+        except TimeoutError:
+            return [normal(folder) for folder in folders]
 
     def _disconnected(self, editor: Editor) -> None:
         self._editors.remove(editor)
@@ -114,13 +130,13 @@ class Bridges:
             if session.prompts.possible != before[session.id]:
                 session.publish_state()
 
-    def _proposed(self, editor: Editor, proposed: wire.Proposed) -> None:
+    async def _proposed(self, editor: Editor, proposed: wire.Proposed) -> None:
         shown = self._shown.add(editor, proposed)
         agent = AGENTS.get(proposed.agent)
         if self._terminal_sessions.closed:
             return None
         if agent is not None:
-            return self._ask(editor, shown, agent)
+            return await self._ask(editor, shown, agent)
         for session in self._terminal_sessions:
             if any(process.pid == proposed.pid for process in session.processes.all):
                 for approval in session.approvals:
@@ -131,18 +147,42 @@ class Bridges:
                         shown.belongs_to(session, approval)
         return None
 
-    def _ask(self, editor: Editor, shown: AskingBridge, agent: str) -> None:
+    async def _ask(self, editor: Editor, shown: AskingBridge, agent: str) -> None:
         proposed = shown.proposed
-        session = self._session_of(editor, proposed, agent)
+        session = await self._session_of(editor, proposed, agent)
         if session is None:
             return
         shown.belongs_to(session, session.reconnect(shown))
         if shown.approval is not None:
             return
         question = in_editor(uuid.uuid4().hex, Proposal(proposed.path, proposed.old_text, proposed.new_text))
-        shown.belongs_to(session, session.requests.ask(question, shown))
+        try:
+            look = await self._disk.run(lambda: look_at(question, agent, str(session.path)), READING_SECONDS)
+        except TimeoutError:
+            look = None
+        if self._terminal_sessions.find(session.id) is session and not self._terminal_sessions.closed:
+            shown.belongs_to(session, session.requests.ask(question, shown, look))
 
-    def _session_of(self, editor: Editor, proposed: wire.Proposed, agent: str) -> TerminalSession | None:
+    async def _session_of(self, editor: Editor, proposed: wire.Proposed, agent: str) -> TerminalSession | None:
+        """The session in which the agent proposes a change. It begins now if it is not known; None if it can't be
+        shown."""
+        known = self._known_session(editor, proposed, agent)
+        if known is not None:
+            return known
+        folders = editor.about.folders if editor.about else ()
+        path = next((folder for folder in folders if proposed.path.startswith(folder.rstrip("/") + "/")), None)
+        path = path or os.path.dirname(proposed.path)
+        sessions = self._terminal_sessions
+        await sessions.examine_directory(path)
+        known = self._known_session(editor, proposed, agent)  # a hook may have reported it in the meantime
+        if known is not None or sessions.closed:
+            return known
+        begun = sessions.begin(sessions.new_id(), path, agent, "")
+        if begun is not None:
+            self._sessions[_key(editor), proposed.session] = begun
+        return begun
+
+    def _known_session(self, editor: Editor, proposed: wire.Proposed, agent: str) -> TerminalSession | None:
         key = (_key(editor), proposed.session)
         known = self._sessions.get(key)
         if known is not None and self._terminal_sessions.find(known.id) is known:
@@ -154,14 +194,7 @@ class Bridges:
                 return session
         folders = editor.about.folders if editor.about else ()
         working = [one for one in self._terminal_sessions if one.data.agent == agent and _is_working_in(one, folders)]
-        if len(working) == 1:
-            return working[0]
-        path = next((folder for folder in folders if proposed.path.startswith(folder.rstrip("/") + "/")), None)
-        sessions = self._terminal_sessions
-        begun = sessions.begin(sessions.new_id(), path or os.path.dirname(proposed.path), agent, "")
-        if begun is not None:
-            self._sessions[key] = begun
-        return begun
+        return working[0] if len(working) == 1 else None
 
     def _decided(self, shown: AskingBridge | None, text: str | None) -> bool:
         """Applies a decision that the user made in the editor. Returns whether it counts."""

@@ -10,11 +10,12 @@ import asyncio
 import logging
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Final
 
 import msgspec
 from msgspec import Struct
 
-from drawbridge.agents.terminal import Entry, NotItsFile, ProcessState, TerminalAgent
+from drawbridge.agents.terminal import Entry, Message, NotItsFile, ProcessState, TerminalAgent
 from drawbridge.core.json_text import UNDECODABLE
 from drawbridge.server.sessions.recorded_state import RecordedState
 from drawbridge.server.store.log import History
@@ -22,6 +23,10 @@ from drawbridge.server.terminal_sessions.processes import Processes
 from drawbridge.server.terminal_sessions.transcript_file import TranscriptFile
 
 logger = logging.getLogger("drawbridge.server")
+
+LOOKED_BACK: Final = 200
+LOOKED_BACK_BYTES: Final = 8 * 1024 * 1024
+"""The maximum numbers of records, and of bytes, at the end of the history that are searched for the last entry."""
 
 
 class Portion(Struct, frozen=True):
@@ -33,6 +38,11 @@ class Portion(Struct, frozen=True):
     quiet: bool
     late: bool
     has_more: bool
+
+    @property
+    def has_results(self) -> bool:
+        """Whether tool calls have ended."""
+        return any(isinstance(entry, Message) and entry.results for _, entries in self.lines for entry in entries)
 
 
 class ConversationFile:
@@ -55,7 +65,9 @@ class ConversationFile:
         """Whether a line of the transcript is in the history, or the transcript has been read to its end."""
         self.is_up_to_date = False
         """Whether the transcript has been read to its end since the server was started."""
-        self.open()
+        self._opens_again = True
+        """Whether the transcript is opened before it is read, because it never was, or a process may have reported
+        where it is."""
 
     @property
     def is_open(self) -> bool:
@@ -66,28 +78,35 @@ class ConversationFile:
         """Whether an agent's process has reported another path since the transcript was opened, or the process that had
         it open has ended or closed the conversation.
         """
-        return self._path != self._processes.latest.transcript
+        return self._opens_again or self._path != self._processes.latest.transcript
 
-    def open(self) -> None:
-        """Opens the transcript at the path that was reported last, if that can be its path."""
-        path, agent = self._processes.latest.transcript, self._agent
-        self._file, self._path = None, path
+    def open_again(self) -> None:
+        """Opens the transcript before it is next read."""
+        self._opens_again = True
+
+    async def open(self) -> None:
+        """Opens the transcript at the path that was reported last, if it has moved and that can be its path."""
+        if not self.has_moved:
+            return
+        path, agent, config = self._processes.latest.transcript, self._agent, self._processes.latest.config
+        self._file, self._path, self._opens_again = None, path, False
         if not path or agent is None:
             return
         try:
-            place = agent.checked(path, self._recorded.session_id, self._processes.latest.config)
+            place = await asyncio.to_thread(agent.checked, path, self._recorded.session_id, config)
         except NotItsFile:
             logger.warning(
                 "%s: its conversation can't be read: %s is not the path of its agent's transcript", self._id, path
             )
             return
-        after = self._last_entry()
+        after = await asyncio.to_thread(self._last_entry)
         self._has_begun = bool(after)
         self._file = TranscriptFile(agent, place, after)
 
     def _last_entry(self) -> str:
-        """The uuid of the last entry in the history; empty if the history contains none."""
-        page = self._history.read(before_seq=self._history.last_seq + 1, limit=200)
+        """The uuid of the last entry in the history; empty if the history contains none. Blocking."""
+        before = self._history.last_seq + 1
+        page = self._history.read(before_seq=before, limit=LOOKED_BACK, max_bytes=LOOKED_BACK_BYTES)
         for record in reversed(page.records):
             if uuid := _uuid_of(record.line):
                 return uuid
@@ -96,8 +115,7 @@ class ConversationFile:
     async def read(self) -> Portion | None:
         """Reads the next lines; None if no transcript is open. A transcript that has moved is opened only now, because
         reading continues after the last entry in the history. Raises OSError after it has closed the transcript."""
-        if self.has_moved:
-            self.open()
+        await self.open()
         file = self._file
         if file is None:
             return None

@@ -39,6 +39,8 @@ from drawbridge.server.protocol.replies import Review as ReviewReply
 from drawbridge.server.reviews.located_comments import LocatedComments
 from drawbridge.server.reviews.reviewing import Reviewing
 from drawbridge.server.reviews.reviews import RequestedDecision, Review
+from drawbridge.server.reviews.writing import Writing
+from drawbridge.server.sessions.allowed_directories import SILENT
 from drawbridge.server.sessions.grants import Grants
 from drawbridge.server.sessions.limits import Limits
 from drawbridge.server.sessions.session import Sessions, SessionStore, working_here
@@ -50,6 +52,9 @@ logger = logging.getLogger("drawbridge.server")
 READY_SECONDS: Final = 5.0
 """The maximum number of seconds that a tool's hook waits for the checkpoint before the run. After that, or after a git
 error, the agent continues without it."""
+
+LATE: Final = f"git took longer than {READY_SECONDS:g} s."
+"""The reason why the checkpoint before a run is missing, for the user."""
 
 CLOSE_SECONDS: Final = 3.0
 """The maximum number of seconds that the shutdown waits for checkpoints in progress. The review of a run begins with
@@ -76,9 +81,11 @@ class ReviewedDirectory:
         memory: MemoryWatch,
         find_unsaved: FindUnsaved,
         works_here: Callable[[], bool],
+        writing: Writing,
         removing: asyncio.Task[None] | None = None,
     ) -> None:
-        """``works_here`` returns whether any agent is working in the directory or inside it. ``removing``: the task that
+        """``works_here`` returns whether any agent is working in the directory or inside it. ``writing``: that of all
+        sessions. ``removing``: the task that
         removes what was in ``folder`` before, if any."""
         self.path = path
         self._removing = removing
@@ -86,7 +93,8 @@ class ReviewedDirectory:
         self._grants = grants
         self._limits = limits
         self._works_here = works_here
-        self._review = Review(folder.name)
+        self._writing = writing
+        self._review = Review(folder.name, folder)
         kept = folder if limits.checkpoints else None
         self.checkpoints = Checkpoints(
             path,
@@ -127,11 +135,14 @@ class ReviewedDirectory:
             lambda: grants.ceilings,
             folder,
             self._check_at_rest,
+            lambda: writing.at(path),
         )
         self.recovery = self._reviewing.recovery
         self._sending: asyncio.Future[str] | None = None
         """The last submission of comments. It is done once the agent has started on it, or the submission has
         failed."""
+        self._unusable: str | None = None
+        """The reason why the directory can't be used, when it was last examined; None if it can."""
         self._problem = ""
         """The reason why the last checkpoint could not be taken; empty if it was taken. The same reason is logged only
         once in succession."""
@@ -142,6 +153,18 @@ class ReviewedDirectory:
     @property
     def is_used(self) -> bool:
         return bool(self._stores)
+
+    def needs(self, session: str) -> bool:
+        """Whether changes that nobody has decided on, or comments that no agent has received, would be deleted with this
+        session."""
+        if self._stores.keys() != {session}:
+            return False
+        review = self._stores[session].review
+        try:
+            is_unsent = any(one.comment.state in ("draft", "waiting") for one in self.comments.known.values())
+        except (DrawbridgeError, OSError):  # it is not known
+            is_unsent = True
+        return is_unsent or (review is not None and review.files > 0)
 
     def join(self, session: str, store: SessionStore) -> None:
         for other in self._stores.values():
@@ -208,6 +231,7 @@ class ReviewedDirectory:
             text = "%s: the checkpoint before the run was late, so it may contain the agent's first edit"
             logger.warning(text, self.path)
             self._ready.set()
+            await self._review.miss(LATE)
 
     def _active(self) -> list[str]:
         return list(dict.fromkeys([*self._runs.values(), *self._expected.values()]))
@@ -237,7 +261,9 @@ class ReviewedDirectory:
             new = next((run for run in active if run not in self._begun), None)
             if ended is not None:
                 if self._begun.pop(ended) or self._is_extended or self._review.has_missed:
-                    await self._checkpoint(ended, "after")
+                    is_taken = await self._checkpoint(ended, "after")
+                    if not (is_taken or self.busy):
+                        self._review.end()
             elif new is not None:
                 self._begun[new] = True
                 self._begun[new] = await self._checkpoint(new, "before")
@@ -250,6 +276,8 @@ class ReviewedDirectory:
         try:
             if problem is None:
                 await self._prepare()
+                if when == "before":
+                    await self._writing.settled(self.path)
                 snapshotter = self.checkpoints.snapshotter
                 if when == "after":
                     return await snapshotter.create(run, when)
@@ -259,7 +287,7 @@ class ReviewedDirectory:
         except (GitFailed, NoCheckpoint, DrawbridgeError, OSError) as error:
             problem, reason = str(error), reason_of(error)
         if reason is not None and when == "before":
-            self._review.miss(reason)
+            await self._review.miss(reason)
         if problem != self._problem:
             self._problem = problem
             logger.warning("%s: the checkpoint %s run %s was not taken: %s", self.path, when, run, problem)
@@ -297,6 +325,19 @@ class ReviewedDirectory:
     def review_is_gone(self) -> None:
         """Like ``Session.review_is_gone``, for all sessions in the directory."""
         self._reviewing.publish_gone()
+
+    def directory_examined(self, problem: str | None) -> None:
+        """Like ``Session.directory_examined``, for all sessions in the directory. ``problem``: the reason why it can't be
+        used; None if it can."""
+        before, self._unusable = self._unusable, problem
+        if problem is None and before is not None:
+            self._tasks.start(self.refresh(), f"{self.path}: updating the review of a directory that is back")
+        elif problem not in (None, SILENT, before):
+            self.review_is_gone()
+
+    async def refresh(self) -> None:
+        """See ``Session.refresh_review``."""
+        await self._reviewing.refresh()
 
     async def image(self, blob: str, largest: int) -> bytes:
         """A version of an image that the review shows. Raises the same errors as ``Reviewing.image``."""
@@ -449,6 +490,7 @@ class Directories:
             self._memory,
             self._find_unsaved,
             lambda: self._sessions.are_working(path, self._grants.directories.leads_to),
+            self._sessions.writing,
             removing,
         )
 

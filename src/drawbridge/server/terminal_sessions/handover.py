@@ -101,7 +101,7 @@ class Handover:
         known = self._comments.left
         if known is not None and known.is_open:
             raise ClientError("PROCESS_ACTIVE", WAITS if known.state == "waiting" else ON_THEIR_WAY)
-        left = LeftComments(self._session.id, prompt.strip(), sender.name, review, request_id)
+        left = LeftComments(self._session.id, prompt.strip(), sender.name, review, request_id, client_id=sender.id)
         self._comments.put(left, "waiting", sender.name)
         return self._accepted()
 
@@ -175,7 +175,15 @@ class Handover:
 
     def record(self, left: LeftComments, entry: Context) -> PromptAccepted:
         """The comments as a prompt for the history. ``entry``: the entry of the transcript that contains them."""
-        return PromptAccepted(left.run, left.text, left.by, left.request_id, uuid=entry.uuid, review=left.review)
+        return PromptAccepted(
+            left.run,
+            left.text,
+            left.by,
+            left.request_id,
+            uuid=entry.uuid,
+            review=left.review,
+            client_id=left.client_id,
+        )
 
     def settle(self) -> None:
         """Turns comments that were given to a hook back into drafts, because they may not have arrived. To be called if

@@ -152,7 +152,7 @@ class Terminals:
 
 
 class SentPrompt(Struct, frozen=True):
-    """A prompt from a client. ``by``: the client's name. ``turn``: the id of the agent's turn, once it has begun; empty
+    """A prompt from the client ``by``, ``client_id``. ``turn``: the id of the agent's turn, once it has begun; empty
     before. ``review``: the comments that the prompt contains, if any."""
 
     text: str
@@ -160,6 +160,7 @@ class SentPrompt(Struct, frozen=True):
     request_id: str | None = None
     turn: str = ""
     review: Submission | None = None
+    client_id: str | None = None
 
     @property
     def key(self) -> str | None:
@@ -238,7 +239,9 @@ class Prompts:
 
         ``allowed``: returns whether clients could have started the agent with the permissions that it has.
         """
-        sent = SentPrompt(typeable(self._session.agent, command.prompt), client.name, command.request_id)
+        sent = SentPrompt(
+            typeable(self._session.agent, command.prompt), client.name, command.request_id, client_id=client.id
+        )
         known = await self.known(sent.request_id, sent.text)
         if known is not None:
             return known
@@ -361,7 +364,13 @@ class Prompts:
         if sent is None or sent.turn != run:
             return PromptAccepted(run, entry.text, TERMINAL_NAME, uuid=entry.uuid)
         return PromptAccepted(
-            run, self.as_sent(entry.text), sent.by, sent.request_id, uuid=entry.uuid, review=sent.review
+            run,
+            self.as_sent(entry.text),
+            sent.by,
+            sent.request_id,
+            uuid=entry.uuid,
+            review=sent.review,
+            client_id=sent.client_id,
         )
 
     def recorded(self, entry: Prompt, run: str) -> None:

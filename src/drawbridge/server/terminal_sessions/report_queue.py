@@ -59,8 +59,8 @@ class ReportQueue:
         """Sets the agent's process and the path of its transcript, as reported by a hook. If the transcript has
         moved, lines that have not been read yet are read from the new path."""
         if self.session.processes.reported(process, path, is_ended=self.session.ended):
-            if not self._file.is_open:  # otherwise it is opened once the read in progress has ended
-                self._file.open()
+            if not self._file.is_open:
+                self._file.open_again()
             self.session.save()
 
     async def processed(self) -> None:
@@ -83,9 +83,12 @@ class ReportQueue:
                 self._next = ProcessCheck({})
             try:
                 if isinstance(self._next, ProcessCheck):
+                    await self._file.open()
                     self._next = ProcessCheck(await self._file.states(session.checked_processes))
                 if not self._begins_turn(self._next):
                     await self._read_until(self._next.after)
+                if isinstance(self._next, HookReport) and self._next.ends_call:
+                    await session.read_decided()
             except Exception:
                 logger.exception("%s: internal error", session.id)
             self._process_next()
@@ -141,6 +144,7 @@ class ReportQueue:
     async def _read(self) -> None:
         session, file = self.session, self._file
         await session.restore_agent_state()
+        await file.open()
         if file.is_open and not session.recorded.title:
             # The title may precede what is read below, which is only the end of a long conversation.
             session.learn_title(await file.title())
@@ -153,6 +157,8 @@ class ReportQueue:
                 return
             if portion is None:
                 break
+            if portion.has_results:
+                await session.read_decided()
             session.read(portion)
             has_more = portion.has_more
         if not file.is_up_to_date:

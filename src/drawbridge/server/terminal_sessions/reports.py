@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from drawbridge.agents.base import Proposal
 from drawbridge.agents.terminal import HookEvent, ProcessState
+from drawbridge.server.events import ApprovalRequested
 from drawbridge.server.terminal_sessions.peers import AskingHook
 from drawbridge.server.terminal_sessions.shared_comments import LeftComments
 
@@ -59,6 +60,11 @@ class HookReport(Struct, frozen=True):
         return AfterText(self.event.last_message) if is_end and self.event.last_message else None
 
     @property
+    def ends_call(self) -> bool:
+        """Whether a tool call has ended."""
+        return self.event.name in ("PostToolUse", "PostToolUseFailure")
+
+    @property
     def starts_process(self) -> bool:
         """Whether the agent's program has just been started, and has not reported its permission mode."""
         return self.event.is_new_process and not self.event.permission_mode
@@ -66,11 +72,12 @@ class HookReport(Struct, frozen=True):
 
 class QuestionReport(Struct, frozen=True):
     """A question from the agent. The hook ``asker`` waits for the answer. ``proposal``: the change that the question
-    is about, if any."""
+    is about, if any. ``look``: as in ``PendingApproval.new``."""
 
     event: HookEvent
     asker: AskingHook
     proposal: Proposal | None
+    look: ApprovalRequested | None
 
     @property
     def after(self) -> Condition | None:

@@ -40,7 +40,8 @@ async def submit_review(
             raise ClientError("NOT_SUPPORTED", HAS_ENDED)
         if not prompts.can_type:
             return handover.leave(prompt, submission, sender, id, allowed)
-        sent = SentPrompt(typeable(session.agent, prompt, "data.text"), sender.name, id, review=submission)
+        text = typeable(session.agent, prompt, "data.text")
+        sent = SentPrompt(text, sender.name, id, review=submission, client_id=sender.id)
         sending = prompts.begin(sent, allowed)
         reviewed.sends(sending)
         return await prompts.accepted(sending)

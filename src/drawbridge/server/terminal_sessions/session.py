@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+from msgspec import Struct
 
 from drawbridge.agents.base import AgentLine, AgentState, Options, Proposal
 from drawbridge.agents.modes import BYPASS
-from drawbridge.agents.proposals import read_file
 from drawbridge.agents.terminal import (
     ONLY_IN_EDITOR,
     AskingAgent,
@@ -34,7 +34,7 @@ from drawbridge.core.errors import DrawbridgeError
 from drawbridge.core.private_files import write_private
 from drawbridge.server import events
 from drawbridge.server.approvals.pending import Asker, PendingApproval
-from drawbridge.server.events import PromptAccepted
+from drawbridge.server.events import ApprovalRequested, PromptAccepted
 from drawbridge.server.protocol import commands, messages
 from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError
@@ -51,7 +51,7 @@ from drawbridge.server.sessions.surfaces import Surfaces
 from drawbridge.server.store.log import History
 from drawbridge.server.store.records import written
 from drawbridge.server.terminal_sessions.approval_requests import ApprovalRequests
-from drawbridge.server.terminal_sessions.continuation import age_of_run, continuation, finished_runs
+from drawbridge.server.terminal_sessions.continuation import Continuation, age_of_run, continuation, finished_runs
 from drawbridge.server.terminal_sessions.conversation_file import Portion
 from drawbridge.server.terminal_sessions.dialog import EndedCall, json_object
 from drawbridge.server.terminal_sessions.directories import ReviewedDirectory
@@ -78,6 +78,7 @@ from drawbridge.server.terminal_sessions.reports import (
 )
 from drawbridge.server.terminal_sessions.shared_comments import LeftComments
 from drawbridge.server.terminal_sessions.shown_proposals import ShownProposals
+from drawbridge.server.terminal_sessions.texts_read_ahead import TextsReadAhead
 from drawbridge.server.terminal_sessions.turns import (
     Change,
     EarlierPromptFound,
@@ -112,6 +113,15 @@ run begins."""
 MOVE_CHECKS: Final = 3
 """The number of checks that wait for the successor of a session that was moved to the background. After these checks,
 the session ends without naming its successor."""
+
+
+class Past(Struct, frozen=True):
+    """What the history contains about the time before a restart. ``age``: of the active run, in seconds; 0 if there is
+    none. ``finished``: the latest runs that have ended."""
+
+    found: Continuation
+    age: float
+    finished: list[str]
 
 
 class TerminalSession(Session):
@@ -155,8 +165,9 @@ class TerminalSession(Session):
         self.turns = Turns(self.agent, time.monotonic, facts.past)
         self._stored = msgspec.convert(facts, StoredTurns, from_attributes=True)
         """The facts about the turns, as they were last stored."""
+        self._texts = TextsReadAhead()
         self.questions = Questions(
-            self.agent, str(self.path), read_file, time.monotonic, is_unattended=facts.is_unattended
+            self.agent, str(self.path), self._texts.of, time.monotonic, is_unattended=facts.is_unattended
         )
         self._was_unattended = facts.is_unattended
         """``is_unattended`` of ``Facts``, as it was last stored."""
@@ -262,6 +273,12 @@ class TerminalSession(Session):
     def review_is_gone(self) -> None:
         self.reviewed.review_is_gone()
 
+    def directory_examined(self) -> None:
+        self.reviewed.directory_examined(self._grants.directories.last_problem(self.path))
+
+    async def refresh_review(self) -> None:
+        await self.reviewed.refresh()
+
     async def review_image(self, blob: str, largest: int) -> bytes:
         return await self.reviewed.image(blob, largest)
 
@@ -310,6 +327,12 @@ class TerminalSession(Session):
 
     # Reports.
 
+    async def read_decided(self) -> None:
+        """Reads the files that clients have decided on, before something is processed that may show what the agent did
+        with a decision."""
+        paths = {one.request.proposal.path for one in self.questions.decided if one.request.proposal is not None}
+        await self._texts.read(paths)
+
     def process(self, report: Report) -> None:
         """Processes a report from the queue. Everything that precedes it has been processed."""
         match report:
@@ -319,10 +342,10 @@ class TerminalSession(Session):
                     self.reviewed.expect_nothing(self.id)
                 if event.name in ("Stop", "StopFailure", "SessionEnd"):
                     self.save()
-            case QuestionReport(event, asker, proposal):
+            case QuestionReport(event, asker, proposal, look):
                 if asker.is_gone and not self.questions.known(asker.known_as):
                     self._hook(event, asker.pid)  # nobody is waiting for an answer
-                elif (approval := self._asked(event, asker, proposal)) is not None:
+                elif (approval := self._asked(event, asker, proposal, look)) is not None:
                     self._shown.join(self, approval, asker.pid, proposal)
             case Disconnected(asker):
                 self.requests.disconnect(asker)
@@ -414,7 +437,9 @@ class TerminalSession(Session):
                 self.requests.carry_out(self.questions.noticed(pid, self.requests.open))
         self.changed()
 
-    def _asked(self, event: HookEvent, asker: Asker, proposal: Proposal | None) -> PendingApproval | None:
+    def _asked(
+        self, event: HookEvent, asker: Asker, proposal: Proposal | None, look: ApprovalRequested | None
+    ) -> PendingApproval | None:
         """Processes a question. Returns its approval request; None if it does not wait for an answer here. The arguments
         are as in ``QuestionReport``."""
         pid, agent = asker.pid, event.agent_id
@@ -431,7 +456,7 @@ class TerminalSession(Session):
         question = question_of(event, proposal, str(self.path), changeable=self.agent.accepts_changed_input)
         if not self.agent.hides_dialog(question.asked_by):  # otherwise, several dialogs can wait
             self.questions.continued(agent, pid)
-        return self.requests.ask(question, asker)
+        return self.requests.ask(question, asker, look)
 
     def _note_hook(self, event: HookEvent, pid: int | None, handed: LeftComments | None = None) -> None:
         """Updates what every hook of a process reveals: the process's permission mode, and that it has the conversation
@@ -561,21 +586,27 @@ class TerminalSession(Session):
 
     # Recovery after a restart.
 
-    def recover(self) -> None:
-        """Restores the state after a restart. What does not continue (see ``continuation``) counts as ended."""
+    def read_past(self) -> Past:
+        """Reads what ``recover`` needs. Blocking. Raises ``HistoryUnreadable``."""
         self.store.catch_up()
         found = continuation(self.history, self.recorded, self.processes, self._stored.works, ended=self.ended)
+        self.handover.load()
+        age = 0.0 if found.run is None else age_of_run(self.history, found.run)
+        return Past(found, age, finished_runs(self.history))  # including those that ended after the facts were saved
+
+    def recover(self, past: Past) -> None:
+        """Restores the state after a restart. What does not continue (see ``continuation``) counts as ended."""
+        found, unfinished = past.found, list(self.recorded.unfinished)
         run, works = found.run, found.works
         self.processes.only_alive()
         self.store.recover([approval.id for approval in found.restored.approvals], run)
         if run is not None:
-            self.turns.restore(run, age_of_run(self.history, run), self._stored, works)
+            self.turns.restore(run, past.age, self._stored, works)
         self.requests.restore(found.restored, works, run)
-        self.turns.remember(finished_runs(self.history))  # including those that ended after the facts were saved
+        self.turns.remember([*past.finished, *(one for one in unfinished if one not in self.recorded.unfinished)])
         self.ended = not found.is_open or (self.pid is None and not self.approvals)
         if run is not None:
             self.reviewed.continue_run(self.id, run)
-        self.handover.load()
         if self.ended:
             self.handover.end()
 
@@ -685,8 +716,9 @@ class TerminalSession(Session):
         self.publish_reports()
 
     def close(self, reason: str) -> None:
-        """Closes the session. The agent continues. A question stays open if its hook or bridge will report it again.
-        Other questions can then only be answered in the terminal.
+        """Closes the session, except for its history, which accepts no more records. The agent continues. A question
+        stays open if its hook or bridge will report it again. Other questions can then only be answered in the
+        terminal.
         """
         self.requests.close(reason)
         self.prompts.close()
@@ -695,4 +727,4 @@ class TerminalSession(Session):
         self._is_closed = True
         self.turns.close()
         self.store.save()
-        self.history.close()
+        self.history.end()

@@ -6,12 +6,13 @@ The files of each session, such as its history, are in ``<data>/desk/<id>``.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import shutil
 import uuid
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -29,10 +30,11 @@ from drawbridge.server.protocol.client_errors import ClientError, no_project
 from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.protocol.replies import Accepted
 from drawbridge.server.sessions import metadata
-from drawbridge.server.sessions.disk import TERMINAL_PREFIX, Disk
+from drawbridge.server.sessions.allowed_directories import SILENT
+from drawbridge.server.sessions.disk import Disk
 from drawbridge.server.sessions.grants import Grants
 from drawbridge.server.sessions.limits import Limits
-from drawbridge.server.sessions.metadata import now
+from drawbridge.server.sessions.metadata import TERMINAL_PREFIX, now
 from drawbridge.server.sessions.session import Sessions
 from drawbridge.server.sessions.surfaces import Surfaces
 from drawbridge.server.store.log import History
@@ -93,6 +95,10 @@ class TerminalSessions:
         self._removals = BackgroundTasks(logger)
         self._unreadable: set[str] = set()
         """The ids of sessions that could not be read. Nothing in their directories is changed."""
+        self._restoring = asyncio.Lock()
+        """Held while such a session is restored."""
+        self._moving: dict[str, asyncio.Event] = {}
+        """For each session that was removed from the list, by its id: set when its directory was renamed."""
 
     def __iter__(self) -> Iterator[TerminalSession]:
         return iter([session for session in self._sessions if isinstance(session, TerminalSession)])
@@ -147,23 +153,36 @@ class TerminalSessions:
         if session in self._reports:
             await self._reports[session].processed()
 
-    def load(self) -> None:
+    async def load(self) -> None:
         """Restores the sessions from before a restart. Damaged ones are removed, because the agent has its own
         transcript. Sessions that can't be read now are kept, and are restored when their agent reports something or the
-        server starts again. Blocking. Raises ``NotPrivate`` or OSError."""
+        server starts again. Raises ``NotPrivate`` or OSError."""
+        for directory in await asyncio.to_thread(self._stored):
+            await self._restore(directory)
+        # An unreadable session may be in any of the directories, and so may one whose disk does not respond.
+        problem = self._grants.directories.last_problem
+        if not self._unreadable and not any(problem(session.path) == SILENT for session in self):
+            self._directories.remove_unused()
+
+    def _stored(self) -> list[Path]:
+        """The directories of all sessions, after the agents' directories have been examined. Removes what is left of
+        sessions that were removed from the list. Blocking. Raises ``NotPrivate`` or OSError."""
         make_private_directory(str(self._directory))
+        kept, paths = [], []
         for directory in sorted(self._directory.iterdir(), key=_changed_at):
             if directory.name.startswith(FORGOTTEN):
                 shutil.rmtree(directory, ignore_errors=True)
-            else:
-                self._restore(directory)
-        if not self._unreadable:  # an unreadable session may be in any of the directories
-            self._directories.remove_unused()
+                continue
+            kept.append(directory)
+            with contextlib.suppress(metadata.Unreadable, metadata.Newer, metadata.Damaged):
+                paths.append(Path(metadata.load(directory).path))
+        self._grants.directories.examine_new(paths)
+        return kept
 
-    def _restore(self, directory: Path) -> TerminalSession | None:
+    async def _restore(self, directory: Path) -> TerminalSession | None:
         """Restores a session. Returns None if it is damaged and was removed, or can't be read now."""
         try:
-            session = self._open(directory)
+            session = await self._open(directory)
         except (metadata.Unreadable, metadata.Newer, HistoryUnreadable, NotPrivate, OSError) as error:
             if directory.name not in self._unreadable:
                 logger.error(
@@ -174,7 +193,7 @@ class TerminalSessions:
         except (metadata.Damaged, DrawbridgeError, *UNDECODABLE) as error:
             logger.error("the terminal session in %s is damaged (%s); it was removed", directory.name, error)
             self._unreadable.discard(directory.name)
-            shutil.rmtree(directory, ignore_errors=True)
+            await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
             return None
         self._unreadable.discard(directory.name)
         self._sessions.add(session)
@@ -183,21 +202,24 @@ class TerminalSessions:
             asyncio.get_running_loop().call_later(RETURN_SECONDS, add, ReturnTimeOver())
         return session
 
-    def _open(self, directory: Path) -> TerminalSession:
+    async def _open(self, directory: Path) -> TerminalSession:
+        data, facts, history = await asyncio.to_thread(self._read, directory)
+        try:
+            session = self._new(directory, data, history, facts)
+            session.recover(await asyncio.to_thread(session.read_past))
+            self._follow(session)
+        except BaseException:
+            await asyncio.to_thread(history.close)
+            raise
+        return session
+
+    def _read(self, directory: Path) -> tuple[metadata.Metadata, Facts, History]:
         data = metadata.load(directory)
         try:
             facts = msgspec.json.decode((directory / FACTS_FILE).read_bytes(), type=Facts)
         except FileNotFoundError:
             raise metadata.Damaged(f"{FACTS_FILE} is missing") from None
-        history = History.open(directory / "logs", fsync=self._fsync)
-        try:
-            session = self._new(directory, data, history, facts)
-            session.recover()
-            self._follow(session)
-        except BaseException:
-            history.close()
-            raise
-        return session
+        return data, facts, History.open(directory / "logs", fsync=self._fsync)
 
     def _new(self, directory: Path, data: metadata.Metadata, history: History, facts: Facts) -> TerminalSession:
         reviewed = self._directories.of(Path(data.path))
@@ -221,10 +243,24 @@ class TerminalSessions:
         self._reports[session] = ReportQueue(session)
 
     async def examine(self, event: HookEvent) -> None:
-        """Examines the directory of an event, if it may be the first of its session, so that ``report`` does not wait
-        for a disk."""
-        if event.cwd and self.find(TERMINAL_PREFIX + event.session_id) is None:
+        """Examines the directory of an event, and restores its session if it could not be read before, so that
+        ``report`` does not wait for a disk."""
+        id = TERMINAL_PREFIX + event.session_id
+        if self.find(id) is not None:
+            return
+        if id in self._moving:  # the files of a session with this id that was removed from the list
+            await self._moving[id].wait()
+        if event.cwd:
             await self._grants.directories.examine(Path(event.cwd))
+        async with self._restoring:
+            if id in self._unreadable and metadata.ID.fullmatch(id) and not self.closed:
+                restored = await self._restore(self._directory / id)
+                if restored is not None:
+                    restored.store.announce(ProjectCreated(restored.summary()))
+
+    async def examine_directory(self, path: str) -> None:
+        """Examines the directory of a session that ``begin`` may add."""
+        await self._grants.directories.examine(Path(path))
 
     def report(self, agent: str, event: HookEvent, process: Process) -> ReportQueue | None:
         """Returns the ``ReportQueue`` of the event's session, which is added if it is not known and the event contains
@@ -248,18 +284,12 @@ class TerminalSessions:
     def begin(
         self, id: str, path: str, agent: str, session_id: str, *, background: bool = False
     ) -> TerminalSession | None:
-        """Adds a session, or restores it if it could not be read before, and notifies the clients that follow all
-        projects. Returns None if that fails, or if the list is full. ``session_id``: the agent's own id for the
-        conversation."""
-        if not metadata.ID.fullmatch(id):
+        """Adds a session, and notifies the clients that follow all projects. Returns None if that fails, if the list is
+        full, or if the files of an earlier session with this id can't be read or are still being removed.
+        ``session_id``: the agent's own id for the conversation. ``path`` must have been examined."""
+        if not metadata.ID.fullmatch(id) or id in self._unreadable or id in self._moving:
             return None
-        if id in self._unreadable:
-            restored = self._restore(self._directory / id)
-            if restored is not None:
-                restored.store.announce(ProjectCreated(restored.summary()))
-            return restored
-        self._make_room()
-        if len(list(self)) >= MOST:
+        if not self._make_room():
             logger.warning("more than %d terminal sessions are active: one is not shown", MOST)
             return None
         directory, when = self._directory / id, now()
@@ -281,22 +311,29 @@ class TerminalSessions:
     def new_id(self) -> str:
         return TERMINAL_PREFIX + uuid.uuid4().hex
 
-    def _make_room(self) -> None:
-        over = len(list(self)) - MOST + 1
-        ended = sorted((one for one in self if one.ended), key=lambda one: one.data.last_active)
-        for session in ended[: max(0, over)]:
-            self._removals.start(self._discard(session), f"{session.id}: removing its files")
+    def _make_room(self) -> bool:
+        """Makes room for a session in the list, by removing the least recently active one that has ended. Returns
+        whether there is room. Sessions that are kept for their review need none."""
+        while len(list(self)) >= MOST:
+            counted = [one for one in self if not (one.ended and one.reviewed.needs(one.id))]
+            if len(counted) < MOST:
+                break
+            session = min((one for one in counted if one.ended), key=lambda one: one.data.last_active, default=None)
+            if session is None:
+                return False
+            self._discard(session)
+        return True
 
     async def forget(self, session: TerminalSession) -> None:
         """Removes the session from the list, with its history. It is listed again if its agent continues and reports
         something."""
         await self._processed(session)
         if self.find(session.id) is session:
-            await self._discard(session)
+            await asyncio.wait([self._discard(session)])
 
-    def _discard(self, session: TerminalSession) -> Coroutine[Any, Any, None]:
+    def _discard(self, session: TerminalSession) -> asyncio.Task[None]:
         """Forgets the session immediately. Its agent may report again at any moment, and then gets a new session.
-        Returns a coroutine that removes the session's files.
+        Returns a task that removes the session's files.
         """
         reason = "the session was removed from the list"
         self._sessions.remove(session)
@@ -305,30 +342,43 @@ class TerminalSessions:
         closed = self._close(session, reason)
         self._directories.leave(session.reviewed, session.id)
         del self._reports[session]
-        forgotten = self._directory / f"{FORGOTTEN}{uuid.uuid4().hex}"
-        try:
-            session.directory.rename(forgotten)
-        except OSError:
-            forgotten = session.directory
         gone = ProjectGone(session.id, str(session.path))
         self._surfaces.publish(Announced(session.id, session.path, gone))
-        return self._remove(closed, forgotten)
+        self._moving[session.id] = asyncio.Event()
+        return self._removals.start(self._remove(session, closed), f"{session.id}: removing its files")
 
     def _close(self, session: TerminalSession, reason: str) -> asyncio.Task[None]:
-        """Closes the session. From then on, nothing that is reported about it is processed. Returns a task that is done
-        when the processing has ended."""
+        """Closes the session, except for its history (see ``TerminalSession.close``). From then on, nothing that is
+        reported about it is processed. Returns a task that is done when the processing has ended."""
         following = self._reports[session].close()
         session.close(reason)
         return following
 
-    async def _remove(self, closed: asyncio.Future[None], forgotten: Path) -> None:
+    async def _remove(self, session: TerminalSession, closed: asyncio.Future[None]) -> None:
         await asyncio.gather(closed, return_exceptions=True)
+        try:
+            forgotten = await asyncio.to_thread(self._move, session)
+        finally:
+            self._moving.pop(session.id).set()
         await asyncio.to_thread(shutil.rmtree, forgotten, ignore_errors=True)
+
+    def _move(self, session: TerminalSession) -> Path:
+        """Closes the history, and renames the directory, so that another session can have the id. Returns the path of
+        the directory. Blocking."""
+        session.history.close()
+        forgotten = self._directory / f"{FORGOTTEN}{uuid.uuid4().hex}"
+        try:
+            session.directory.rename(forgotten)
+        except OSError:
+            return session.directory
+        return forgotten
 
     async def close(self, reason: str) -> None:
         self.closed = True
         following = [self._close(session, reason) for session in self]
         await asyncio.gather(self._removals.wait(), *following, return_exceptions=True)
+        for session in self:
+            await asyncio.to_thread(session.history.close)
         await self._directories.close()
 
 

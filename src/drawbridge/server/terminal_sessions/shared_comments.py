@@ -25,7 +25,7 @@ from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.protocol.replies import Handover
 from drawbridge.server.reviews import remembered
 from drawbridge.server.reviews.remembered import RememberedComment
-from drawbridge.server.sessions.disk import TERMINAL_PREFIX
+from drawbridge.server.sessions.metadata import TERMINAL_PREFIX
 from drawbridge.server.sessions.session import SessionStore
 from drawbridge.transport import private_socket
 
@@ -42,7 +42,8 @@ Release: TypeAlias = Literal["unsure", "ended", "refused"]
 
 
 class LeftComments(Struct, frozen=True):
-    """Comments that are left with the session ``session``, as the prompt ``text`` from ``by``.
+    """Comments that are left with the session ``session``, as the prompt ``text`` from the client ``by``,
+    ``client_id``.
 
     ``state``: as in ``replies.Handover``. ``run``: the run that begins with them, once a hook has received them;
     ``turn``: the agent's own id for that run.
@@ -56,6 +57,7 @@ class LeftComments(Struct, frozen=True):
     state: Literal["waiting", "given"] | Release = "waiting"
     run: str = ""
     turn: str = ""
+    client_id: str | None = None
 
     @property
     def is_open(self) -> bool:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -14,15 +15,20 @@ from drawbridge.agents.base import Proposal
 from drawbridge.agents.output import json_object, parsed
 from drawbridge.agents.proposals import read_file
 from drawbridge.agents.terminal import HookEvent, TerminalAgent
+from drawbridge.core.disk_threads import DiskThreads
 from drawbridge.core.errors import DrawbridgeError
 from drawbridge.core.review_memory import ReviewMemory
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.protocols import local_ipc as wire
 from drawbridge.server.approvals.editors import Editors
-from drawbridge.server.terminal_sessions.bridges import Bridges
+from drawbridge.server.approvals.service import look_at
+from drawbridge.server.events import ApprovalRequested
+from drawbridge.server.sessions.metadata import TERMINAL_PREFIX
+from drawbridge.server.terminal_sessions.bridges import READING_SECONDS, Bridges
 from drawbridge.server.terminal_sessions.editor_reviews import EditorReviews, KnownSessions, ReviewCommands
 from drawbridge.server.terminal_sessions.peers import AskingHook, Peer
 from drawbridge.server.terminal_sessions.processes import Process
+from drawbridge.server.terminal_sessions.questions import question_of
 from drawbridge.server.terminal_sessions.report_queue import ReportQueue
 from drawbridge.server.terminal_sessions.reports import Disconnected, HookReport, QuestionReport
 from drawbridge.server.terminal_sessions.sessions import TerminalSessions
@@ -38,11 +44,8 @@ MODE_SECONDS: Final = 0.8
 """Seconds that the server waits for the mode of a prompt's turn. After that, it hands over no comments. This is less
 than the 1 s for which the hook waits (``HANDOVER_SECONDS`` in the guard)."""
 
-READING_SECONDS: Final = 5.0
-"""Seconds that the server waits for the disk of a file that the agent wants to change."""
-
-READERS: Final = 2
-"""The maximum number of threads that wait for such a disk. The server's other work needs threads, too."""
+READERS: Final = 8
+"""The maximum number of threads that wait for the disk of a file or folder that a hook or a bridge names."""
 
 _anything: Final = msgspec.json.Decoder(dict[str, Any])
 
@@ -78,10 +81,9 @@ class PrivateSocket:
     ) -> None:
         self._sessions = sessions
         self._reviews = EditorReviews(known, commands, ReviewMemory())
-        self._bridges = Bridges(sessions, editors, self._reviews)
+        self._disk = DiskThreads(READERS)
+        self._bridges = Bridges(sessions, editors, self._reviews, self._disk)
         self._tasks = BackgroundTasks(logger)
-        self._reading = 0
-        """The number of threads that read a file for a proposal."""
 
     async def close(self) -> None:
         await self._tasks.close()
@@ -117,7 +119,7 @@ class PrivateSocket:
         except ValueError as error:
             asker.closed()
             raise ValueError(f"a hook of {name!r}: {error}") from None
-        proposal = await self._proposal(agent, event) if event.name == "PermissionRequest" else None
+        proposal, look = await self._look(name, agent, event) if event.name == "PermissionRequest" else (None, None)
         await self._sessions.examine(event)
         if self._sessions.closed:
             await reader.read()  # the hook reconnects to the next server
@@ -129,7 +131,7 @@ class PrivateSocket:
         handed = await self._hand_over(peer, reports, event, reader) if hook.takes else None
         reports.session.expect(event)
         if event.name == "PermissionRequest":
-            reports.add(QuestionReport(event, asker, proposal))
+            reports.add(QuestionReport(event, asker, proposal, look))
             await reader.read(1)  # the hook sends nothing more, so this returns when it disconnects
             reports.add(Disconnected(asker))
             return
@@ -138,25 +140,27 @@ class PrivateSocket:
             peer.send(wire.HookAnswer())
             await reports.session.reviewed.ready()
 
-    async def _proposal(self, agent: TerminalAgent, event: HookEvent) -> Proposal | None:
-        """The change to a file that the agent asks about; None if there is none, or if the file's disk does not
-        respond."""
-        try:
-            given = json_object(event.tool_input)
-        except (ValueError, RecursionError):
-            return None
-        if self._reading >= READERS:
-            return None
-        self._reading += 1
-        loop = asyncio.get_running_loop()
-        reading = loop.run_in_executor(None, agent.proposal, event.tool_name, given, read_file)
-        reading.add_done_callback(self._has_read)
-        await asyncio.wait([reading], timeout=READING_SECONDS)
-        return reading.result() if reading.done() else None
+    async def _look(
+        self, name: str, agent: TerminalAgent, event: HookEvent
+    ) -> tuple[Proposal | None, ApprovalRequested | None]:
+        """The change to a file that the agent ``name`` asks about, if any, and the approval request (see ``look_at``). Both
+        are None if the disk does not respond."""
+        session = self._sessions.find(TERMINAL_PREFIX + event.session_id)
+        root = str(Path(event.cwd) if session is None else session.path)
 
-    def _has_read(self, reading: asyncio.Future[Proposal | None]) -> None:
-        self._reading -= 1
-        reading.exception()  # so that asyncio does not report it if nothing waits for it any more
+        def look() -> tuple[Proposal | None, ApprovalRequested | None]:
+            try:
+                proposal = agent.proposal(event.tool_name, json_object(event.tool_input), read_file)
+            except (ValueError, RecursionError):
+                proposal = None
+            question = question_of(event, proposal, root, changeable=agent.accepts_changed_input)
+            return proposal, look_at(question, name, root)
+
+        try:
+            return await self._disk.run(look, READING_SECONDS)
+        except TimeoutError:
+            logger.warning("%s: the disk of a file that its agent asks about does not respond", event.session_id)
+            return None, None
 
     async def _hand_over(
         self, peer: Peer, reports: ReportQueue, event: HookEvent, reader: asyncio.StreamReader

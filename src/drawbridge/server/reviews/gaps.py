@@ -1,0 +1,77 @@
+"""What a review does not contain, because a checkpoint before a run was not taken, or was taken late. It is kept in a
+file, so that it is still known after a restart of the server."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from drawbridge.core.errors import DrawbridgeError
+from drawbridge.core.json_text import UNDECODABLE
+from drawbridge.core.private_files import write_private
+
+logger = logging.getLogger("drawbridge.server")
+
+NAME: Final = "gaps.json"
+
+
+class _Known(Struct, frozen=True, omit_defaults=True):
+    missed: str = ""
+    lost: str = ""
+
+
+class Gaps:
+    """The gaps of one review. ``path``: the file. They are kept only in memory if its folder does not exist. All reasons
+    are for the user."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._known = _Known()
+        self._is_read = False
+
+    @property
+    def missed(self) -> str:
+        """Why the checkpoint before the latest run was not taken, or was late; empty if it was taken. What has changed
+        since the last checkpoint then counts as the agent's work."""
+        return self._known.missed
+
+    @property
+    def lost(self) -> str:
+        """Why the review may lack what the latest run changed; empty if it lacks nothing."""
+        return self._known.lost
+
+    async def read(self) -> None:
+        """Reads the file, if it has not been read yet."""
+        if not self._is_read:
+            known = await asyncio.to_thread(self._read)
+            if not self._is_read:
+                self._is_read, self._known = True, known
+
+    async def set(self, *, missed: str = "", lost: str = "") -> None:
+        known = _Known(missed, lost)
+        if known != self._known or not self._is_read:
+            self._is_read, self._known = True, known
+            await asyncio.to_thread(self._write, known)
+
+    def _read(self) -> _Known:
+        try:
+            return msgspec.json.decode(self._path.read_bytes(), type=_Known)
+        except FileNotFoundError:
+            return _Known()
+        except (OSError, *UNDECODABLE) as error:
+            logger.warning("%s can't be read, so a review may lack changes without saying so: %s", self._path, error)
+            return _Known()
+
+    def _write(self, known: _Known) -> None:
+        try:
+            if known == _Known():
+                self._path.unlink(missing_ok=True)
+            elif self._path.parent.is_dir():
+                write_private(str(self._path), msgspec.json.encode(known))
+        except (OSError, DrawbridgeError) as error:
+            logger.warning("%s can't be written, so after a restart a review may lack changes: %s", self._path, error)

@@ -177,9 +177,13 @@ WATCH = r"""(() => {
           if (part.contains(hit)) sees(piece, n, card.dataset.approval);
         });
     }
-    requestAnimationFrame(look);
   };
-  requestAnimationFrame(look);
+  const looks = () => {
+    look();
+    setTimeout(look); // after the frame was drawn: another callback of the same frame may have scrolled first
+    requestAnimationFrame(looks);
+  };
+  requestAnimationFrame(looks);
   const wordsIn = (value) => JSON.stringify(value).match(/q\d+z/g) ?? [];
   const requests = {}; // for each request: the words in it
   const received = {}; // each request

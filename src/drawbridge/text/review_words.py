@@ -277,8 +277,8 @@ HANDOVERS: Final = {
     "unsure": "{agent} may have received the comments. Check its terminal before you send them again.",
     "ended": "The session ended before {agent} received the comments. They are drafts again.",
     "refused": (
-        "The comments were not sent and are drafts again: {agent} may have more permissions than clients may use, or "
-        "its directory can’t be used."
+        "The comments were not sent and are drafts again: {agent} may have more permissions than clients are allowed to "
+        "use, or its directory can’t be used."
     ),
 }
 """Maps the state of a ``Handover`` of the protocol to what happened to its comments. See ``handover_words``."""

@@ -259,7 +259,7 @@ word."""
 
 CHANGED: Final = "The comments have changed since you saw them, so they were not sent. Read them, then send them again."
 NOT_AS_SHOWN: Final = (
-    "These lines are no longer in the review as they were shown, so your comment was not added. Copy it if you still "
+    "These lines have changed or are no longer in the review, so your comment was not added. Copy it if you still "
     "need it."
 )
 NOT_A_DRAFT: Final = "This comment was already sent or removed. You can add what you wrote as a new comment."

@@ -86,7 +86,7 @@ IMAGE: Final = "review_"
 def requested_decision(command: commands.ReviewDecide, by: str) -> RequestedDecision:
     """The decision that a client requests. Raises ``ClientError`` if the request is not valid."""
     if sum(map(bool, (command.hunks, command.files, command.all))) != 1:
-        text = "A decision applies to hunks, files, or all: name exactly one of them."
+        text = "A decision needs exactly one of hunks, files and all."
         raise ClientError("VALIDATION_FAILED", text, field="data.hunks")
     if command.text is not None:
         if len(command.hunks) != 1 or command.decision is not None:

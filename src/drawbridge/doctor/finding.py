@@ -31,7 +31,7 @@ CAUSES: Final = {
     "hook-broken": Cause("problem", "a hook command fails, does not answer in time, or sends an invalid answer"),
     "hook-slow": Cause("warning", "a hook command takes longer than a second"),
     "hook-outdated": Cause(
-        "warning", "the guard is not called for all events, for example because its hooks are from another version"
+        "warning", "the guard is not called for some events, for example because its hooks are from another version"
     ),
     "hook-untested": Cause("note", "a hook command in a project's settings is not the one that setup installs"),
     "hooks-off": Cause("problem", "a setting turns off the hooks that were set up"),

@@ -114,7 +114,7 @@ function Pairing({ world, close, paired }: { world: World; close: () => void; pa
           </p>
           {code.loopback && (
             <p class="problem">
-              Other machines can’t reach this server, because it listens only on its own machine. Start it with{' '}
+              Other machines can’t reach this server, because it listens only on its own machine. Restart it with{' '}
               <code>--host</code>, or use a tunnel.
             </p>
           )}

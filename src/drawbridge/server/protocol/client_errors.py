@@ -58,7 +58,7 @@ CODES: Final[Mapping[str, Kind]] = {
         "commands from a device or an address; `details.retry_after` is the number of seconds to wait.",
         retryable=True,
     ),
-    "OUT_OF_SCOPE": Kind("The device may not do this; `details.needed` is the scope that is required."),
+    "OUT_OF_SCOPE": Kind("The device is not allowed to do this; `details.needed` is the required scope."),
     "PERMISSION_DENIED": Kind(
         "The request exceeds what the owner of the server allows; `field` names the option, if an option is the cause."
     ),

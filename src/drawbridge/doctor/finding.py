@@ -58,7 +58,7 @@ CAUSES: Final = {
     "editor-works": Cause("ok", "an editor answers the guard"),
     "editor-silent": Cause("warning", "an editor does not give the guard a valid answer in time"),
     "editor-unseen": Cause("warning", "editors listen where the guard does not look"),
-    "server-works": Cause("ok", "a server answers at an address, and its certificate is valid for it"),
+    "server-works": Cause("ok", "a server answers at an address, and its certificate is valid for that address"),
     "server-none": Cause("note", "no server is running"),
     "server-silent": Cause("problem", "a server does not answer on this machine"),
     "server-unreachable": Cause("problem", "a server does not answer at an address that it names for other devices"),

@@ -102,7 +102,7 @@ function Pairing({ world, close, paired }: { world: World; close: () => void; pa
     <Dialog title="Pair a device" onClose={end}>
       {code ? (
         <>
-          <p>Scan this with the phone’s camera, or open this server’s address on the device and enter the code.</p>
+          <p>Scan this with your phone’s camera, or open this server’s address on the device and enter the code.</p>
           <QrCode rows={code.qr} />
           <p class="pair-code" tabIndex={-1} ref={shown}>
             <code>{code.code}</code>

@@ -70,7 +70,7 @@ CAUSES: Final = {
     "server-certificate-untrusted": Cause("warning", "a server's certificate is not trusted on this machine"),
     "server-token": Cause("problem", "a server refuses the owner's token"),
     "server-socket": Cause("problem", "a server's private socket does not accept connections"),
-    "clock": Cause("warning", "a server's files are from the future, so the clock is or was wrong"),
+    "clock": Cause("warning", "a server's files are dated in the future, so the clock is or was wrong"),
     "machine-works": Cause("ok", "Python and git run, and enough disk space is free"),
     "settings-invalid": Cause("problem", "Drawbridge's settings can't be used"),
     "git-missing": Cause("warning", "git was not found, or does not run"),

@@ -225,7 +225,7 @@ def _about(decided: Mapping[str, Any]) -> str:
 
 NEW: Final = "since your last visit"
 ONLY_NEW: Final = "Only since your last visit"
-OTHERS_HIDDEN: Final = "To decide on all at once, show the other changes, too."
+OTHERS_HIDDEN: Final = "To decide on all changes at once, show the others too."
 
 
 def only_new_words(new: int, all: int) -> str:

@@ -27,7 +27,7 @@ KEYS: Final = (
     ("/", "go to the prompt box; Enter sends, Ctrl-J starts a new line"),
     ("Esc", "leave a field; go back"),
     ("j  k", "to the next item; to the previous one"),
-    ("Enter", "expand an item; show all of a truncated text"),
+    ("Enter", "expand an item; show truncated text in full"),
     ("Space", "the next page (also PgDn; PgUp goes back)"),
     ("g  G", "to the beginning; to the end"),
     ("v", "review: keep, undo or edit what the runs have changed"),

@@ -130,7 +130,7 @@ CODES: Final[Mapping[str, Kind]] = {
         "If somebody has decided on the hunk, `details` has `by` and `decision`."
     ),
     "REVIEW_CLASH": Kind(
-        "The same places in the files have just been changed, or one path is in the way of another; "
+        "The same places in the files have just been changed, or one path blocks another; "
         "`details.paths` names them. Nothing was changed."
     ),
     "UNSAVED_CHANGES": Kind(

@@ -529,7 +529,7 @@ async def test_a_file_is_not_decided_while_some_changes_are_hidden(rig: ReviewRi
         rig.editor.report(ONLY_NEW)
         await until(lambda: rig.title == "1 of 2 changes · only since your last visit", "only what is new")
         rig.editor.report(ReviewDecided("undo", "v2", file="a.py"))
-        await rig.is_notified("To decide on all at once, show the other changes, too.")
+        await rig.is_notified("To decide on all changes at once, show the others too.")
         assert not any(isinstance(one, wire.ReviewDecision) for one in server.messages)
         # A decision on the last new change shows the others again.
         server.answers = [answer(FILE, version="v3")]

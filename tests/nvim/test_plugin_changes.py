@@ -457,7 +457,7 @@ async def test_only_the_changes_since_the_last_visit_are_shown(rig: ReviewRig) -
     for command in ("DrawbridgeKeepFile", "DrawbridgeUndoFile"):
         rig.editor.command("messages clear")
         rig.editor.command(command)
-        rig.editor.shows_message("To decide on all at once, show the other changes, too.")
+        rig.editor.shows_message("To decide on all changes at once, show the others too.")
     # A hidden change can be commented on.
     rig.editor.command("3DrawbridgeComment Why?")
     rig.shows_comments("3: Draft by Neovim: Why?")

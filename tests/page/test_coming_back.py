@@ -94,7 +94,7 @@ def test_a_prompt_written_offline_is_sent_once_on_reconnect(browser: Browser, ad
         person.sees(".toast", "You’re disconnected")
         assert person.runs(f"document.querySelector('{MODE}').dataset.value") == "default", "it is as it was"
         person.prompts("/quick")
-        person.sees(".queued", "Will send when reconnected")
+        person.sees(".queued", "Will be sent when you reconnect")
         person("offline", on=False)
         person.sees(".finished", "Finished")
         person.loses(".queued")

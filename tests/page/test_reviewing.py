@@ -872,7 +872,7 @@ async def test_only_changes_since_the_last_visit_can_be_shown(
         assert person.reads(f"{marked} h4 code") == ["later.py"]
         person.clicks(switch)
         person.until(f"document.querySelectorAll('{HUNK}').length === 1")
-        person.sees(".about-all", "To decide on all at once, show the other changes, too.")
+        person.sees(".about-all", "To decide on all changes at once, show the others too.")
         assert person("visible", css="button:has-text('Keep all'):disabled")
         person.clicks(in_hunk("later.py", ".yes"))
         person.until(f"document.querySelectorAll('{HUNK}').length === 4")

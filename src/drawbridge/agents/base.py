@@ -52,8 +52,8 @@ def check_options(options: Options, supported: Collection[str], name: str) -> No
         if option not in supported and getattr(options, option) != getattr(usual, option):
             raise AgentUnusable(
                 "VALIDATION_FAILED",
-                f"options.{option}: {name} does not support this option, which the client or the server's settings have set. "
-                "The agent was not started. Remove the option, or choose another agent.",
+                f"options.{option}: {name} does not support this option, which was set by the client or in the server's "
+                "settings. The agent was not started. Remove the option, or choose another agent.",
             )
 
 

@@ -71,7 +71,7 @@ def absent(names: list[str], directory: str, *, anything: bool) -> list[Finding]
             found.append(finding("agent-missing", title, why, todo))
     if not anything and not found:
         programs = ", ".join(catalog.AGENTS[name].program for name in names)
-        why = "Drawbridge shows what an agent proposes, so it needs one."
+        why = "Drawbridge shows what an agent proposes, so it needs an agent."
         todo = "Install an agent, or add its directory to PATH."
         found.append(finding("agent-none", f"No agent was found ({programs}).", why, todo))
     return found

@@ -113,7 +113,7 @@ class Folder:
         await self._tasks.close()
         if self._asked is not None:
             self._end_prompt()
-            self._say("The bridge is stopping. The proposal was not decided.", "warn")
+            self._say("The bridge is stopping. Nobody has decided on the proposal.", "warn")
         self._canvas.keep_order(False)
         self._asked = None
         self._waiting.clear()

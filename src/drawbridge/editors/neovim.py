@@ -73,7 +73,7 @@ REVISION: Final = 5
 """The version of the messages between the two halves. ``link.lua`` has the same number."""
 
 NOT_SHOWN: Final = (
-    "The agent's terminal did not show the prompt as it was pasted, so it was not sent. Someone may have typed there. "
+    "The agent's terminal did not show exactly the prompt that was pasted, so it was not sent. Someone may have typed there. "
     "Try again later."
 )
 

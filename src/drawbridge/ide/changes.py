@@ -231,7 +231,7 @@ class Changes:
             await self._show(None)
             raise
         except DrawbridgeError as error:
-            logger.info("the review could not be updated and is shown as it was: %s", error)
+            logger.info("the review could not be updated, so its previous state is still shown: %s", error)
             return
         await self._show_notice(answer)
         before = self._shown

@@ -225,7 +225,7 @@ def _about(decided: Mapping[str, Any]) -> str:
 
 NEW: Final = "since your last visit"
 ONLY_NEW: Final = "Only since your last visit"
-OTHERS_HIDDEN: Final = "To decide on all at once, show the other changes, too."
+OTHERS_HIDDEN: Final = "To decide on all changes at once, show the others too."
 
 
 def only_new_words(new: int, all: int) -> str:
@@ -293,7 +293,7 @@ COMMIT_HINT: Final = (
 )
 NOTHING_LEFT: Final = "There is nothing left to commit."
 NOTHING_TO_PUSH: Final = "Nothing can be pushed now."
-PUSH_HINT: Final = "Git on the server’s machine pushes, with the credentials and hooks that are configured there."
+PUSH_HINT: Final = "Git on the server’s machine pushes the branch, with the credentials and hooks that are configured there."
 PUSH_LOST: Final = (
     "The connection was lost before the server responded. When you’re back online, this dialog will show whether the "
     "commits were pushed."

@@ -644,7 +644,7 @@ async def test_a_directory_without_a_repository_is_reviewed(tmp_path: Path) -> N
         assert (len(hunks(review)), review["repository"]) == (4, "private")
         assert review["notice"] == (
             "The server stores the versions of these files in its own repository, without dependencies, build output, "
-            "caches, nested repositories and files over 10 MB."
+            "caches, nested repositories or files over 10 MB."
         )
         changes = await one.server.does(one.phone, "run_changes", one.project, run_id=run)
         assert len(changes["data"]["files"]) == 3

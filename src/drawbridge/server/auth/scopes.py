@@ -89,9 +89,7 @@ def check_only(identity: Identity, command: commands.Command, what: str) -> None
         command.remember or command.updated_input is not None or command.updated_input_blob is not None
     )
     if about != identity.only or not plain:
-        text = (
-            f"{what}: a notification's token is valid only for allowing or denying its own approval request as it is."
-        )
+        text = f"{what}: a notification's token can only allow or deny its own approval request, without changes."
         raise ClientError("OUT_OF_SCOPE", text, details={"scope": identity.scope, "needed": DECIDES})
 
 

@@ -174,7 +174,7 @@ class Reviewing:
         size, in bytes. Raises ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
         # git can return any file of the repository, but clients may only get what is in the review.
         if blob not in self._images:
-            text = "The image is not in the review as it was last read. Read the review again."
+            text = "The image is not part of the review that was last read. Read the review again."
             raise ClientError("BLOB_NOT_FOUND", text, field="data.blob_id")
         async with self._operations.exclusive() as git:
             size = int(await git.read("cat-file", "-s", blob))

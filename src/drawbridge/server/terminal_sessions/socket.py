@@ -62,7 +62,7 @@ async def private_socket(
         try:
             listener = stack.enter_context(listening())
         except DrawbridgeError as error:
-            logger.error("agents in terminals and editors can't connect: %s", error)
+            logger.error("editors and agents in terminals can't connect: %s", error)
             yield
             return
         server = await asyncio.start_unix_server(socket.accept, sock=listener, limit=wire.LINE_BYTES)

@@ -120,7 +120,7 @@ class Row:
         """The command with which a user logs in to it on the server's machine, and what to do next; None if that is not
         known."""
         self.compact = compact
-        """The prompt with which it replaces a conversation by a summary, also in a terminal; empty if that is not
+        """The prompt with which it replaces a conversation with a summary, also in a terminal; empty if that is not
         known."""
 
 
@@ -207,7 +207,7 @@ def login(name: str) -> tuple[str, str] | None:
 
 
 def compact(name: str) -> str:
-    """The prompt with which the agent replaces a conversation by a summary; empty if that is not known."""
+    """The prompt with which the agent replaces a conversation with a summary; empty if that is not known."""
     row = AGENTS.get(name)
     return row.compact if row is not None else ""
 

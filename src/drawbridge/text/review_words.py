@@ -293,7 +293,9 @@ COMMIT_HINT: Final = (
 )
 NOTHING_LEFT: Final = "There is nothing left to commit."
 NOTHING_TO_PUSH: Final = "Nothing can be pushed now."
-PUSH_HINT: Final = "Git on the server’s machine pushes the branch, with the credentials and hooks that are configured there."
+PUSH_HINT: Final = (
+    "Git on the server’s machine pushes the branch, with the credentials and hooks that are configured there."
+)
 PUSH_LOST: Final = (
     "The connection was lost before the server responded. When you’re back online, this dialog will show whether the "
     "commits were pushed."

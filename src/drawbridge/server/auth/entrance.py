@@ -397,7 +397,9 @@ class Entrance:
             self.note(event, **fields)
             return
         if not self._unlogged:
-            logger.warning("refusing connections from a large number of addresses: further refusals are not logged for now")
+            logger.warning(
+                "refusing connections from a large number of addresses: further refusals are not logged for now"
+            )
             self.note("limited", what="refusals")
             asyncio.get_running_loop().call_later(LIMITED_SECONDS, self._report_unlogged)
         self._unlogged += 1

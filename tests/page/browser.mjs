@@ -43,13 +43,10 @@ async function open({
   const page = await context.newPage();
   page.setDefaultTimeout(PATIENCE);
   const person = { context, page, complaints: [], requests: [] };
-  page.on(
-    'console',
-    (message) => {
-      const text = message.text();
-      if (['error', 'warning'].includes(message.type()) && text !== BLOCKED) person.complaints.push(text);
-    },
-  );
+  page.on('console', (message) => {
+    const text = message.text();
+    if (['error', 'warning'].includes(message.type()) && text !== BLOCKED) person.complaints.push(text);
+  });
   page.on('pageerror', (error) => person.complaints.push(String(error)));
   page.on('dialog', (dialog) => {
     person.complaints.push(`dialog: ${dialog.message()}`);

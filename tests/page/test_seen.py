@@ -152,8 +152,8 @@ WATCH = r"""(() => {
   const look = () => {
     const scroller = document.querySelector('.scroller')?.getBoundingClientRect();
     const { offsetTop, offsetLeft, width, height } = visualViewport;
+    readTexts();
     for (const card of scroller ? document.querySelectorAll('.approval') : []) {
-      if (received[card.dataset.approval]) textsIn(card, received[card.dataset.approval]);
       for (const [editor, box, word, rects] of editedWords(card)) {
         const isIn = ({ left, right, top, bottom }) => {
           const [x, y] = [(left + right) / 2, (top + bottom) / 2]; // a line that is half in view can be read
@@ -209,6 +209,12 @@ WATCH = r"""(() => {
       areas.map(({ ariaLabel, value }) => [ariaLabel.startsWith('Edit the ') ? ofFile : ariaLabel.slice(5), value]),
     );
   };
+  const readTexts = () => {
+    for (const card of document.querySelectorAll('.approval'))
+      if (received[card.dataset.approval]) textsIn(card, received[card.dataset.approval]);
+  };
+  // A busy browser may draw nothing between the moment when an editor opens and the click or key that accepts its text.
+  for (const event of ['click', 'keydown']) addEventListener(event, readTexts, true);
   const unified = (text) => text.replaceAll('\r\n', '\n');
   // What an edited version covers: the user's texts, what the agent has removed, and the rest of the request.
   const ofEdited = (request, texts) => {
@@ -228,6 +234,8 @@ WATCH = r"""(() => {
     Object.keys({ ...input, ...sent }).filter((name) => {
       if (name in texts) return unified(sent[name]) !== texts[name];
       if (proposal && name === 'old_string') return sent[name] !== unified(proposal.old_text);
+      // The editor has not been loaded yet, so what is sent is the proposal, which has been in view.
+      if (proposal && name === 'new_string') return sent[name] !== unified(proposal.new_text);
       return JSON.stringify(sent[name]) !== JSON.stringify(input[name]);
     });
   const sockets = new WeakSet();

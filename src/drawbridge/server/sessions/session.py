@@ -53,7 +53,7 @@ from drawbridge.server.sessions.ceilings import day_of
 from drawbridge.server.sessions.disk import Disk
 from drawbridge.server.sessions.metadata import TERMINAL_PREFIX, instant
 from drawbridge.server.sessions.recorded_state import DAYS_KEPT, Day, RecordedState, count_run
-from drawbridge.server.sessions.surfaces import Surfaces
+from drawbridge.server.sessions.context import SessionContext
 from drawbridge.server.store import records
 from drawbridge.server.store.lines import timestamp
 from drawbridge.server.store.log import History, Page, rebuild
@@ -81,7 +81,7 @@ class Session(ABC):
     """A session of either kind. Its methods are called on the event loop's thread."""
 
     def __init__(
-        self, directory: Path, data: metadata.Metadata, history: History, surfaces: Surfaces, disk: Disk
+        self, directory: Path, data: metadata.Metadata, history: History, context: SessionContext, disk: Disk
     ) -> None:
         """``directory`` contains its metadata, its history and its search index."""
         self.id = data.id
@@ -89,7 +89,7 @@ class Session(ABC):
         self.data = data
         self.history = history
         self.index = Index(str(directory / FILE), history)
-        self.store = SessionStore(directory, data, history, surfaces, disk)
+        self.store = SessionStore(directory, data, history, context, disk)
         self.approvals = Approvals(
             self.id,
             data.path,
@@ -97,7 +97,7 @@ class Session(ABC):
             self.store.publish,
             self.store.record,
             data.recorded.verdicts,
-            surfaces.editors,
+            context.editors,
             self.decide,
         )
         self._disk = disk
@@ -367,7 +367,7 @@ class SessionStore:
     """Records and publishes events, and saves the metadata in ``directory``."""
 
     def __init__(
-        self, directory: Path, data: metadata.Metadata, history: History, surfaces: Surfaces, disk: Disk
+        self, directory: Path, data: metadata.Metadata, history: History, context: SessionContext, disk: Disk
     ) -> None:
         self.data = data
         self.history = history
@@ -375,7 +375,7 @@ class SessionStore:
         self._path = Path(data.path)
         self.was_interrupted = False
         """Whether the end of the last server ended a run."""
-        self._surfaces = surfaces
+        self._context = context
         self._disk = disk
 
     @property
@@ -454,10 +454,10 @@ class SessionStore:
     def publish(self, stored: Stored) -> int | None:
         """Publishes an event that ``append`` has written, and then the warnings about the disk that follow from its
         size. Returns what ``write`` returns."""
-        self._surfaces.publish(stored)
+        self._context.publish(stored)
         self._disk.set_size(self.data.id, self.data.path, self.history.size)
         sender = stored.sender
-        return None if sender and self._surfaces.audience.is_catching_up(self.data.id, sender) else stored.seq
+        return None if sender and self._context.audience.is_catching_up(self.data.id, sender) else stored.seq
 
     def announce(
         self, event: Event, sender: Subscriber | None = None, *, quiet: bool = False, moment: datetime | None = None
@@ -466,7 +466,7 @@ class SessionStore:
         happened, for an event that could not be written."""
         if not self.history.closed:
             asked_by = sender.id if sender is not None else ""
-            self._surfaces.publish(Announced(self.data.id, self._path, event, asked_by, quiet, instant(moment)))
+            self._context.publish(Announced(self.data.id, self._path, event, asked_by, quiet, instant(moment)))
 
     async def read(self, **where: Any) -> Page:
         """Like ``History.read``, in a thread. Raises ``ClientError`` if the session has been deleted in the

@@ -579,18 +579,19 @@ class DiskWarning(Struct, frozen=True):
     message: str
 
 
-# Actions of users in editors. Clients' commands are audited when they are carried out. These events report the same
-# actions for editors. ``by``: the editor's name.
+class Answered(Struct, frozen=True):
+    """A person decided on the approval request ``asked``, on any surface. It is for the audit log, and
+    ``ApprovalResolved`` for the history. ``surface``: see ``Surface.audited``. ``changed``: with an edited input."""
 
-
-class AnsweredInEditor(Struct, frozen=True):
-    """A person decided on the approval request ``asked``. ``changed``: with an edited input."""
-
-    by: str
+    surface: Mapping[str, Any]
     asked: ApprovalRequested
     decision: Literal["allow", "deny"]
     remember: bool = False
     changed: bool = False
+
+
+# Actions of users in editors. Clients' commands are audited when they are carried out. These events report the same
+# actions for editors. ``by``: the editor's name.
 
 
 class DecidedInEditor(Struct, frozen=True):
@@ -620,7 +621,7 @@ class SubmittedInEditor(Struct, frozen=True):
     run_id: str
 
 
-DoneInEditor: TypeAlias = AnsweredInEditor | DecidedInEditor | CommentedInEditor | SubmittedInEditor
+DoneInEditor: TypeAlias = DecidedInEditor | CommentedInEditor | SubmittedInEditor
 
 Recorded: TypeAlias = (
     AgentLine
@@ -654,6 +655,7 @@ Event: TypeAlias = (
     | ReviewChanged
     | DiskWarning
     | RunContinued
+    | Answered
     | DoneInEditor
 )
 

@@ -1,5 +1,5 @@
-"""An approval request as the server stores it, and the interface of the askers, through which an agent waits for the
-decision. Pure.
+"""An approval request as the server stores it, and the interfaces of its two sides: the askers, through which an agent
+waits for the decision, and the surfaces, on which a person decides. Pure.
 """
 
 from __future__ import annotations
@@ -133,6 +133,19 @@ class Asker(Protocol):
     def closed(self) -> None:
         """Closes the request, because its decision is no longer needed or the agent has received it through another
         asker."""
+        ...
+
+
+class Surface(Protocol):
+    """Something on which a person decides: a connected client, or an editor. Its ``name`` is for other clients and the
+    history."""
+
+    id: str
+    name: str
+
+    @property
+    def audited(self) -> Mapping[str, Any]:
+        """The fields of an audit log entry that identify it."""
         ...
 
 

@@ -27,6 +27,7 @@ from drawbridge.server.checkpoints.errors import GitFailed, NoCheckpoint
 from drawbridge.server.events import ProjectCreated
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions import metadata
+from drawbridge.server.sessions.context import SessionContext
 from drawbridge.server.sessions.current_offers import CurrentOffers
 from drawbridge.server.sessions.disk import Disk
 from drawbridge.server.sessions.grants import Grants
@@ -37,7 +38,6 @@ from drawbridge.server.sessions.metrics import RunMetrics
 from drawbridge.server.sessions.processes import AgentProcesses
 from drawbridge.server.sessions.runs import Runs
 from drawbridge.server.sessions.session import Session, Sessions, in_terminal
-from drawbridge.server.sessions.context import SessionContext
 from drawbridge.server.store.log import History
 from drawbridge.server.store.syncing import FsyncPolicy
 from drawbridge.text.counts import counted

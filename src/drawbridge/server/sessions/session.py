@@ -13,6 +13,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -21,13 +22,12 @@ import msgspec
 from drawbridge.agents.base import AgentLine, AgentOffers, AgentState, Decision, OffersReported, Options, StateReported
 from drawbridge.core.errors import DrawbridgeError, HistoryUnreadable
 from drawbridge.core.tasks import BackgroundTasks
-from drawbridge.server.approvals.editors import Person
-from drawbridge.server.approvals.pending import Asker, PendingApproval
+from drawbridge.server.approvals.pending import Asker, PendingApproval, Surface
 from drawbridge.server.approvals.service import Approvals
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
 from drawbridge.server.events import (
     Announced,
-    AnsweredInEditor,
+    Answered,
     Event,
     PermissionWithdrawn,
     QueueChanged,
@@ -49,11 +49,12 @@ from drawbridge.server.reviews.recovery import Recovery
 from drawbridge.server.reviews.reviews import RequestedDecision
 from drawbridge.server.reviews.writing import Writing
 from drawbridge.server.sessions import metadata
-from drawbridge.server.sessions.ceilings import day_of
+from drawbridge.server.sessions.ceilings import check_allowed, day_of
+from drawbridge.server.sessions.context import SessionContext
 from drawbridge.server.sessions.disk import Disk
+from drawbridge.server.sessions.grants import Grants
 from drawbridge.server.sessions.metadata import TERMINAL_PREFIX, instant
 from drawbridge.server.sessions.recorded_state import DAYS_KEPT, Day, RecordedState, count_run
-from drawbridge.server.sessions.context import SessionContext
 from drawbridge.server.store import records
 from drawbridge.server.store.lines import timestamp
 from drawbridge.server.store.log import History, Page, rebuild
@@ -81,7 +82,13 @@ class Session(ABC):
     """A session of either kind. Its methods are called on the event loop's thread."""
 
     def __init__(
-        self, directory: Path, data: metadata.Metadata, history: History, context: SessionContext, disk: Disk
+        self,
+        directory: Path,
+        data: metadata.Metadata,
+        history: History,
+        context: SessionContext,
+        disk: Disk,
+        grants: Grants,
     ) -> None:
         """``directory`` contains its metadata, its history and its search index."""
         self.id = data.id
@@ -101,6 +108,7 @@ class Session(ABC):
             self.decide,
         )
         self._disk = disk
+        self._grants = grants
         self._holds_state = False
         """Whether ``publish_state`` does nothing, because the state will be published after something that has to come
         first."""
@@ -331,25 +339,37 @@ class Session(ABC):
     # Ends of approval requests.
 
     @final
-    def decide(
-        self, approval_id: str, decision: Decision, by: Subscriber, at: Asker | None = None
+    async def decide(
+        self, approval: PendingApproval, decision: Decision, by: Surface, at: Asker | None = None
     ) -> Answer[messages.PermissionResolved]:
-        """Decides on an approval request. Only the first decision counts. It is recorded, reported to the other clients
-        and sent to the agent. ``at``: the asker that delivers the decision itself, if the decision was made there.
-        Raises ``ClientError``.
+        """Decides on an approval request, for every surface. Only the first decision counts. If the owner's limits allow
+        it, it is recorded, sent to the agent, reported on the other surfaces, and audited. ``at``: the asker that
+        delivers the decision itself, if the decision was made there. Raises ``ClientError``.
         """
-        approval, answer, asked_by = self.approvals.decide(approval_id, decision, by, at)
+        await self._check_allowed(approval, decision)
+        answer, asked_by = self.approvals.decide(approval, decision, by, at)
         self._approval_closed(approval, asked_by)
-        if isinstance(by, Person):
-            done = AnsweredInEditor(
-                by.name,
+        self.store.announce(
+            Answered(
+                by.audited,
                 approval.request,
                 "allow" if decision.allow else "deny",
                 remember=decision.remember,
                 changed=decision.updated_input is not None,
             )
-            self.store.announce(done)
+        )
         return answer
+
+    async def _check_allowed(self, approval: PendingApproval, decision: Decision) -> None:
+        """Raises ``ClientError`` (PERMISSION_DENIED) if the owner's limits do not allow the decision."""
+        if not decision.allow:
+            return
+        ceilings, usable = self._grants.ceilings, self._grants.directories.usable
+        check = partial(check_allowed, ceilings, approval.call, decision.remember, usable)
+        if decision.remember:  # it may name directories
+            await asyncio.to_thread(check)
+        else:
+            check()
 
     @final
     def withdraw(self, approval: PendingApproval, reason: str) -> None:

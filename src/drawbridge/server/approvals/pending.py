@@ -55,19 +55,7 @@ class PendingApproval(Approval[Decision]):
         own: dict[str, Any] = {"approval_id": f"appr_{uuid.uuid4().hex}", "run_id": run_id, "known_as": known_as}
         if look is not None:
             return cls(look.described(**own), question.question_id, created_at, is_described=True)
-        request = ApprovalRequested(
-            **own,
-            tool_name=question.tool_name,
-            input=question.input,
-            suggestions=question.suggestions,
-            proposal=question.proposal,
-            changeable=question.changeable,
-            asked_by=question.asked_by,
-            reason=question.reason,
-            blocked_path=question.blocked_path,
-            form=question.form,
-        )
-        return cls(request, question.question_id, created_at)
+        return cls(ApprovalRequested.of(question, **own), question.question_id, created_at)
 
     @property
     def is_open(self) -> bool:

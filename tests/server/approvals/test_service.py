@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from msgspec import Raw
 
-from drawbridge.agents.base import Decision
+from drawbridge.agents.base import Decision, Proposal, Question
 from drawbridge.core.errors import HistoryNotWritten
 from drawbridge.server.approvals.editors import Editors, Person
 from drawbridge.server.approvals.pending import PendingApproval
-from drawbridge.server.approvals.service import Approvals
+from drawbridge.server.approvals.service import Approvals, look_at
 from drawbridge.server.events import ApprovalRequested, ApprovalResolved, PermissionWithdrawn, Recorded, Stored
 from drawbridge.server.protocol.client_errors import ClientError
 
@@ -77,6 +77,15 @@ class Service:
 @pytest.fixture
 def service() -> Service:
     return Service()
+
+
+@pytest.mark.parametrize("is_disk_silent", [False, True])
+def test_an_approval_request_has_the_input_that_the_driver_decoded(is_disk_silent: bool) -> None:
+    question = Question("q1", "Write", Raw(b'{"file_path":"/p/a.py","content":"new"}'), Raw(b"[]"))
+    given = question.given
+    question = question.about(Proposal("/p/a.py", "", "new"))
+    look = None if is_disk_silent else look_at(question, "claude", "/p")
+    assert PendingApproval.new(question, "run_1", "", look=look).request.given is given
 
 
 def test_only_the_first_asker_receives_the_decision(service: Service) -> None:

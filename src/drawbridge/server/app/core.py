@@ -61,7 +61,9 @@ class Decider(Subscriber, Surface, Protocol):
     """A client that has signed in and decides on an approval request."""
 
     @property
-    def known(self) -> Identity: ...
+    def known(self) -> Identity:
+        """Its identity, with its scope."""
+        ...
 
 
 class Core:

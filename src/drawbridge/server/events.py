@@ -410,7 +410,7 @@ class ApprovalRequested(Struct, frozen=True, dict=True):
             blocked_path=question.blocked_path,
             form=question.form,
         )
-        request.__dict__["given"] = question.given
+        request.__dict__.update(given=question.given)
         return request
 
     def described(self, **fields: Any) -> ApprovalRequested:

@@ -22,7 +22,7 @@ from drawbridge.agents.base import (
 )
 from drawbridge.server.events import (
     Always,
-    AnsweredInEditor,
+    Answered,
     ApprovalRequested,
     ApprovalResolved,
     ChangedFile,
@@ -178,7 +178,7 @@ ANNOUNCED: list[Event] = [
     ReviewChanged(state="open", files=1, hunks=2, added=3, removed=4),
     StateReported(AgentState(model="opus", todos=(Todo("Fix it", "pending"),))),
     OffersReported(AgentOffers(commands=(Offer("compact"),), steer=True)),
-    AnsweredInEditor("Neovim", ApprovalRequested("appr_1", "run_1", "Bash", Raw(b"{}"), Raw(b"[]")), "allow"),
+    Answered({"by": "Neovim"}, ApprovalRequested("appr_1", "run_1", "Bash", Raw(b"{}"), Raw(b"[]")), "allow"),
     DecidedInEditor("Neovim", "keep", hunks=1),
     CommentedInEditor("Neovim", "comment_1", "a.py"),
     SubmittedInEditor("VS Code", "run_1"),

@@ -15,9 +15,18 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec import Raw, Struct
 
-from drawbridge.agents.base import AgentLine, AskedBy, Form, ModeOffer, OffersReported, Proposal, StateReported
+from drawbridge.agents.base import (
+    AgentLine,
+    AskedBy,
+    Form,
+    ModeOffer,
+    OffersReported,
+    Proposal,
+    Question,
+    StateReported,
+)
 from drawbridge.agents.tool_calls import Kind, ToolCall
-from drawbridge.core.json_text import UNDECODABLE
+from drawbridge.core.json_text import object_in
 
 SHOWN_TEXT: Final = 150_000
 """The maximum length, in characters, of an edited text that clients get with a decision. As JSON it may be six times as
@@ -384,6 +393,26 @@ class ApprovalRequested(Struct, frozen=True, dict=True):
     form: Form = "fields"
     call: ToolCall | None = None
 
+    @classmethod
+    def of(cls, question: Question, *, approval_id: str, run_id: str, known_as: str) -> ApprovalRequested:
+        """The approval request for a question, whose input is not decoded again."""
+        request = cls(
+            approval_id=approval_id,
+            run_id=run_id,
+            known_as=known_as,
+            tool_name=question.tool_name,
+            input=question.input,
+            suggestions=question.suggestions,
+            proposal=question.proposal,
+            changeable=question.changeable,
+            asked_by=question.asked_by,
+            reason=question.reason,
+            blocked_path=question.blocked_path,
+            form=question.form,
+        )
+        request.__dict__.update(given=question.given)
+        return request
+
     def described(self, **fields: Any) -> ApprovalRequested:
         """The request with other values of these fields, but the same input, which is not decoded again."""
         found = msgspec.structs.replace(self, **fields)
@@ -397,13 +426,8 @@ class ApprovalRequested(Struct, frozen=True, dict=True):
 
     @cached_property
     def given(self) -> Mapping[str, Any] | None:
-        """``input``, decoded; None if it is not an object, or can't be decoded (for example because a number is out of
-        range). Must not be changed."""
-        try:
-            found = msgspec.json.decode(bytes(self.input))
-        except UNDECODABLE:
-            return None
-        return found if isinstance(found, dict) else None
+        """As ``Question.given``. Decoded here only for a request that was read back from the history."""
+        return object_in(bytes(self.input))
 
 
 class ApprovalResolved(Struct, frozen=True):
@@ -579,18 +603,19 @@ class DiskWarning(Struct, frozen=True):
     message: str
 
 
-# Actions of users in editors. Clients' commands are audited when they are carried out. These events report the same
-# actions for editors. ``by``: the editor's name.
+class Answered(Struct, frozen=True):
+    """A person decided on the approval request ``asked``, on any surface. It is for the audit log, and
+    ``ApprovalResolved`` for the history. ``surface``: see ``Surface.audited``. ``changed``: with an edited input."""
 
-
-class AnsweredInEditor(Struct, frozen=True):
-    """A person decided on the approval request ``asked``. ``changed``: with an edited input."""
-
-    by: str
+    surface: Mapping[str, Any]
     asked: ApprovalRequested
     decision: Literal["allow", "deny"]
     remember: bool = False
     changed: bool = False
+
+
+# Actions of users in editors. Clients' commands are audited when they are carried out. These events report the same
+# actions for editors. ``by``: the editor's name.
 
 
 class DecidedInEditor(Struct, frozen=True):
@@ -620,7 +645,7 @@ class SubmittedInEditor(Struct, frozen=True):
     run_id: str
 
 
-DoneInEditor: TypeAlias = AnsweredInEditor | DecidedInEditor | CommentedInEditor | SubmittedInEditor
+DoneInEditor: TypeAlias = DecidedInEditor | CommentedInEditor | SubmittedInEditor
 
 Recorded: TypeAlias = (
     AgentLine
@@ -654,6 +679,7 @@ Event: TypeAlias = (
     | ReviewChanged
     | DiskWarning
     | RunContinued
+    | Answered
     | DoneInEditor
 )
 

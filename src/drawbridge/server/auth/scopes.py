@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, get_args
 
 from msgspec import Struct
 
+from drawbridge.agents.base import Decision
 from drawbridge.server.events import ApprovalRequested
 from drawbridge.server.protocol import commands
 from drawbridge.server.protocol.client_errors import ClientError
@@ -100,12 +101,14 @@ def check(identity: Identity, needed: Scope, what: str) -> None:
         raise out_of_scope(identity, needed, what)
 
 
-def check_answer(identity: Identity, answer: commands.PermissionResponse, asked: ApprovalRequested) -> None:
-    """Raises ``ClientError`` (OUT_OF_SCOPE) if a decision exceeds ``approve``. ``answer``: with its edited input, not
-    with a blob that contains it."""
-    if answer.remember:
+def check_answer(identity: Identity, decision: Decision, asked: ApprovalRequested) -> None:
+    """Raises ``ClientError`` (OUT_OF_SCOPE) if the decision exceeds the identity's scope, which is at least
+    ``approve``."""
+    if identity.may(RUNS):
+        return
+    if decision.remember:
         raise out_of_scope(identity, RUNS, "permission_response with remember", "data.remember")
-    updated = answer.updated_input
+    updated = decision.updated_input
     if updated is None:
         return
     given = asked.given

@@ -256,9 +256,8 @@ class Reviewing:
         self._known_version = review.version
         for store in self._stores.values():
             store.review_is(counted(review))
-        own.record(
-            record_of(wanted, outcome.plan, review, diff, sender)
-        )  # for the sender, too: the reply is not the record
+        # The sender gets it, too, because the reply is not the record.
+        own.record(record_of(wanted, outcome.plan, review, diff, sender))
         for store in self._stores.values():
             store.announce(numbers(review, sender), sender if store is own else None)
 

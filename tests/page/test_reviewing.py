@@ -114,7 +114,8 @@ async def test_a_run_is_decided_hunk_by_hunk(browser: Browser, server: Server, p
         person.until("document.activeElement.matches('.empty a')")
         assert (repository / "old.txt").read_text() == "old\n"
         person.clicks(".empty a")
-        person.sees(".divider", "You undid 1 change in 1 file")
+        person.clicks(".decided summary:has-text('You undid 1 change in poem.txt')")
+        person.sees(".decided .diff", "LINE 30")
         person.loses(".to-review")
         person.sees(".project .state", "Ready")
         assert person.complaints() == []

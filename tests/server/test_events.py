@@ -165,6 +165,9 @@ RECORDED: list[Recorded] = [
     ReviewInterrupted(by="phone", decision="undo", files=1, hunks=2, result="unknown", changed=("a.py",)),
     PromptAccepted("run_1", "Fix it", "phone", client_id="c1"),
     RunReverted("run_1", "phone", (ChangedFile("a.py", "changed"),), "c1"),
+    ReviewDecided(
+        by="phone", decision="edit", files=1, hunks=1, left=0, paths=("a.py",), diff="-a\n+b\n", diff_truncated=True
+    ),
 ]
 
 SUMMARY = summary("p1", str(PATH))

@@ -164,7 +164,7 @@ async def test_a_run_is_decided_hunk_by_hunk(server: Server, repository: Path) -
         await person.presses("escape")
         await person.loses("Review: ")
         await person.reads(
-            "You undid 1 change in 1 file", "You edited 1 change in 1 file", "You kept 1 change in 1 file"
+            "You undid 1 change in poem.txt", "You edited 1 change in src/new.py", "You kept 1 change in poem.txt"
         )
     assert (repository / "poem.txt").read_text() == poem(line_5="LINE 5")
 
@@ -177,7 +177,7 @@ async def test_a_decision_in_a_review_is_shown_in_the_conversation(server: Serve
         await person.presses("a")
         await is_at(person, "poem.txt: LINE 5")
         await person.presses("escape")
-        await person.reads("You kept 1 change in 1 file")
+        await person.reads("You kept 1 change in old.txt")
         await person.prompts("/lines 3")
         await person.reads("Line 3")
 
@@ -568,7 +568,7 @@ async def test_a_decision_made_offline_is_applied_once(tmp_path: Path) -> None:
                     "src/new.py": 1,
                 }
                 await person.presses("escape")
-                await person.reads_times(1, "You undid 1 change in 1 file")
+                await person.reads_times(1, "You undid 1 change in old.txt")
     assert (directory / "old.txt").read_text() == "old\n"
 
 

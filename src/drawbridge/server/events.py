@@ -224,6 +224,10 @@ class ReviewDecided(Struct, frozen=True, kw_only=True):
     hunks; ``left``: the number of hunks that still wait for a decision. If ``by`` is None, nobody decided anything in
     Drawbridge, but nothing is left to decide. ``interrupted``: the server was killed before it could finish or record
     the decision, and did so after its restart.
+
+    ``paths``: the files with these hunks, at most 20; none in records of earlier versions. ``diff``: what an undo or an
+    edit changed in the files, in git's format, at most 20 kB; empty if git failed. ``diff_truncated``: ``diff`` is
+    incomplete.
     """
 
     files: int
@@ -233,6 +237,9 @@ class ReviewDecided(Struct, frozen=True, kw_only=True):
     decision: Literal["keep", "undo", "edit"] | None = None
     client_id: str | None = None
     interrupted: bool = False
+    paths: tuple[str, ...] = ()
+    diff: str = ""
+    diff_truncated: bool = False
 
 
 class ReviewInterrupted(Struct, frozen=True, kw_only=True):

@@ -196,7 +196,7 @@ def question(decision: Decision, count: int, unseen: int, where: str) -> tuple[s
 
 
 def decided_words(decided: Mapping[str, Any]) -> str:
-    """Describes a user's decision on a review, such as "kept 2 changes in 1 file". The text follows the user's name."""
+    """Describes a user's decision on a review, such as "kept 2 changes in a.py". The text follows the user's name."""
     end = f" ({RESTARTED})" if decided.get("interrupted") else ""
     return f"{DECIDED.get(decided.get('decision') or '', 'decided on')} {_about(decided)}{end}"
 
@@ -217,8 +217,21 @@ def interrupted_words(decided: Mapping[str, Any]) -> str:
     return f"{words} in the meantime, and {changed} changed. Check the review."
 
 
+def unnamed_words(decided: Mapping[str, Any]) -> str:
+    """Describes the files of a decision that its record does not name, such as "and 3 more files"; empty if it names
+    all of them, or none."""
+    paths = decided.get("paths") or ()
+    more = decided["files"] - len(paths)
+    return f"and {counted(more, 'more file')}" if paths and more > 0 else ""
+
+
+CUT_DIFF: Final = "Only the beginning of the diff was recorded."
+
+
 def _about(decided: Mapping[str, Any]) -> str:
-    return f"{counted(decided['hunks'], 'change')} in {counted(decided['files'], 'file')}"
+    paths, files = decided.get("paths") or (), decided["files"]
+    where = str(paths[0]) if files == 1 and paths else counted(files, "file")
+    return f"{counted(decided['hunks'], 'change')} in {where}"
 
 
 # New changes.

@@ -17,7 +17,7 @@ from drawbridge.server.checkpoints.private import Largest
 from drawbridge.server.checkpoints.snapshotter import Snapshotter
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import ReviewNumbers
-from drawbridge.server.reviews import contents
+from drawbridge.server.reviews import contents, recorded_diff
 from drawbridge.server.reviews.commenting import Commenting
 from drawbridge.server.sessions.limits import Limits
 from tests.server.checkpoints.rig import git
@@ -117,6 +117,58 @@ async def test_the_deciding_client_also_gets_the_record(tmp_path: Path) -> None:
         assert "seq" not in answer
         [decided] = one.phone.updates("review_decided")
         assert (decided["by"], decided["decision"], decided["hunks"]) == ("phone", "keep", 1)
+
+
+async def test_the_record_shows_what_was_decided(tmp_path: Path) -> None:
+    async with reviewing(tmp_path) as one:
+        await one.run(three_files)
+        review = await one.get()
+        await one.decide(hunks=[id_of(review, "LINE 3"), id_of(review, "old.txt")], decision="undo")
+        review = await one.get()
+        await one.decide(hunks=[id_of(review, "LINE 17")], text="Line seventeen\n")
+        await one.decide(hunks=[id_of(review, "new.txt")], decision="keep")
+        undone, edited, kept = one.phone.updates("review_decided")
+        assert [found["paths"] for found in (undone, edited, kept)] == [
+            ["old.txt", "poem.txt"],
+            ["poem.txt"],
+            ["new.txt"],
+        ]
+        assert undone["diff"].startswith("diff --git a/old.txt b/old.txt\nnew file mode 100644\n")
+        assert "\n-LINE 3\n+line 3\n" in undone["diff"]
+        assert "\n-LINE 17\n+Line seventeen\n" in edited["diff"]
+        assert "diff" not in kept, "the file stays as it is"
+
+
+async def test_a_record_contains_only_the_beginning_of_a_long_diff(tmp_path: Path) -> None:
+    """Of a binary file, the diff contains only the name."""
+
+    def many_files(directory: Path) -> None:
+        (directory / "0.bin").write_bytes(b"\0" * 100)
+        for number in range(30):
+            (directory / f"{number}.txt").write_text(f"file {number}\n" * 200)
+
+    async with reviewing(tmp_path) as one:
+        await one.run(many_files)
+        await one.decide(all=True, version=(await one.get())["version"], decision="undo")
+        [undone] = one.phone.updates("review_decided")
+        assert (undone["files"], len(undone["paths"]), undone["diff_truncated"]) == (31, 20, True)
+        assert "Binary files a/0.bin and /dev/null differ\n" in undone["diff"]
+        assert 19_000 < len(undone["diff"]) <= 20_000
+        assert undone["diff"].endswith("\n")
+
+
+async def test_a_decision_counts_even_if_its_diff_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fails(*_: object) -> None:
+        raise GitFailed("git printed too much")
+
+    monkeypatch.setattr(recorded_diff, "_between", fails)
+    async with reviewing(tmp_path) as one:
+        await one.run(three_files)
+        await one.decide(hunks=[id_of(await one.get(), "LINE 3")], decision="undo")
+        assert "line 3\n" in one.text()
+        [undone] = one.phone.updates("review_decided")
+        assert (undone["decision"], undone["paths"]) == ("undo", ["poem.txt"])
+        assert "diff" not in undone
 
 
 async def test_a_decision_counts_even_if_the_rest_cannot_be_read(

@@ -98,7 +98,7 @@ async def test_an_editor_is_shown_the_review_of_its_file_or_directory(rig: Socke
     ("point", "words"),
     [
         ((WorkTree, "write"), "wanted to undo 1 change in 1 file, but the server was restarted. Nothing was changed."),
-        ((Review, "_set"), "undid 1 change in 1 file (the server was restarted in the meantime)."),
+        ((Review, "_set"), "undid 1 change in poem.txt (the server was restarted in the meantime)."),
     ],
 )
 async def test_an_editor_is_notified_of_a_decision_that_was_interrupted(

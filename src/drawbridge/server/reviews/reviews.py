@@ -60,7 +60,7 @@ from drawbridge.server.reviews.committing import (
 )
 from drawbridge.server.reviews.contents import Entry, loaded_texts, tree_with, version_of, with_contents
 from drawbridge.server.reviews.gaps import Gaps
-from drawbridge.server.reviews.intents import DecisionIntent, Verdict
+from drawbridge.server.reviews.intents import LISTED_PATHS, DecisionIntent, Verdict
 from drawbridge.server.reviews.interrupted import recovered
 from drawbridge.server.reviews.located_comments import Commits, LocatedComments, Side, Since, located
 
@@ -153,22 +153,23 @@ class OpenReview(Struct, frozen=True):
 
 
 class DecisionResult(Struct, frozen=True):
-    """The result of a decision: the review after it, and the number of files and hunks that it applied to; both are 0
-    if nothing was left to do, for example because the same request was carried out before."""
+    """The result of a decision: the review after it, and its ``plan``; None if nothing was left to do, for example
+    because the same request was carried out before."""
 
     review: OpenReview
-    files: int
-    hunks: int
+    plan: Plan | None = None
 
 
 class Plan(Struct, frozen=True):
     """A decision before it is applied: the numbers of its ``files`` and ``hunks``, and the review's commits ``base``
-    and ``head`` before and after it. The files that it writes are those that differ between both heads."""
+    and ``head`` before and after it. The files that it writes are those that differ between both heads. ``paths``: the
+    files of its hunks, at most ``LISTED_PATHS``, as clients see them."""
 
     files: int
     hunks: int
     bases: tuple[str, str]
     heads: tuple[str, str]
+    paths: tuple[str, ...]
 
 
 Begin: TypeAlias = Callable[[Plan], Awaitable[None]]
@@ -299,7 +300,7 @@ class Review:
             raise HunkGone(next(iter(wanted.hunks), "")) if wanted.hunks else ReviewMoved
         notes = await self._noted(git, trees)
         if wanted.key and wanted.key in notes.requests:
-            return DecisionResult(review, 0, 0)
+            return DecisionResult(review)
         if wanted.decision != "keep":
             check_at_rest()
         chosen = _chosen(review, wanted, notes.decided)
@@ -327,7 +328,9 @@ class Review:
             head = await committed(git, tree, title, await filtered_of(git, trees.head))
         base = await self._new_base(git, trees.base, olds, notes)
         counts = len(chosen), sum(map(len, chosen.values()))
-        await begin(Plan(*counts, (trees.base, base), (trees.head, head)))
+        paths = tuple(map(shown_path, sorted(chosen)[:LISTED_PATHS]))
+        plan = Plan(*counts, (trees.base, base), (trees.head, head), paths)
+        await begin(plan)
         if news:
             await work_tree.write(git, trees.head, tree, list(news))
         trees = trees._replace(base=base, head=head)
@@ -336,7 +339,7 @@ class Review:
             old, new = olds.get(file.path_before, file.old), news.get(file.path, file.new)
             self._compared.pop(path, None)
             self._compared[file.path] = _Compared(_key(old), _key(new), file.hunks, file.old_path)
-        return DecisionResult(await self._between(git, trees, decided), *counts)
+        return DecisionResult(await self._between(git, trees, decided), plan)
 
     async def recover(
         self, git: Git, work_tree: WorkTree, intent: DecisionIntent, check_at_rest: Callable[[], None]

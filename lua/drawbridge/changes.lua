@@ -444,8 +444,7 @@ function M.suggest(text, first, last)
   end
   local file, lines = file_of(buffer), vim.api.nvim_buf_get_lines(buffer, first - 1, last, true)
   local form = { fileformat = vim.bo[buffer].fileformat, bomb = vim.bo[buffer].bomb }
-  local comment =
-    { file = file.name, line = first, end_line = last, quote = text_of(form, lines, first), text = text }
+  local comment = { file = file.name, line = first, end_line = last, quote = text_of(form, lines, first), text = text }
   local about = { name = ('%s:%d'):format(file.shown, first), lines = lines, language = vim.bo[buffer].filetype }
   require('drawbridge.changes_suggest').open(about, function(written, window)
     if not link.attached() then
@@ -468,7 +467,10 @@ function M.remove_comment()
   local row = vim.api.nvim_win_get_cursor(0)[1] - 1
   local in_list = vim.bo.buftype == 'quickfix' and is_current() and (listed[row + 1] or {}).comment
   if in_list and in_list.is_draft then
-    return say(command, in_list.has_place and 'go to the draft first (Enter)' or 'this draft can be removed only in the web UI')
+    return say(
+      command,
+      in_list.has_place and 'go to the draft first (Enter)' or 'this draft can be removed only in the web UI'
+    )
   end
   for _, comment in ipairs(marks.comments_at(vim.api.nvim_get_current_buf(), row)) do
     if comment.is_draft then

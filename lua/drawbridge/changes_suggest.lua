@@ -1,7 +1,7 @@
 --- Windows in which the user writes suggestions: the lines that the agent should write instead of those in a file.
 ---
 --- `:w` sends a suggestion. Its window closes once the server has stored the comment. If that fails, the window is shown
---- again with the text. `:q` drops a suggestion that was not sent.
+--- again with the text. `:q!` drops a suggestion that was not sent.
 local buffers = require('drawbridge.buffers')
 local focus = require('drawbridge.view_focus')
 local room = require('drawbridge.view_room')
@@ -35,7 +35,7 @@ local function write(buffer, send)
     return
   end
   local lines = vim.api.nvim_buf_get_lines(buffer, 0, -1, true)
-  local problem = vim.deep_equal(lines, one.lines) and 'change the lines first, or :q' or send(lines)
+  local problem = vim.deep_equal(lines, one.lines) and 'change the lines first' or send(lines)
   if problem then
     return say(problem)
   end
@@ -80,7 +80,7 @@ function M.open(about, send)
     -- This does not set 'filetype', because language servers should not see the suggestion as a file.
     options.syntax = about.language
   end)
-  require('drawbridge.message').answer(':DrawbridgeSuggest: edit, then :w adds a draft; :q drops it')
+  require('drawbridge.message').answer(':DrawbridgeSuggest: edit, then :w adds a draft; :q! drops it')
 end
 
 --- Closes the window of a suggestion that was added. Otherwise, the text can be edited and sent again. Called by the
@@ -111,8 +111,11 @@ end
 
 --- Handles the end of the bridge, which will not answer any more.
 function M.stop()
-  for buffer in pairs(open) do
-    M.suggested({ window = buffer, is_added = false })
+  for buffer, one in pairs(open) do
+    if one.is_sent then
+      say('not added, because the bridge has stopped')
+      M.suggested({ window = buffer, is_added = false })
+    end
   end
 end
 

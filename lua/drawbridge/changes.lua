@@ -244,8 +244,8 @@ function M.show_review(params)
   for _, buffer in ipairs(vim.api.nvim_list_bufs()) do
     draw(buffer)
   end
-  local has_lines = review and (#review.files > 0 or #vim.tbl_filter(is_listed, review.comments) > 0)
-  fill(params.wanted and has_lines)
+  local has_items = review and (#review.files > 0 or #vim.tbl_filter(is_listed, review.comments) > 0)
+  fill(params.wanted and has_items)
   if params.wanted and #listed > 0 then
     open_list()
   end
@@ -446,14 +446,14 @@ function M.suggest(text, first, last)
   local form = { fileformat = vim.bo[buffer].fileformat, bomb = vim.bo[buffer].bomb }
   local comment = { file = file.name, line = first, end_line = last, quote = text_of(form, lines, first), text = text }
   local about = { name = ('%s:%d'):format(file.shown, first), lines = lines, language = vim.bo[buffer].filetype }
-  require('drawbridge.changes_suggest').open(about, function(written, window)
+  require('drawbridge.changes_suggest').open(about, function(edited, window)
     if not link.attached() then
       return require('drawbridge.server').missing()
-    elseif not review then
-      return 'no changes are shown (:DrawbridgeChanges)'
+    elseif not by_path[file.path] then -- or another review is shown
+      return 'this file has nothing to review'
     end
-    local is_removal = #written == 1 and written[1] == ''
-    local suggestion = is_removal and '' or text_of(form, written, first)
+    local is_removal = #edited == 1 and edited[1] == ''
+    local suggestion = is_removal and '' or text_of(form, edited, first)
     link.send('review_commented', vim.tbl_extend('force', comment, { suggestion = suggestion, window = window }))
   end)
 end

@@ -611,8 +611,8 @@ async def test_a_file_is_not_decided_while_some_changes_are_hidden(rig: ReviewRi
         await until(lambda: rig.title == "1 of 2 changes · only since your last visit", "only what is new")
         rig.editor.report(ReviewDecided("undo", "v2", file="a.py"))
         rig.editor.report(ReviewDecided("keep", "v2", all=True))
-        hidden = ("To decide on all changes at once, show the others too.", "warn")
-        await until(lambda: rig.editor.notices.count(hidden) == 2, "two refusals")
+        hidden = "To decide on all changes at once, show the others too."
+        await until(lambda: [text for text, _ in rig.editor.notices].count(hidden) == 2, "two refusals")
         assert not any(isinstance(one, wire.ReviewDecision) for one in server.messages)
         # A decision on the last new change shows the others again.
         server.answers = [answer(FILE, version="v3")]

@@ -193,6 +193,12 @@ class Folder:
     async def show_review(self, review: Review | None, *, is_wanted: bool) -> None:
         """Does nothing, because this editor never asks for a review."""
 
+    async def suggested(self, window: int, *, is_added: bool) -> None:
+        """Does nothing, because this editor has no windows."""
+
+    async def copy(self, text: str) -> str:
+        return ""
+
     async def notify(self, message: str, level: Level = "info") -> None:
         for line in message.split("\n"):
             self._say(line, level)

@@ -636,12 +636,14 @@ class DecidedInEditor(Struct, frozen=True):
 
 
 class CommentedInEditor(Struct, frozen=True):
-    """A person wrote a comment on a review, or ``removed`` one. ``path``: the file; None for a removed one."""
+    """A person wrote a comment on a review, ``removed`` one, or resolved (``resolved`` true) or reopened (false) one.
+    ``path``: the file; None for a removed comment."""
 
     by: str
     comment_id: str
     path: str | None
     removed: bool = False
+    resolved: bool | None = None
 
 
 class SubmittedInEditor(Struct, frozen=True):

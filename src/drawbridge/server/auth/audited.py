@@ -208,6 +208,6 @@ def in_editor(event: DoneInEditor) -> tuple[str, dict[str, Any]]:
         case DecidedInEditor():
             return REVIEW_DECIDED.event, _decided(event.decision, event.hunks, event.files, event.all)
         case CommentedInEditor():
-            return REVIEW_COMMENTED.event, _commented(event.comment_id, event.path, event.removed, None)
+            return REVIEW_COMMENTED.event, _commented(event.comment_id, event.path, event.removed, event.resolved)
         case SubmittedInEditor():
             return REVIEW_SUBMITTED.event, {"run_id": event.run_id}

@@ -99,7 +99,7 @@ class Bridges:
 
     async def _connected(self, editor: Editor, about: wire.Bridge) -> None:
         if editor.about is None and about.reviews:
-            editor.send(wire.Welcome(remembers=True))
+            editor.send(wire.Welcome(remembers=True, suggests=True))
         with self._terminals_change():
             editor.introduce(about)
             self._terminals.add(editor)

@@ -368,7 +368,10 @@ function M.remove_comment()
   local row = vim.api.nvim_win_get_cursor(0)[1] - 1
   local in_list = vim.bo.buftype == 'quickfix' and is_current() and (listed[row + 1] or {}).comment
   if in_list and in_list.is_draft then
-    return say(command, in_list.has_place and 'go to the draft first (Enter)' or 'this draft can be removed only in the web UI')
+    return say(
+      command,
+      in_list.has_place and 'go to the draft first (Enter)' or 'this draft can be removed only in the web UI'
+    )
   end
   local comment = marks.draft_at(vim.api.nvim_get_current_buf(), row)
   if not comment then

@@ -267,6 +267,73 @@ async def test_undoing_a_rename_keeps_the_lines_that_a_user_changed(tmp_path: Pa
         assert one.text() == POEM.replace("line 9\n", "by a person\n")
 
 
+async def test_a_file_that_a_user_renames_stays_in_the_review(tmp_path: Path) -> None:
+    """The agent has added one file and changed another one. The user renames both, and changes lines."""
+    async with reviewing(tmp_path) as one:
+
+        def work(directory: Path) -> None:
+            one.replace("line 3\n", "LINE 3\n")
+            (directory / "new.txt").write_text("new\n")
+
+        await one.run(work)
+        assert len(hunks(await one.get())) == 2
+        one.replace("line 9\n", "by a person\n")
+        (one.directory / "poem.txt").rename(one.directory / "song.txt")
+        (one.directory / "new.txt").rename(one.directory / "newer.txt")
+        review = await one.get()
+        assert hunks(review) == [("newer.txt", "", "new\n"), ("song.txt", "line 3\n", "LINE 3\n")]
+        await one.decide(all=True, version=review["version"], decision="undo")
+        assert files_in(one.directory) == ["old.txt", "song.txt"]
+        assert one.text("song.txt") == POEM.replace("line 9\n", "by a person\n")
+
+
+async def test_a_renamed_file_that_a_user_renames_again_stays_renamed(tmp_path: Path) -> None:
+    async with reviewing(tmp_path) as one:
+        await one.run(renames_the_poem)
+        assert len(hunks(await one.get())) == 3
+        (one.directory / "verses" / "song.txt").rename(one.directory / "ballad.txt")
+        review = await one.get()
+        assert [(file["path"], file["old_path"], len(file["hunks"])) for file in review["files"]] == [
+            ("ballad.txt", "poem.txt", 3)
+        ]
+        await one.decide(all=True, version=review["version"], decision="undo")
+        assert files_in(one.directory) == ["old.txt", "poem.txt"]
+        assert one.text() == POEM
+
+
+async def test_a_renamed_file_that_a_user_deletes_is_shown_as_deleted(tmp_path: Path) -> None:
+    async with reviewing(tmp_path) as one:
+        await one.run(lambda directory: (directory / "poem.txt").rename(directory / "song.txt"))
+        assert len(hunks(await one.get())) == 1
+        (one.directory / "song.txt").unlink()
+        review = await one.get()
+        assert hunks(review) == [("poem.txt", POEM, "")]
+        await one.decide(all=True, version=review["version"], decision="undo")
+        assert one.text() == POEM
+
+
+async def test_an_outdated_decision_does_not_apply_to_the_same_change(tmp_path: Path) -> None:
+    """An agent makes changes again that were undone: a new file, another mode and another name."""
+
+    def work(directory: Path) -> None:
+        (directory / "new.txt").write_text("new\n")
+        (directory / "old.txt").chmod(0o755)
+        (directory / "poem.txt").rename(directory / "song.txt")
+
+    async with reviewing(tmp_path) as one:
+        await one.run(work)
+        seen = [hunk["id"] for file in (await one.get())["files"] for hunk in file["hunks"]]
+        assert len(seen) == 3
+        await one.decide(hunks=seen, decision="undo")
+        await one.run(work)
+        before = await one.get()
+        for id in seen:
+            error = await one.refused(hunks=[id], decision="undo")
+            assert (error.code, error.details) == ("HUNK_GONE", {"gone": id, "by": "phone", "decision": "undo"})
+        assert await one.get() == before
+        assert len(hunks(before)) == 3
+
+
 async def test_undoing_a_rename_does_not_overwrite_another_file(tmp_path: Path) -> None:
     async with reviewing(tmp_path) as one:
         await one.run(renames_the_poem)

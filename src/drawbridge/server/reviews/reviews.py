@@ -522,14 +522,24 @@ class Review:
         if any(version_of(ours[path][0], {}) is None for path in both):
             loaded |= await loaded_texts(git, [entry for entries in ours.values() for entry in entries])
             renamed = await asyncio.to_thread(self._renames, _versions(ours, loaded))
-        for path, (before, there) in theirs.items():
-            if path not in ours:
+        moved = await _renamed_since(git, base, theirs, both)
+        moved = {path: old for path, old in moved.items() if path not in ours or path == renamed.get(old)}
+        if moved:
+            loaded |= await loaded_texts(git, [entry for entries in theirs.values() for entry in entries])
+        for path, (_, there) in theirs.items():
+            path_in_head = moved.get(path, path)
+            if path_in_head not in ours:
                 new[path] = version_of(there, loaded)
                 continue
-            path_before = renamed.get(path, path)
-            was = version_of(ours[path_before][0], loaded)
-            found = await asyncio.to_thread(absorbed, was, version_of(before, loaded), version_of(there, loaded))
-            if not same(found, was):
+            path_before = renamed.get(path_in_head, path_in_head)
+            is_gone = version_of(there, {}) is None
+            if is_gone and (path in moved.values() or path != path_before):
+                continue  # it is handled with its new path, or is now shown as deleted under its previous one
+            was, before = version_of(ours[path_before][0], loaded), version_of(theirs[path_in_head][0], loaded)
+            found = await asyncio.to_thread(absorbed, was, before, version_of(there, loaded))
+            if was is not None and path_before == path_in_head != path:
+                new |= {path_before: None, path: found}
+            elif not same(found, was):
                 new[path_before] = found
         return await with_contents(git, new)
 
@@ -591,6 +601,22 @@ class Review:
                 f"The change can't be undone: a git filter (such as Git LFS) applies to {names}, and the content before "
                 "the change was not stored. Restore the committed content with git."
             )
+
+
+async def _renamed_since(
+    git: Git, base: str, theirs: Mapping[str, tuple[Entry, Entry]], open_paths: Collection[str]
+) -> dict[str, str]:
+    """The files with hunks that somebody else has renamed: new path → path in head. ``theirs``: what somebody else has
+    changed since head; ``open_paths``: the files of it that also differ between ``base`` and head. A file whose content
+    in ``base`` was not read counts as deleted. Raises ``GitFailed``."""
+    sides = _versions(theirs, {})
+    gone = {path for path in open_paths if sides[path][1] is None}
+    if not gone or all(before is not None for before, _ in sides.values()):
+        return {}
+    gone -= (await filtered_of(git, base)).unread
+    loaded = await loaded_texts(git, [entry for entries in theirs.values() for entry in entries])
+    found = await asyncio.to_thread(renames, _versions(theirs, loaded))
+    return {path: old_path for path, old_path in found.items() if old_path in gone}
 
 
 def _chosen(review: OpenReview, wanted: RequestedDecision, decided: Mapping[str, HunkDecision]) -> dict[str, set[str]]:

@@ -518,7 +518,8 @@ class World:
             return
         result = await review.decide(wanted, nothing_first, self.check_at_rest)
         self.happens(wanted.decision)
-        assert (result.files, result.hunks) == (len({id for id, _ in hunks}), len(hunks))
+        assert result.plan is not None
+        assert (result.plan.files, result.plan.hunks) == (len({id for id, _ in hunks}), len(hunks))
         for id, part in hunks:
             if (file := review.head[id]) is not None:
                 self._decided.setdefault(id, []).append(file)
@@ -559,7 +560,7 @@ class World:
             self.happens("a repeated request")
             review.model_read(self.disk)
             result = await review.decide(wanted, nothing_first, self.check_at_rest)
-            assert (result.files, result.hunks) == (0, 0)
+            assert result.plan is None
             review.ids(result.review)
 
     async def step_outdated(self) -> None:

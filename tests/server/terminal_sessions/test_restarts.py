@@ -322,7 +322,7 @@ async def test_an_answer_without_a_hook_is_overruled(tmp_path: Path, monkeypatch
     """A client answers right after the server was restarted, but the agent's hook never reconnects to receive the
     answer.
     """
-    monkeypatch.setattr(sessions_module, "RETURN_SECONDS", 1.0)
+    monkeypatch.setattr(sessions_module, "RETURN_SECONDS", 3.0)
     async with asked(tmp_path, "killed") as (_, _, _, question):
         pass
     async with socket_rig(tmp_path) as later:

@@ -28,7 +28,7 @@ KEPT_PREFIXES = ("DRAWBRIDGE_TEST_", "DRAWBRIDGE_REQUIRE_PROGRAMS")
 Made: TypeAlias = pytest.Item | pytest.Collector | list[pytest.Item | pytest.Collector] | None
 
 # Without bytecode files, each of the hundreds of programs that the tests start would compile all of its modules, and each
-# process of pytest all tests.
+# process of pytest would compile all tests.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 

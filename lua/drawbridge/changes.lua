@@ -346,14 +346,12 @@ local function why_not_all()
   if review.only_new then
     return 'first show all changes (:DrawbridgeChanges)'
   elseif review.more > 0 then
-    return ('%s follow%s; decide on these first'):format(
-      counted(review.more, 'more file'),
-      review.more == 1 and 's' or ''
-    )
+    local are = review.more == 1 and 'is' or 'are'
+    return ('%s %s not shown; first decide on those in the list'):format(counted(review.more, 'file'), are)
   end
   for _, file in ipairs(review.files) do
     if #file.hunks == 0 then
-      return 'first decide on files too large to show'
+      return 'first decide on the files that are too large to show'
     end
   end
 end

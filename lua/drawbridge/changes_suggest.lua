@@ -1,7 +1,7 @@
 --- Windows in which the user writes suggestions: the lines that the agent should write instead of those in a file.
 ---
 --- `:w` sends a suggestion. Its window closes once the server has stored the comment. If that fails, the window is shown
---- again with the text. `:q!` drops a suggestion that was not sent.
+--- again with the text. `:q!` discards a suggestion that was not sent.
 local buffers = require('drawbridge.buffers')
 local focus = require('drawbridge.view_focus')
 local room = require('drawbridge.view_room')
@@ -80,7 +80,7 @@ function M.open(about, send)
     -- This does not set 'filetype', because language servers should not see the suggestion as a file.
     options.syntax = about.language
   end)
-  require('drawbridge.message').answer(':DrawbridgeSuggest: edit, then :w adds a draft; :q! drops it')
+  require('drawbridge.message').answer(':DrawbridgeSuggest: edit; :w adds a draft, :q! closes without')
 end
 
 --- Closes the window of a suggestion that was added. Otherwise, the text can be edited and sent again. Called by the
@@ -109,7 +109,7 @@ function M.suggested(params)
   end)
 end
 
---- Handles the end of the bridge, which will not answer any more.
+--- Handles the end of the bridge, which will no longer answer.
 function M.stop()
   for buffer, one in pairs(open) do
     if one.is_sent then

@@ -33,7 +33,7 @@ USUAL_WAIT, SLOWER = 0.5, 20
 visit before the attacks. A visit takes a few milliseconds on an idle machine, but the attackers use the same cores.
 """
 ENOUGH = 5
-"""The number of visits from which their median says something. On a busy machine, a short attack ends before."""
+"""The number of visits that makes their median meaningful. On a busy machine, a short attack may end before that."""
 
 MEMORY_GROWTH = 64 * 1024 * 1024
 

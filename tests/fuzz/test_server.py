@@ -30,7 +30,7 @@ USUAL_WAIT, SLOWER = 1.0, 20
 visit before the attacks. The attackers and their runs use the same cores.
 """
 ENOUGH = 5
-"""The number of visits from which their median says something. On a busy machine, a short attack ends before."""
+"""The number of visits that makes their median meaningful. On a busy machine, a short attack may end before that."""
 
 MEMORY_GROWTH = 96 * 1024 * 1024
 

@@ -482,7 +482,7 @@ async def test_an_older_server_gets_no_suggestions(rig: ReviewRig) -> None:
         rig.editor.report(WANTED)
         await rig.shows("h1")
         rig.editor.report(ReviewCommentResolved("c1", True))
-        await rig.is_notified("The agent server is too old for this. Update and restart it.")
+        await rig.is_notified("This needs a newer agent server. Update and restart it.")
         rig.editor.report(ReviewCommented("a.py", 2, 2, "TWO\n", "Why?", suggestion="2\n", window=7))
         await until(lambda: rig.editor.suggestions == [(7, False)], "the refusal")
         assert not any(isinstance(one, wire.ReviewComment) for one in server.messages)
@@ -498,7 +498,7 @@ async def test_a_prompt_that_was_not_sent_is_copied(rig: ReviewRig) -> None:
         rig.editor.report(WANTED)
         await rig.shows("h1")
         rig.editor.report(ReviewSubmitted("d1", ""))
-        await rig.is_notified("The prompt was copied (clipboard).")
+        await rig.is_notified("The prompt was copied to clipboard.")
         assert rig.editor.copied == "1. a.py, line 2: Why?"
         assert [text for text, _ in rig.editor.notices][1] == "The session has ended."
 

@@ -542,13 +542,13 @@ async def test_changes_that_are_not_shown_are_not_kept(newest: ReviewRig) -> Non
     rig.editor.command("DrawbridgeChanges")
     rig.editor.shows_message("3 files +80003 −80002")
     rig.editor.command("DrawbridgeKeepAll")
-    rig.editor.shows_message(":DrawbridgeKeepAll: first decide on files too large to show")
+    rig.editor.shows_message(":DrawbridgeKeepAll: first decide on the files that are too large to show")
     # As if the bridge had sent only some of the files.
     file = {"path": "/a", "name": "a", "shown": "a", "hunks": [], "has_lines": False, "was_deleted": False, "text": ""}
     part = {"version": "", "title": "", "files": [file], "comments": [], "drafts": "", "only_new": False, "more": 2}
     rig.editor.lua("require('drawbridge.changes').show_review(...)", {"review": part, "wanted": False})
     rig.editor.command("DrawbridgeKeepAll")
-    rig.editor.shows_message(":DrawbridgeKeepAll: 2 more files follow; decide on these first")
+    rig.editor.shows_message(":DrawbridgeKeepAll: 2 files are not shown; first decide on those in the list")
     assert (await rig.review())["files"] != []
 
 

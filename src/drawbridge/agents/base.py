@@ -219,7 +219,7 @@ class Question(Struct, frozen=True, dict=True):
     """The result of ``Launch.look``; None if there is none."""
 
     def about(self, proposal: Proposal | None) -> Question:
-        """The question with the change that it is about, but the same input, which is not decoded again."""
+        """A copy of the question that includes the change that it is about. The input is not decoded again."""
         found = structs.replace(self, proposal=proposal)
         found.__dict__.update(self.__dict__)
         return found

@@ -62,7 +62,7 @@ NO_SESSION: Final = "PROJECT_NOT_FOUND"
 ACCEPTED: Final = "{numbers} to review, from proposals accepted here."
 """A notice about a review without a server. It fits on the last line of an editor."""
 
-COPIED: Final = "The prompt was copied ({where})."
+COPIED: Final = "The prompt was copied to {where}."
 """A notice about comments that could not be passed to the agent. It fits on the last line of an editor."""
 
 VISITS_NEED_A_SERVER: Final = "To show only new changes, start the agent server: drawbridge serve"

@@ -44,7 +44,7 @@ RESTART_SECONDS: Final = 20.0
 
 NO_SERVER: Final = "No agent server is running. Start one with: drawbridge serve"
 EARLIER: Final = "The agent server did not respond, or is too old for reviews in editors. Update and restart it."
-WITHOUT_SUGGESTIONS: Final = "The agent server is too old for this. Update and restart it."
+WITHOUT_SUGGESTIONS: Final = "This needs a newer agent server. Update and restart it."
 NO_ANSWER: Final = "The agent server did not answer in time. Run :DrawbridgeChanges to see the current review."
 LOST: Final = "The connection to the agent server was lost. Run :DrawbridgeChanges to see the current review."
 
@@ -96,7 +96,7 @@ class ServerLink:
         self._welcome = asyncio.Event()
         """Set while a server that supports reviews is connected."""
         self._suggests = False
-        """Whether the connected server knows the suggestions of comments, and resolves comments."""
+        """Whether the connected server supports suggestions in comments, and resolving comments."""
         self._requests: dict[str, asyncio.Future[wire.ReviewAnswer]] = {}
         self.on_review_changed: Callable[[wire.ReviewChanged | None], None] = lambda _: None
         """Called with each change to a review, and with None when a server connects, because any review may have

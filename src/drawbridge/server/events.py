@@ -433,7 +433,7 @@ class ApprovalRequested(Struct, frozen=True, dict=True):
 
     @cached_property
     def given(self) -> Mapping[str, Any] | None:
-        """As ``Question.given``. Decoded here only for a request that was read back from the history."""
+        """Like ``Question.given``. Decoded here only for a request that was read back from the history."""
         return object_in(bytes(self.input))
 
 
@@ -611,8 +611,8 @@ class DiskWarning(Struct, frozen=True):
 
 
 class Answered(Struct, frozen=True):
-    """A person decided on the approval request ``asked``, on any surface. It is for the audit log, and
-    ``ApprovalResolved`` for the history. ``surface``: see ``Surface.audited``. ``changed``: with an edited input."""
+    """A person decided on the approval request ``asked``, on any surface. This event is for the audit log;
+    ``ApprovalResolved`` is for the history. ``surface``: see ``Surface.audited``. ``changed``: with an edited input."""
 
     surface: Mapping[str, Any]
     asked: ApprovalRequested

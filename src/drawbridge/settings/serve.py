@@ -119,7 +119,7 @@ class ServeSettings(NamedTuple):
     checkpoint_files: Annotated[
         int,
         Spec(
-            "maximum number of files in a directory outside git work trees; a larger one gets no checkpoints",
+            "maximum number of files in a directory outside git work trees; a directory with more gets no checkpoints",
             metavar="N",
             range=(1, 1_000_000),
         ),

@@ -192,7 +192,7 @@ class ApprovalView(Vertical, can_focus=True):
         if self.is_ready:
             getattr(self, how)()
         elif self._can_be_answered:
-            self._say("That key was pressed too soon and was ignored. Read the request, then press it again.")
+            self._say("That key was pressed too soon and was ignored. Read the request, then press the key again.")
 
     def resume(self) -> None:
         """Restarts the wait of ``READING_SECONDS`` when the screen is in front again."""

@@ -14,8 +14,8 @@ _HUNK: Final = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)")
 
 
 class PatchHunk(NamedTuple):
-    """A hunk. ``lines``: numbered from 1 in ``old`` and ``new``, the hunk's lines on each side. ``above``: the numbers
-    of lines of the whole files that precede these. ``skipped``: the number of unchanged lines that are left out before
+    """A hunk. ``old``, ``new``: its lines on each side. ``lines``: the same lines, numbered from 1 on each side.
+    ``above``: for each side, how many lines of the file precede the hunk. ``skipped``: the number of unchanged lines that are left out before
     the hunk."""
 
     lines: list[Line]

@@ -35,7 +35,7 @@ Tree = dict[str, tuple[str, str]]
 
 @functools.lru_cache(maxsize=1_000)
 def blob_id(data: bytes) -> str:
-    """git's id of a content."""
+    """The id that git gives to this content."""
     return hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
 
 

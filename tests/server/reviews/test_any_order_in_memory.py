@@ -40,7 +40,7 @@ from tests.server.reviews.memory import File, MemoryGit, MemoryWorkTree, blob_id
 FILES = ("a", "b", "c")
 SLOTS = 4
 STEPS, MORE_STEPS = 12, 24
-"""How many steps a sequence has, and a slow one."""
+"""The number of steps in a sequence, and in a sequence of the slow test."""
 
 AGENTS = {"claude": "directory", "codex": "directory", "managed": "project"}
 """The review to which each agent's runs belong."""
@@ -610,7 +610,7 @@ async def play(seed: int, folder: Path, steps: int = STEPS) -> World:
 
 @pytest.fixture(autouse=True)
 def _no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs in the event loop what a review would run in a thread, because most of the time is spent in starting it."""
+    """Runs in the event loop what a review runs in threads: starting these would take most of the time."""
 
     async def at_once(function: Callable[..., Any], *given: Any, **named: Any) -> Any:
         return function(*given, **named)

@@ -140,7 +140,7 @@ async def test_the_record_shows_what_was_decided(tmp_path: Path) -> None:
 
 
 async def test_a_record_contains_only_the_beginning_of_a_long_diff(tmp_path: Path) -> None:
-    """Of a binary file, the diff contains only the name."""
+    """For a binary file, the diff contains only the name."""
 
     def many_files(directory: Path) -> None:
         (directory / "0.bin").write_bytes(b"\0" * 100)

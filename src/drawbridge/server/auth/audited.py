@@ -46,8 +46,8 @@ class AuditEntry(Struct, Generic[C, R], frozen=True):
     """The audit log entry for a command that was executed: its ``event``, and ``fields``, which returns the fields that
     it has in addition to the project and the sender. ``fields`` is called with the command and the data of its reply.
 
-    ``by_bus``: whether the entry is not written for the command, but for an event on the bus that reports the action on
-    every surface (see ``Entrance.published``).
+    ``by_bus``: whether the entry is written for an event on the bus, instead of for the command; the event reports the
+    action on every surface (see ``Entrance.published``).
     """
 
     event: str

@@ -47,7 +47,7 @@ async def _between(git: Git, old: str, new: str) -> RecordedDiff:
     paths = sorted(await differences(git, old, new))
     shown = [f":(literal){path}" for path in paths[:LISTED_PATHS]]
     patch = git.folder / "decision"
-    # Someone waits for the decision. Of a large file, as of a binary one, git only says that it differs.
+    # Someone is waiting for the decision. For a large file, as for a binary one, git reports only that it differs.
     limit = ("-c", f"core.bigFileThreshold={LARGEST_TEXT}")
     await git.read(*limit, *PATCH, "-p", "--relative", f"--output={patch}", old, new, "--", *shown)
     text, is_cut = await asyncio.to_thread(_beginning_of, patch)

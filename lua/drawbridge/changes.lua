@@ -346,12 +346,11 @@ local function why_not_all()
   if review.only_new then
     return 'first show all changes (:DrawbridgeChanges)'
   elseif review.more > 0 then
-    local are = review.more == 1 and 'is' or 'are'
-    return ('%s %s not shown; first decide on those in the list'):format(counted(review.more, 'file'), are)
+    return ('first decide on the files shown (%d more)'):format(review.more)
   end
   for _, file in ipairs(review.files) do
     if #file.hunks == 0 then
-      return 'first decide on the files that are too large to show'
+      return 'first decide on files too large to show'
     end
   end
 end
@@ -450,8 +449,7 @@ function M.suggest(text, first, last)
     elseif not by_path[file.path] then -- or another review is shown
       return 'this file has nothing to review'
     end
-    local is_removal = #edited == 1 and edited[1] == ''
-    local suggestion = is_removal and '' or text_of(form, edited, first)
+    local suggestion = #edited == 0 and '' or text_of(form, edited, first)
     link.send('review_commented', vim.tbl_extend('force', comment, { suggestion = suggestion, window = window }))
   end)
 end

@@ -28,14 +28,15 @@ local function show(buffer)
   end)
 end
 
----@param send fun(lines: string[]): string? Sends the suggestion, or returns why it can't be sent.
+---@param send fun(lines: string[]): string? Sends the suggestion, or returns why it can't be sent. No lines: to remove them.
 local function write(buffer, send)
   local one = open[buffer]
   if not one or one.is_sent then
     return
   end
-  local lines = vim.api.nvim_buf_get_lines(buffer, 0, -1, true)
-  local problem = vim.deep_equal(lines, one.lines) and 'change the lines first' or send(lines)
+  local lines, is_removal = vim.api.nvim_buf_get_lines(buffer, 0, -1, true), buffers.is_empty(buffer)
+  local is_same = not is_removal and vim.deep_equal(lines, one.lines)
+  local problem = is_same and 'change the lines first' or send(is_removal and {} or lines)
   if problem then
     return say(problem)
   end
@@ -49,7 +50,7 @@ end
 ---@param about {name: string, lines: string[], language: string} `name`: what the buffer is called; `language`: the file
 --- type of the lines.
 ---@param send fun(lines: string[], window: integer): string? Sends the suggestion to the bridge, which answers with
---- `suggested` for this `window`, or returns why it can't be sent.
+--- `suggested` for this `window`, or returns why it can't be sent. No lines: to remove them.
 function M.open(about, send)
   local buffer = vim.api.nvim_create_buf(false, true)
   require('drawbridge.view_text').name(buffer, about.name, 'suggestion')
@@ -113,7 +114,7 @@ end
 function M.stop()
   for buffer, one in pairs(open) do
     if one.is_sent then
-      say('not added, because the bridge has stopped')
+      say('may not have been added: the bridge has stopped')
       M.suggested({ window = buffer, is_added = false })
     end
   end

@@ -542,13 +542,13 @@ async def test_changes_that_are_not_shown_are_not_kept(newest: ReviewRig) -> Non
     rig.editor.command("DrawbridgeChanges")
     rig.editor.shows_message("3 files +80003 −80002")
     rig.editor.command("DrawbridgeKeepAll")
-    rig.editor.shows_message(":DrawbridgeKeepAll: first decide on the files that are too large to show")
+    rig.editor.shows_message(":DrawbridgeKeepAll: first decide on files too large to show")
     # As if the bridge had sent only some of the files.
     file = {"path": "/a", "name": "a", "shown": "a", "hunks": [], "has_lines": False, "was_deleted": False, "text": ""}
     part = {"version": "", "title": "", "files": [file], "comments": [], "drafts": "", "only_new": False, "more": 2}
     rig.editor.lua("require('drawbridge.changes').show_review(...)", {"review": part, "wanted": False})
     rig.editor.command("DrawbridgeKeepAll")
-    rig.editor.shows_message(":DrawbridgeKeepAll: 2 files are not shown; first decide on those in the list")
+    rig.editor.shows_message(":DrawbridgeKeepAll: first decide on the files shown (2 more)")
     assert (await rig.review())["files"] != []
 
 
@@ -677,7 +677,7 @@ async def test_edited_lines_are_suggested_in_a_window(rig: ReviewRig) -> None:
     rig.asks()
     rig.shows_signs("~LINE 3", "-line 8", "+line 11b")
     rig.editor.command("3,4DrawbridgeSuggest Quieter.")
-    rig.editor.shows_message(":DrawbridgeSuggest: edit, then :w adds a draft; :q! drops it")
+    rig.editor.shows_message(":DrawbridgeSuggest: edit; :w adds a draft, :q! closes without")
     rig.shows_lines("LINE 3", "line 4")
     rig.editor.keys("ccline three<Esc>")
     rig.editor.command("wq")
@@ -696,6 +696,14 @@ async def test_edited_lines_are_suggested_in_a_window(rig: ReviewRig) -> None:
     rig.editor.command("q!")
     rig.shows_lines(*CHANGED.splitlines())
     assert (rig.editor.lua(SUGGESTIONS), len((await rig.review())["comments"])) == ([], 1)
+    # An empty line is a suggestion, too. Without any line, the suggestion is to remove the lines.
+    for keys, drafts in (("cc<Esc>", "2 drafts"), ("dd", "3 drafts")):
+        rig.editor.command("3DrawbridgeSuggest")
+        rig.shows_lines("LINE 3")
+        rig.editor.keys(keys)
+        rig.editor.command("wq")
+        rig.editor.shows_message(f"Draft added. {drafts} to send.")
+    assert [comment["suggestion"] for comment in (await rig.review())["comments"][1:]] == ["\n", ""]
 
 
 async def test_a_suggestion_that_is_not_added_is_not_lost(newest: ReviewRig) -> None:

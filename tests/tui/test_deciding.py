@@ -160,7 +160,7 @@ async def test_a_key_meant_for_something_else_is_not_an_answer(
         assert person.prompt.text == "are we "
         assert person.prompt.has_focus, "nobody took the keyboard from under their hands"
         await person.presses("escape", "a", "w", "e", "r")
-        await person.sees("Needs you", "e Edit", "Read the request, then press it again.")
+        await person.sees("Needs you", "e Edit", "Read the request, then press the key again.")
         assert "Accepted" not in person.history
     assert (directory / "notes.md").read_bytes() == before
 

@@ -92,7 +92,7 @@ def test_a_decision_unfolds_to_what_it_changed() -> None:
         "   20   twenty",
         "   21 + more",
         "  b.png",
-        "  Its content is not shown: it is not UTF-8 text, or it is too large to compare.",
+        "  Its content is not shown: git does not compare it as text, or it is too large.",
         "  c.py",
         "and 2 more files",
         "Only the beginning of the diff was recorded.",

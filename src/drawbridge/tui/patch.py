@@ -8,15 +8,15 @@ from typing import Final, NamedTuple
 
 from drawbridge.tui.difference import Line, marked_words
 
-UNSHOWN: Final = "Its content is not shown: it is not UTF-8 text, or it is too large to compare."
+UNSHOWN: Final = "Its content is not shown: git does not compare it as text, or it is too large."
 
 _HUNK: Final = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)")
 
 
 class PatchHunk(NamedTuple):
     """A hunk. ``old``, ``new``: its lines on each side. ``lines``: the same lines, numbered from 1 on each side.
-    ``above``: for each side, how many lines of the file precede the hunk. ``skipped``: the number of unchanged lines that are left out before
-    the hunk."""
+    ``above``: for each side, how many lines of the file precede the hunk. ``skipped``: the number of unchanged lines
+    that are left out before the hunk."""
 
     lines: list[Line]
     old: str

@@ -811,6 +811,9 @@ async def test_questions_stored_without_a_kind_still_need_answers(tmp_path: Path
             ask(again, session, given, "AskUserQuestion")
             await until(lambda: later.server.core.terminal_sessions.find(session.project), "the session")
             await later.idle()
+            session_now = later.server.core.terminal_sessions.find(session.project)
+            assert session_now is not None
+            assert [one.request.kind for one in session_now.approvals] == ["question"]
             answer = {"approval_id": rig.questions[0]["approval_id"], "decision": "allow"}
             error = await later.refusal("permission_response", session.project, **answer)
             assert (error.code, error.field) == ("VALIDATION_FAILED", "data.updated_input")

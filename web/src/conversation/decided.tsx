@@ -16,7 +16,7 @@ export function Decided({ decided, world }: { decided: Decision; world: World })
   const changed = useMemo(() => filesIn(diff).map(described), [diff]);
   const known = new Set(changed.map((file) => file.path));
   const others = paths.filter((path) => !known.has(path));
-  const more = files - paths.length;
+  const more = paths.length ? files - paths.length : 0; // a record of an earlier version names no files
   return (
     <div class="changes">
       <ul class="files">
@@ -54,5 +54,5 @@ const isDeleted = ({ both, added, removed }: GitChange) => !both && !added && re
 /** For a record, git also leaves out the content of large files. */
 const described = (file: GitChange): GitChange =>
   file.note === BINARY
-    ? { ...file, note: 'Its content is not shown: it is not UTF-8 text, or it is too large to compare.' }
+    ? { ...file, note: 'Its content is not shown: git does not compare it as text, or it is too large.' }
     : file;

@@ -173,7 +173,7 @@ class ExpectedAsker:
 
 
 def with_call(request: ApprovalRequested, tools: Tools) -> ApprovalRequested:
-    """The request with its ``call``, also for a record of an earlier version. ``tools``: those of the agent that
-    asks."""
+    """The request with its ``call`` and its ``kind``, also for a record of an earlier version. ``tools``: those of the
+    agent that asks."""
     call = tools.call(request.tool_name, request.given or {}, request.suggestions, request.form)
-    return request.described(call=call)
+    return request.described(call=call, kind=request.kind or call.kind)

@@ -23,7 +23,7 @@ from drawbridge.server.store.log import History
 from drawbridge.server.store.search import Part, Waited
 from drawbridge.server.store.texts import Text, clean, content
 from drawbridge.text.counts import counted
-from drawbridge.text.review_words import decided_words, interrupted_words, unnamed_words
+from drawbridge.text.review_words import CUT_DIFF, decided_words, interrupted_words, unnamed_words
 
 LONGEST_VALUE: Final = 20_000
 """The maximum number of characters of a code block in Markdown. A longer one is cut. JSON Lines contain the whole
@@ -242,7 +242,10 @@ def _of_server(subtype: object, given: object, when: str) -> str:
             count = len(files) if isinstance(files, list) else 0
             return f"> {word('by')} undid the changes to {counted(count, 'file')}\n\n"
         case "review_decided" if word("by"):
-            return _decided(decided() | {"paths": words("paths")}, word("by"), _text(_get(given, "diff")))
+            is_cut = _get(given, "diff_truncated") is True
+            return _decided(
+                decided() | {"paths": words("paths")}, word("by"), _text(_get(given, "diff")), is_cut=is_cut
+            )
         case "review_interrupted":
             return f"> {word('by')} {interrupted_words(decided() | {'changed': words('changed')})}\n\n"
         case "session_reset":
@@ -255,12 +258,13 @@ def _of_server(subtype: object, given: object, when: str) -> str:
             return ""
 
 
-def _decided(decided: Mapping[str, Any], by: str, diff: str) -> str:
-    """The decision on a review as Markdown, with what it changed in the files."""
+def _decided(decided: Mapping[str, Any], by: str, diff: str, *, is_cut: bool) -> str:
+    """The decision on a review as Markdown, with what it changed in the files. ``is_cut``: ``diff`` is incomplete."""
     heading = f"> {by} {decided_words(decided)}\n"
     if len(decided["paths"]) > 1:  # the heading names a single file
         heading += f">\n> Files: {', '.join(decided['paths'])} {unnamed_words(decided)}".rstrip() + "\n"
-    return f"{heading}\n{_fenced(diff) if diff else ''}"
+    shown = _fenced(diff) if diff else ""
+    return f"{heading}\n{shown}{CUT_DIFF}\n\n" if is_cut else f"{heading}\n{shown}"
 
 
 def _decision(given: object) -> str:

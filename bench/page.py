@@ -181,23 +181,23 @@ async def main() -> None:
             async with serving(Path(name, "phone"), *options, "--trusted-proxy", "127.0.0.1") as server:
                 project = await with_session(server, directory)
                 async with slow_link(server, kilobits=400, latency=0.4) as page:
-                    with browser.person("about:blank", width=390, height=844) as person:
+                    with browser.person("about:blank", width=390, height=844, worker=True) as person:
                         await asyncio.to_thread(opens, person, f"{page}#token={server.token}&project={project}")
             async with serving(data, *options) as server:
                 project = await project_in(server, directory)
                 address = f"{page_of(server)}#token={server.token}&project={project}"
-                with browser.person(address) as person:
+                with browser.person(address, worker=True) as person:
                     await asyncio.to_thread(streams, person)
             texts = Path(name, "texts")
             (texts / "work").mkdir(parents=True)
             projects = await with_texts(texts / "data", texts / "work")
             async with serving(texts / "data", "--no-tls", "--allow", texts / "work") as server:
-                with browser.person(f"{page_of(server)}#token={server.token}") as person:
+                with browser.person(f"{page_of(server)}#token={server.token}", worker=True) as person:
                     await asyncio.to_thread(draws, person, projects)
             write_history(data, project, (says(number) for number in range(1, RECORDS + 1)))
             async with serving(data, *options) as server:
                 address = f"{page_of(server)}#token={server.token}&project={project}"
-                with browser.person(address) as person:
+                with browser.person(address, worker=True) as person:
                     await asyncio.to_thread(scrolls, person)
     finally:
         browser.close()

@@ -28,6 +28,8 @@ command('Keep', 'keep', 'Keep the change at the cursor')
 command('Undo', 'undo', 'Undo the change at the cursor')
 command('KeepFile', 'keep_file', 'Keep all changes to the file')
 command('UndoFile', 'undo_file', 'Undo all changes to the file')
+command('KeepAll', 'keep_all', 'Keep all changes in the review (asks first)')
+command('Resolve', 'resolve', 'Resolve the comment at the cursor, or reopen it')
 
 vim.api.nvim_create_user_command('DrawbridgeAccept', function(given)
   require('drawbridge').accept(given.bang)
@@ -56,6 +58,10 @@ vim.api.nvim_create_user_command(
   end,
   { range = true, bang = true, nargs = '*', desc = 'Comment on the line or the range; with !, remove the draft here' }
 )
+
+vim.api.nvim_create_user_command('DrawbridgeSuggest', function(given)
+  require('drawbridge').suggest(given.args, given.line1, given.line2)
+end, { range = true, nargs = '*', desc = 'Suggest other text to the agent for the line or the range' })
 
 vim.api.nvim_create_user_command('DrawbridgeSendComments', function(given)
   require('drawbridge').send_comments(given.args)

@@ -7,6 +7,7 @@ import contextlib
 import os
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
@@ -25,6 +26,11 @@ FOREIGN = {"EDITOR", "MYVIMRC", "PAGER", "VISUAL", "ALL_PROXY", "HTTP_PROXY", "H
 KEPT_PREFIXES = ("DRAWBRIDGE_TEST_", "DRAWBRIDGE_REQUIRE_PROGRAMS")
 
 Made: TypeAlias = pytest.Item | pytest.Collector | list[pytest.Item | pytest.Collector] | None
+
+# Without bytecode files, each of the hundreds of programs that the tests start would compile all of its modules, and each
+# process of pytest would compile all tests.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # Textual reads this variable when it is imported. The pilot waits until the process has been idle for longer than one
 # frame, so shorter frames shorten that wait (see `_quick_pilot` in tests/tui/conftest.py).

@@ -29,7 +29,8 @@ class Snapshot:
     def __init__(self) -> None:
         self._threads = set(threading.enumerate())
         self._files = _open_files()
-        self._pid = _newest_pid()
+        self._newest_pid = _newest_pid()
+        self._pids = _pids()
 
     def new(self, places: Sequence[str]) -> list[str]:
         """Returns a line for each leftover. Kills leftover processes: new ones with one of the directories in
@@ -43,9 +44,9 @@ class Snapshot:
         return lines
 
     def _processes(self, places: Sequence[str]) -> list[str]:
-        if _newest_pid() == self._pid:  # no process was started in the meantime, not even by another program
+        if _newest_pid() == self._newest_pid:  # no process was started in the meantime, not even by another program
             return []
-        left = _what_stays(lambda: _processes_in(places, self._pid))
+        left = _what_stays(lambda: {pid for pid in _pids() - self._pids if _is_in(places, pid)})
         names = [f"{pid} ({_read(pid, 'cmdline').replace(chr(0), ' ')[:100].strip()})" for pid in sorted(left)]
         for pid in left:
             with contextlib.suppress(ProcessLookupError):
@@ -61,13 +62,18 @@ def _what_stays(find: Callable[[], set[T]]) -> set[T]:
     return found
 
 
-def _processes_in(places: Sequence[str], after: int) -> set[int]:
-    """Returns the IDs of other processes with one of the directories in their environment or command line.
+def _pids() -> set[int]:
+    """Returns the IDs of all processes, but nothing on a machine without ``/proc``."""
+    try:
+        return {int(name) for name in os.listdir(PROC) if name.isdigit()}
+    except OSError:
+        return set()
 
-    Checks only IDs above ``after``, because this runs after every test.
-    """
-    mine = {int(name) for name in os.listdir(PROC) if name.isdigit() and int(name) > after} - {os.getpid()}
-    return {pid for pid in mine if any(place in _read(pid, "environ") + _read(pid, "cmdline") for place in places)}
+
+def _is_in(places: Sequence[str], pid: int) -> bool:
+    """Returns whether the process has one of the directories in its environment or command line."""
+    text = _read(pid, "environ") + _read(pid, "cmdline")
+    return any(place in text for place in places)
 
 
 def _read(pid: int, what: str) -> str:

@@ -292,7 +292,7 @@ async def test_the_servers_loop_never_waits_for_a_file(folder: Path, report: Pat
             # Two editors show the next request. The agent's own editor answers it, and then requests the review.
             async with Line.open() as editor, Line.open() as other, Line.open() as line:
                 editor.send(type="bridge", editor="Neovim", folders=[str(folder)], pids=[os.getpid()], reviews=True)
-                assert await editor.receive() == {"type": "welcome", "remembers": True}
+                assert await editor.receive() == {"type": "welcome", "remembers": True, "suggests": True}
                 other.send(type="bridge", editor="VS Code", folders=[str(folder)], pids=[])
                 question = {
                     "hook_event_name": "PermissionRequest",

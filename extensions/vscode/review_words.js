@@ -34,7 +34,7 @@ const NOTHING = 'Nothing to review';
 
 const NEW = 'since your last visit';
 const ONLY_NEW = 'Only since your last visit';
-const OTHERS_HIDDEN = 'To decide on all at once, show the other changes, too.';
+const OTHERS_HIDDEN = 'To decide on all changes at once, show the others too.';
 
 /** @type {Record<string, string>} */
 const DECIDED = { keep: 'kept', undo: 'undid', edit: 'edited' };

@@ -30,6 +30,8 @@ local LIST_LINES = 10 -- the maximum height of the quickfix window
 ---@field has_place boolean
 ---@field text string
 ---@field is_draft boolean
+---@field is_waiting boolean
+---@field is_resolved boolean
 
 ---@class drawbridge.Review
 ---@field version string
@@ -38,6 +40,7 @@ local LIST_LINES = 10 -- the maximum height of the quickfix window
 ---@field comments drawbridge.Comment[]
 ---@field drafts string
 ---@field only_new boolean
+---@field more integer
 
 local review ---@type drawbridge.Review?
 local by_path = {} ---@type table<string, drawbridge.ReviewedFile>
@@ -162,6 +165,12 @@ local function same_line(before, index)
   return math.max(1, math.min(index, #listed))
 end
 
+--- Whether a comment is in the list. A resolved one is shown only at its lines.
+---@param comment drawbridge.Comment
+local function is_listed(comment)
+  return not comment.is_resolved
+end
+
 --- Fills the quickfix list. `is_new`: whether to create a new list, unless the current one is already the list
 --- of changes.
 local function fill(is_new)
@@ -185,9 +194,11 @@ local function fill(is_new)
     end
   end
   for _, comment in ipairs(review and review.comments or {}) do
-    items[#items + 1] =
-      { filename = comment.path, module = comment.shown, lnum = comment.first + 1, col = 1, text = comment.text }
-    listed[#items] = { comment = comment }
+    if is_listed(comment) then
+      items[#items + 1] =
+        { filename = comment.path, module = comment.shown, lnum = comment.first + 1, col = 1, text = comment.text }
+      listed[#items] = { comment = comment }
+    end
   end
   local what = { items = items, title = 'Drawbridge: ' .. (review and review.title or 'no review') }
   if is_new and not is_current() then
@@ -233,7 +244,8 @@ function M.show_review(params)
   for _, buffer in ipairs(vim.api.nvim_list_bufs()) do
     draw(buffer)
   end
-  fill(params.wanted and review and #review.files + #review.comments > 0)
+  local has_items = review and (#review.files > 0 or #vim.tbl_filter(is_listed, review.comments) > 0)
+  fill(params.wanted and has_items)
   if params.wanted and #listed > 0 then
     open_list()
   end
@@ -325,11 +337,76 @@ function M.decide(command, decision, whole)
   })
 end
 
---- The lines of a buffer as they are in its file, each with its line ending, even if the file's last line has none.
-local function text_of(buffer, first, last)
-  local ending = vim.bo[buffer].fileformat == 'dos' and '\r\n' or '\n'
-  local text = table.concat(vim.api.nvim_buf_get_lines(buffer, first - 1, last, true), ending) .. ending
-  return (first == 1 and vim.bo[buffer].bomb and '\239\187\191' or '') .. text
+local function counted(count, word)
+  return ('%d %s%s'):format(count, word, count == 1 and '' or 's')
+end
+
+--- Why not all changes can be decided on together, because some are not shown; nil if they can.
+local function why_not_all()
+  if review.only_new then
+    return 'first show all changes (:DrawbridgeChanges)'
+  elseif review.more > 0 then
+    return ('first decide on the files shown (%d more)'):format(review.more)
+  end
+  for _, file in ipairs(review.files) do
+    if #file.hunks == 0 then
+      return 'first decide on files too large to show'
+    end
+  end
+end
+
+--- `:DrawbridgeKeepAll`: asks, then keeps all changes of the review, unless some of them are not shown.
+function M.keep_all()
+  local command = ':DrawbridgeKeepAll'
+  if not link.attached() then
+    return say_missing(command)
+  elseif not review then
+    return say(command, 'no changes are shown (:DrawbridgeChanges)')
+  elseif #review.files == 0 then
+    return say(command, 'nothing is left to review')
+  end
+  local problem = why_not_all()
+  if problem then
+    return say(command, problem)
+  end
+  -- A change that arrives while the question is open has not been shown, and is not in this version.
+  local version, count, unseen = review.version, 0, 0
+  for _, file in ipairs(review.files) do
+    for _, hunk in ipairs(file.hunks) do
+      count, unseen = count + 1, unseen + (seen.has_seen(hunk.id) and 0 or 1)
+    end
+  end
+  local question = ('Keep %s in %s?'):format(counted(count, 'change'), counted(#review.files, 'file'))
+  if unseen == count then
+    question = question .. (count == 1 and ' You have not seen all of it.' or ' You have not fully seen any of them.')
+  elseif unseen > 0 then
+    question = question .. (' You have not fully seen %d of them.'):format(unseen)
+  end
+  if vim.fn.confirm(question, '&Yes\n&No', 2) == 1 then
+    link.send('review_decided', { decision = 'keep', version = version, all = true })
+  end
+end
+
+--- Lines as they are in a file, each with its line ending, even if the file's last line has none.
+---@param options {fileformat: string, bomb: boolean} The options of the file's buffer.
+---@param lines string[]
+---@param first integer The number of the first line, from 1.
+local function text_of(options, lines, first)
+  local ending = options.fileformat == 'dos' and '\r\n' or '\n'
+  return (first == 1 and options.bomb and '\239\187\191' or '') .. table.concat(lines, ending) .. ending
+end
+
+--- Why the lines of a buffer can't be commented on, or nil if they can.
+local function why_no_comment(buffer)
+  if not link.attached() then
+    return require('drawbridge.server').missing()
+  elseif not review then
+    return 'no changes are shown (:DrawbridgeChanges)'
+  elseif not file_of(buffer) then
+    return nothing_in(buffer)
+  elseif vim.bo[buffer].modified then
+    return 'save or discard your unsaved changes first'
+  end
 end
 
 --- `:DrawbridgeComment`: adds a draft comment on these lines.
@@ -337,26 +414,44 @@ end
 ---@param first integer 1-based.
 ---@param last integer 1-based, inclusive.
 function M.comment(text, first, last)
-  local command, buffer = ':DrawbridgeComment', vim.api.nvim_get_current_buf()
-  local file = file_of(buffer)
-  if not link.attached() then
-    return say_missing(command)
-  elseif not review then
-    return say(command, 'no changes are shown (:DrawbridgeChanges)')
-  elseif not file then
-    return say(command, nothing_in(buffer))
-  elseif vim.trim(text) == '' then
-    return say(command, 'write the comment after the command')
-  elseif vim.bo[buffer].modified then
-    return say(command, 'save or discard your unsaved changes first')
+  local buffer = vim.api.nvim_get_current_buf()
+  local problem = why_no_comment(buffer) or (vim.trim(text) == '' and 'write the comment after the command')
+  if problem then
+    return say(':DrawbridgeComment', problem)
   end
   link.send('review_commented', {
-    file = file.name,
+    file = file_of(buffer).name,
     line = first,
     end_line = last,
-    quote = text_of(buffer, first, last),
+    quote = text_of(vim.bo[buffer], vim.api.nvim_buf_get_lines(buffer, first - 1, last, true), first),
     text = text,
   })
+end
+
+--- `:DrawbridgeSuggest`: opens a window with these lines. Once the user has edited and written them there, adds them as
+--- a draft comment.
+---@param text string The text of the comment; it may be empty.
+---@param first integer 1-based.
+---@param last integer 1-based, inclusive.
+function M.suggest(text, first, last)
+  local buffer = vim.api.nvim_get_current_buf()
+  local problem = why_no_comment(buffer)
+  if problem then
+    return say(':DrawbridgeSuggest', problem)
+  end
+  local file, lines = file_of(buffer), vim.api.nvim_buf_get_lines(buffer, first - 1, last, true)
+  local form = { fileformat = vim.bo[buffer].fileformat, bomb = vim.bo[buffer].bomb }
+  local comment = { file = file.name, line = first, end_line = last, quote = text_of(form, lines, first), text = text }
+  local about = { name = ('%s:%d'):format(file.shown, first), lines = lines, language = vim.bo[buffer].filetype }
+  require('drawbridge.changes_suggest').open(about, function(edited, window)
+    if not link.attached() then
+      return require('drawbridge.server').missing()
+    elseif not by_path[file.path] then -- or another review is shown
+      return 'this file has nothing to review'
+    end
+    local suggestion = #edited == 0 and '' or text_of(form, edited, first)
+    link.send('review_commented', vim.tbl_extend('force', comment, { suggestion = suggestion, window = window }))
+  end)
 end
 
 --- `:DrawbridgeComment!`: removes the draft at the cursor.
@@ -368,13 +463,37 @@ function M.remove_comment()
   local row = vim.api.nvim_win_get_cursor(0)[1] - 1
   local in_list = vim.bo.buftype == 'quickfix' and is_current() and (listed[row + 1] or {}).comment
   if in_list and in_list.is_draft then
-    return say(command, in_list.has_place and 'go to the draft first (Enter)' or 'remove this draft in the web UI')
+    return say(
+      command,
+      in_list.has_place and 'go to the draft first (Enter)' or 'this draft can be removed only in the web UI'
+    )
   end
-  local comment = marks.draft_at(vim.api.nvim_get_current_buf(), row)
-  if not comment then
-    return say(command, 'no draft at the cursor')
+  for _, comment in ipairs(marks.comments_at(vim.api.nvim_get_current_buf(), row)) do
+    if comment.is_draft then
+      return link.send('review_comment_removed', { comment = comment.id })
+    end
   end
-  link.send('review_comment_removed', { comment = comment.id })
+  say(command, 'no draft at the cursor')
+end
+
+--- `:DrawbridgeResolve`: resolves the comment at the cursor, or on the current line of the quickfix list. If all comments
+--- there are resolved, reopens the one that was written last.
+function M.resolve()
+  local command = ':DrawbridgeResolve'
+  if not link.attached() then
+    return say_missing(command)
+  end
+  local line = vim.api.nvim_win_get_cursor(0)[1]
+  local in_list = vim.bo.buftype == 'quickfix' and is_current() and (listed[line] or {}).comment
+  local here = in_list and { in_list } or marks.comments_at(vim.api.nvim_get_current_buf(), line - 1)
+  local sent = vim.tbl_filter(function(comment)
+    return not comment.is_draft and not comment.is_waiting
+  end, here)
+  if #sent == 0 then
+    return say(command, here[1] and 'the agent has not received this comment yet' or 'no comment at the cursor')
+  end
+  local chosen_one = vim.tbl_filter(is_listed, sent)[1] or sent[1]
+  link.send('review_comment_resolved', { comment = chosen_one.id, resolved = not chosen_one.is_resolved })
 end
 
 --- `:DrawbridgeSendComments`: sends all drafts to the agent.

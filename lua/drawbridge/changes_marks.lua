@@ -115,19 +115,20 @@ local function comment_places(buffer)
   return found
 end
 
---- The draft on this row of a buffer or, if there are several, the one that was written last.
+--- The comments on this row of a buffer. The one that was written last is the first.
 ---@param buffer integer
 ---@param row integer From 0.
----@return drawbridge.Comment?
-function M.draft_at(buffer, row)
-  local newest
-  for _, place in pairs(comment_places(buffer)) do
-    local is_here = place.comment.is_draft and place.first <= row and row <= place.last
-    if is_here and (not newest or newest.mark < place.mark) then
-      newest = place
-    end
-  end
-  return newest and newest.comment
+---@return drawbridge.Comment[]
+function M.comments_at(buffer, row)
+  local here = vim.tbl_filter(function(place)
+    return place.first <= row and row <= place.last
+  end, vim.tbl_values(comment_places(buffer)))
+  table.sort(here, function(one, other)
+    return one.mark > other.mark
+  end)
+  return vim.tbl_map(function(place)
+    return place.comment
+  end, here)
 end
 
 local function jump(key)

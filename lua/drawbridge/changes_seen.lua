@@ -68,6 +68,12 @@ function M.soon(listed)
   )
 end
 
+--- Whether all of a hunk has been in a window.
+---@param hunk string Its id.
+function M.has_seen(hunk)
+  return reported[hunk] == true
+end
+
 --- Forgets what has been seen and reported.
 function M.stop()
   parts, reported = {}, {}

@@ -61,7 +61,8 @@ local function check_program()
   local source = require('drawbridge.program')
   local program, problem = source.find()
   if not program and config.get().command then
-    fault(problem, { 'Correct the `command` option of setup{}, or remove it to use the bridge of :DrawbridgeInstall.' })
+    local advice = 'Correct the `command` option of setup{}, or remove it to use the bridge that :DrawbridgeInstall '
+    fault(problem, { advice .. 'installs.' })
     return false
   elseif not program then
     fault('The bridge is not installed', {

@@ -182,6 +182,11 @@ function M.undo_file()
   require('drawbridge.changes').decide(':DrawbridgeUndoFile', 'undo', true)
 end
 
+--- `:DrawbridgeKeepAll`: asks, then keeps all changes of the review that is shown.
+function M.keep_all()
+  require('drawbridge.changes').keep_all()
+end
+
 --- `:DrawbridgeComment`: adds a draft comment on lines of the current file.
 ---@param text string
 ---@param first? integer 1-based; if omitted, the cursor line is used.
@@ -194,6 +199,20 @@ end
 --- `:DrawbridgeComment!`: removes the draft at the cursor.
 function M.remove_comment()
   require('drawbridge.changes').remove_comment()
+end
+
+--- `:DrawbridgeSuggest`: opens a window in which lines of the current file can be edited, to suggest them to the agent.
+---@param text? string The text of the comment.
+---@param first? integer 1-based; if omitted, the cursor line is used.
+---@param last? integer 1-based, inclusive.
+function M.suggest(text, first, last)
+  first = first or vim.api.nvim_win_get_cursor(0)[1]
+  require('drawbridge.changes').suggest(text or '', first, last or first)
+end
+
+--- `:DrawbridgeResolve`: resolves the comment at the cursor, or reopens it.
+function M.resolve()
+  require('drawbridge.changes').resolve()
 end
 
 --- `:DrawbridgeSendComments`: sends all drafts to the agent, as one prompt.

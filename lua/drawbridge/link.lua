@@ -2,7 +2,7 @@
 local M = {}
 
 --- The version of the calls and events. `editors/neovim.py` contains the same number. Raise both with each change.
-M.REVISION = 5
+M.REVISION = 6
 
 local ALIVE_EVERY = 1000 -- ms between two checks of the channel: Neovim does not report that it has closed
 
@@ -122,6 +122,9 @@ function M.detach()
   if package.loaded['drawbridge.changes'] then
     require('drawbridge.changes').stop()
   end
+  if package.loaded['drawbridge.changes_suggest'] then
+    require('drawbridge.changes_suggest').stop()
+  end
   for _, agent in ipairs(agents) do
     M.fire('DrawbridgeDisconnected', { agent = agent })
   end
@@ -236,6 +239,14 @@ function handlers.tell(params)
   end
 end
 
+--- Copies a text into the unnamed register and, if Neovim has a clipboard, into `+`. Returns where it is, for a message.
+function handlers.copy(params)
+  local lines = vim.split((params.text:gsub('%z', '')), '\n', { plain = true })
+  vim.fn.setreg('"', lines, 'v')
+  local has_clipboard = vim.fn.has('clipboard') == 1 and pcall(vim.fn.setreg, '+', lines, 'v')
+  return has_clipboard and 'registers " and +' or 'register "'
+end
+
 function handlers.selection()
   return require('drawbridge.selection').current()
 end
@@ -247,6 +258,7 @@ local MODULES = {
   buffers_save = { 'save' },
   buffers_written = { 'written', 'overwritten', 'reload' },
   changes = { 'show_review' },
+  changes_suggest = { 'suggested' },
   prompt_box = { 'paste', 'submit', 'take_back' },
   review = { 'propose', 'ready', 'mark', 'count', 'put_back', 'proposed', 'withdraw' },
 }

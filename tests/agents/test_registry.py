@@ -27,7 +27,7 @@ def test_all_problems_are_reported_together() -> None:
         (f"goose={PYTHON}", "three=  "),
     )
     assert problems(named) == [
-        "--agent-path: the program of hal can't be set, only those of claude, gemini, codex",
+        "--agent-path: the program of hal can't be set; it can be set for claude, gemini, codex",
         "--agent-path: /no/gemini was not found",
         "--acp-agent: an agent named claude already exists",
         "--acp-agent: 'x has an unclosed quotation mark",

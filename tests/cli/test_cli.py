@@ -112,7 +112,7 @@ async def test_help_describes_a_command() -> None:
     for about, words in {
         "info": "--sweep",
         "serve": "examples:",
-        "nvim": "Start Neovim with the plugin, where the guard can find it",
+        "nvim": "Start Neovim with the plugin and a socket that the guard finds",
     }.items():
         code, output, _ = await run("help", about)
         assert code == 0

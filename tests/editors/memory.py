@@ -78,6 +78,9 @@ class MemoryEditor:
         self.opened: list[OpenRequest] = []
         self.terminals: dict[int, list[str]] = {}
         self.reviews: list[Review | None] = []
+        self.suggestions: list[tuple[int, bool]] = []
+        """The windows of suggestions, and whether each suggestion was added."""
+        self.copied = ""
         self.hung = False
         """While this is True, every call of the port except ``close`` raises ``EditorHung``."""
         self._folders = tuple(folders)
@@ -257,6 +260,15 @@ class MemoryEditor:
     async def show_review(self, review: Review | None, *, is_wanted: bool) -> None:
         self._answer()
         self.reviews.append(review)
+
+    async def suggested(self, window: int, *, is_added: bool) -> None:
+        self._answer()
+        self.suggestions.append((window, is_added))
+
+    async def copy(self, text: str) -> str:
+        self._answer()
+        self.copied = text
+        return "clipboard"
 
     async def notify(self, message: str, level: Level = "info") -> None:
         self._answer()

@@ -395,7 +395,7 @@ class TestWhatCountsAsAnAnswer:
         await rig.editor.show(proposal(rig.folder / "file.txt", OLD, NEW))
         await rig.until_asked()
         await rig.editor.close()
-        await rig.terminal.shows("The bridge is stopping. The proposal was not decided.")
+        await rig.terminal.shows("The bridge is stopping. Nobody has decided on the proposal.")
         assert rig.events == []
 
 

@@ -63,7 +63,7 @@ def test_unsaved_changes_made_during_a_call_are_reported(guard: Guard) -> None:
     neovim = guard.neovim({A: KEPT}, answers={"refresh_buffer": STILL})
     added = context(guard.run(edited()))
     assert added == (
-        "/ws/a.py is on disk as written, but has unsaved changes in Neovim, which were not touched. "
+        "/ws/a.py is on disk as you wrote it, but has unsaved changes in Neovim, which were not touched. "
         "If the user saves the file in the editor, the editor's text replaces the text on disk; the user has been notified."
     )
     assert neovim.notices == ["Claude Code changed a.py on disk; your text was not touched"]

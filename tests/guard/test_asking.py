@@ -207,7 +207,8 @@ def test_the_guard_waits_for_a_reload_but_not_a_hung_editor(guard: Guard) -> Non
     with between(editors.LONG, 1.5):
         output = guard.run(edited(), deadline=60, diagnostics=False)
     assert (
-        "/ws/a.py is on disk as written, but has unsaved changes" in output["hookSpecificOutput"]["additionalContext"]
+        "/ws/a.py is on disk as you wrote it, but has unsaved changes"
+        in output["hookSpecificOutput"]["additionalContext"]
     )
 
 

@@ -164,6 +164,22 @@ async def test_a_kept_change_is_not_shown_again(rig: AcceptedRig) -> None:
     await rig.is_notified(NO_SERVER)
 
 
+async def test_all_accepted_changes_are_kept_as_they_were_shown(rig: AcceptedRig) -> None:
+    song = rig.directory / "song.txt"
+    await rig.accept(rig.poem, WRITTEN)
+    await rig.wanted(*CHANGES)
+    shown = rig.editor.reviews[-1]
+    assert shown is not None
+    await rig.accept(song, "la\n")
+    rig.editor.report(ReviewDecided("keep", shown.version, all=True))
+    await rig.is_notified("The review has changed since you saw it")
+    shown = await rig.shows_texts(*CHANGES, "+1 −0  This is a new file.")
+    rig.editor.report(ReviewDecided("keep", shown.version, all=True))
+    await rig.is_notified("Kept: 3 changes in 2 files. Nothing is left to review.")
+    assert (rig.poem.read_text(), song.read_text()) == (WRITTEN, "la\n")
+    assert rig.accepted.all() == ()
+
+
 async def test_a_decision_is_not_lost_while_another_write_is_noticed(
     rig: AcceptedRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

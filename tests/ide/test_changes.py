@@ -19,6 +19,7 @@ from drawbridge.editors.port import (
     Review,
     ReviewCommented,
     ReviewCommentRemoved,
+    ReviewCommentResolved,
     ReviewDecided,
     ReviewOutdated,
     ReviewSeen,
@@ -134,15 +135,18 @@ def test_a_change_names_the_comments_that_it_answers() -> None:
     assert hunk.text == f"+1 −1  TWO  {hunk.words}"
 
 
-def test_resolved_comments_are_not_shown() -> None:
-    assert read(answer(FILE, comments=[comment(state="resolved")]))[0].comments == ()
+def test_a_resolved_comment_is_shown_as_resolved() -> None:
+    [shown] = read(answer(FILE, comments=[comment(state="resolved")]))[0].comments
+    assert (shown.text, shown.is_resolved) == ("Resolved · phone: Why?", True)
 
 
 class Served(Server):
     """A fake server with one review. It answers requests with ``answers``, one after another, and then repeats the last
-    one. ``welcomes``: whether it supports reviews."""
+    one. ``welcomes``: whether it supports reviews; ``suggests``: whether it supports suggestions and resolves comments.
+    """
 
     welcomes = True
+    suggests = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -150,7 +154,7 @@ class Served(Server):
 
     def received(self, line: wire.FromPeer) -> None:
         if isinstance(line, wire.Bridge) and line.reviews and self.welcomes:
-            self.sends(wire.Welcome())
+            self.sends(wire.Welcome(suggests=self.suggests))
         if isinstance(line, wire.ReviewLine) and self.answers:
             found = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
             self.sends(msgspec.structs.replace(found, id=line.id))
@@ -391,6 +395,21 @@ async def test_a_decision_on_a_file_names_the_version_shown(rig: ReviewRig) -> N
         await rig.is_notified("Undone: 1 change in a.py. Nothing is left to review.")
 
 
+async def test_all_changes_are_kept_in_the_version_shown(rig: ReviewRig) -> None:
+    server = Served()
+    server.answers = [answer(FILE, LATER), wire.ReviewAnswer(id="", code="HUNK_GONE", text="gone"), answer(FILE, LATER)]
+    async with server.listening():
+        rig.editor.report(WANTED)
+        await rig.shows("h1", "h2")
+        rig.editor.report(ReviewDecided("keep", "v1", all=True))
+        asked = await server.receives(wire.ReviewDecision)
+        assert (asked.decision, asked.all, asked.version) == ("keep", True, "v1")
+        await rig.is_notified("The review has changed since you saw it, so your decision was not applied.")
+        server.answers = [answer(version="v2")]
+        rig.editor.report(ReviewDecided("keep", "v1", all=True))
+        await rig.is_notified("Kept: 2 changes in 2 files. Nothing is left to review.")
+
+
 async def test_a_comment_that_another_client_writes_is_shown(rig: ReviewRig) -> None:
     server = Served()
     server.answers = [answer(FILE), answer(FILE, comments=[comment()])]
@@ -420,6 +439,68 @@ async def test_comments_are_written_removed_and_sent(rig: ReviewRig) -> None:
         sent = await server.receives(wire.ReviewSubmission)
         assert (sent.drafts, sent.text) == ("d1", "Please")
         await rig.is_notified("Sent to the agent: 2 comments.")
+
+
+async def test_a_suggestion_stays_in_its_window_until_it_is_added(rig: ReviewRig) -> None:
+    server = Served()
+    refused = wire.ReviewAnswer(id="", code="HUNK_GONE", text="The lines have changed since they were shown.")
+    server.answers = [answer(FILE), refused, answer(FILE), answer(FILE, comments=[comment(suggestion="2\n")])]
+    async with server.listening():
+        rig.editor.report(WANTED)
+        await rig.shows("h1")
+        suggested = ReviewCommented("a.py", 2, 2, "TWO\n", "", suggestion="2\n", window=7)
+        rig.editor.report(suggested)
+        await until(lambda: rig.editor.suggestions == [(7, False)], "the refusal")
+        rig.editor.report(suggested)
+        await until(lambda: rig.editor.suggestions == [(7, False), (7, True)], "the draft")
+        assert (await server.receives(wire.ReviewComment)).suggestion == "2\n"
+
+
+async def test_a_comment_is_resolved_and_reopened(rig: ReviewRig) -> None:
+    server = Served()
+    server.answers = [
+        answer(FILE, comments=[comment(state="sent")]),
+        answer(FILE, comments=[comment(state="resolved")]),
+    ]
+    async with server.listening():
+        rig.editor.report(WANTED)
+        await rig.shows("h1")
+        rig.editor.report(ReviewCommentResolved("c1", True))
+        asked = await server.receives(wire.ReviewComment)
+        assert (asked.comment, asked.resolved) == ("c1", True)
+        await rig.is_notified("Comment resolved.")
+        rig.editor.report(ReviewCommentResolved("c1", False))
+        await rig.is_notified("Comment reopened.")
+
+
+async def test_an_older_server_gets_no_suggestions(rig: ReviewRig) -> None:
+    """It would ignore the suggestion, and remove a comment instead of resolving it."""
+    server = Served()
+    server.suggests = False
+    server.answers = [answer(FILE)]
+    async with server.listening():
+        rig.editor.report(WANTED)
+        await rig.shows("h1")
+        rig.editor.report(ReviewCommentResolved("c1", True))
+        await rig.is_notified("This needs a newer agent server. Update and restart it.")
+        rig.editor.report(ReviewCommented("a.py", 2, 2, "TWO\n", "Why?", suggestion="2\n", window=7))
+        await until(lambda: rig.editor.suggestions == [(7, False)], "the refusal")
+        assert not any(isinstance(one, wire.ReviewComment) for one in server.messages)
+
+
+async def test_a_prompt_that_was_not_sent_is_copied(rig: ReviewRig) -> None:
+    server = Served()
+    details = Raw(b'{"prompt": "1. a.py, line 2: Why?"}')
+    refused = wire.ReviewAnswer(id="", code="NOT_SUPPORTED", text="The session has ended.", details=details)
+    shown = answer(FILE, comments=[comment()])
+    server.answers = [shown, refused, shown]
+    async with server.listening():
+        rig.editor.report(WANTED)
+        await rig.shows("h1")
+        rig.editor.report(ReviewSubmitted("d1", ""))
+        await rig.is_notified("The prompt was copied to clipboard.")
+        assert rig.editor.copied == "1. a.py, line 2: Why?"
+        assert [text for text, _ in rig.editor.notices][1] == "The session has ended."
 
 
 async def test_a_refused_comment_shows_the_servers_reason(rig: ReviewRig) -> None:
@@ -529,7 +610,9 @@ async def test_a_file_is_not_decided_while_some_changes_are_hidden(rig: ReviewRi
         rig.editor.report(ONLY_NEW)
         await until(lambda: rig.title == "1 of 2 changes · only since your last visit", "only what is new")
         rig.editor.report(ReviewDecided("undo", "v2", file="a.py"))
-        await rig.is_notified("To decide on all at once, show the other changes, too.")
+        rig.editor.report(ReviewDecided("keep", "v2", all=True))
+        hidden = "To decide on all changes at once, show the others too."
+        await until(lambda: [text for text, _ in rig.editor.notices].count(hidden) == 2, "two refusals")
         assert not any(isinstance(one, wire.ReviewDecision) for one in server.messages)
         # A decision on the last new change shows the others again.
         server.answers = [answer(FILE, version="v3")]

@@ -89,6 +89,25 @@ return found
 """
 
 
+SUGGESTIONS = """
+return vim.tbl_filter(function(name)
+  return name:find('(suggestion', 1, true)
+end, vim.tbl_map(vim.api.nvim_buf_get_name, vim.api.nvim_list_bufs()))
+"""
+
+ANSWER = """
+local answer, path, lines = ...
+vim.fn.confirm = function(question)
+  vim.g.asked = question
+  if path then
+    vim.fn.writefile(lines, path)
+  end
+  return answer
+end
+"""
+"""Answers the next questions with this number. If a path and lines are given, first writes that file."""
+
+
 class ReviewRig:
     """A Neovim in a directory, and a server whose demo agent works there."""
 
@@ -102,6 +121,11 @@ class ReviewRig:
         """Starts a run and does ``work`` in it. Denies the demo agent's own proposal, which closes its view in
         Neovim."""
         await self.client.send("execute", {"prompt": "hello"}, self.project)
+        await self.ends(work)
+        await self.client.receive("update", "review_changed")
+
+    async def ends(self, work: Callable[[Path], object] = lambda _: None) -> None:
+        """Does ``work`` in the current run, then lets the run end, as ``run`` does."""
         asked = await self.client.receive("permission_request")
         shown = "local one = require('drawbridge.review').pending()[1] return (one and one.shown or false) == ..."
         self.editor.wait(shown, True)
@@ -109,7 +133,6 @@ class ReviewRig:
         answer = {"approval_id": asked["data"]["approval_id"], "decision": "deny"}
         await self.client.ask("permission_response", answer, self.project)
         await self.client.receive("update", "run_finished")
-        await self.client.receive("update", "review_changed")
         self.editor.wait(shown, False)
 
     async def review(self) -> dict[str, Any]:
@@ -457,7 +480,7 @@ async def test_only_the_changes_since_the_last_visit_are_shown(rig: ReviewRig) -
     for command in ("DrawbridgeKeepFile", "DrawbridgeUndoFile"):
         rig.editor.command("messages clear")
         rig.editor.command(command)
-        rig.editor.shows_message("To decide on all at once, show the other changes, too.")
+        rig.editor.shows_message("To decide on all changes at once, show the others too.")
     # A hidden change can be commented on.
     rig.editor.command("3DrawbridgeComment Why?")
     rig.shows_comments("3: Draft by Neovim: Why?")
@@ -475,6 +498,58 @@ async def test_only_the_changes_since_the_last_visit_are_shown(rig: ReviewRig) -
     rig.editor.command("DrawbridgeChanges!")
     rig.editor.shows_message("Nothing is new since your last visit.")
     rig.shows_list(*old, "poem.txt:3: Draft by Neovim: Why?")
+
+
+async def test_all_changes_are_kept_after_a_question(rig: ReviewRig) -> None:
+    def work(directory: Path) -> None:
+        change_poem(directory)
+        write_later(directory)
+
+    await rig.run(work)
+    rig.asks()
+    await rig.has_seen("LINE 3", "line 7", "line 11b")
+    rig.editor.command("DrawbridgeKeepAll")
+    wait_until(lambda: rig.editor.is_stuck, "the question")
+    rig.editor.keys("n")
+    rig.editor.lua(ANSWER, 1)
+    rig.editor.command("DrawbridgeKeepAll")
+    rig.editor.shows_message("Kept: 4 changes in 2 files. Nothing is left to review.")
+    question = "Keep 4 changes in 2 files? You have not fully seen 1 of them."
+    assert rig.editor.lua("return vim.g.asked") == question
+    decided = await rig.decided()
+    assert (decided["decision"], decided["hunks"], decided["left"]) == ("keep", 4, 0)
+    assert (rig.directory / "poem.txt").read_text() == CHANGED
+
+
+async def test_changes_that_are_not_shown_are_not_kept(newest: ReviewRig) -> None:
+    rig = newest
+    (rig.directory / "large.txt").write_text("old\n" * 80_000)
+    await rig.run(change_poem)
+    rig.asks()
+    await rig.has_seen("LINE 3", "line 7", "line 11b")
+    # A change arrives while the question is open.
+    edited = CHANGED.replace("LINE 3", "by hand").splitlines()
+    rig.editor.lua(ANSWER, 1, str(rig.directory / "poem.txt"), edited)
+    rig.editor.command("DrawbridgeKeepAll")
+    warns(rig.editor, "The review has changed since you saw it, so your decision was not applied.")
+    rig.shows_signs("~by hand", "-line 8", "+line 11b")
+    await rig.run(write_later)
+    rig.editor.command("DrawbridgeChanges!")
+    rig.editor.shows_message("only since your last visit.")
+    rig.editor.command("DrawbridgeKeepAll")
+    rig.editor.shows_message(":DrawbridgeKeepAll: first show all changes (:DrawbridgeChanges)")
+    await rig.run(lambda directory: (directory / "large.txt").write_text("new\n" * 80_000))
+    rig.editor.command("DrawbridgeChanges")
+    rig.editor.shows_message("3 files +80003 −80002")
+    rig.editor.command("DrawbridgeKeepAll")
+    rig.editor.shows_message(":DrawbridgeKeepAll: first decide on files too large to show")
+    # As if the bridge had sent only some of the files.
+    file = {"path": "/a", "name": "a", "shown": "a", "hunks": [], "has_lines": False, "was_deleted": False, "text": ""}
+    part = {"version": "", "title": "", "files": [file], "comments": [], "drafts": "", "only_new": False, "more": 2}
+    rig.editor.lua("require('drawbridge.changes').show_review(...)", {"review": part, "wanted": False})
+    rig.editor.command("DrawbridgeKeepAll")
+    rig.editor.shows_message(":DrawbridgeKeepAll: first decide on the files shown (2 more)")
+    assert (await rig.review())["files"] != []
 
 
 async def test_a_file_that_is_too_large_to_show_is_never_hidden(newest: ReviewRig) -> None:
@@ -567,6 +642,90 @@ async def test_comments_are_drafts_until_they_are_sent(rig: ReviewRig) -> None:
     assert (comment["state"], comment["run_id"]) == ("sent", started["run_id"])
     rig.editor.command("DrawbridgeSendComments")
     rig.editor.shows_message(":DrawbridgeSendComments: there are no drafts to send")
+
+
+@pytest.mark.thorough
+async def test_a_comment_is_resolved_and_reopened(rig: ReviewRig) -> None:
+    await rig.run(change_poem)
+    rig.asks()
+    rig.shows_signs("~LINE 3", "-line 8", "+line 11b")
+    rig.at(3)
+    rig.editor.command("DrawbridgeComment Why?")
+    rig.shows_comments("3: Draft by Neovim: Why?")
+    rig.editor.command("DrawbridgeResolve")
+    rig.editor.shows_message(":DrawbridgeResolve: the agent has not received this comment yet")
+    rig.editor.command("DrawbridgeSendComments")
+    await rig.ends()
+    rig.shows_comments("3: Neovim: Why?")
+    rig.editor.command("DrawbridgeResolve")
+    rig.editor.shows_message("Comment resolved.")
+    rig.shows_comments("3: Resolved · Neovim: Why?")
+    changes = "poem.txt:3: +1 −1  LINE 3", "poem.txt:7: +0 −1  line 7", "poem.txt:11: +1 −0  line 11b"
+    rig.shows_list(*changes)
+    [comment] = (await rig.review())["comments"]
+    assert (comment["state"], comment["resolved_by"]) == ("resolved", "Neovim")
+    rig.editor.command("DrawbridgeResolve")
+    rig.editor.shows_message("Comment reopened.")
+    rig.shows_list(*changes, "poem.txt:3: Neovim: Why?")
+    rig.editor.lua("vim.cmd('copen') vim.cmd('normal! G')")
+    rig.editor.command("DrawbridgeResolve")
+    rig.shows_list(*changes)
+
+
+async def test_edited_lines_are_suggested_in_a_window(rig: ReviewRig) -> None:
+    await rig.run(change_poem)
+    rig.asks()
+    rig.shows_signs("~LINE 3", "-line 8", "+line 11b")
+    rig.editor.command("3,4DrawbridgeSuggest Quieter.")
+    rig.editor.shows_message(":DrawbridgeSuggest: edit; :w adds a draft, :q! closes without")
+    rig.shows_lines("LINE 3", "line 4")
+    rig.editor.keys("ccline three<Esc>")
+    rig.editor.command("wq")
+    rig.editor.shows_message("Draft added. 1 draft to send.")
+    rig.shows_comments("4: Draft by Neovim: Quieter. (with a suggestion)")
+    [comment] = (await rig.review())["comments"]
+    found = {name: comment[name] for name in ("line", "end_line", "quote", "text", "suggestion")}
+    assert found == {
+        "line": 3, "end_line": 4, "quote": "LINE 3\nline 4\n", "text": "Quieter.", "suggestion": "line three\nline 4\n"
+    }  # fmt: skip
+    assert rig.editor.lua(SUGGESTIONS) == []
+    # Without `:w`, the suggestion is dropped.
+    rig.editor.command("3DrawbridgeSuggest")
+    rig.shows_lines("LINE 3")
+    rig.editor.keys("x")
+    rig.editor.command("q!")
+    rig.shows_lines(*CHANGED.splitlines())
+    assert (rig.editor.lua(SUGGESTIONS), len((await rig.review())["comments"])) == ([], 1)
+    # An empty line is a suggestion, too. Without any line, the suggestion is to remove the lines.
+    for keys, drafts in (("cc<Esc>", "2 drafts"), ("dd", "3 drafts")):
+        rig.editor.command("3DrawbridgeSuggest")
+        rig.shows_lines("LINE 3")
+        rig.editor.keys(keys)
+        rig.editor.command("wq")
+        rig.editor.shows_message(f"Draft added. {drafts} to send.")
+    assert [comment["suggestion"] for comment in (await rig.review())["comments"][1:]] == ["\n", ""]
+
+
+async def test_a_suggestion_that_is_not_added_is_not_lost(newest: ReviewRig) -> None:
+    rig = newest
+    await rig.run(change_poem)
+    rig.asks()
+    rig.shows_signs("~LINE 3", "-line 8", "+line 11b")
+    rig.editor.command("3DrawbridgeSuggest")
+    rig.shows_lines("LINE 3")
+    rig.editor.command("w")
+    rig.editor.shows_message(":DrawbridgeSuggest: change the lines first")
+    (rig.directory / "poem.txt").write_text(CHANGED.replace("LINE 3", "by hand"))
+    rig.editor.keys("ccline three<Esc>")
+    rig.editor.command("wq")
+    warns(rig.editor, "The lines have changed since they were shown. Read the review again.")
+    rig.shows_lines("line three")
+    assert rig.editor.lua("return { vim.bo.modified, vim.bo.modifiable }") == [True, True]
+    rig.editor.command("DrawbridgeStop")
+    rig.editor.wait("return not require('drawbridge.link').attached()")
+    rig.editor.command("w")
+    rig.editor.shows_message(":DrawbridgeSuggest: the bridge is not running (:DrawbridgeStart)")
+    rig.shows_lines("line three")
 
 
 @pytest.mark.thorough

@@ -309,15 +309,31 @@ class TestStatusline:
         assert microseconds < 200, "a status line is drawn at every key"
 
 
+CLIPBOARD = """
+let g:copied = []
+let g:clipboard = #{ name: 'test',
+  \\ copy: { '+': {lines, kind -> extend(g:copied, lines)}, '*': {lines, kind -> 0} },
+  \\ paste: { '+': {-> [g:copied, 'v']}, '*': {-> [[], 'v']} } }
+"""
+
+
+def test_a_prompt_is_copied_to_the_registers(editor: Neovim) -> None:
+    connect(editor)
+    editor.call("nvim_exec", CLIPBOARD, False)
+    copied = editor.lua("return require('drawbridge.link').handle('copy', { text = ... })", 'Why?\n\n"+p\0')
+    assert copied == {"ok": True, "value": 'registers " and +'}
+    assert editor.lua("return { vim.fn.getreg('\"'), vim.g.copied }") == ['Why?\n\n"+p', ["Why?", "", '"+p']]
+
+
 class TestLoading:
     def test_the_commands_exist_and_nothing_else_is_loaded(self, editor: Neovim) -> None:
         commands = editor.lua("return vim.tbl_keys(vim.api.nvim_get_commands({}))")
         assert sorted(name for name in commands if name.startswith("Drawbridge")) == [
             *("Drawbridge", "DrawbridgeAccept", "DrawbridgeChanges", "DrawbridgeClaude", "DrawbridgeComment"),
-            *("DrawbridgeGemini", "DrawbridgeInstall", "DrawbridgeKeep", "DrawbridgeKeepFile", "DrawbridgeLog"),
-            *("DrawbridgeReject", "DrawbridgeRejectHunk", "DrawbridgeRestart", "DrawbridgeReview", "DrawbridgeSend"),
-            *("DrawbridgeSendComments", "DrawbridgeStart", "DrawbridgeStatus", "DrawbridgeStop", "DrawbridgeUndo"),
-            "DrawbridgeUndoFile",
+            *("DrawbridgeGemini", "DrawbridgeInstall", "DrawbridgeKeep", "DrawbridgeKeepAll", "DrawbridgeKeepFile"),
+            *("DrawbridgeLog", "DrawbridgeReject", "DrawbridgeRejectHunk", "DrawbridgeResolve", "DrawbridgeRestart"),
+            *("DrawbridgeReview", "DrawbridgeSend", "DrawbridgeSendComments", "DrawbridgeStart", "DrawbridgeStatus"),
+            *("DrawbridgeStop", "DrawbridgeSuggest", "DrawbridgeUndo", "DrawbridgeUndoFile"),
         ]
         assert not editor.lua("return package.loaded.drawbridge ~= nil")
 

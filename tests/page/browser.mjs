@@ -9,6 +9,8 @@ import readline from 'node:readline';
 
 const { chromium } = createRequire(import.meta.url)(process.env.DRAWBRIDGE_TEST_PLAYWRIGHT);
 const PATIENCE = 60_000; // ms, as in tests/waiting.py
+// What Playwright says when it keeps a page from registering its service worker.
+const BLOCKED = 'Service Worker registration blocked by Playwright';
 const people = new Map();
 
 const browser = await chromium.launch({
@@ -26,6 +28,7 @@ async function open({
   untrusting = false,
   forced = false,
   held,
+  worker = false,
 }) {
   const context = await browser.newContext({
     viewport: { width, height },
@@ -33,17 +36,17 @@ async function open({
     forcedColors: forced ? 'active' : 'none',
     hasTouch: width < 500,
     ignoreHTTPSErrors: untrusting,
-    serviceWorkers: held ? 'block' : 'allow',
+    serviceWorkers: worker ? 'allow' : 'block', // without it, each window costs less
     locale: 'en-GB',
     timezoneId: 'UTC',
   });
   const page = await context.newPage();
   page.setDefaultTimeout(PATIENCE);
   const person = { context, page, complaints: [], requests: [] };
-  page.on(
-    'console',
-    (message) => ['error', 'warning'].includes(message.type()) && person.complaints.push(message.text()),
-  );
+  page.on('console', (message) => {
+    const text = message.text();
+    if (['error', 'warning'].includes(message.type()) && text !== BLOCKED) person.complaints.push(text);
+  });
   page.on('pageerror', (error) => person.complaints.push(String(error)));
   page.on('dialog', (dialog) => {
     person.complaints.push(`dialog: ${dialog.message()}`);

@@ -28,7 +28,8 @@ class Browser(BrowserProcess):
         """Opens ``url`` in a window with a new profile, and closes both when the context exits.
 
         ``how``: width and height (in pixels), dark, forced (forced colors), untrusting (ignores certificate errors),
-        held (a file whose request is held back until :meth:`Person.lets` is called).
+        held (a file whose request is held back until :meth:`Person.lets` is called), worker (whether the web UI may
+        install its service worker).
         """
         person = Person(self, next(self._names))
         person("open", url=url, **how)

@@ -94,7 +94,7 @@ def test_a_prompt_written_offline_is_sent_once_on_reconnect(browser: Browser, ad
         person.sees(".toast", "You’re disconnected")
         assert person.runs(f"document.querySelector('{MODE}').dataset.value") == "default", "it is as it was"
         person.prompts("/quick")
-        person.sees(".queued", "Will send when reconnected")
+        person.sees(".queued", "Will be sent when you reconnect")
         person("offline", on=False)
         person.sees(".finished", "Finished")
         person.loses(".queued")
@@ -190,7 +190,8 @@ async def test_the_web_ui_opens_offline_and_shows_disconnected(
     with contextlib.ExitStack() as stack:
         async with serving_at(port, data, directory.parent) as server:
             project = await project_in(server, directory)
-            person = stack.enter_context(browser.person(f"{page_of(server)}#token={server.token}&project={project}"))
+            address = f"{page_of(server)}#token={server.token}&project={project}"
+            person = stack.enter_context(browser.person(address, worker=True))
             person.sees("h2", "blog")
             person.runs("navigator.serviceWorker.ready.then(() => true)")
         person("reload")  # everything has been cached since the first visit, which installed the service worker

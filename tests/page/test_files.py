@@ -161,7 +161,7 @@ async def test_a_link_to_a_line_scrolls_to_it(browser: Browser, server: Server, 
         ("src", "it is a directory"),
         ("large.txt", "too large to show: 3.0 MB"),
         ("none.py", "This file doesn’t exist"),
-        ("../other/notes.md", "could lead out of the project"),
+        ("../other/notes.md", "could lead outside the project"),
     ],
 )
 async def test_files_that_are_not_shown_have_a_reason(

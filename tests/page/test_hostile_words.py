@@ -42,7 +42,7 @@ def hostile_records() -> list[dict[str, object]]:
 async def test_no_code_in_a_text_from_an_agent_runs(browser: Browser, tmp_path: Path, directory: Path) -> None:
     async with serving_history(tmp_path, directory, hostile_records()) as (server, project):
         address = f"{page_of(server)}#token={server.token}&project={project}"
-        with browser.person(address) as person:
+        with browser.person(address, worker=True) as person:
             person.sees(".aside", "last words")
             person.clicks("details.tool summary")
             person.sees(".tool-body")
@@ -66,7 +66,7 @@ async def test_a_hostile_question_is_shown_as_plain_text(browser: Browser, serve
     (directory / "notes.md").unlink()
     (directory / "<img src=x onerror=window.hurt=1>.md").write_text(SCRIPT + "\n")
     project = await project_in(server, directory)
-    with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:
+    with browser.person(f"{page_of(server)}#token={server.token}&project={project}", worker=True) as person:
         person.prompts(SCRIPT)
         person.sees(".approval")
         assert "<img src=x onerror" in person.reads(".approval h3")[0]
@@ -78,7 +78,7 @@ async def test_a_hostile_question_is_shown_as_plain_text(browser: Browser, serve
 
 
 async def test_the_policy_forbids_what_the_web_ui_does_not_need(browser: Browser, server: Server) -> None:
-    with browser.person(page_of(server)) as person:
+    with browser.person(page_of(server), worker=True) as person:
         person.sees("#token")
         for code in (
             "document.body.innerHTML = '<b>x</b>'",

@@ -90,7 +90,7 @@ async def has_a_question(server: Server, project: str) -> None:
 
 async def test_a_hidden_web_ui_notifies_and_plays_a_sound(browser: Browser, server: Server, directory: Path) -> None:
     project = await project_in(server, directory)
-    with browser.person(f"{page_of(server)}#token={server.token}") as person:
+    with browser.person(f"{page_of(server)}#token={server.token}", worker=True) as person:
         person.sees(".side", "blog")
         switches(person, "When an agent needs you")
         person.sees(".settings .problem", "blocked for this site")
@@ -112,7 +112,7 @@ async def test_a_hidden_web_ui_notifies_and_plays_a_sound(browser: Browser, serv
 @pytest.mark.thorough
 async def test_push_notifications_can_be_turned_on_and_off(browser: Browser, server: Server) -> None:
     """If the browser cannot subscribe, the settings show the reason and the switch stays off."""
-    with browser.person(page_of(server) + f"#token={server.token}") as person:
+    with browser.person(page_of(server) + f"#token={server.token}", worker=True) as person:
         person.sees(".side .empty", "No projects yet")
         person("allow", what=["notifications"], url=page_of(server))
         person.runs("navigator.serviceWorker.ready.then(() => true)")
@@ -134,7 +134,7 @@ async def test_push_notifications_can_be_turned_on_and_off(browser: Browser, ser
 
 async def test_a_push_shows_a_notification_that_opens_its_project(browser: Browser, server: Server) -> None:
     notice = {"title": "blog needs you", "body": "Edit a file", "project": "proj_1"}
-    with browser.person(page_of(server)) as person:
+    with browser.person(page_of(server), worker=True) as person:
         person("allow", what=["notifications"], url=page_of(server))
         person.runs("navigator.serviceWorker.ready.then(() => true)")
         person("worker", code=REMEMBER_NOTICES)
@@ -152,7 +152,7 @@ async def test_a_push_about_a_review_opens_the_review(browser: Browser, server: 
         "project": "proj_1",
         "review": True,
     }
-    with browser.person(page_of(server)) as person:
+    with browser.person(page_of(server), worker=True) as person:
         person("allow", what=["notifications"], url=page_of(server))
         person.runs("navigator.serviceWorker.ready.then(() => true)")
         person("worker", code=REMEMBER_NOTICES)
@@ -165,7 +165,7 @@ async def test_a_push_about_a_review_opens_the_review(browser: Browser, server: 
 
 @pytest.mark.thorough
 async def test_only_a_test_notification_stays_while_the_web_ui_is_visible(browser: Browser, server: Server) -> None:
-    with browser.person(page_of(server)) as person:
+    with browser.person(page_of(server), worker=True) as person:
         person("allow", what=["notifications"], url=page_of(server))
         person.runs("navigator.serviceWorker.ready.then(() => true)")
         person("worker", code=REMEMBER_NOTICES)
@@ -235,7 +235,7 @@ async def test_a_notification_accepts_or_rejects_once(
         }
 
         def answers() -> None:
-            with browser.person(f"http://127.0.0.1:{server.port}/") as person:
+            with browser.person(f"http://127.0.0.1:{server.port}/", worker=True) as person:
                 person("allow", what=["notifications"], url=f"http://127.0.0.1:{server.port}/")
                 person.runs("navigator.serviceWorker.ready.then(() => true)")
                 person("worker", code=f"{REMEMBER_NOTICES}; {NOBODY_LOOKS}")
@@ -284,7 +284,7 @@ def test_a_notification_reports_that_an_answer_may_be_lost(
 ) -> None:
     """The connection is lost before the answer is sent, or afterwards, before the result arrives."""
     push = {"title": "blog needs you", "body": "npm test", "project": "p", "approval_id": "a", "whole": True}
-    with browser.person(page_of(server)) as person:
+    with browser.person(page_of(server), worker=True) as person:
         person("allow", what=["notifications"], url=page_of(server))
         person.runs("navigator.serviceWorker.ready.then(() => true)")
         person("worker", code=f"{REMEMBER_NOTICES}; {NOBODY_LOOKS}; {BREAKS.replace('TYPE', last)}")
@@ -303,7 +303,7 @@ async def test_a_session_is_marked_unread_until_it_is_opened(browser: Browser, s
         await other.ask("project_join", project_id=project)
         await other.ask("execute", {"prompt": "/quick"}, project)
         await other.receive("update", "run_finished")
-        with browser.person(f"{page_of(server)}#token={server.token}") as person:
+        with browser.person(f"{page_of(server)}#token={server.token}", worker=True) as person:
             person.sees(".side", "blog")
             assert person.reads(".unread") == [], "what was before this browser came is not new to it"
             await other.ask("execute", {"prompt": "/lines 200"}, project)

@@ -114,7 +114,8 @@ async def test_a_run_is_decided_hunk_by_hunk(browser: Browser, server: Server, p
         person.until("document.activeElement.matches('.empty a')")
         assert (repository / "old.txt").read_text() == "old\n"
         person.clicks(".empty a")
-        person.sees(".divider", "You undid 1 change in 1 file")
+        person.clicks(".decided summary:has-text('You undid 1 change in poem.txt')")
+        person.sees(".decided .diff", "LINE 30")
         person.loses(".to-review")
         person.sees(".project .state", "Ready")
         assert person.complaints() == []
@@ -872,7 +873,7 @@ async def test_only_changes_since_the_last_visit_can_be_shown(
         assert person.reads(f"{marked} h4 code") == ["later.py"]
         person.clicks(switch)
         person.until(f"document.querySelectorAll('{HUNK}').length === 1")
-        person.sees(".about-all", "To decide on all at once, show the other changes, too.")
+        person.sees(".about-all", "To decide on all changes at once, show the others too.")
         assert person("visible", css="button:has-text('Keep all'):disabled")
         person.clicks(in_hunk("later.py", ".yes"))
         person.until(f"document.querySelectorAll('{HUNK}').length === 4")

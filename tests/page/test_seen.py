@@ -152,8 +152,8 @@ WATCH = r"""(() => {
   const look = () => {
     const scroller = document.querySelector('.scroller')?.getBoundingClientRect();
     const { offsetTop, offsetLeft, width, height } = visualViewport;
+    readTexts();
     for (const card of scroller ? document.querySelectorAll('.approval') : []) {
-      if (received[card.dataset.approval]) textsIn(card, received[card.dataset.approval]);
       for (const [editor, box, word, rects] of editedWords(card)) {
         const isIn = ({ left, right, top, bottom }) => {
           const [x, y] = [(left + right) / 2, (top + bottom) / 2]; // a line that is half in view can be read
@@ -177,9 +177,13 @@ WATCH = r"""(() => {
           if (part.contains(hit)) sees(piece, n, card.dataset.approval);
         });
     }
-    requestAnimationFrame(look);
   };
-  requestAnimationFrame(look);
+  const looks = () => {
+    look();
+    setTimeout(look); // after the frame was drawn: another callback of the same frame may have scrolled first
+    requestAnimationFrame(looks);
+  };
+  requestAnimationFrame(looks);
   const wordsIn = (value) => JSON.stringify(value).match(/q\d+z/g) ?? [];
   const requests = {}; // for each request: the words in it
   const received = {}; // each request
@@ -205,6 +209,12 @@ WATCH = r"""(() => {
       areas.map(({ ariaLabel, value }) => [ariaLabel.startsWith('Edit the ') ? ofFile : ariaLabel.slice(5), value]),
     );
   };
+  const readTexts = () => {
+    for (const card of document.querySelectorAll('.approval'))
+      if (received[card.dataset.approval]) textsIn(card, received[card.dataset.approval]);
+  };
+  // A busy browser may draw nothing between the moment when an editor opens and the click or key that accepts its text.
+  for (const event of ['click', 'keydown']) addEventListener(event, readTexts, true);
   const unified = (text) => text.replaceAll('\r\n', '\n');
   // What an edited version covers: the user's texts, what the agent has removed, and the rest of the request.
   const ofEdited = (request, texts) => {
@@ -224,6 +234,8 @@ WATCH = r"""(() => {
     Object.keys({ ...input, ...sent }).filter((name) => {
       if (name in texts) return unified(sent[name]) !== texts[name];
       if (proposal && name === 'old_string') return sent[name] !== unified(proposal.old_text);
+      // The editor has not been loaded yet, so what is sent is the proposal, which has been in view.
+      if (proposal && name === 'new_string') return sent[name] !== unified(proposal.new_text);
       return JSON.stringify(sent[name]) !== JSON.stringify(input[name]);
     });
   const sockets = new WeakSet();
@@ -1103,11 +1115,46 @@ def edits(random: Random, person: Person) -> str:
     return did
 
 
+READY = f"""(() => {{
+  const card = document.querySelector('{CURRENT}') ?? document.querySelector('{CARD}:not(:has(.notice[role=alert]))');
+  const press = (button) => button && !button.matches('.moved, :disabled') && button.click();
+  const named = (name) => [...card?.querySelectorAll('footer button') ?? []].find((one) => one.innerText.startsWith(name));
+  const opens = EDITS && !card?.querySelector('.editor-host, .growing textarea');
+  if (opens || (!EDITS && !card?.querySelector('form'))) press(named(opens ? 'Edit' : 'Back'));
+  card?.querySelectorAll('button.must').forEach(press);
+  for (const question of card?.querySelectorAll('form fieldset') ?? [])
+    if (!question.querySelector('input:checked')) question.querySelector('.option')?.click();
+}})()"""
+"""Does what a user has to do to accept the current request, apart from reading it. With EDITS, opens the editor."""
+
+ACCEPT = f"""(() => {{
+  const found = document.querySelectorAll('{CARD} .yes.BUTTON:not(.moved), {CARD} form .yes:not(.moved)');
+  [...found].find((one) => !one.disabled && !one.innerText.startsWith('Read on'))?.click();
+}})()"""
+"""Presses the button that accepts a request, once all of the request has been in view. BUTTON: its class."""
+
+
+def takes_time(person: Person, *, edits: bool) -> None:
+    """Reads the current request to its end and accepts it, if that is possible at this size."""
+    person("zoom", factor=1)
+    before = len(accepted(person))
+    for _ in range(15):
+        person.until("!document.querySelector('.approval .moved')")
+        person.runs(READY.replace("EDITS", json.dumps(edits)))
+        if edits:
+            person.runs(SCROLL_EDITOR)
+        person.runs(READ_ON)
+        person.until("!document.querySelector('.approval .moved')")
+        person.runs(ACCEPT.replace("BUTTON", "edited" if edits else "accepts"))
+        if len(accepted(person)) > before:
+            return
+
+
 @pytest.mark.parametrize(
     "rounds",
     [
         3,
-        pytest.param(30, marks=[pytest.mark.thorough, pytest.mark.timeout(1_200)]),
+        pytest.param(15, marks=[pytest.mark.thorough, pytest.mark.timeout(1_200)]),
         pytest.param(2_000, marks=[pytest.mark.slow, pytest.mark.timeout(14_400)]),
     ],
 )
@@ -1126,7 +1173,8 @@ def test_nothing_unseen_is_accepted(browser: Browser, address: str, directory: P
         except AssertionError as error:
             error.add_note(f"DRAWBRIDGE_TEST_SEED={seed}, round {number}: {story}")
             raise
-    assert rounds < 10 or (read and edited), f"{read} requests were accepted, and {edited} edited versions"
+    assert rounds < 10 or read >= rounds // 3, f"{read} requests were accepted"
+    assert edited >= rounds // 10, f"{edited} edited versions were accepted"
 
 
 def plays(
@@ -1137,8 +1185,8 @@ def plays(
     story: list[Any],
     acts: Callable[[Random, Person], str],
 ) -> int:
-    """Plays one round of requests and random actions. Returns how many requests were accepted or, if ``acts`` is
-    ``edits``, how many edited versions."""
+    """Plays one round: requests, random actions, and then the user takes the time to accept one. Returns how many
+    requests were accepted or, if ``acts`` is ``edits``, how many edited versions."""
     width, height = random.choice(SCREENS)
     calls = [hostile(random, directory, editable=acts is edits) for _ in range(random.choice([1, 1, 2]))]
     (directory / "notes.md").write_text("# Notes\n\nThe bridge is up.\n")
@@ -1157,8 +1205,11 @@ def plays(
         for name, value in settings.items():
             person.runs(f"localStorage.setItem('drawbridge.setting.{name}', '{value}')")
         sends(person, *calls)
-        for _ in range(25):
-            story.append(acts(random, person))
+        for step in range(26):
+            if step < 25:
+                story.append(acts(random, person))
+            else:
+                takes_time(person, edits=acts is edits)
             typed = {
                 did.removeprefix("writes ") for did in story if isinstance(did, str)
             }  # the user typed these words, so they need not have been in view

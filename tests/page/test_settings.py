@@ -89,7 +89,7 @@ def test_a_device_shows_when_it_was_last_seen(browser: Browser, own_server: Serv
 
 async def test_a_test_notification_has_the_chosen_buttons(browser: Browser, server: Server) -> None:
     """The push service's answer is shown. Buttons in notifications are off by default."""
-    with browser.person(f"{page_of(server)}#token={server.token}") as person:
+    with browser.person(f"{page_of(server)}#token={server.token}", worker=True) as person:
         person("allow", what=["notifications"], url=page_of(server))
         opens_settings(person)
         person.runs("navigator.serviceWorker.ready.then(() => true)")

@@ -20,8 +20,9 @@ from drawbridge.server import composition
 from drawbridge.server.app.command_table import COMMANDS
 from drawbridge.server.app.dispatch import AnyRow
 from drawbridge.server.app.outbox import Writers
+from drawbridge.server.auth.scopes import owner
 from drawbridge.server.protocol.answers import Answer
-from drawbridge.server.protocol.commands import PermissionResponse, parse
+from drawbridge.server.protocol.commands import parse
 from drawbridge.server.protocol.frames import Frame, Subscriber, encode
 from drawbridge.server.sessions.limits import Limits
 from drawbridge.server.sessions.run import State
@@ -221,6 +222,11 @@ class Client:
         self.frames: list[Frame] = []
         self.decides = self.runs = self.owns = True
         self.device: str | None = None
+        self.known = owner(name)
+
+    @property
+    def audited(self) -> dict[str, Any]:
+        return {"by": self.name}
 
     def send(self, frame: Frame) -> None:
         self.frames.append(frame)
@@ -289,8 +295,6 @@ class Server:
             json.dumps(message | ({"request_id": request_id} if request_id else {})), {row.name: row.request}
         )
         sender: Any = client  # the core uses a client only as a subscriber
-        if isinstance(command, PermissionResponse):
-            command = await self.core.with_input(command, sender)
         owners = (self.core, self.built.runs, self.built.reviews, self.built.files, self.built.histories)
         owner = next(one for one in owners if isinstance(one, row.owner))
         answered = row.handler(owner, command, sender)

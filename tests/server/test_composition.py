@@ -76,14 +76,14 @@ async def test_a_notification_is_sent_about_a_run(server: Server, service: Servi
 
 async def test_editors_are_notified_of_a_review(server: Server) -> None:
     editor = Editor()
-    server.core.surfaces.editors.add(editor, [])
+    server.core.context.editors.add(editor, [])
     changed = ReviewChanged(state="open", files=1, hunks=1, added=1, removed=0, by="Ada")
-    server.core.surfaces.publish(Announced("p1", server.root, changed))
+    server.core.context.publish(Announced("p1", server.root, changed))
     assert editor.received == [wire.ReviewChanged("p1", "Ada", str(server.root))]
 
 
 async def test_the_audit_log_contains_a_continued_run(server: Server) -> None:
-    server.core.surfaces.publish(Announced("p1", server.root, RunContinued("r1", "Ada")))
+    server.core.context.publish(Announced("p1", server.root, RunContinued("r1", "Ada")))
     assert server.audited() == [{"event": "continued", "by": "Ada", "project_id": "p1", "run_id": "r1"}]
 
 

@@ -22,7 +22,7 @@ from drawbridge.agents.base import (
 )
 from drawbridge.server.events import (
     Always,
-    AnsweredInEditor,
+    Answered,
     ApprovalRequested,
     ApprovalResolved,
     ChangedFile,
@@ -165,6 +165,9 @@ RECORDED: list[Recorded] = [
     ReviewInterrupted(by="phone", decision="undo", files=1, hunks=2, result="unknown", changed=("a.py",)),
     PromptAccepted("run_1", "Fix it", "phone", client_id="c1"),
     RunReverted("run_1", "phone", (ChangedFile("a.py", "changed"),), "c1"),
+    ReviewDecided(
+        by="phone", decision="edit", files=1, hunks=1, left=0, paths=("a.py",), diff="-a\n+b\n", diff_truncated=True
+    ),
 ]
 
 SUMMARY = summary("p1", str(PATH))
@@ -178,7 +181,7 @@ ANNOUNCED: list[Event] = [
     ReviewChanged(state="open", files=1, hunks=2, added=3, removed=4),
     StateReported(AgentState(model="opus", todos=(Todo("Fix it", "pending"),))),
     OffersReported(AgentOffers(commands=(Offer("compact"),), steer=True)),
-    AnsweredInEditor("Neovim", ApprovalRequested("appr_1", "run_1", "Bash", Raw(b"{}"), Raw(b"[]")), "allow"),
+    Answered({"by": "Neovim"}, ApprovalRequested("appr_1", "run_1", "Bash", Raw(b"{}"), Raw(b"[]")), "allow"),
     DecidedInEditor("Neovim", "keep", hunks=1),
     CommentedInEditor("Neovim", "comment_1", "a.py"),
     SubmittedInEditor("VS Code", "run_1"),

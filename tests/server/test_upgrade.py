@@ -175,7 +175,7 @@ async def answers(data: Path, root: Path) -> dict[str, Any]:
 def lasting(found: Any, root: Path) -> Any:
     """Returns ``found`` without what differs at each start (times, ids of requests and connections), and without what
     older versions did not report: a session's title, the start of its run, what its agent has reported, and the summary
-    of a request. ``root`` is replaced with ``/home/ada``.
+    and kind of a request. ``root`` is replaced with ``/home/ada``.
     """
     varying = {
         "created_at",
@@ -189,6 +189,7 @@ def lasting(found: Any, root: Path) -> Any:
         "started_at",
         "agent_state",
         "summary",
+        "kind",
     }
     if isinstance(found, dict):
         return {name: lasting(value, root) for name, value in found.items() if name not in varying}

@@ -140,7 +140,9 @@ async def connected(
 ) -> AsyncIterator[WireClient]:
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     headers |= options.pop("headers", {})
-    async with connect(url, additional_headers=headers, ssl=tls, proxy=None, **options) as connection:
+    async with connect(
+        url, additional_headers=headers, ssl=tls, proxy=None, open_timeout=PATIENCE, **options
+    ) as connection:
         client = WireClient(connection)
         try:
             yield client

@@ -60,7 +60,7 @@ def test_a_link_to_a_missing_file_is_followed(tmp_path: Path) -> None:
 def test_a_file_that_has_changed_since_is_not_overwritten(tmp_path: Path) -> None:
     file = tmp_path / "a"
     file.write_bytes(b"newer")
-    with pytest.raises(NotWritable, match=r"was left as it is: another program has changed it in the meantime\. Run"):
+    with pytest.raises(NotWritable, match=r"was not touched: another program has changed it in the meantime\. Run"):
         Change(file, b"old", b"new").apply()
     assert everything_below(tmp_path) == {"a": b"newer"}
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from textual.css.model import RuleSet
+from textual.css.stylesheet import Stylesheet
 
 from drawbridge.tui import approval_view
 from tests.page.agent import COMMAND
@@ -27,6 +30,24 @@ def _quick_pilot(monkeypatch: pytest.MonkeyPatch) -> None:
     the 240 frames a second that tests/conftest.py sets, as Textual's own checks do at 60."""
     monkeypatch.setattr("textual._wait.SLEEP_GRANULARITY", 1 / 200)
     monkeypatch.setattr("textual._wait.SLEEP_IDLE", 1 / 4_000)
+
+
+_parsed: dict[object, list[RuleSet]] = {}
+
+
+@pytest.fixture(autouse=True)
+def _quick_styles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parses each style sheet once for all tests, because each test has a new application, which would parse them all
+    again."""
+    parse = Stylesheet._parse_rules
+
+    def parse_once(self: Stylesheet, *given: Any, **named: Any) -> list[RuleSet]:
+        key = (given, tuple(named.items()), tuple(self._variables.items()))
+        if key not in _parsed:
+            _parsed[key] = parse(self, *given, **named)
+        return _parsed[key]
+
+    monkeypatch.setattr(Stylesheet, "_parse_rules", parse_once)
 
 
 @pytest.fixture(scope="session")

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from textual.widgets.text_area import Document
 
+from drawbridge.agents.base import Decision
 from drawbridge.server.auth.scopes import Identity, check_answer
-from drawbridge.server.protocol.commands import PermissionResponse
 from drawbridge.tui import answers, wording
 from drawbridge.tui.code import DiffLines
 from drawbridge.tui.colors import DARK, LIGHT, background_brightness, theme
@@ -54,9 +54,7 @@ def test_a_device_that_only_approves_can_edit_a_file(tool: str, more: dict[str, 
     change = {"old_string": "b", "new_string": "c", **more}
     given = {"file_path": "/x/a.py", **({"edits": [change]} if tool == "MultiEdit" else change)}
     request = asked(tool, "a\nb\n", "a\nc\n", given)
-    found = PermissionResponse(
-        project_id="p", approval_id="a", decision="allow", updated_input=answers.edited_input(request, "mine\n")
-    )
+    found = Decision(allow=True, updated_input=answers.edited_input(request, "mine\n"))
     check_answer(Identity(name="phone", scope="approve", device_id="1"), found, event(request))
 
 

@@ -42,7 +42,7 @@ async def test_the_client_resumes_where_it_was_after_a_server_crash(tmp_path: Pa
             await person.sees("Not connected to the server: ", "Retrying… What you write is kept.")
             await person.presses("ctrl+s")
             await person.prompts("/quick meanwhile")
-            await person.sees("Will send when reconnected  /quick meanwhile")
+            await person.sees("Will be sent when you reconnect  /quick meanwhile")
             person.prompt.text = "half a thought"
             async with serving(*arguments):
                 person.app.client.connection.retry_now()

@@ -440,6 +440,15 @@ def test_a_rejected_acp_call_is_recognized_by_its_id(call: str, is_rejected: boo
     assert tool.data["rejected"] is is_rejected
 
 
+def test_a_decision_names_its_file() -> None:
+    conversation = joined()
+    conversation.apply(
+        event(1, "review_decided", by="Ada", decision="edit", files=1, hunks=1, left=0, paths=["a.py"], diff="-a\n+b\n")
+    )
+    [item] = conversation.items
+    assert (item.data["text"], item.data["diff"]) == ("edited 1 change in a.py", "-a\n+b\n")
+
+
 def test_the_outcome_of_an_interrupted_decision_is_shown() -> None:
     conversation = joined()
     about = {"by": "Ada", "decision": "undo", "files": 1, "hunks": 2}

@@ -56,6 +56,50 @@ def test_long_text_that_the_user_did_not_type_is_folded(text: str, label: str) -
     assert "local-command" not in shown
 
 
+UNDONE = """diff --git a/a.py b/a.py
+--- a/a.py
++++ b/a.py
+@@ -9,3 +9,3 @@
+ nine
+-TEN
++ten
+ eleven
+@@ -20 +20,2 @@
+ twenty
++more
+diff --git a/b.png b/b.png
+new file mode 100755
+Binary files /dev/null and b/b.png differ
+"""
+
+
+def test_a_decision_unfolds_to_what_it_changed() -> None:
+    paths = ["a.py", "b.png", "c.py"]
+    data = {"by": "Ada", "text": "undid 9 changes in 5 files", "files": 5, "paths": paths, "diff": UNDONE}
+    line = drawn("notice", data)
+    assert line.startswith("▸ Ada undid 9 changes in 5 files ──")
+    assert "\n" not in line
+    shown = drawn("notice", {**data, "diff_truncated": True}, folded=False).split("\n")
+    assert shown[0].startswith("▾ Ada undid")
+    assert shown[1:] == [
+        "  a.py",
+        "    ⋯   8 lines unchanged",
+        "    9   nine",
+        "   10 − TEN",
+        "   10 + ten",
+        "   11   eleven",
+        "    ⋯   8 lines unchanged",
+        "   20   twenty",
+        "   21 + more",
+        "  b.png",
+        "  Its content is not shown: git does not compare it as text, or it is too large.",
+        "  c.py",
+        "and 2 more files",
+        "Only the beginning of the diff was recorded.",
+    ]
+    assert drawn("notice", {"by": "Ada", "text": "kept 1 change in a.py", "paths": ["a.py"]}).startswith("── Ada")
+
+
 def test_a_summary_is_recognized_by_its_field() -> None:
     assert drawn("aside", {"text": "Short.", "summary": True}) == "▸ Summary that the agent continues from"
 

@@ -164,7 +164,7 @@ async def test_a_run_is_decided_hunk_by_hunk(server: Server, repository: Path) -
         await person.presses("escape")
         await person.loses("Review: ")
         await person.reads(
-            "You undid 1 change in 1 file", "You edited 1 change in 1 file", "You kept 1 change in 1 file"
+            "You undid 1 change in poem.txt", "You edited 1 change in src/new.py", "You kept 1 change in poem.txt"
         )
     assert (repository / "poem.txt").read_text() == poem(line_5="LINE 5")
 
@@ -177,7 +177,7 @@ async def test_a_decision_in_a_review_is_shown_in_the_conversation(server: Serve
         await person.presses("a")
         await is_at(person, "poem.txt: LINE 5")
         await person.presses("escape")
-        await person.reads("You kept 1 change in 1 file")
+        await person.reads("You kept 1 change in old.txt")
         await person.prompts("/lines 3")
         await person.reads("Line 3")
 
@@ -366,7 +366,7 @@ async def test_an_edit_is_kept_as_a_draft_until_it_is_decided(server: Server, re
         await person.presses("escape")
         await is_told(person, "Your edit is kept as a draft: e continues, d discards it.")
         await person.presses("K")
-        await is_told(person, "Finish or discard your edit to decide on all at once.")
+        await is_told(person, "Finish or discard your edit to decide on all changes at once.")
         await person.presses("escape")
         await person.sees("Ready")
         await opens(person)
@@ -568,7 +568,7 @@ async def test_a_decision_made_offline_is_applied_once(tmp_path: Path) -> None:
                     "src/new.py": 1,
                 }
                 await person.presses("escape")
-                await person.reads_times(1, "You undid 1 change in 1 file")
+                await person.reads_times(1, "You undid 1 change in old.txt")
     assert (directory / "old.txt").read_text() == "old\n"
 
 
@@ -578,7 +578,7 @@ async def test_deciding_on_a_file_too_large_to_show_asks_first(server: Server, r
         await person.sees("big.txt  new  +40000 −0", "The changes to this file are too large to show here.")
         await is_at(person, "big.txt: ")
         await person.presses("e", "K")
-        await is_told(person, "You can’t decide on all at once: some changes are not shown here.")
+        await is_told(person, "You can’t decide on all changes at once: some changes are not shown here.")
         await person.presses("u")
         await person.sees("Undo all changes in big.txt?", "Read them in an editor first.")
         await person.presses("n")

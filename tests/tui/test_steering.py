@@ -56,7 +56,7 @@ async def test_the_automatic_resume_after_a_limit_can_be_canceled(server: Server
     lifted = datetime.now() + timedelta(hours=2)
     async with attached(server, directory) as person:
         await person.prompts(f"/limit {lifted.timestamp()}")
-        await person.reads("Limit resets", f"{lifted:%H:%M}")
+        await person.reads("The limit resets at", f"{lifted:%H:%M}")
         await person.sees("Resumes at", f"{lifted:%H:%M}", "(s: cancel)")
         await person.presses("escape", "s")
         await person.sees("Last run failed")

@@ -268,7 +268,7 @@ def test_only_new_changes_are_listed(changes: Changes) -> None:
     assert "2 files +1 −1" in changes.header()
     changes.picture("only-new-changes")
     changes.rig.does("drawbridge.keepAllChanges")
-    changes.warns("To decide on all at once, show the other changes, too.")
+    changes.warns("To decide on all changes at once, show the others too.")
     changes.rig.does("notifications.clearAll")
     changes.does("Keep Changes in File", "new.txt")
     changes.shows("old.txt")

@@ -10,10 +10,13 @@ import re
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Raw, Struct, field, structs
+
+from drawbridge.core.json_text import object_in
 
 LEAVING_PLAN: Final = "ExitPlanMode"
 """The name under which every driver reports the tool with which its agent asks to leave plan mode: the name of Claude
@@ -52,8 +55,8 @@ def check_options(options: Options, supported: Collection[str], name: str) -> No
         if option not in supported and getattr(options, option) != getattr(usual, option):
             raise AgentUnusable(
                 "VALIDATION_FAILED",
-                f"options.{option}: {name} does not support this option, which the client or the server's settings have set. "
-                "The agent was not started. Remove the option, or choose another agent.",
+                f"options.{option}: {name} does not support this option, which was set by the client or in the server's "
+                "settings. The agent was not started. Remove the option, or choose another agent.",
             )
 
 
@@ -195,7 +198,7 @@ This is set by the agent's driver, because the form can't be recognized from the
 fields."""
 
 
-class Question(Struct, frozen=True):
+class Question(Struct, frozen=True, dict=True):
     """The agent asks for a decision, and waits for it. ``input`` and ``suggestions`` are its JSON. The driver may have
     completed the input with what the agent reported earlier, and changed the list of suggestions."""
 
@@ -214,6 +217,18 @@ class Question(Struct, frozen=True):
     form: Form = "fields"
     look: object = None
     """The result of ``Launch.look``; None if there is none."""
+
+    def about(self, proposal: Proposal | None) -> Question:
+        """A copy of the question that includes the change that it is about. The input is not decoded again."""
+        found = structs.replace(self, proposal=proposal)
+        found.__dict__.update(self.__dict__)
+        return found
+
+    @cached_property
+    def given(self) -> Mapping[str, Any] | None:
+        """``input``, decoded; None if it is not an object, or can't be decoded. The server uses it, too
+        (``ApprovalRequested.given``). Must not be changed."""
+        return object_in(bytes(self.input))
 
 
 class QuestionCancelled(Struct, frozen=True):
@@ -418,7 +433,7 @@ class Unread(Struct, frozen=True):
 
     def read(self) -> Question:
         """The question with its proposal. Blocking."""
-        return structs.replace(self.question, proposal=self.propose())
+        return self.question.about(self.propose())
 
 
 Output: TypeAlias = Event | Replied | Broken | Unread

@@ -45,6 +45,7 @@ class Row:
         "program",
         "proposes",
         "sees",
+        "settings",
         "terminal",
         "tested",
         "title",
@@ -62,6 +63,7 @@ class Row:
         own_modes: bool = False,
         sees: bool = True,
         forks: bool = True,
+        settings: str = "",
         hooks: bool = False,
         terminal: bool = False,
         ask_mode: bool = False,
@@ -94,6 +96,9 @@ class Row:
         """Whether a prompt may contain images."""
         self.forks = forks
         """Whether a copy of one of its conversations can be continued."""
+        self.settings = settings
+        """The directory in a project that contains its settings. A request that changes a file there is marked, since
+        the settings decide what the agent may do. Empty if there is none."""
         self.hooks = hooks
         """Whether it calls hooks, so that the guard can be set up for it."""
         self.terminal = terminal
@@ -120,7 +125,7 @@ class Row:
         """The command with which a user logs in to it on the server's machine, and what to do next; None if that is not
         known."""
         self.compact = compact
-        """The prompt with which it replaces a conversation by a summary, also in a terminal; empty if that is not
+        """The prompt with which it replaces a conversation with a summary, also in a terminal; empty if that is not
         known."""
 
 
@@ -131,6 +136,7 @@ ROWS: Final = (
         "Claude",
         program="claude",
         places=("~/.local/bin/claude", "~/.claude/local/claude", "/usr/local/bin/claude", "/opt/homebrew/bin/claude"),
+        settings=".claude",
         hooks=True,
         terminal=True,
         ask_mode=True,
@@ -163,6 +169,7 @@ ROWS: Final = (
         program="gemini",
         own_modes=True,
         forks=False,
+        settings=".gemini",
         hooks=True,
         terminal=True,
         bridge=HTTP,
@@ -179,6 +186,7 @@ ROWS: Final = (
         program="codex",
         asks=False,
         sees=False,
+        settings=".codex",
         hooks=True,
         terminal=True,
         tested=(0, 169, 0),
@@ -207,7 +215,7 @@ def login(name: str) -> tuple[str, str] | None:
 
 
 def compact(name: str) -> str:
-    """The prompt with which the agent replaces a conversation by a summary; empty if that is not known."""
+    """The prompt with which the agent replaces a conversation with a summary; empty if that is not known."""
     row = AGENTS.get(name)
     return row.compact if row is not None else ""
 

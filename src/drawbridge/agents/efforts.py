@@ -11,6 +11,6 @@ OFFERS: Final = (
     EffortOffer("medium", "Balances speed and care."),
     EffortOffer("high", "Thinks longer. For hard tasks."),
     EffortOffer("xhigh", "Thinks much longer."),
-    EffortOffer("max", "Thinks as long as it needs. Slow and expensive."),
+    EffortOffer("max", "Thinks for as long as it needs. Slow and expensive."),
 )
 """The levels that agents are known to have. Clients show other levels without a description."""

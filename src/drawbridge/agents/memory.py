@@ -121,7 +121,7 @@ class _Watched:
                 "Changes made so far are kept. The owner can raise the limit (--max-memory)."
             )
             logger.warning(
-                "%s %d was stopped: it and its processes used %d MB of memory, and %d MB is allowed",
+                "%s %d was stopped: it and its processes used %d MB of memory; the limit is %d MB",
                 self._kind,
                 self.pid,
                 used // MB,

@@ -153,7 +153,9 @@ def problems(named: AgentPrograms) -> list[str]:
     with_a_program = [row.name for row in catalog.ROWS if row.program]
     for name, path in map(_parts, named.paths):
         if name not in with_a_program:
-            found.append(f"--agent-path: the program of {name} can't be set, only those of {', '.join(with_a_program)}")
+            found.append(
+                f"--agent-path: the program of {name} can't be set; it can be set for {', '.join(with_a_program)}"
+            )
         elif shutil.which(path) is None:
             problem = process.problem_with(path) if os.sep in path else "was not found on PATH"
             found.append(f"--agent-path: {path} {problem}")

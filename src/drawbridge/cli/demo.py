@@ -15,7 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--agent", choices=("demo", "claude"), default="demo", help="the agent: a scripted one, or Claude Code"
     )
-    parser.add_argument("--no-browser", action="store_true", help="only print the address of the web UI")
+    parser.add_argument("--no-browser", action="store_true", help="print the address of the web UI without opening it")
 
 
 def run(chosen: argparse.Namespace) -> int:

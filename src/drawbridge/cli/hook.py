@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const="",
         metavar="N|FILE",
-        help="list the saved copies of replaced text, or restore one: number N of the list, or the newest copy of FILE",
+        help="list the saved copies of replaced text, or restore one: number N in the list, or the newest copy of FILE",
     )
 
 

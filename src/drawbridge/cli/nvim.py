@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-SUMMARY: Final = "start Neovim with the plugin, where the guard can find it; all arguments are passed to Neovim"
+SUMMARY: Final = "start Neovim with the plugin and a socket that the guard finds; all arguments are passed to Neovim"
 
 HELP: Final = """\
 usage: drawbridge nvim [ARGUMENT ...]
 
-Start Neovim with the plugin, where the guard can find it. All arguments are passed to Neovim, including --help."""
+Start Neovim with the plugin and a socket that the guard finds. All arguments are passed to Neovim, including --help."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     targets = parser.add_subparsers(title="targets", dest="target", required=True, metavar="TARGET")
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--remove", action="store_true", help="undo what setup did, and change nothing else")
-    common.add_argument("--dry-run", action="store_true", help="only show every line that would change")
+    common.add_argument("--dry-run", action="store_true", help="show every line that would change, and change nothing")
     common.add_argument("--yes", action="store_true", help="make the changes without asking")
     common.add_argument(
         "--json", action="store_true", help="print one JSON object instead of asking; with --yes, make the changes too"

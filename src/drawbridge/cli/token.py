@@ -53,9 +53,9 @@ def add_data_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def data_directory(chosen: argparse.Namespace) -> Path:
-    from drawbridge.server import plan
+    from drawbridge.server import data_directory as directory
 
-    return plan.data_directory(settings.load("serve", ServeSettings, vars(chosen)))
+    return directory.data_directory(settings.load("serve", ServeSettings, vars(chosen)))
 
 
 def add_rights(parser: argparse.ArgumentParser, scope: Scope) -> None:

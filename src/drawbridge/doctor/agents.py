@@ -71,7 +71,7 @@ def absent(names: list[str], directory: str, *, anything: bool) -> list[Finding]
             found.append(finding("agent-missing", title, why, todo))
     if not anything and not found:
         programs = ", ".join(catalog.AGENTS[name].program for name in names)
-        why = "Drawbridge shows what an agent proposes, so it needs one."
+        why = "Drawbridge shows what an agent proposes, so it needs an agent."
         todo = "Install an agent, or add its directory to PATH."
         found.append(finding("agent-none", f"No agent was found ({programs}).", why, todo))
     return found
@@ -88,7 +88,7 @@ def _modes(names: list[str], directory: str) -> Iterator[Finding]:
             set_there = f" (mode {permissions.mode} in {permissions.file})" if permissions.mode else ""
             title = f"{catalog.title(name)} is not set to ask before it writes{set_there}."
             todo = guards.how_to_make_it_ask(name, permissions, directory)
-            yield finding("agent-does-not-ask", title, "You may not see a change before it is written.", todo)
+            yield finding("agent-does-not-ask", title, "A change may be written before you have seen it.", todo)
 
 
 def _version(path: str) -> tuple[str, tuple[int, ...]]:

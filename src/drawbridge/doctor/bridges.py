@@ -34,7 +34,7 @@ SECONDS: Final = 3.0
 
 LARGEST: Final = 1_000_000
 
-REPLACE: Final = "Restart the bridge: with `:DrawbridgeRestart` in its Neovim, or in the terminal where it runs."
+REPLACE: Final = "Restart the bridge with `:DrawbridgeRestart` in its Neovim, or in the terminal where it runs."
 
 Outcome: TypeAlias = Literal["works", "refused", "silent", "token", "invalid"]
 

@@ -31,7 +31,7 @@ CAUSES: Final = {
     "hook-broken": Cause("problem", "a hook command fails, does not answer in time, or sends an invalid answer"),
     "hook-slow": Cause("warning", "a hook command takes longer than a second"),
     "hook-outdated": Cause(
-        "warning", "the guard is not called for all events, for example because its hooks are from another version"
+        "warning", "the guard is not called for some events, for example because its hooks are from another version"
     ),
     "hook-untested": Cause("note", "a hook command in a project's settings is not the one that setup installs"),
     "hooks-off": Cause("problem", "a setting turns off the hooks that were set up"),
@@ -58,7 +58,7 @@ CAUSES: Final = {
     "editor-works": Cause("ok", "an editor answers the guard"),
     "editor-silent": Cause("warning", "an editor does not give the guard a valid answer in time"),
     "editor-unseen": Cause("warning", "editors listen where the guard does not look"),
-    "server-works": Cause("ok", "a server answers at an address, and its certificate is valid for it"),
+    "server-works": Cause("ok", "a server answers at an address, and its certificate is valid for that address"),
     "server-none": Cause("note", "no server is running"),
     "server-silent": Cause("problem", "a server does not answer on this machine"),
     "server-unreachable": Cause("problem", "a server does not answer at an address that it names for other devices"),
@@ -70,7 +70,7 @@ CAUSES: Final = {
     "server-certificate-untrusted": Cause("warning", "a server's certificate is not trusted on this machine"),
     "server-token": Cause("problem", "a server refuses the owner's token"),
     "server-socket": Cause("problem", "a server's private socket does not accept connections"),
-    "clock": Cause("warning", "a server's files are from the future, so the clock is or was wrong"),
+    "clock": Cause("warning", "a server's files are dated in the future, so the clock is or was wrong"),
     "machine-works": Cause("ok", "Python and git run, and enough disk space is free"),
     "settings-invalid": Cause("problem", "Drawbridge's settings can't be used"),
     "git-missing": Cause("warning", "git was not found, or does not run"),

@@ -226,7 +226,7 @@ def _certificate(page: str, error: ssl.SSLCertVerificationError) -> Finding:
         todo = f"{restart} (with --cert, also use a certificate that includes {host}), or use another address."
         return finding("server-certificate-name", f"The certificate at {page} is not for {host}.", why, todo)
     title = f"The certificate at {page} is not trusted on this machine: {error.verify_message}."
-    why = "Phones that also don't trust it show a warning and get no notifications."
+    why = "Phones that don't trust it show a warning and get no notifications."
     todo = "Give --cert a file with the whole chain, or install the certificate authority on the devices."
     return finding("server-certificate-untrusted", title, why, todo)
 

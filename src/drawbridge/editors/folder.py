@@ -113,7 +113,7 @@ class Folder:
         await self._tasks.close()
         if self._asked is not None:
             self._end_prompt()
-            self._say("The bridge is stopping. The proposal was not decided.", "warn")
+            self._say("The bridge is stopping. Nobody has decided on the proposal.", "warn")
         self._canvas.keep_order(False)
         self._asked = None
         self._waiting.clear()
@@ -192,6 +192,12 @@ class Folder:
 
     async def show_review(self, review: Review | None, *, is_wanted: bool) -> None:
         """Does nothing, because this editor never asks for a review."""
+
+    async def suggested(self, window: int, *, is_added: bool) -> None:
+        """Does nothing, because this editor has no windows."""
+
+    async def copy(self, text: str) -> str:
+        return ""
 
     async def notify(self, message: str, level: Level = "info") -> None:
         for line in message.split("\n"):

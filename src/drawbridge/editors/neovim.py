@@ -44,6 +44,7 @@ from drawbridge.editors.port import (
     Review,
     ReviewCommented,
     ReviewCommentRemoved,
+    ReviewCommentResolved,
     ReviewDecided,
     ReviewOutdated,
     ReviewSeen,
@@ -69,11 +70,11 @@ return require('drawbridge.link').REVISION
 """The Lua code that loads the plugin and returns its revision. It looks for the file first, because ``require`` alone
 would run a ``drawbridge/link.lua`` in the current directory."""
 
-REVISION: Final = 5
+REVISION: Final = 6
 """The version of the messages between the two halves. ``link.lua`` has the same number."""
 
 NOT_SHOWN: Final = (
-    "The agent's terminal did not show the prompt as it was pasted, so it was not sent. Someone may have typed there. "
+    "The agent's terminal did not show exactly the prompt that was pasted, so it was not sent. Someone may have typed there. "
     "Try again later."
 )
 
@@ -213,6 +214,12 @@ class Neovim:
     async def show_review(self, review: Review | None, *, is_wanted: bool) -> None:
         await self._ask("show_review", review=msgspec.to_builtins(review), wanted=is_wanted)
 
+    async def suggested(self, window: int, *, is_added: bool) -> None:
+        await self._ask("suggested", window=window, is_added=is_added)
+
+    async def copy(self, text: str) -> str:
+        return str(await self._ask("copy", text=text))
+
     async def notify(self, message: str, level: Level = "info") -> None:
         await self._ask("tell", message=message, level=level)
 
@@ -268,16 +275,30 @@ class Neovim:
             self._listener(ReviewSeen(tuple(payload["hunks"])))
         elif event == "review_decided":
             self._listener(
-                ReviewDecided(payload["decision"], payload["version"], payload.get("hunk"), payload.get("file"))
+                ReviewDecided(
+                    payload["decision"],
+                    payload["version"],
+                    payload.get("hunk"),
+                    payload.get("file"),
+                    payload.get("all", False),
+                )
             )
         elif event == "review_commented":
             self._listener(
                 ReviewCommented(
-                    payload["file"], payload["line"], payload["end_line"], payload["quote"], payload["text"]
+                    payload["file"],
+                    payload["line"],
+                    payload["end_line"],
+                    payload["quote"],
+                    payload["text"],
+                    payload.get("suggestion"),
+                    payload.get("window"),
                 )
             )
         elif event == "review_comment_removed":
             self._listener(ReviewCommentRemoved(payload["comment"]))
+        elif event == "review_comment_resolved":
+            self._listener(ReviewCommentResolved(payload["comment"], payload["resolved"]))
         elif event == "review_submitted":
             self._listener(ReviewSubmitted(payload["drafts"], payload["text"]))
         elif (decided := self._reviews.heard(event, payload)) is not None:

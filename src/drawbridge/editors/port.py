@@ -189,7 +189,7 @@ class ReviewedComment(Struct, frozen=True):
     ``first`` to ``last``: its rows in the file, from 0. ``has_place``: whether the current file has these rows; False
     for a comment on removed lines and for an outdated one. ``text``: the comment with its author, on one line.
     ``is_draft``: whether it has not been sent yet; ``is_waiting``: whether it has been sent but not received by the
-    agent.
+    agent; ``is_resolved``: whether it is resolved.
     """
 
     id: str
@@ -201,12 +201,14 @@ class ReviewedComment(Struct, frozen=True):
     text: str
     is_draft: bool
     is_waiting: bool = False
+    is_resolved: bool = False
 
 
 class Review(Struct, frozen=True):
     """The undecided changes of runs. ``version`` changes whenever anything in ``files`` does. ``title``: the numbers of
     files and lines as text, such as "2 files +3 −1". ``drafts`` changes whenever a draft comment changes. ``only_new``:
-    whether the editor hides the changes that are not new. The comments are shown in any case."""
+    whether the editor hides the changes that are not new. The comments are shown in any case. ``more``: the number of
+    files with undecided changes that are not in ``files``."""
 
     version: str
     title: str
@@ -214,6 +216,7 @@ class Review(Struct, frozen=True):
     comments: tuple[ReviewedComment, ...] = ()
     drafts: str = ""
     only_new: bool = False
+    more: int = 0
 
     @property
     def hunk_ids(self) -> frozenset[str]:
@@ -298,17 +301,20 @@ class ReviewSeen(Struct, frozen=True):
 
 
 class ReviewDecided(Struct, frozen=True):
-    """The user has decided on a hunk (by its id) or a whole file (by its name) in this ``version`` of the review."""
+    """The user has decided on a hunk (by its id), on a whole file (by its name) or on ``all`` files in this ``version``
+    of the review."""
 
     decision: Literal["keep", "undo"]
     version: str
     hunk: str | None = None
     file: str | None = None
+    all: bool = False
 
 
 class ReviewCommented(Struct, frozen=True):
     """The user has commented on the lines ``line`` to ``end_line`` (from 1) of a file (by its name). ``quote``: the
-    text of these lines; ``text``: the comment.
+    text of these lines; ``text``: the comment. ``suggestion``: the text that the user suggests instead of these lines, if
+    any; ``window``: the id of the window in which the user wrote it, for ``Editor.suggested``.
     """
 
     file: str
@@ -316,12 +322,21 @@ class ReviewCommented(Struct, frozen=True):
     end_line: int
     quote: str
     text: str
+    suggestion: str | None = None
+    window: int | None = None
 
 
 class ReviewCommentRemoved(Struct, frozen=True):
     """The user has removed a draft."""
 
     comment: str
+
+
+class ReviewCommentResolved(Struct, frozen=True):
+    """The user has resolved a comment that was sent, or reopened it (``resolved`` false)."""
+
+    comment: str
+    resolved: bool
 
 
 class ReviewSubmitted(Struct, frozen=True):
@@ -339,6 +354,7 @@ ReviewEvent: TypeAlias = (
     | ReviewDecided
     | ReviewCommented
     | ReviewCommentRemoved
+    | ReviewCommentResolved
     | ReviewSubmitted
 )
 
@@ -470,6 +486,16 @@ class Editor(Protocol):
         unsaved changes. ``review``: None to show no review and reload no files. ``is_wanted``: whether the user asked
         for the review.
         """
+        ...
+
+    async def suggested(self, window: int, *, is_added: bool) -> None:
+        """Closes the window of a suggestion after its comment was added; otherwise shows the window with the text again,
+        so that the text is not lost. ``window``: see ``ReviewCommented``. Unknown windows are ignored."""
+        ...
+
+    async def copy(self, text: str) -> str:
+        """Copies a text, so that the user can paste it. Returns where it is now, in a few words; empty if this editor
+        can't copy."""
         ...
 
     async def notify(self, message: str, level: Level = "info") -> None:

@@ -100,7 +100,7 @@ def _about_unsaved(
             notify([one.socket], f"{text}; your text was not touched")
         if edited or not hidden.hides(one.name):
             yield (
-                f"{one.name} {'is on disk as written' if edited else 'has changed on disk'}, but has unsaved changes in "
+                f"{one.name} {'is on disk as you wrote it' if edited else 'has changed on disk'}, but has unsaved changes in "
                 f"{one.editor}, which were not touched.{reason} If the user saves the file in the editor, the "
                 "editor's text replaces the text on disk; the user has been notified."
             ) + _difference(one, settings, why)

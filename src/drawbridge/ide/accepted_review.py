@@ -41,8 +41,11 @@ class AcceptedReview:
         return await asyncio.to_thread(_answer, self._accepted.all(), folder)
 
     async def decide(self, line: wire.ReviewDecision, folder: str) -> wire.ReviewAnswer:
-        """Carries out a decision and returns the review after it. Raises ``ReviewRefused``, ``Refused`` or
-        ``UnusableFile``."""
+        """Carries out a decision and returns the review after it. ``all`` files can only be kept. Raises
+        ``ReviewRefused``, ``Refused`` or ``UnusableFile``."""
+        if line.all and line.decision == "keep":
+            await self._keep_all(line.version)
+            return await self.read(folder)
         stored = self._accepted.all()
         before, now, hunks = await asyncio.to_thread(_chosen, stored, folder, line)
         after = now.kept(hunks) if line.decision == "keep" else now.undone(hunks)
@@ -55,6 +58,16 @@ class AcceptedReview:
         if self._accepted.find(before.path) is before:
             self._accepted.store(after)
         return await self.read(folder)
+
+    async def _keep_all(self, version: str) -> None:
+        """Keeps all hunks of the review with this version. Raises ``ReviewRefused`` without keeping anything if the
+        review has changed."""
+        found = await asyncio.to_thread(_current, self._accepted.all())
+        is_as_read = all(self._accepted.find(before.path) is before for before, _, _ in found)
+        if not found or not is_as_read or version != _version(found):
+            raise ReviewRefused("HUNK_GONE", "The review has changed.", None)
+        for _, now, hunks in found:
+            self._accepted.store(now.kept(hunks))
 
 
 def _current(stored: Sequence[AcceptedFile]) -> list[tuple[AcceptedFile, AcceptedFile, list[AcceptedHunk]]]:

@@ -26,6 +26,7 @@ from drawbridge.editors.port import (
     Mentioned,
     ReviewCommented,
     ReviewCommentRemoved,
+    ReviewCommentResolved,
     ReviewDecided,
     ReviewOutdated,
     ReviewSeen,
@@ -217,7 +218,7 @@ class Bridge:
                 self.reviews.decided(event)
             case ReviewWanted() | ReviewOutdated() | ReviewSeen() | ReviewDecided():
                 self._changes.on_event(event)
-            case ReviewCommented() | ReviewCommentRemoved() | ReviewSubmitted():
+            case ReviewCommented() | ReviewCommentRemoved() | ReviewCommentResolved() | ReviewSubmitted():
                 self._changes.on_event(event)
             case Gone():
                 self._stop.set()

@@ -13,7 +13,7 @@ import logging
 import os
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -26,6 +26,7 @@ from drawbridge.editors.port import (
     Review,
     ReviewCommented,
     ReviewCommentRemoved,
+    ReviewCommentResolved,
     ReviewDecided,
     ReviewedComment,
     ReviewedFile,
@@ -61,10 +62,15 @@ NO_SESSION: Final = "PROJECT_NOT_FOUND"
 ACCEPTED: Final = "{numbers} to review, from proposals accepted here."
 """A notice about a review without a server. It fits on the last line of an editor."""
 
+COPIED: Final = "The prompt was copied to {where}."
+"""A notice about comments that could not be passed to the agent. It fits on the last line of an editor."""
+
 VISITS_NEED_A_SERVER: Final = "To show only new changes, start the agent server: drawbridge serve"
 VISITS_NEED_A_SESSION: Final = "Showing only new changes needs a server session in this directory."
 COMMENTS_NEED_A_SERVER: Final = "Comments need the agent server. Start it with: drawbridge serve"
 COMMENTS_NEED_A_SESSION: Final = "Comments need a server session in this directory."
+
+CommentEvent: TypeAlias = ReviewCommented | ReviewCommentRemoved | ReviewCommentResolved
 
 logger = logging.getLogger("drawbridge.changes")
 
@@ -112,7 +118,7 @@ class Changes:
                 self._start(lambda: self._saw(event), "storing what was seen")
             case ReviewDecided():
                 self._start(lambda: self._decided(event), "deciding on a review")
-            case ReviewCommented() | ReviewCommentRemoved():
+            case ReviewCommented() | ReviewCommentRemoved() | ReviewCommentResolved():
                 self._start(lambda: self._commented(event), "commenting on a review")
             case ReviewSubmitted():
                 self._start(lambda: self._submitted(event), "sending comments")
@@ -231,7 +237,7 @@ class Changes:
             await self._show(None)
             raise
         except DrawbridgeError as error:
-            logger.info("the review could not be updated and is shown as it was: %s", error)
+            logger.info("the review could not be updated, so its previous state is still shown: %s", error)
             return
         await self._show_notice(answer)
         before = self._shown
@@ -259,7 +265,7 @@ class Changes:
             await self._show_served(answer, event, is_wanted=False)
 
     async def _decided(self, event: ReviewDecided) -> None:
-        if event.file is not None and self._hides_others:
+        if (event.file is not None or event.all) and self._hides_others:
             await self._editor.notify(review_words.OTHERS_HIDDEN, "warn")
             return
         done = _done(event, self._shown)
@@ -269,6 +275,7 @@ class Changes:
             decision=event.decision,
             hunk=event.hunk,
             file=event.file,
+            all=event.all,
             version=event.version,
         )
         await self._change(decision, done, lambda review: f"{done} {_left(review)}")
@@ -278,19 +285,20 @@ class Changes:
         """The reason why the review of accepted proposals can't have comments."""
         return COMMENTS_NEED_A_SESSION if self._link.is_connected else COMMENTS_NEED_A_SERVER
 
-    async def _commented(self, event: ReviewCommented | ReviewCommentRemoved) -> None:
-        if self._without_server is not None:
-            await self._editor.notify(self._why_no_comments, "warn")
-            return
-        line = wire.ReviewComment(id=uuid.uuid4().hex, project=self._project)
-        if isinstance(event, ReviewCommented):
-            line = msgspec.structs.replace(
-                line, path=event.file, line=event.line, end_line=event.end_line, quote=event.quote, text=event.text
+    async def _commented(self, event: CommentEvent) -> None:
+        is_added = False
+        try:
+            if self._without_server is not None:
+                await self._editor.notify(self._why_no_comments, "warn")
+                return
+            line, done = _comment_line(event, self._project)
+            is_resolving = isinstance(event, ReviewCommentResolved)
+            is_added = await self._change(
+                line, done, lambda review: done if is_resolving else f"{done} {_waiting(review)}"
             )
-        else:
-            line = msgspec.structs.replace(line, comment=event.comment)
-        done = "Draft removed." if line.comment else "Draft added."
-        await self._change(line, done, lambda review: f"{done} {_waiting(review)}")
+        finally:
+            if isinstance(event, ReviewCommented) and event.window is not None:
+                await self._editor.suggested(event.window, is_added=is_added)
 
     async def _submitted(self, event: ReviewSubmitted) -> None:
         if self._without_server is not None:
@@ -305,9 +313,9 @@ class Changes:
         line: wire.ReviewDecision | wire.ReviewComment | wire.ReviewSubmission,
         done: str,
         after: Callable[[Review], str],
-    ) -> None:
+    ) -> bool:
         """Sends a change. ``after`` returns the notice for the user, from the review after the change; ``done`` is the
-        notice if that review could not be read."""
+        notice if that review could not be read. Returns False if the server refused the change."""
         before = self._shown
         try:
             answer = await self._carry_out(line)
@@ -320,16 +328,26 @@ class Changes:
                 )
             await self._show_again()
             await self._editor.notify(harmless(words), "warn")
+            await self._copy(error.details.get("prompt"))
+            return False
         except DrawbridgeError:
             await self._show(before)
             raise
         else:
             if answer.done:
                 await self._editor.notify(done)
-                return self._reload()  # reports the reason if the review still can't be read
+                self._reload()  # reports the reason if the review still can't be read
+                return True
             review, _ = read(answer)
             await self._show(review)
             await self._editor.notify(after(review))
+            return True
+
+    async def _copy(self, prompt: object) -> None:
+        """Copies the prompt with the comments that could not be passed to the agent, if there is one."""
+        where = await self._editor.copy(prompt) if isinstance(prompt, str) and prompt else ""
+        if where:
+            await self._editor.notify(COPIED.format(where=where))
 
     async def _carry_out(
         self, line: wire.ReviewDecision | wire.ReviewComment | wire.ReviewSubmission
@@ -386,9 +404,10 @@ def read(answer: wire.ReviewAnswer) -> tuple[Review, str]:
     data: dict[str, Any] = msgspec.json.decode(answer.review)
     by_id = {str(one["comment_id"]): one for one in data["comments"]}
     files = tuple(_file(answer.directory, file, by_id) for file in data["files"])
-    comments = tuple(_comment(answer.directory, one) for one in data["comments"] if one.get("state") != "resolved")
-    review = Review(data["version"], review_words.numbers(data).words, files, comments, data["drafts"])
+    comments = tuple(_comment(answer.directory, one) for one in data["comments"])
     more = data["more"]
+    title = review_words.numbers(data).words
+    review = Review(data["version"], title, files, comments, data["drafts"], more=more)
     words = f"{counted(more, 'more file')} will be shown after these."
     return review, words if more else ""
 
@@ -459,10 +478,33 @@ def _comment(directory: str, comment: dict[str, Any]) -> ReviewedComment:
         text=harmless(f"{author}: {words}"),
         is_draft=state == "draft",
         is_waiting=state == "waiting",
+        is_resolved=state == "resolved",
     )
 
 
-_BEFORE_AUTHOR: Final = {"draft": "Draft by ", "waiting": "Waiting, by "}
+_BEFORE_AUTHOR: Final = {"draft": "Draft by ", "waiting": "Waiting, by ", "resolved": "Resolved · "}
+
+
+def _comment_line(event: CommentEvent, project: str) -> tuple[wire.ReviewComment, str]:
+    """The request for what the user did with a comment, and the notice when it is done."""
+    line = wire.ReviewComment(id=uuid.uuid4().hex, project=project)
+    match event:
+        case ReviewCommented():
+            line = msgspec.structs.replace(
+                line,
+                path=event.file,
+                line=event.line,
+                end_line=event.end_line,
+                quote=event.quote,
+                text=event.text,
+                suggestion=event.suggestion,
+            )
+            return line, "Draft added."
+        case ReviewCommentRemoved():
+            return msgspec.structs.replace(line, comment=event.comment), "Draft removed."
+        case ReviewCommentResolved():
+            line = msgspec.structs.replace(line, comment=event.comment, resolved=event.resolved)
+            return line, f"Comment {'resolved' if event.resolved else 'reopened'}."
 
 
 def _sent(review: Review, count: int) -> str:
@@ -482,6 +524,8 @@ def _waiting(review: Review) -> str:
 
 def _done(event: ReviewDecided, before: Review | None) -> str:
     done = "Kept" if event.decision == "keep" else "Undone"
+    if event.all and before:
+        return f"{done}: {review_words.changes(before.count)} in {counted(len(before.files), 'file')}."
     for file in before.files if before else ():
         if event.file == file.name:
             return f"{done}: {review_words.changes(len(file.hunks) or 1)} in {file.shown}."

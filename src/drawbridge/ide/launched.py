@@ -121,5 +121,5 @@ def _token() -> str:
 
         return str(uuid.uuid4())
     if len(given) < TOKEN_LENGTH or not all(33 <= ord(character) < 127 for character in given):
-        raise BadSetting(f"DRAWBRIDGE_TOKEN must be at least {TOKEN_LENGTH} visible ASCII characters.")
+        raise BadSetting(f"DRAWBRIDGE_TOKEN must be at least {TOKEN_LENGTH} visible ASCII characters long.")
     return given

@@ -44,6 +44,7 @@ RESTART_SECONDS: Final = 20.0
 
 NO_SERVER: Final = "No agent server is running. Start one with: drawbridge serve"
 EARLIER: Final = "The agent server did not respond, or is too old for reviews in editors. Update and restart it."
+WITHOUT_SUGGESTIONS: Final = "This needs a newer agent server. Update and restart it."
 NO_ANSWER: Final = "The agent server did not answer in time. Run :DrawbridgeChanges to see the current review."
 LOST: Final = "The connection to the agent server was lost. Run :DrawbridgeChanges to see the current review."
 
@@ -94,6 +95,8 @@ class ServerLink:
         self._offered: set[str] = set()
         self._welcome = asyncio.Event()
         """Set while a server that supports reviews is connected."""
+        self._suggests = False
+        """Whether the connected server supports suggestions in comments, and resolving comments."""
         self._requests: dict[str, asyncio.Future[wire.ReviewAnswer]] = {}
         self.on_review_changed: Callable[[wire.ReviewChanged | None], None] = lambda _: None
         """Called with each change to a review, and with None when a server connects, because any review may have
@@ -205,6 +208,9 @@ class ServerLink:
 
     async def _request(self, line: wire.ReviewLine) -> wire.ReviewAnswer:
         await self._welcomed()
+        is_later = isinstance(line, wire.ReviewComment) and (line.suggestion, line.resolved) != (None, None)
+        if is_later and not self._suggests:  # an older server would ignore these fields and do something else
+            raise Refused(WITHOUT_SUGGESTIONS)
         answer: asyncio.Future[wire.ReviewAnswer] = asyncio.get_running_loop().create_future()
         self._requests[line.id] = answer
         self._send(line)
@@ -308,6 +314,7 @@ class ServerLink:
                     self._type(message), "typing a prompt", lambda _: self._send(wire.PromptFailed(message.id, problem))
                 )
             case wire.Welcome():
+                self._suggests = message.suggests
                 self._welcome.set()
                 self.on_review_changed(None)
             case wire.ReviewChanged():

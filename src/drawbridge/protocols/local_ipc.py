@@ -161,8 +161,10 @@ class ReviewDecision(Struct, tag="review_decide", frozen=True, kw_only=True):
 
 
 class ReviewComment(Struct, tag="review_comment", frozen=True, kw_only=True):
-    """The user wrote a draft on the lines ``line`` to ``end_line`` (from 1) of a file, or removed the draft
-    ``comment``. ``quote``: these lines as they were shown. Answered by ``ReviewAnswer``.
+    """The user wrote a draft on the lines ``line`` to ``end_line`` (from 1) of a file, removed the draft ``comment``, or
+    resolved (``resolved`` true) or reopened (false) a ``comment`` that was sent. ``quote``: these lines as they were
+    shown; ``suggestion``: the text that the user suggests instead of them, in whole lines. ``suggestion`` and ``resolved``
+    are sent only to a server that has set ``suggests`` in its ``Welcome``. Answered by ``ReviewAnswer``.
     """
 
     id: str
@@ -173,6 +175,8 @@ class ReviewComment(Struct, tag="review_comment", frozen=True, kw_only=True):
     quote: str = ""
     text: str = ""
     comment: str | None = None
+    suggestion: str | None = None
+    resolved: bool | None = None
 
 
 class ReviewSubmission(Struct, tag="review_submit", frozen=True, kw_only=True):
@@ -281,9 +285,11 @@ class Prompt(Struct, tag="prompt", frozen=True):
 
 class Welcome(Struct, tag="welcome", frozen=True):
     """The answer to a bridge's first report if that has ``reviews`` set: the server supports reviews in editors.
-    ``remembers``: it knows ``ReviewSeen``."""
+    ``remembers``: it knows ``ReviewSeen``. ``suggests``: it knows the ``suggestion`` and ``resolved`` of
+    ``ReviewComment``."""
 
     remembers: bool = False
+    suggests: bool = False
 
 
 class ReviewAnswer(Struct, tag="review", frozen=True, kw_only=True):

@@ -15,9 +15,18 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec import Raw, Struct
 
-from drawbridge.agents.base import AgentLine, AskedBy, Form, ModeOffer, OffersReported, Proposal, StateReported
+from drawbridge.agents.base import (
+    AgentLine,
+    AskedBy,
+    Form,
+    ModeOffer,
+    OffersReported,
+    Proposal,
+    Question,
+    StateReported,
+)
 from drawbridge.agents.tool_calls import Kind, ToolCall
-from drawbridge.core.json_text import UNDECODABLE
+from drawbridge.core.json_text import object_in
 
 SHOWN_TEXT: Final = 150_000
 """The maximum length, in characters, of an edited text that clients get with a decision. As JSON it may be six times as
@@ -215,6 +224,10 @@ class ReviewDecided(Struct, frozen=True, kw_only=True):
     hunks; ``left``: the number of hunks that still wait for a decision. If ``by`` is None, nobody decided anything in
     Drawbridge, but nothing is left to decide. ``interrupted``: the server was killed before it could finish or record
     the decision, and did so after its restart.
+
+    ``paths``: the files with these hunks, at most 20; none in records of earlier versions. ``diff``: what an undo or an
+    edit changed in the files, in git's format, at most 20 kB; empty if git failed. ``diff_truncated``: ``diff`` is
+    incomplete.
     """
 
     files: int
@@ -224,6 +237,9 @@ class ReviewDecided(Struct, frozen=True, kw_only=True):
     decision: Literal["keep", "undo", "edit"] | None = None
     client_id: str | None = None
     interrupted: bool = False
+    paths: tuple[str, ...] = ()
+    diff: str = ""
+    diff_truncated: bool = False
 
 
 class ReviewInterrupted(Struct, frozen=True, kw_only=True):
@@ -384,6 +400,26 @@ class ApprovalRequested(Struct, frozen=True, dict=True):
     form: Form = "fields"
     call: ToolCall | None = None
 
+    @classmethod
+    def of(cls, question: Question, *, approval_id: str, run_id: str, known_as: str) -> ApprovalRequested:
+        """The approval request for a question, whose input is not decoded again."""
+        request = cls(
+            approval_id=approval_id,
+            run_id=run_id,
+            known_as=known_as,
+            tool_name=question.tool_name,
+            input=question.input,
+            suggestions=question.suggestions,
+            proposal=question.proposal,
+            changeable=question.changeable,
+            asked_by=question.asked_by,
+            reason=question.reason,
+            blocked_path=question.blocked_path,
+            form=question.form,
+        )
+        request.__dict__.update(given=question.given)
+        return request
+
     def described(self, **fields: Any) -> ApprovalRequested:
         """The request with other values of these fields, but the same input, which is not decoded again."""
         found = msgspec.structs.replace(self, **fields)
@@ -397,13 +433,8 @@ class ApprovalRequested(Struct, frozen=True, dict=True):
 
     @cached_property
     def given(self) -> Mapping[str, Any] | None:
-        """``input``, decoded; None if it is not an object, or can't be decoded (for example because a number is out of
-        range). Must not be changed."""
-        try:
-            found = msgspec.json.decode(bytes(self.input))
-        except UNDECODABLE:
-            return None
-        return found if isinstance(found, dict) else None
+        """Like ``Question.given``. Decoded here only for a request that was read back from the history."""
+        return object_in(bytes(self.input))
 
 
 class ApprovalResolved(Struct, frozen=True):
@@ -579,18 +610,19 @@ class DiskWarning(Struct, frozen=True):
     message: str
 
 
-# Actions of users in editors. Clients' commands are audited when they are carried out. These events report the same
-# actions for editors. ``by``: the editor's name.
+class Answered(Struct, frozen=True):
+    """A person decided on the approval request ``asked``, on any surface. This event is for the audit log;
+    ``ApprovalResolved`` is for the history. ``surface``: see ``Surface.audited``. ``changed``: with an edited input."""
 
-
-class AnsweredInEditor(Struct, frozen=True):
-    """A person decided on the approval request ``asked``. ``changed``: with an edited input."""
-
-    by: str
+    surface: Mapping[str, Any]
     asked: ApprovalRequested
     decision: Literal["allow", "deny"]
     remember: bool = False
     changed: bool = False
+
+
+# Actions of users in editors. Clients' commands are audited when they are carried out. These events report the same
+# actions for editors. ``by``: the editor's name.
 
 
 class DecidedInEditor(Struct, frozen=True):
@@ -604,12 +636,14 @@ class DecidedInEditor(Struct, frozen=True):
 
 
 class CommentedInEditor(Struct, frozen=True):
-    """A person wrote a comment on a review, or ``removed`` one. ``path``: the file; None for a removed one."""
+    """A person wrote a comment on a review, ``removed`` one, or resolved (``resolved`` true) or reopened (false) one.
+    ``path``: the file; None for a removed comment."""
 
     by: str
     comment_id: str
     path: str | None
     removed: bool = False
+    resolved: bool | None = None
 
 
 class SubmittedInEditor(Struct, frozen=True):
@@ -620,7 +654,7 @@ class SubmittedInEditor(Struct, frozen=True):
     run_id: str
 
 
-DoneInEditor: TypeAlias = AnsweredInEditor | DecidedInEditor | CommentedInEditor | SubmittedInEditor
+DoneInEditor: TypeAlias = DecidedInEditor | CommentedInEditor | SubmittedInEditor
 
 Recorded: TypeAlias = (
     AgentLine
@@ -654,6 +688,7 @@ Event: TypeAlias = (
     | ReviewChanged
     | DiskWarning
     | RunContinued
+    | Answered
     | DoneInEditor
 )
 

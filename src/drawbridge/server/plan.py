@@ -8,7 +8,6 @@ import re
 import socket
 from pathlib import Path
 
-import platformdirs
 import psutil
 
 from drawbridge.agents import registry
@@ -21,6 +20,7 @@ from drawbridge.server.auth.entrance import ClientLimits
 from drawbridge.server.auth.ssh_keys import Keys
 from drawbridge.server.auth.tls import Certificate
 from drawbridge.server.checkpoints.private import Largest
+from drawbridge.server.data_directory import data_directory
 from drawbridge.server.sessions.ceilings import Ceilings, is_open
 from drawbridge.server.sessions.disk import Sizes
 from drawbridge.server.sessions.limits import Limits
@@ -87,10 +87,6 @@ class Plan:
     @property
     def is_loopback(self) -> bool:
         return is_loopback(self.host)
-
-
-def data_directory(settings: ServeSettings) -> Path:
-    return Path(settings.data_dir or platformdirs.user_data_dir("drawbridge", appauthor=False)).absolute()
 
 
 def problems(settings: ServeSettings) -> list[str]:

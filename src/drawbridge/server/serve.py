@@ -78,7 +78,7 @@ async def _serve(
     tls = certificate.context() if certificate is not None else None
     async with (
         serving_metrics(metered, core.metrics.total, server.monitor.health) as metrics,
-        private_socket(core.terminal_sessions, core.surfaces.editors, core, server.reviews),
+        private_socket(core.terminal_sessions, core.context.editors, core, server.reviews),
         HttpServer(server.site, listener, terms(plan.clients), tls),
     ):
         with announced(plan, port, certificate):

@@ -32,7 +32,7 @@ class HookSettings(NamedTuple):
     answer: Annotated[
         Literal["deny", "ask", "wait", "save", "merge"],
         Spec(
-            "the answer to an edit to a protected file: deny it, ask you, wait until you save, save for you, or merge "
+            "the answer to an edit of a protected file: deny it, ask you, wait until you save, save for you, or merge "
             "afterwards"
         ),
     ] = "deny"

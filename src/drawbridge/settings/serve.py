@@ -119,7 +119,7 @@ class ServeSettings(NamedTuple):
     checkpoint_files: Annotated[
         int,
         Spec(
-            "maximum number of files in a directory outside git work trees for which checkpoints are taken",
+            "maximum number of files in a directory outside git work trees; a directory with more gets no checkpoints",
             metavar="N",
             range=(1, 1_000_000),
         ),
@@ -231,7 +231,7 @@ class ServeSettings(NamedTuple):
         int, Spec("maximum number of projects", metavar="N", range=(1, 10_000), heading="limits")
     ] = 100
     max_runs: Annotated[
-        int, Spec("maximum number of runs at once, over all projects", metavar="N", range=(1, 1_000))
+        int, Spec("maximum number of runs at once, across all projects", metavar="N", range=(1, 1_000))
     ] = 4
     max_queue: Annotated[
         int, Spec("maximum number of queued prompts in one project", metavar="N", range=(1, 1_000))

@@ -78,7 +78,7 @@ class Change:
         """See ``Step.apply``. Raises ``NotWritable`` or ``UnusableFile``. In that case, the file is unchanged."""
         if read(self.path) != self.before:
             raise NotWritable(
-                f"{self.path} was left as it is: another program has changed it in the meantime. Run this again."
+                f"{self.path} was not touched: another program has changed it in the meantime. Run this again."
             )
         target, kept = _target(self.path), None
         try:

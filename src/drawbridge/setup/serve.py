@@ -57,7 +57,7 @@ RestartPreventExitStatus=2
 # The server gets SIGTERM and ends its agents cleanly; what is left after that is killed.
 KillMode=mixed
 TimeoutStopSec=30
-# An agent that takes too much memory loses its own process, not the server and the other agents.
+# If an agent uses too much memory, only its own process is killed, not the server or the other agents.
 OOMPolicy=continue
 # No core dump of the server, which would contain the token, is left on the disk.
 LimitCORE=0:infinity

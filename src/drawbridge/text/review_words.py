@@ -196,7 +196,7 @@ def question(decision: Decision, count: int, unseen: int, where: str) -> tuple[s
 
 
 def decided_words(decided: Mapping[str, Any]) -> str:
-    """Describes a user's decision on a review, such as "kept 2 changes in 1 file". The text follows the user's name."""
+    """Describes a user's decision on a review, such as "kept 2 changes in a.py". The text follows the user's name."""
     end = f" ({RESTARTED})" if decided.get("interrupted") else ""
     return f"{DECIDED.get(decided.get('decision') or '', 'decided on')} {_about(decided)}{end}"
 
@@ -217,15 +217,28 @@ def interrupted_words(decided: Mapping[str, Any]) -> str:
     return f"{words} in the meantime, and {changed} changed. Check the review."
 
 
+def unnamed_words(decided: Mapping[str, Any]) -> str:
+    """Describes the files of a decision that its record does not name, such as "and 3 more files"; empty if it names
+    all of them, or none."""
+    paths = decided.get("paths") or ()
+    more = decided["files"] - len(paths)
+    return f"and {counted(more, 'more file')}" if paths and more > 0 else ""
+
+
+CUT_DIFF: Final = "Only the beginning of the diff was recorded."
+
+
 def _about(decided: Mapping[str, Any]) -> str:
-    return f"{counted(decided['hunks'], 'change')} in {counted(decided['files'], 'file')}"
+    paths, files = decided.get("paths") or (), decided["files"]
+    where = str(paths[0]) if files == 1 and paths else counted(files, "file")
+    return f"{counted(decided['hunks'], 'change')} in {where}"
 
 
 # New changes.
 
 NEW: Final = "since your last visit"
 ONLY_NEW: Final = "Only since your last visit"
-OTHERS_HIDDEN: Final = "To decide on all at once, show the other changes, too."
+OTHERS_HIDDEN: Final = "To decide on all changes at once, show the others too."
 
 
 def only_new_words(new: int, all: int) -> str:
@@ -259,7 +272,7 @@ word."""
 
 CHANGED: Final = "The comments have changed since you saw them, so they were not sent. Read them, then send them again."
 NOT_AS_SHOWN: Final = (
-    "These lines are no longer in the review as they were shown, so your comment was not added. Copy it if you still "
+    "These lines have changed or are no longer in the review, so your comment was not added. Copy it if you still "
     "need it."
 )
 NOT_A_DRAFT: Final = "This comment was already sent or removed. You can add what you wrote as a new comment."
@@ -277,8 +290,8 @@ HANDOVERS: Final = {
     "unsure": "{agent} may have received the comments. Check its terminal before you send them again.",
     "ended": "The session ended before {agent} received the comments. They are drafts again.",
     "refused": (
-        "The comments were not sent and are drafts again: {agent} may have more permissions than clients may use, or "
-        "its directory can’t be used."
+        "The comments were not sent and are drafts again: {agent} may have more permissions than clients are allowed to "
+        "use, or its directory can’t be used."
     ),
 }
 """Maps the state of a ``Handover`` of the protocol to what happened to its comments. See ``handover_words``."""
@@ -293,7 +306,9 @@ COMMIT_HINT: Final = (
 )
 NOTHING_LEFT: Final = "There is nothing left to commit."
 NOTHING_TO_PUSH: Final = "Nothing can be pushed now."
-PUSH_HINT: Final = "Git on the server’s machine pushes, with the credentials and hooks that are configured there."
+PUSH_HINT: Final = (
+    "Git on the server’s machine pushes the branch, with the credentials and hooks that are configured there."
+)
 PUSH_LOST: Final = (
     "The connection was lost before the server responded. When you’re back online, this dialog will show whether the "
     "commits were pushed."

@@ -32,11 +32,11 @@ def why_not_edited(request: Request, *, may_run: bool = True) -> str:
     """The reason why the text can't be edited here; empty if it can. ``may_run``: whether the device may start runs,
     which is required to change a command or a plan."""
     if request.get("changeable") is False:
-        return "This agent does not accept edits: accept the request as it is, or reject it with a reason."
+        return "This agent does not accept edits: accept the request unchanged, or reject it with a reason."
     if field(request) is not None and not may_run:
-        return "This device can't change this input: accept the request as it is, or reject it with a reason."
+        return "This device can't change this input: accept the request unchanged, or reject it with a reason."
     if field(request) is None and (not request.get("proposal") or _edited(request, "") is None):
-        return "This request can't be edited: accept it as it is, or reject it with a reason."
+        return "This request can't be edited: accept it unchanged, or reject it with a reason."
     if request.get("truncated"):
         return "Only part of this request is shown. Show all of it first (Space)."
     if not is_plain(draft(request)):

@@ -110,7 +110,7 @@ class AttachApp(App[None]):
 
     def action_help_quit(self) -> None:
         """Handles Ctrl-C outside text fields by showing the key that quits everywhere."""
-        self.notify("Ctrl-Q quits. Agents continue to work as long as the server runs.", markup=False)
+        self.notify("Ctrl-Q quits. Agents continue to work while the server runs.", markup=False)
 
     def _refused(self, unsent: Unsent, error: RequestError) -> None:
         conversation = self.client.conversation

@@ -32,7 +32,7 @@ from drawbridge.tui.approval_words import (
 )
 from drawbridge.tui.call_parts import Part, is_said, of_request
 from drawbridge.tui.code import DiffLines
-from drawbridge.tui.diff_view import Joined, Lines, LinesView, is_covered, on_screen
+from drawbridge.tui.diff_view import Joined, Lines, LinesView, Notices, on_screen
 from drawbridge.tui.difference import Difference, difference
 from drawbridge.tui.drawing import Painter
 from drawbridge.tui.fields import PlainTextArea
@@ -192,7 +192,7 @@ class ApprovalView(Vertical, can_focus=True):
         if self.is_ready:
             getattr(self, how)()
         elif self._can_be_answered:
-            self._say("That key came too soon to count. Read the request, then press the key again.")
+            self._say("That key was pressed too soon and was ignored. Read the request, then press the key again.")
 
     def resume(self) -> None:
         """Restarts the wait of ``READING_SECONDS`` when the screen is in front again."""
@@ -265,8 +265,9 @@ class ApprovalView(Vertical, can_focus=True):
         """Whether the button that describes what ``remember`` would change is completely visible."""
         button = self.query_one("Button.always")
         shown = on_screen(button, button.region)
+        notices = Notices(self.screen)
         return bool(
-            shown and shown == button.region and not any(is_covered(self, shown, row) for row in range(shown.height))
+            shown and shown == button.region and not any(notices.cover(shown, row) for row in range(shown.height))
         )
 
     def _tell_above(self) -> None:

@@ -87,7 +87,7 @@ async def decide(finder: Finder, directory: str, palette: Palette) -> None:
 @contextlib.contextmanager
 def in_written_order() -> Iterator[None]:
     """Keeps the terminal from reordering text (``Terminal.keep_order``), for the duration of the context."""
-    assert sys.__stdout__ is not None, "the terminal was checked for before"
+    assert sys.__stdout__ is not None, "the command has already checked for a terminal"
     terminal = Terminal(sys.__stdout__)
     terminal.keep_order(True)
     try:

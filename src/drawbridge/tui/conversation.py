@@ -460,7 +460,9 @@ class Conversation:
                 files = counted(len(data.get("files") or ()), "file")
                 self._add(record, "notice", {**_client_of(data), "text": f"undid the changes to {files}"})
             case "review_decided" if data.get("by"):
-                self._add(record, "notice", {**_client_of(data), "text": decided_words(data)})
+                shown = ("files", "paths", "diff", "diff_truncated")
+                more = {name: data[name] for name in shown if name in data}
+                self._add(record, "notice", {**_client_of(data), **more, "text": decided_words(data)})
             case "review_interrupted":
                 self._add(record, "notice", {**_client_of(data), "text": interrupted_words(data)})
             case "session_reset":

@@ -27,7 +27,7 @@ KEYS: Final = (
     ("/", "go to the prompt box; Enter sends, Ctrl-J starts a new line"),
     ("Esc", "leave a field; go back"),
     ("j  k", "to the next item; to the previous one"),
-    ("Enter", "expand an item; show all of a truncated text"),
+    ("Enter", "expand an item; show truncated text in full"),
     ("Space", "the next page (also PgDn; PgUp goes back)"),
     ("g  G", "to the beginning; to the end"),
     ("v", "review: keep, undo or edit what the runs have changed"),
@@ -37,7 +37,7 @@ KEYS: Final = (
     ("m", "permission mode: what the agent asks about"),
     ("p", "all projects (n adds one)"),
     ("?", "these keys"),
-    ("q", "quit (also Ctrl-Q); agents continue to work as long as the server runs"),
+    ("q", "quit (also Ctrl-Q); agents continue to work while the server runs"),
 )
 
 REVIEW_KEYS: Final = (

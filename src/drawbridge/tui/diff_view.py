@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import ClassVar, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 from textual import events
 from textual.binding import Binding, BindingType
@@ -12,6 +12,7 @@ from textual.dom import NoScreen
 from textual.errors import NoWidget
 from textual.geometry import Region, Size
 from textual.message import Message
+from textual.screen import Screen
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.timer import Timer
@@ -34,10 +35,17 @@ def on_screen(widget: Widget, region: Region) -> Region | None:
     return region.intersection(place.clip) if widget.screen.is_active else None
 
 
-def is_covered(widget: Widget, shown: Region, row: int) -> bool:
-    """Whether a notice is in front of a row of ``shown``, an area of the widget's screen."""
-    line = Region(shown.x, shown.y + row, shown.width, 1)
-    return any(toast.region.overlaps(line) for toast in widget.screen.query("Toast"))
+class Notices:
+    """The areas of a screen that notices are in front of. Finding them takes longer than comparing rows with them, so
+    they are found once for all rows."""
+
+    def __init__(self, screen: Screen[Any]) -> None:
+        self._regions = [toast.region for toast in screen.query("Toast")]
+
+    def cover(self, shown: Region, row: int) -> bool:
+        """Whether a notice is in front of a row of ``shown``, an area of the screen."""
+        line = Region(shown.x, shown.y + row, shown.width, 1)
+        return any(region.overlaps(line) for region in self._regions)
 
 
 class Joined:
@@ -104,7 +112,8 @@ class LinesView(ScrollView, can_focus=True):
         if not shown.width or shown.width < self._width or top > self._seen:
             return
         end = min(len(self._lines), top + shown.height)
-        free = next((at for at in range(self._seen, end) if is_covered(self, shown, at - top)), end)
+        notices = Notices(self.screen)
+        free = next((at for at in range(self._seen, end) if notices.cover(shown, at - top)), end)
         self._check_again(free < end)
         if free > self._seen:
             self._seen = free

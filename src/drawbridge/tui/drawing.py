@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from io import StringIO
@@ -30,13 +30,15 @@ from textual.strip import Strip
 
 from drawbridge.core.terminal_text import harmless_pieces
 from drawbridge.text.counts import counted, size
+from drawbridge.text.review_words import CUT_DIFF, unnamed_words
 from drawbridge.tui import wording
 from drawbridge.tui.asides import OUTPUT, SUMMARY, Aside, aside
 from drawbridge.tui.call_parts import Part, of_request, parts
 from drawbridge.tui.code import COLORED, LONGEST_COLORED, DiffLines
 from drawbridge.tui.colors import CodeColors, Palette
 from drawbridge.tui.conversation import Item, truncation
-from drawbridge.tui.difference import difference
+from drawbridge.tui.difference import Difference, Line, difference
+from drawbridge.tui.patch import FilePatch, files_in
 from drawbridge.tui.tool_words import LONGEST, Acts, State, act, subject, verb
 
 TERMINAL_NAME: Final = "desk"
@@ -95,7 +97,7 @@ class Painter:
         return strips
 
     def _of_kind(self, item: Item, width: int, *, folded: bool, everything: bool) -> Iterator[Strip]:
-        palette, data = self.palette, item.data
+        data = item.data
         match item.kind:
             case "prompt":
                 by = data["by"]
@@ -112,9 +114,36 @@ class Painter:
             case "finished":
                 yield from self._finished(data, width)
             case "notice":
-                by = data.get("by")
-                text = f"{'You' if self._is_me(data) else by} {data['text']}" if by else data["text"]
-                yield self._rule(text, width, Style(color=palette.soft))
+                yield from self._notice(item, width, folded=folded, most=None if everything else DIFF_LINES)
+
+    def _notice(self, item: Item, width: int, *, folded: bool, most: int | None) -> Iterator[Strip]:
+        palette, data = self.palette, item.data
+        by = data.get("by")
+        text = f"{'You' if self._is_me(data) else by} {data['text']}" if by else data["text"]
+        sign = ("▸ " if folded else "▾ ") if is_foldable(item) else "── "
+        yield self._rule(text, width, Style(color=palette.soft), sign)
+        if folded or not is_foldable(item):
+            return
+        strips = [strip for file in files_of(data) for strip in self._file(file, width - 2)]
+        for strip in self._beginning(strips, width - 2, most):
+            yield Strip([Segment("  "), *strip])
+        for words in (unnamed_words(data), CUT_DIFF if data.get("diff_truncated") else ""):
+            if words:
+                yield from self.plain(words, width, palette.soft)
+
+    def _file(self, file: FilePatch, width: int) -> Iterator[Strip]:
+        """What a decision changed in a file."""
+        palette = self.palette
+        yield from self.path(file.path, width)
+        for note in file.notes:
+            yield from self.plain(note, width, palette.soft)
+        highest = max((above + len(hunk.lines) for hunk in file.hunks for above in hunk.above), default=1)
+        for hunk in file.hunks:
+            skipped = [Line("skipped", "", hunk.skipped)] if hunk.skipped else []
+            found = Difference([*skipped, *hunk.lines], 0, 0, [])
+            texts = (file.path, hunk.old, hunk.new)
+            lines = DiffLines(found, texts, palette, width, above=hunk.above, highest=highest)
+            yield from lines.strips(len(lines))
 
     def _is_me(self, data: Mapping[str, Any]) -> bool:
         """Whether this terminal did something. Older records have no ``client_id``, so only names can be compared."""
@@ -220,7 +249,11 @@ class Painter:
     def diff(self, proposal: Mapping[str, str], width: int, most: int | None = DIFF_LINES) -> list[Strip]:
         texts = str(proposal["path"]), proposal["old_text"], proposal["new_text"]
         lines = DiffLines(difference(*texts[1:]), texts, self.palette, width)
-        strips = list(lines.strips(len(lines) if most is None else most))
+        return self._beginning(lines, width, most)
+
+    def _beginning(self, lines: Sequence[Strip] | DiffLines, width: int, most: int | None) -> list[Strip]:
+        """The first lines of a diff. ``most``: their maximum number; None for all of them."""
+        strips = [lines[at] for at in range(len(lines) if most is None else min(most, len(lines)))]
         left = len(lines) - len(strips)
         rest = f"… {counted(left, 'more line')}{SHOW_ALL}"
         return strips + (self.plain(rest, width, self.palette.soft) if left else [])
@@ -334,11 +367,13 @@ class Painter:
             lifted = wording.lifted(data["retry_at"], datetime.now(UTC)) if data.get("retry_at") else ""
             yield from self.plain(f"{data['error']} {lifted}".rstrip(), width, self.palette.no)
 
-    def _rule(self, words: str, width: int, style: Style) -> Strip:
+    def _rule(self, words: str, width: int, style: Style, sign: str = "── ") -> Strip:
         line = Style(color=self.palette.line)
         shown = wording.one_line(words)[: max(0, width - 8)]
-        rest = max(0, width - len(shown) - 5)
-        return Strip([Segment("── ", line), Segment(f"{shown} ", style), Segment("─" * rest, line)])
+        rest = max(0, width - len(shown) - len(sign) - 2)
+        return Strip(
+            [Segment(sign, line if sign == "── " else style), Segment(f"{shown} ", style), Segment("─" * rest, line)]
+        )
 
     def _cut(self, truncated: Mapping[str, Any], width: int) -> list[Strip]:
         words = f"Shortened here. Enter shows all ({size(truncated['bytes'])})"
@@ -353,7 +388,22 @@ class Painter:
 
 def is_foldable(item: Item) -> bool:
     """Whether the user can unfold an item."""
-    return item.kind in ("tool", "question") or (item.kind == "aside" and bool(aside(item.data).label))
+    match item.kind:
+        case "tool" | "question":
+            return True
+        case "aside":
+            return bool(aside(item.data).label)
+        case "notice":  # a decision
+            return bool(item.data.get("diff")) or len(item.data.get("paths") or ()) > 1
+        case _:
+            return False
+
+
+def files_of(decided: Mapping[str, Any]) -> list[FilePatch]:
+    """The files of a decision: those with a diff, then those that its record only names."""
+    found = files_in(str(decided.get("diff") or ""))
+    known = {file.path for file in found}
+    return found + [FilePatch(str(path), [], []) for path in decided.get("paths") or () if path not in known]
 
 
 def _state(tool: Mapping[str, Any]) -> State:

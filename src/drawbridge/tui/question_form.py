@@ -20,7 +20,7 @@ from textual.widgets import Checkbox, Input, RadioButton, RadioSet, Static
 from textual.widgets._toggle_button import ToggleButton
 
 from drawbridge.tui.call_parts import Part
-from drawbridge.tui.diff_view import CHECK_SECONDS, is_covered, on_screen
+from drawbridge.tui.diff_view import CHECK_SECONDS, Notices, on_screen
 from drawbridge.tui.wording import block, one_line
 
 OF_QUESTION: Final[Mapping[str, type]] = {"question": str, "header": str, "multiSelect": bool, "options": list}
@@ -111,8 +111,10 @@ class QuestionForm(VerticalScroll):
         if self.app.animator.is_being_animated(self, "scroll_y"):  # lines that scroll past do not count as seen
             is_incomplete = True
         else:
+            notices = Notices(self.screen)
             covered = [
-                self._record_visible_lines(widget) for widget in (*self._needed(), *self._groups[self._step].buttons)
+                self._record_visible_lines(widget, notices)
+                for widget in (*self._needed(), *self._groups[self._step].buttons)
             ]
             is_incomplete = any(covered)
         if self._again is not None:  # an animation, or a notice that covers lines, will end
@@ -121,7 +123,7 @@ class QuestionForm(VerticalScroll):
             self._unseen = self.unseen
             self.post_message(self.Seen())
 
-    def _record_visible_lines(self, widget: Widget) -> bool:
+    def _record_visible_lines(self, widget: Widget, notices: Notices) -> bool:
         """Records which lines of a widget are on the screen; returns whether a notice covers any."""
         region = widget.region
         shown = on_screen(widget, region)
@@ -134,7 +136,7 @@ class QuestionForm(VerticalScroll):
                 region.size, _typed(widget), set(range(region.height)) if rows and not rows.left else set()
             )
         top = shown.y - region.y
-        free = {top + row for row in range(shown.height) if not is_covered(self, shown, row)}
+        free = {top + row for row in range(shown.height) if not notices.cover(shown, row)}
         rows.seen |= free
         return len(free) < shown.height
 

@@ -168,7 +168,7 @@ def highest(file: File) -> int:
     return max(ends, default=1)
 
 
-def why_not_all(shown: Collection[Part], more: int, drafts: Collection[str], what: str = "all at once") -> str:
+def why_not_all(shown: Collection[Part], more: int, drafts: Collection[str], what: str = "all changes at once") -> str:
     """The reason why these parts can't be decided on together; empty if they can. ``more``: the number of files that
     were not sent. ``what``: the parts in words, after "decide on"."""
     if more or any(part.hunk is None for part in shown):

@@ -24,7 +24,7 @@ from drawbridge.text import review_words
 from drawbridge.text.review_words import File
 from drawbridge.tui import review_cards, review_comments, review_parts
 from drawbridge.tui.code import DiffLines
-from drawbridge.tui.diff_view import CHECK_SECONDS, is_covered, on_screen
+from drawbridge.tui.diff_view import CHECK_SECONDS, Notices, on_screen
 from drawbridge.tui.drawing import Painter
 from drawbridge.tui.review_comments import Choice, Remarks, Row
 from drawbridge.tui.review_parts import Part
@@ -442,7 +442,8 @@ class ReviewView(ScrollView, can_focus=True):
             return
         top = self.scroll_offset.y + shown.y - self.content_region.y
         indices = self._indices(top, top + shown.height)
-        covered = {top + row for row in range(shown.height) if is_covered(self, shown, row)}
+        notices = Notices(self.screen)
+        covered = {top + row for row in range(shown.height) if notices.cover(shown, row)}
         self._check_again(bool(covered))
         for at in indices:
             block = self._blocks[at]

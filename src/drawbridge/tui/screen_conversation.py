@@ -192,7 +192,7 @@ class ConversationScreen(Screen[None]):
         sent = self._client.connection.state == "open"
         queued = [("Queued", one["prompt"]) for one in conversation.waiting]
         unsent = [one.prompt for one in self._client.unsent if one.project == conversation.id]
-        queued += [("Sending" if sent else "Will send when reconnected", prompt) for prompt in unsent]
+        queued += [("Sending" if sent else "Will be sent when you reconnect", prompt) for prompt in unsent]
         for number, (tag, text) in enumerate(queued):
             found.append(Tail((number, tag, text), partial(painter.queued, tag, text)))
         return found

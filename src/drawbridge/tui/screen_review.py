@@ -331,7 +331,7 @@ class ReviewScreen(Screen[None]):
             self._decide_some(decision, some, where, {"all": True, "decision": decision})
 
     def _decide_some(
-        self, decision: Decision, some: Sequence[Part], where: str, wish: Message, what: str = "all at once"
+        self, decision: Decision, some: Sequence[Part], where: str, wish: Message, what: str = "all changes at once"
     ) -> None:
         """Asks the user once to confirm the decision on several changes, and shows their number. A single change is
         decided on as ``action_decide`` does. ``what``: as in ``review_parts.why_not_all``."""

@@ -101,7 +101,7 @@ class Finder:
                 context.load_verify_locations(cafile=trusted)
             except ssl.SSLError:
                 raise BadSetting(
-                    f"{trusted} does not contain a PEM certificate. Name a file that does with --ca."
+                    f"{trusted} does not contain a PEM certificate. Use --ca to name a file that does."
                 ) from None
             except OSError as error:
                 why = (error.strerror or "unknown reason").lower()

@@ -202,7 +202,7 @@ def lifted(until: str, now: datetime) -> str:
     found = when(until)
     if found is None:
         return ""
-    return f"Limit resets at {clock_or_day(until)}." if found > now else "The limit has reset."
+    return f"The limit resets at {clock_or_day(until)}." if found > now else "The limit has reset."
 
 
 def agent_words(agent: Mapping[str, Any]) -> str:

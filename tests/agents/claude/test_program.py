@@ -158,7 +158,7 @@ def test_agents_are_listed_with_claude_first_and_demo_last() -> None:
 
 def test_a_path_for_the_demo_or_an_unknown_agent_is_rejected() -> None:
     found = registry.problems(registry.AgentPrograms(paths=("demo=/bin/sh", "cluade=/bin/sh")))
-    assert [problem.partition(",")[0] for problem in found] == [
+    assert [problem.partition(";")[0] for problem in found] == [
         "--agent-path: the program of demo can't be set",
         "--agent-path: the program of cluade can't be set",
     ]

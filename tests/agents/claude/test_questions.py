@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from drawbridge.agents.base import Decision, Question, QuestionCancelled, Replied
+from drawbridge.agents.base import Decision, Proposal, Question, QuestionCancelled, Replied
 from drawbridge.agents.claude.suggestions import offered
 
 from .stream import Stream
@@ -172,6 +172,16 @@ def test_an_interrupt_is_the_reason_for_a_withdrawal() -> None:
     assert stream.receives(type="control_cancel_request", request_id="q1") == [
         QuestionCancelled("q1", "the run was interrupted")
     ]
+
+
+def test_a_number_that_is_out_of_range_does_not_hide_a_proposal() -> None:
+    """Such an input is not decoded for clients, and can't be edited."""
+    stream = Stream(files={"/p/a.py": "old\n"})
+    given = '{"file_path":"/p/a.py","content":"new\\n","n":1e999}'
+    request = f'{{"subtype":"can_use_tool","tool_name":"Write","input":{given},"permission_suggestions":[]}}'
+    stream.raw(f'{{"type":"control_request","request_id":"q1","request":{request}}}'.encode())
+    [question] = stream.all(Question)
+    assert (question.given, question.proposal) == (None, Proposal("/p/a.py", "old\n", "new\n"))
 
 
 @pytest.mark.parametrize(

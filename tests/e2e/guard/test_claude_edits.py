@@ -163,7 +163,7 @@ def test_an_edit_leaves_unsaved_work_in_another_window_alone(rig: GuardedWorksta
     assert poem.read_text() == NEW_POEM
     assert neovim.buffer(poem) == MINE
     assert neovim.modified(poem)
-    assert f"{poem} is on disk as written, but has unsaved changes in Neovim" in received
+    assert f"{poem} is on disk as you wrote it, but has unsaved changes in Neovim" in received
     is_notified_in_one_line(neovim, r"Claude Code changed poem\.txt on disk; your text was not touched")
     assert "W12" not in neovim.pane.screen
 

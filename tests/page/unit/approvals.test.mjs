@@ -85,13 +85,13 @@ test('a notebook with text that parsing drops is not shown by cells', () => {
 
 test('the text of a cell can be edited only if the server accepts that and the cell shows the whole change', () => {
   const proposal = { path: '/a.ipynb', old_text: book([cell('a')]), new_text: book([cell('b')]) };
-  const request = { tool_name: 'NotebookEdit', input: { new_source: 'b' }, proposal, editable: ['new_source'] };
+  const request = { kind: 'notebook', input: { new_source: 'b' }, proposal, editable: ['new_source'] };
   assert.equal(editedCell(request).new_text, 'b');
   assert.equal(editedCell({ ...request, editable: [] }), undefined);
   assert.equal(editedCell({ ...request, editable: undefined }), undefined);
   assert.equal(editedCell({ ...request, truncated: { blob_id: 'b', bytes: 1 } }), undefined);
   assert.equal(editedCell({ ...request, proposal: undefined }), undefined);
-  assert.equal(editedCell({ ...request, tool_name: 'Write' }), undefined);
+  assert.equal(editedCell({ ...request, kind: 'overwrite' }), undefined);
   assert.equal(editedCell({ ...request, input: { new_source: 'c' } }), undefined);
   for (const cells of [[], [cell('b'), cell('c', { id: 'c' })], [cell('b', { metadata: { x: 1 } })]])
     assert.equal(editedCell({ ...request, proposal: { ...proposal, new_text: book(cells) } }), undefined);
@@ -150,13 +150,13 @@ test('a draft is restored without options that no longer exist', () => {
 });
 
 test('a cut request is not shown as questions', () => {
-  const request = { tool_name: 'AskUserQuestion', input: { questions: [{ question: 'Which?' }] } };
+  const request = { kind: 'question', input: { questions: [{ question: 'Which?' }] } };
   assert.equal(asksQuestions(request), true);
   assert.equal(asksQuestions({ ...request, truncated: { blob_id: 'b', bytes: 5_000_000 } }), false);
 });
 
 test('only text fields of the input can be edited', () => {
-  const request = { tool_name: 'Bash', input: { command: 'ls', n: 1 }, editable: ['command', 'n', 'toString'] };
+  const request = { kind: 'command', input: { command: 'ls', n: 1 }, editable: ['command', 'n', 'toString'] };
   assert.deepEqual(editableFields(request), ['command']);
   assert.deepEqual(editableFields({ ...request, truncated: { bytes: 1 } }), []);
   assert.deepEqual(editableFields({ ...request, editable: undefined }), []);

@@ -52,9 +52,13 @@ test('decisions in a review are shown', () => {
   const decided = (seq, more) => event(seq, 'review_decided', { files: 1, hunks: 2, left: 0, ...more });
   conversation.take(decided(1, { by: 'Ada', decision: 'undo' }));
   conversation.take(decided(2, { hunks: 0, files: 0 }));
+  conversation.take(decided(3, { by: 'Ada', decision: 'undo', paths: ['a.py'], diff: '-a\n+b\n' }));
   assert.deepEqual(
-    conversation.items.map(({ kind, by, text }) => [kind, by, text]),
-    [['notice', 'Ada', 'undid 2 changes in 1 file']],
+    conversation.items.map(({ kind, by, text, diff }) => [kind, by, text, diff]),
+    [
+      ['notice', 'Ada', 'undid 2 changes in 1 file', ''],
+      ['notice', 'Ada', 'undid 2 changes in a.py', '-a\n+b\n'],
+    ],
   );
 });
 

@@ -59,7 +59,7 @@ test('a mode shows that its agent does not ask', () => {
 });
 
 test('a limit shows when it resets', () => {
-  assert.equal(liftedWords(LATER, NOW), `Limit resets at ${clock(LATER, NOW)}.`);
+  assert.equal(liftedWords(LATER, NOW), `The limit resets at ${clock(LATER, NOW)}.`);
   assert.match(clock('2026-03-06T12:30:00Z', NOW), /^\d.* on [^\d]+$/, 'another day has its name');
   assert.match(clock('2026-03-11T12:30:00Z', NOW), /11/, 'the same weekday of the next week has its date');
   assert.equal(liftedWords('2026-03-04T09:00:00Z', NOW), 'The limit has reset.');

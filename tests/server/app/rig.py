@@ -27,7 +27,7 @@ from drawbridge.server.app.stats import ServerMonitor
 from drawbridge.server.auth.access import Access, OwnNames
 from drawbridge.server.auth.entrance import Entrance
 from drawbridge.server.auth.scopes import Identity
-from drawbridge.server.events import ApprovalRequested, SessionSummary
+from drawbridge.server.events import SessionSummary
 from drawbridge.server.protocol import commands as say
 from drawbridge.server.protocol import frames, messages, replies
 from drawbridge.server.protocol.answers import Answer, updated
@@ -76,7 +76,6 @@ class FakeCore:
         self.then: Callable[[], None] | None = None
         """Called after the reply to a prompt, unless it is None."""
         self.records: dict[int, bytes] = {}
-        self.questions: dict[str, ApprovalRequested] = {}
 
     def publish(self, frame: Frame) -> None:
         for subscriber in self.subscribers.values():
@@ -121,9 +120,6 @@ class FakeCore:
             then=self.then,
         )
 
-    async def with_input(self, command: say.PermissionResponse, client: Subscriber) -> say.PermissionResponse:
-        return command
-
     async def agent_kill(self, command: say.AgentKill, client: Subscriber) -> Answer[Any]:
         self.asked.append(command)
         await self.go_on.wait()
@@ -153,9 +149,6 @@ class FakeCore:
     def path_of(self, project_id: str) -> Path | None:
         project = self.projects.get(project_id)
         return Path(project.path) if project else None
-
-    def approval_request(self, project_id: str, approval_id: str) -> ApprovalRequested | None:
-        return self.questions.get(approval_id)
 
     async def examine(self) -> None:
         """Does nothing, because the projects have no directories."""

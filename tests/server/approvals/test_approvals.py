@@ -13,7 +13,6 @@ import pytest
 from msgspec import Raw
 
 from drawbridge.agents.base import Proposal, Question
-from drawbridge.server.auth import audited
 from drawbridge.server.events import Announced, ApprovalResolved
 from drawbridge.server.protocol import commands
 from drawbridge.server.protocol.client_errors import ClientError
@@ -267,12 +266,10 @@ async def test_an_approval_request_may_contain_a_huge_number(tmp_path: Path) -> 
         process.emit(Question("q1", "Write", given, Raw(b"[]"), Proposal("/p/a.py", "old\n", "new\n")))
         [request] = phone.of_type("permission_request")
         approval = request["data"]["approval_id"]
-        asked = server.core.approval_request(project, approval)
         [waiting] = (await server.does(Client(), "project_join", project))["data"]["data"]["open_approvals"]
         assert waiting["seq"] == request["seq"]
-        answer = await server.does(phone, "permission_response", project, approval_id=approval, decision="allow")
-        command = commands.PermissionResponse(project_id=project, approval_id=approval, decision="allow")
-        assert audited.permission_response(command, answer["data"], asked)["path"] == "/p/a.py"
+        await server.does(phone, "permission_response", project, approval_id=approval, decision="allow")
+        assert [entry["path"] for entry in server.audited()] == ["/p/a.py"]
         assert [(question, decision.allow) for question, decision in process.answers] == [("q1", True)]
         process.ends()
 
@@ -293,7 +290,7 @@ async def test_an_invalid_edited_input_leaves_the_request_open(tmp_path: Path, g
         async def decide() -> None:
             command = commands.parse(text, {"permission_response": commands.PermissionResponse})
             assert isinstance(command, commands.PermissionResponse)
-            await server.core.permission_response(await server.core.with_input(command, phone), phone)
+            await server.core.permission_response(command, phone)
 
         with pytest.raises(ClientError) as refused:
             await decide()

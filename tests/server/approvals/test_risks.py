@@ -148,7 +148,9 @@ def test_a_project_behind_a_symbolic_link_contains_its_files(tmp_path: Path) -> 
     assert in_path(f"{root}/notes.md", root, os.path.realpath, "file_path") == []
 
 
-@pytest.mark.parametrize("path", [".git/hooks/pre-commit", ".claude/settings.json", "sub/.mcp.json", ".envrc"])
+@pytest.mark.parametrize(
+    "path", [".git/hooks/pre-commit", ".claude/settings.json", ".codex/config.toml", "sub/.mcp.json", ".envrc"]
+)
 def test_settings_that_run_commands_are_marked(path: str) -> None:
     assert [risk.code for risk in in_path(f"{ROOT}/{path}", ROOT, os.path.normpath, "")] == ["settings"]
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from msgspec import Raw
 
-from drawbridge.agents.base import Decision
+from drawbridge.agents.base import Decision, Proposal, Question
 from drawbridge.core.errors import HistoryNotWritten
 from drawbridge.server.approvals.editors import Editors, Person
 from drawbridge.server.approvals.pending import PendingApproval
-from drawbridge.server.approvals.service import Approvals
+from drawbridge.server.approvals.service import Approvals, look_at
 from drawbridge.server.events import ApprovalRequested, ApprovalResolved, PermissionWithdrawn, Recorded, Stored
 from drawbridge.server.protocol.client_errors import ClientError
 
@@ -50,7 +50,7 @@ class Service:
         )
         self.asking, self.other = Asker(), Asker()
 
-    def decided_in_an_editor(self, approval_id: str, decision: Decision, by: object) -> None:
+    async def decided_in_an_editor(self, approval: PendingApproval, decision: Decision, by: object) -> None:
         raise AssertionError("no editor is connected")
 
     def record(self, event: ApprovalRequested | ApprovalResolved | PermissionWithdrawn) -> int:
@@ -79,17 +79,26 @@ def service() -> Service:
     return Service()
 
 
+@pytest.mark.parametrize("is_disk_silent", [False, True])
+def test_an_approval_request_has_the_input_that_the_driver_decoded(is_disk_silent: bool) -> None:
+    question = Question("q1", "Write", Raw(b'{"file_path":"/p/a.py","content":"new"}'), Raw(b"[]"))
+    given = question.given
+    question = question.about(Proposal("/p/a.py", "", "new"))
+    look = None if is_disk_silent else look_at(question, "claude", "/p")
+    assert PendingApproval.new(question, "run_1", "", look=look).request.given is given
+
+
 def test_only_the_first_asker_receives_the_decision(service: Service) -> None:
     approval = service.requested()
-    service.approvals.decide("appr_1", ALLOW, PHONE)
+    service.approvals.decide(approval, ALLOW, PHONE)
     assert (service.asking.notifications, service.other.notifications) == (["allow by phone"], ["closed"])
     assert (approval.decided_by, approval.is_open, len(service.approvals)) == ("phone", False, 0)
     assert [type(event) for event in service.recorded] == [ApprovalRequested, ApprovalResolved]
 
 
 def test_the_agent_receives_a_decision_before_it_is_published(service: Service) -> None:
-    service.requested()
-    service.approvals.decide("appr_1", ALLOW, PHONE)
+    approval = service.requested()
+    service.approvals.decide(approval, ALLOW, PHONE)
     assert service.published == [["allow by phone"]]
 
 
@@ -97,33 +106,34 @@ def test_a_decision_is_published_if_the_agent_is_unreachable(service: Service, m
     def decided(approval: PendingApproval, decision: Decision, by: str) -> None:
         raise OSError("its process has ended")
 
-    service.requested()
+    approval = service.requested()
     monkeypatch.setattr(service.asking, "decided", decided)
     with pytest.raises(OSError, match="has ended"):
-        service.approvals.decide("appr_1", ALLOW, PHONE)
+        service.approvals.decide(approval, ALLOW, PHONE)
     assert service.published == [[]]
 
 
 def test_an_asker_that_decides_is_not_notified(service: Service) -> None:
-    service.requested()
-    *_, asking = service.approvals.decide("appr_1", DENY, EDITOR, service.other)
+    approval = service.requested()
+    *_, asking = service.approvals.decide(approval, DENY, EDITOR, service.other)
     assert asking is service.other
     assert (service.asking.notifications, service.other.notifications) == (["closed"], [])
 
 
 def test_a_decision_on_a_withdrawn_request_is_refused_with_the_reason(service: Service) -> None:
-    service.approvals.withdraw(service.requested(), "answered elsewhere")
+    approval = service.requested()
+    service.approvals.withdraw(approval, "answered elsewhere")
     with pytest.raises(ClientError, match=r"was withdrawn \(answered elsewhere\)\.$") as refused:
-        service.approvals.decide("appr_1", ALLOW, PHONE)
+        service.approvals.decide(approval, ALLOW, PHONE)
     assert refused.value.code == "APPROVAL_RESOLVED"
     assert refused.value.details == {"reason": "answered elsewhere"}
 
 
 def test_a_second_decision_changes_nothing(service: Service) -> None:
-    service.requested()
-    service.approvals.decide("appr_1", ALLOW, PHONE)
+    approval = service.requested()
+    service.approvals.decide(approval, ALLOW, PHONE)
     with pytest.raises(ClientError) as refused:
-        service.approvals.decide("appr_1", DENY, EDITOR)
+        service.approvals.decide(approval, DENY, EDITOR)
     assert refused.value.code == "APPROVAL_RESOLVED"
     assert refused.value.details == {"by": "phone", "decision": "allow", "client_id": PHONE.id}
     assert service.asking.notifications == ["allow by phone"]
@@ -134,11 +144,11 @@ def test_a_decision_that_cannot_be_written_is_not_sent(service: Service) -> None
     approval = service.requested()
     service.full = True
     with pytest.raises(ClientError):
-        service.approvals.decide("appr_1", ALLOW, PHONE)
+        service.approvals.decide(approval, ALLOW, PHONE)
     assert service.asking.notifications == service.other.notifications == []
     assert approval.is_open
     service.full = False
-    service.approvals.decide("appr_1", DENY, PHONE)
+    service.approvals.decide(approval, DENY, PHONE)
     assert service.asking.notifications == ["deny by phone"]
 
 

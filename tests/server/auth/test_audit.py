@@ -16,12 +16,13 @@ from websockets.asyncio.client import connect
 
 from drawbridge.agents.base import Proposal
 from drawbridge.server.app.command_table import COMMANDS
+from drawbridge.server.approvals.editors import Person
 from drawbridge.server.auth import audit as audit_module
 from drawbridge.server.auth.access import Access, OwnNames
 from drawbridge.server.auth.audit import FILE, AuditLog
 from drawbridge.server.auth.devices import TOKEN, Devices, new_code
 from drawbridge.server.auth.entrance import CHANGES, CONNECTS, DENIALS, LIMITED_SECONDS, ClientLimits, Entrance
-from drawbridge.server.events import Announced, AnsweredInEditor, ApprovalRequested, DecidedInEditor, RunContinued
+from drawbridge.server.events import Announced, Answered, ApprovalRequested, DecidedInEditor, RunContinued
 from tests.server.auth.rig import Server
 from tests.server.auth.test_command import drawbridge, made
 from tests.server.auth.test_scopes import asking
@@ -88,7 +89,7 @@ def test_a_decision_in_an_editor_is_audited(tmp_path: Path) -> None:
     entrance = Entrance(Access(None, OwnNames(), secure=False), ClientLimits(), AuditLog(tmp_path))
     asked = ApprovalRequested("perm_1", "run_1", "Write", Raw(b"{}"), Raw(b"[]"), Proposal("/code/a.py", "", "secret"))
     for done in (
-        AnsweredInEditor("Neovim", asked, "allow", changed=True),
+        Answered(Person("Neovim").audited, asked, "allow", changed=True),
         DecidedInEditor("VS Code", "keep", hunks=2),
     ):
         entrance.published(Announced("proj_1", Path("/code"), done))

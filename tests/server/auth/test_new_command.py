@@ -19,7 +19,6 @@ from drawbridge.server.app.dispatch import Row
 from drawbridge.server.app.run_commands import RunCommands
 from drawbridge.server.app.server_commands import ServerCommands
 from drawbridge.server.auth.audited import AuditEntry
-from drawbridge.server.events import ApprovalRequested
 from drawbridge.server.protocol import commands
 from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.replies import Reply
@@ -43,7 +42,7 @@ async def renamed(core: Core, command: Rename, client: Client) -> Answer[Renamed
     return Answer(type="renamed", project_id=session.id, data=Renamed(command.title, client.name))
 
 
-def title(command: Rename, reply: Renamed, asked: ApprovalRequested | None) -> dict[str, Any]:
+def title(command: Rename, reply: Renamed) -> dict[str, Any]:
     return {"title": reply.title}
 
 

@@ -14,7 +14,7 @@ import pytest
 from msgspec import Raw
 
 from drawbridge.agents import registry
-from drawbridge.agents.base import Proposal
+from drawbridge.agents.base import Decision, Proposal
 from drawbridge.server.app.command_table import COMMANDS
 from drawbridge.server.approvals.pending import with_call
 from drawbridge.server.auth.scopes import SCOPES, Identity, Scope, check_answer
@@ -214,8 +214,8 @@ async def test_an_approver_may_edit_the_text_but_not_the_path(server: Server, ow
         assert await answered(updated_input={**before, word: "my own text\n"}) == "update"
 
 
-def allowed(updated_input: dict[str, Any]) -> say.PermissionResponse:
-    return say.PermissionResponse(project_id="p", approval_id="a", decision="allow", updated_input=updated_input)
+def allowed(updated_input: dict[str, Any]) -> Decision:
+    return Decision(allow=True, updated_input=updated_input)
 
 
 def asked(tool: str, given: bytes, proposal: Proposal | None = None, agent: str = "claude") -> ApprovalRequested:

@@ -13,12 +13,14 @@ from hypothesis import strategies as st
 from drawbridge.server.reviews.change_set import (
     FileChange,
     NotEditable,
+    Overlapping,
     Version,
     absorbed,
     changed,
     decide,
     edit,
     lines_of,
+    merged,
     renames,
     same,
 )
@@ -176,6 +178,32 @@ def test_editing_a_hunk_leaves_the_others_unchanged(old: Version, new: Version, 
 def test_no_two_hunks_have_the_same_id(old: str, new: str) -> None:
     change = changed("a", version(old), version(new))
     assert len(set(ids(change))) == len(ids(change))
+
+
+Slots = tuple[str, ...]
+slots = st.tuples(*(st.sampled_from(["", *(f"{n} {m}\n" for m in range(2)), f"{n} 2\n{n} 3\n"]) for n in range(4)))
+
+
+@given(slots, slots, slots)
+@example(("a\n", "b\n", "c\n", "d\n"), ("A\n", "b\n", "c\n", "d\n"), ("a\n", "b\n", "c\n", "D\n"))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=15, deadline=None)
+def test_git_merges_in_the_same_way(tmp_path: Path, old: Slots, ours: Slots, theirs: Slots) -> None:
+    """The slots are between lines that nobody changes."""
+    sides = ["".join(f"{text}--- {number}\n" for number, text in enumerate(side)) for side in (ours, old, theirs)]
+    files = [tmp_path / name for name in ("ours", "old", "theirs")]
+    for file, text in zip(files, sides, strict=True):
+        file.write_text(text)
+    by_git = subprocess.run([programs.git(), "merge-file", "-p", *files], capture_output=True, text=True, check=False)
+    assert 0 <= by_git.returncode < 128, by_git.stderr
+    overlap = any(one != was != other != one for one, was, other in zip(ours, old, theirs, strict=True))
+    assert overlap == (by_git.returncode > 0)
+    if overlap:
+        with pytest.raises(Overlapping):
+            merged(version(sides[1]), version(sides[0]), version(sides[2]))
+    else:
+        found = merged(version(sides[1]), version(sides[0]), version(sides[2]))
+        assert found is not None
+        assert found.text == by_git.stdout
 
 
 def test_an_equal_hunk_does_not_reuse_a_decided_hunks_id() -> None:

@@ -5,7 +5,7 @@ adapters, each with a stub for its model.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 
 from tests import programs
 from tests.agents.acp.test_real_adapters import at_work, codex_environment
+from tests.nvim.plugin_rig import wait_until
 from tests.rigs import claude_rig, messages_stub, responses_stub
 from tests.rigs.messages_stub import MessagesStub
 from tests.rigs.responses_stub import ResponsesStub
@@ -27,11 +28,17 @@ TENTH = ("poem.txt", "line 10\n", "LINE 10\n")
 LAST = ("poem.txt", "line 17\n", "LINE 17\n")
 ADDED = ("new.txt", "", "new\n")
 DELETED = ("old.txt", "old\n", "")
+BY_COMMAND = ("song.txt", "line 9\n", "LINE 9\n")
+MOVED = ("there.txt", "", "")
+BY_A_SUBAGENT = ("sub.txt", "", "by the subagent\n")
+
+TASK = "Write the sub file"
+COMMANDS = ("sed -i 's/line 9$/LINE 9/' song.txt", "mv here.txt there.txt")
 
 AGENTS = pytest.mark.parametrize("agent", ["claude", "codex", "codex-acp", "claude-agent-acp"])
 
-Turns = list[dict[str, Any]]
-"""What a model says, turn by turn."""
+Turns = list[Any]
+"""What a model says, turn by turn. A turn of Codex may be a function, as for ``ResponsesStub.will_say``."""
 
 
 @pytest.fixture
@@ -51,6 +58,20 @@ def line(number: int, old: str = "", new: str = "") -> str:
     return f"*** Update File: poem.txt\n@@{around}"
 
 
+def bash(command: str) -> messages_stub.Block:
+    return messages_stub.tool_use("Bash", command=command, description="Changes a file")
+
+
+def written(file: Path) -> Callable[[], responses_stub.Item]:
+    """The last turn of the main agent. It waits until the subagent has written this file."""
+
+    def turn() -> responses_stub.Item:
+        wait_until(file.exists, f"{file.name} by the subagent")
+        return responses_stub.text("It is written.")
+
+    return turn
+
+
 class Working:
     """An agent at work in a project, and the client that follows it. ``model``: the stub of the agent's model."""
 
@@ -64,6 +85,22 @@ class Working:
         """What the model was last sent: the whole conversation."""
         last = self.model.requests[-1]
         return str(last["input"] if isinstance(last, dict) else last.body["messages"])
+
+    def will_say(self, *, of_codex: Turns, of_claude: Turns) -> None:
+        """Scripts the model's next turns."""
+        if isinstance(self.model, ResponsesStub):
+            self.model.will_say(*of_codex)
+        else:
+            self.model.will_say(*of_claude)
+
+    def subagent_will_write(self, task: str, file: Path) -> None:
+        """Scripts the model of a subagent with this task, which writes a file."""
+        if isinstance(self.model, ResponsesStub):
+            change = patch(f"*** Add File: {file.name}\n+by the subagent")
+            self.model.subagent_will_say(task, change, responses_stub.text("Written."))
+        else:
+            change = messages_stub.write(file, "by the subagent\n")
+            self.model.will_say_to(task, change, messages_stub.text("Written."))
 
     async def runs(self, *, unconfined: bool) -> None:
         """Executes a prompt, and returns after the run."""
@@ -132,7 +169,7 @@ for word do
     *) set -- "$@" "$word" ;;
   esac
 done
-exec {programs.codex()} "$@"
+exec {programs.codex()} --enable multi_agent_v2 "$@"
 """)
     program.chmod(0o755)
     return program
@@ -175,33 +212,54 @@ def working(agent: str, directory: Path, *, of_codex: Turns, of_claude: Turns) -
 @pytest.mark.slow_for("claude-agent-acp", "codex-acp")
 @AGENTS
 async def test_the_review_shows_all_changes_of_a_real_agent(agent: str, directory: Path) -> None:
-    poem, removes = directory / "poem.txt", "Removes the old file"
+    """The run uses tools, commands and, except for Codex behind its adapter, a subagent."""
+    poem, subs = directory / "poem.txt", directory / "sub.txt"
+    (directory / "song.txt").write_text(POEM)
+    (directory / "here.txt").write_text("here\n")
+    has_subagent = agent != "codex-acp"
+    # Behind its adapter, Codex asks before it runs a command without its sandbox.
+    reason = "" if agent == "codex" else "It is needed"
     of_codex = [
         *(patch(line(3)), patch(line(17)), patch("*** Add File: new.txt\n+new"), patch("*** Delete File: old.txt")),
-        *(responses_stub.text("Done."), patch(line(10)), responses_stub.text("Done again.")),
+        *(responses_stub.shell(command, reason=reason) for command in COMMANDS),
+        *(
+            [responses_stub.spawn_agent("writing", TASK), written(subs)]
+            if has_subagent
+            else [responses_stub.text("Done.")]
+        ),
     ]
     of_claude = [
         messages_stub.read(poem),
         messages_stub.edit(poem, "line 3\n", "LINE 3\n"),
         messages_stub.edit(poem, "line 17\n", "LINE 17\n"),
         messages_stub.write(directory / "new.txt", "new\n"),
-        messages_stub.tool_use("Bash", command="rm old.txt", description=removes),
+        *(bash(command) for command in ("rm old.txt", *COMMANDS)),
+        messages_stub.tool_use("Agent", description="Write", prompt=TASK, subagent_type="general-purpose"),
+        messages_stub.text("It has begun."),
         messages_stub.text("Done."),
-        messages_stub.read(poem),
-        messages_stub.edit(poem, "line 10\n", "LINE 10\n"),
-        messages_stub.text("Done again."),
     ]
     async with working(agent, directory, of_codex=of_codex, of_claude=of_claude) as it:
+        it.subagent_will_write(TASK, subs)
+        others = [ADDED, DELETED, BY_COMMAND, MOVED, *([BY_A_SUBAGENT] if has_subagent else [])]
         await it.runs(unconfined=agent == "codex")
         first = await it.review()
-        assert sorted(hunks(first)) == sorted([THIRD, LAST, ADDED, DELETED])
+        assert sorted(hunks(first)) == sorted([THIRD, LAST, *others])
+        assert [file.get("old_path") for file in first["files"] if file["path"] == "there.txt"] == ["here.txt"]
         await it.decide("LINE 3\n", "undo")
         await it.decide("LINE 17\n", "keep")
         assert poem.read_text() == POEM.replace("line 17\n", "LINE 17\n")
-        assert sorted(hunks(await it.review())) == sorted([ADDED, DELETED])
+        assert sorted(hunks(await it.review())) == sorted(others)
+        it.will_say(
+            of_codex=[patch(line(10)), responses_stub.text("Done again.")],
+            of_claude=[
+                messages_stub.read(poem),
+                messages_stub.edit(poem, "line 10\n", "LINE 10\n"),
+                messages_stub.text("Done again."),
+            ],
+        )
         await it.runs(unconfined=agent == "codex")
         second = await it.review()
-        assert sorted(hunks(second)) == sorted([TENTH, ADDED, DELETED])
+        assert sorted(hunks(second)) == sorted([TENTH, *others])
         assert [id_of(second, name) for name in ("new.txt", "old.txt")] == [
             id_of(first, name) for name in ("new.txt", "old.txt")
         ]

@@ -93,6 +93,10 @@ async def test_a_decision_is_made_once_or_not_at_all_and_recorded(
         [found] = of_review(one)
         assert (found["kind"], found["by"], found["decision"]) == (result, "phone", decision)
         assert (found["files"], found["hunks"]) == (1, 1)
+        if result == "review_decided":
+            added = {"keep": None, "undo": "\n-LINE 3\n+line 3\n", "edit": "\n-LINE 3\n+edited\n"}[decision]
+            assert found["paths"] == ["poem.txt"]
+            assert added in found["diff"] if added else "diff" not in found
         left = POEM.replace("line 17\n", "LINE 17\n")
         if result == "review_decided":
             assert found.get("interrupted", False) == (point != END), "before the end, it was not recorded"

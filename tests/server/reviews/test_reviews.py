@@ -17,7 +17,7 @@ from drawbridge.server.checkpoints.private import Largest
 from drawbridge.server.checkpoints.snapshotter import Snapshotter
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import ReviewNumbers
-from drawbridge.server.reviews import contents
+from drawbridge.server.reviews import contents, recorded_diff
 from drawbridge.server.reviews.commenting import Commenting
 from drawbridge.server.sessions.limits import Limits
 from tests.server.checkpoints.rig import git
@@ -119,6 +119,58 @@ async def test_the_deciding_client_also_gets_the_record(tmp_path: Path) -> None:
         assert (decided["by"], decided["decision"], decided["hunks"]) == ("phone", "keep", 1)
 
 
+async def test_the_record_shows_what_was_decided(tmp_path: Path) -> None:
+    async with reviewing(tmp_path) as one:
+        await one.run(three_files)
+        review = await one.get()
+        await one.decide(hunks=[id_of(review, "LINE 3"), id_of(review, "old.txt")], decision="undo")
+        review = await one.get()
+        await one.decide(hunks=[id_of(review, "LINE 17")], text="Line seventeen\n")
+        await one.decide(hunks=[id_of(review, "new.txt")], decision="keep")
+        undone, edited, kept = one.phone.updates("review_decided")
+        assert [found["paths"] for found in (undone, edited, kept)] == [
+            ["old.txt", "poem.txt"],
+            ["poem.txt"],
+            ["new.txt"],
+        ]
+        assert undone["diff"].startswith("diff --git a/old.txt b/old.txt\nnew file mode 100644\n")
+        assert "\n-LINE 3\n+line 3\n" in undone["diff"]
+        assert "\n-LINE 17\n+Line seventeen\n" in edited["diff"]
+        assert "diff" not in kept, "the file stays as it is"
+
+
+async def test_a_record_contains_only_the_beginning_of_a_long_diff(tmp_path: Path) -> None:
+    """For a binary file, the diff contains only the name."""
+
+    def many_files(directory: Path) -> None:
+        (directory / "0.bin").write_bytes(b"\0" * 100)
+        for number in range(30):
+            (directory / f"{number}.txt").write_text(f"file {number}\n" * 200)
+
+    async with reviewing(tmp_path) as one:
+        await one.run(many_files)
+        await one.decide(all=True, version=(await one.get())["version"], decision="undo")
+        [undone] = one.phone.updates("review_decided")
+        assert (undone["files"], len(undone["paths"]), undone["diff_truncated"]) == (31, 20, True)
+        assert "Binary files a/0.bin and /dev/null differ\n" in undone["diff"]
+        assert 19_000 < len(undone["diff"]) <= 20_000
+        assert undone["diff"].endswith("\n")
+
+
+async def test_a_decision_counts_even_if_its_diff_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fails(*_: object) -> None:
+        raise GitFailed("git printed too much")
+
+    monkeypatch.setattr(recorded_diff, "_between", fails)
+    async with reviewing(tmp_path) as one:
+        await one.run(three_files)
+        await one.decide(hunks=[id_of(await one.get(), "LINE 3")], decision="undo")
+        assert "line 3\n" in one.text()
+        [undone] = one.phone.updates("review_decided")
+        assert (undone["decision"], undone["paths"]) == ("undo", ["poem.txt"])
+        assert "diff" not in undone
+
+
 async def test_a_decision_counts_even_if_the_rest_cannot_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,6 +265,73 @@ async def test_undoing_a_rename_keeps_the_lines_that_a_user_changed(tmp_path: Pa
         await one.decide(all=True, version=review["version"], decision="undo")
         assert files_in(one.directory) == ["old.txt", "poem.txt"]
         assert one.text() == POEM.replace("line 9\n", "by a person\n")
+
+
+async def test_a_file_that_a_user_renames_stays_in_the_review(tmp_path: Path) -> None:
+    """The agent has added one file and changed another one. The user renames both, and changes lines."""
+    async with reviewing(tmp_path) as one:
+
+        def work(directory: Path) -> None:
+            one.replace("line 3\n", "LINE 3\n")
+            (directory / "new.txt").write_text("new\n")
+
+        await one.run(work)
+        assert len(hunks(await one.get())) == 2
+        one.replace("line 9\n", "by a person\n")
+        (one.directory / "poem.txt").rename(one.directory / "song.txt")
+        (one.directory / "new.txt").rename(one.directory / "newer.txt")
+        review = await one.get()
+        assert hunks(review) == [("newer.txt", "", "new\n"), ("song.txt", "line 3\n", "LINE 3\n")]
+        await one.decide(all=True, version=review["version"], decision="undo")
+        assert files_in(one.directory) == ["old.txt", "song.txt"]
+        assert one.text("song.txt") == POEM.replace("line 9\n", "by a person\n")
+
+
+async def test_a_renamed_file_that_a_user_renames_again_stays_renamed(tmp_path: Path) -> None:
+    async with reviewing(tmp_path) as one:
+        await one.run(renames_the_poem)
+        assert len(hunks(await one.get())) == 3
+        (one.directory / "verses" / "song.txt").rename(one.directory / "ballad.txt")
+        review = await one.get()
+        assert [(file["path"], file["old_path"], len(file["hunks"])) for file in review["files"]] == [
+            ("ballad.txt", "poem.txt", 3)
+        ]
+        await one.decide(all=True, version=review["version"], decision="undo")
+        assert files_in(one.directory) == ["old.txt", "poem.txt"]
+        assert one.text() == POEM
+
+
+async def test_a_renamed_file_that_a_user_deletes_is_shown_as_deleted(tmp_path: Path) -> None:
+    async with reviewing(tmp_path) as one:
+        await one.run(lambda directory: (directory / "poem.txt").rename(directory / "song.txt"))
+        assert len(hunks(await one.get())) == 1
+        (one.directory / "song.txt").unlink()
+        review = await one.get()
+        assert hunks(review) == [("poem.txt", POEM, "")]
+        await one.decide(all=True, version=review["version"], decision="undo")
+        assert one.text() == POEM
+
+
+async def test_an_outdated_decision_does_not_apply_to_the_same_change(tmp_path: Path) -> None:
+    """An agent makes changes again that were undone: a new file, another mode and another name."""
+
+    def work(directory: Path) -> None:
+        (directory / "new.txt").write_text("new\n")
+        (directory / "old.txt").chmod(0o755)
+        (directory / "poem.txt").rename(directory / "song.txt")
+
+    async with reviewing(tmp_path) as one:
+        await one.run(work)
+        seen = [hunk["id"] for file in (await one.get())["files"] for hunk in file["hunks"]]
+        assert len(seen) == 3
+        await one.decide(hunks=seen, decision="undo")
+        await one.run(work)
+        before = await one.get()
+        for id in seen:
+            error = await one.refused(hunks=[id], decision="undo")
+            assert (error.code, error.details) == ("HUNK_GONE", {"gone": id, "by": "phone", "decision": "undo"})
+        assert await one.get() == before
+        assert len(hunks(before)) == 3
 
 
 async def test_undoing_a_rename_does_not_overwrite_another_file(tmp_path: Path) -> None:
@@ -644,7 +763,7 @@ async def test_a_directory_without_a_repository_is_reviewed(tmp_path: Path) -> N
         assert (len(hunks(review)), review["repository"]) == (4, "private")
         assert review["notice"] == (
             "The server stores the versions of these files in its own repository, without dependencies, build output, "
-            "caches, nested repositories and files over 10 MB."
+            "caches, nested repositories or files over 10 MB."
         )
         changes = await one.server.does(one.phone, "run_changes", one.project, run_id=run)
         assert len(changes["data"]["files"]) == 3

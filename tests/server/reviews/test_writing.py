@@ -9,10 +9,10 @@ import pytest
 
 from drawbridge.server.reviews.writing import Writing
 
-PLACE = Path("/work/site")
+PLACE = Path("/code/site")
 
 
-@pytest.mark.parametrize("other", ["/work/site", "/work/site/pages", "/work", "/"])
+@pytest.mark.parametrize("other", ["/code/site", "/code/site/pages", "/code", "/"])
 async def test_overlapping_directories_take_turns(other: str) -> None:
     writing, events = Writing(), list[str]()
 
@@ -33,8 +33,8 @@ async def test_overlapping_directories_take_turns(other: str) -> None:
 
 async def test_other_directories_do_not_wait() -> None:
     writing = Writing()
-    async with writing.at(PLACE), writing.at(Path("/work/site2")):
-        await writing.settled(Path("/work/other"))
+    async with writing.at(PLACE), writing.at(Path("/code/site2")):
+        await writing.settled(Path("/code/other"))
 
 
 async def test_a_failure_frees_the_directory() -> None:

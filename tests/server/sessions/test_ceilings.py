@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from drawbridge.agents import registry
-from drawbridge.agents.base import Form, ModeChanged, Options
+from drawbridge.agents.base import Decision, Form, ModeChanged, Options
 from drawbridge.agents.claude.suggestions import remembered
 from drawbridge.agents.modes import BYPASS
+from drawbridge.server.approvals.editors import Person
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions import ceilings as rules
 from drawbridge.server.sessions.ceilings import COVERED, HARMLESS, Ceilings, check_allowed
@@ -231,6 +232,22 @@ async def test_an_approval_above_a_ceiling_leaves_the_request_open(tmp_path: Pat
             await server.does(phone, "permission_response", project, **answer)
         assert process.answers == []
         await server.does(phone, "permission_response", project, **(answer | {"decision": "deny"}))
+        assert [decision.allow for _, decision in process.answers] == [False]
+
+
+async def test_the_ceilings_apply_to_a_decision_in_an_editor(tmp_path: Path) -> None:
+    async with serving(tmp_path) as server:
+        server.core.grants.ceilings = Ceilings(modes=("plan",))
+        phone = Client()
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        process.asks("q1", "ExitPlanMode")
+        session = server.core.projects.get(project)
+        [approval] = session.approvals
+        with pytest.raises(ClientError, match="leave plan mode"):
+            await session.decide(approval, Decision(allow=True), Person("Neovim"))
+        assert process.answers == []
+        await session.decide(approval, Decision(allow=False), Person("Neovim"))
         assert [decision.allow for _, decision in process.answers] == [False]
 
 

@@ -40,7 +40,7 @@ async def test_only_the_agent_that_uses_too_much_memory_is_ended(tmp_path: Path)
         assert "400 MB allowed" in finished["error"]
         assert not lives(eater)
         assert lives(neighbour)
-        assert "MB of memory, and 400 MB is allowed" in server.errors
+        assert "MB of memory; the limit is 400 MB" in server.errors
         await client.ask("execute", {"prompt": "say hello"}, greedy)
         assert (await client.receive("update", "run_finished"))["data"]["data"]["outcome"] == "completed"
 
@@ -56,7 +56,7 @@ async def test_an_idle_agent_with_too_much_memory_is_ended(tmp_path: Path) -> No
         await client.receive("update", "run_finished")  # completed, or failed if the memory was checked first
         await until(lambda: (tmp_path / "data" / FILE).read_bytes() == b"[]\n", "the end of the agent")
         assert not lives(eater)
-        assert "150 MB is allowed" in server.errors
+        assert "the limit is 150 MB" in server.errors
         await client.ask("execute", {"prompt": "say hello"}, id)
         await client.receive("update", "run_finished", outcome="completed")
 

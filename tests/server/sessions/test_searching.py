@@ -526,6 +526,18 @@ async def test_an_export_of_records_equals_the_history(tmp_path: Path, monkeypat
         (RunReverted("r", "Ada", (ChangedFile("a.py", "changed"),)), "Ada undid the changes to 1 file"),
         (ReviewDecided(files=1, hunks=2, left=3, by="Ada", decision="keep"), "Ada kept 2 changes in 1 file"),
         (
+            ReviewDecided(files=1, hunks=1, left=0, by="Ada", decision="undo", paths=("a.py",), diff="-a\n+b\n"),
+            "Ada undid 1 change in a.py\n\n```\n-a\n+b\n```",
+        ),
+        (
+            ReviewDecided(files=1, hunks=1, left=0, by="Ada", decision="undo", diff="-a\n", diff_truncated=True),
+            "Ada undid 1 change in 1 file\n\n```\n-a\n```\n\nOnly the beginning of the diff was recorded.",
+        ),
+        (
+            ReviewDecided(files=5, hunks=9, left=0, by="Ada", decision="keep", paths=("a.py", "b.py")),
+            "Ada kept 9 changes in 5 files\n>\n> Files: a.py, b.py and 3 more files",
+        ),
+        (
             ReviewDecided(files=1, hunks=2, left=3, by="Ada", decision="undo", interrupted=True),
             "Ada undid 2 changes in 1 file (the server was restarted in the meantime)",
         ),
@@ -549,7 +561,17 @@ async def test_an_export_of_records_equals_the_history(tmp_path: Path, monkeypat
         ),
     ],
     ids=[
-        *("failed", "interrupted", "killed", "timed out", "undone", "reviewed"),
+        *(
+            "failed",
+            "interrupted",
+            "killed",
+            "timed out",
+            "undone",
+            "reviewed",
+            "with diff",
+            "with part of a diff",
+            "with paths",
+        ),
         *("recovered", "not done", "not reverted", "commit unknown", "unknown"),
     ],
 )

@@ -195,7 +195,7 @@ class SocketRig:
 async def socket_rig(folder: Path, limits: Limits | None = None) -> AsyncIterator[SocketRig]:
     async with serving(folder, limits) as server:
         core = server.core
-        async with opened(core.terminal_sessions, core.surfaces.editors, core, server.built.reviews):
+        async with opened(core.terminal_sessions, core.context.editors, core, server.built.reviews):
             yield SocketRig(server)
 
 

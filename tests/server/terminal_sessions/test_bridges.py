@@ -41,7 +41,7 @@ async def bridge(rig: SocketRig, *folders: Path, pids: tuple[int, ...] = ()) -> 
     async with Line.open() as line:
         about = {"editor": "Neovim", "folders": [str(folder) for folder in folders or (rig.folder,)], "pids": pids}
         line.send(type="bridge", **about)
-        editors = rig.server.core.surfaces.editors._editors
+        editors = rig.server.core.context.editors._editors
         before = len(editors)
         await until(lambda: len(editors) > before, "the bridge")
         yield line

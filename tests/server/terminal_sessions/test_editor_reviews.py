@@ -25,6 +25,7 @@ from tests.server.core_rig import Client
 from tests.server.reviews.rig import POEM, killed, make_repository
 
 from .socket_rig import Line, Message, SocketRig, in_editors, socket_rig
+from .test_handover import at_work, has, leaves, receives_by_hook
 from .test_reviewed_directories import At
 
 NUMBERS = itertools.count(1)
@@ -41,7 +42,7 @@ async def bridge(*, reviews: bool = True, **about: Any) -> AsyncIterator[Line]:
     async with Line.open() as line:
         line.send(**({"type": "bridge", "editor": "Neovim", "folders": [], "reviews": reviews} | about))
         if reviews:
-            assert await line.receive() == {"type": "welcome", "remembers": True}
+            assert await line.receive() == {"type": "welcome", "remembers": True, "suggests": True}
         yield line
 
 
@@ -98,7 +99,7 @@ async def test_an_editor_is_shown_the_review_of_its_file_or_directory(rig: Socke
     ("point", "words"),
     [
         ((WorkTree, "write"), "wanted to undo 1 change in 1 file, but the server was restarted. Nothing was changed."),
-        ((Review, "_set"), "undid 1 change in 1 file (the server was restarted in the meantime)."),
+        ((Review, "_set"), "undid 1 change in poem.txt (the server was restarted in the meantime)."),
     ],
 )
 async def test_an_editor_is_notified_of_a_decision_that_was_interrupted(
@@ -262,9 +263,16 @@ async def test_comments_of_an_editor_wait_for_an_agent_elsewhere(rig: SocketRig)
     one = await changed(rig, "one")
     about: Message = {"project": one.session.project}
     async with bridge() as line:
-        given = {"path": "poem.txt", "line": 1, "end_line": 1, "quote": "LINE 1\n", "text": "Why?"}
+        given = {
+            "path": "poem.txt",
+            "line": 1,
+            "end_line": 1,
+            "quote": "LINE 1\n",
+            "text": "",
+            "suggestion": "line one",
+        }
         review = (await asks(line, "review_comment", **about, **given))["review"]
-        assert [(draft["by"], draft["text"]) for draft in review["comments"]] == [("Neovim", "Why?")]
+        assert [(draft["by"], draft["suggestion"]) for draft in review["comments"]] == [("Neovim", "line one\n")]
         review = (await asks(line, "review_submit", **about, drafts=review["drafts"]))["review"]
         assert ([draft["state"] for draft in review["comments"]], review["handover"]["by"]) == (["waiting"], "Neovim")
         [draft] = review["comments"]
@@ -277,6 +285,21 @@ async def test_comments_of_an_editor_wait_for_an_agent_elsewhere(rig: SocketRig)
         refused = await asks(line, "review_submit", **about, drafts=review["drafts"])
         assert (refused["code"], refused["review"]) == ("NOT_SUPPORTED", None)
         assert refused["text"].startswith("The comments can't be sent")
+
+
+async def test_an_editor_resolves_and_reopens_a_comment(rig: SocketRig) -> None:
+    at = await at_work(rig)
+    (id,) = await leaves(at)
+    about: Message = {"project": at.session.project, "comment": id}
+    async with bridge() as line:
+        assert (await asks(line, "review_comment", **about, resolved=True))["code"] == "VALIDATION_FAILED"
+        has(at, "Stop", await receives_by_hook(at, "Stop"))
+        await at.may_write()
+        for resolved, state in ((True, "resolved"), (False, "sent")):
+            answer = await asks(line, "review_comment", **about, resolved=resolved)
+            assert [comment["state"] for comment in answer["review"]["comments"]] == [state]
+        fields = {"comment_id": id, "path": "poem.txt", "resolved": False}
+        assert in_editors(rig)[-1] == ("review_commented", "Neovim", fields)
 
 
 @pytest.mark.parametrize("error", [GitFailed("git was killed"), NotPrivate("The folder is not private.")])

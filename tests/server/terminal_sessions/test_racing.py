@@ -160,7 +160,7 @@ def _is_result(message: Message) -> bool:
 @pytest.mark.parametrize(
     "rounds",
     [
-        pytest.param(3, marks=pytest.mark.thorough),
+        pytest.param(2, marks=pytest.mark.thorough),
         pytest.param(MANY, marks=[pytest.mark.slow, pytest.mark.timeout(900)]),
     ],
 )

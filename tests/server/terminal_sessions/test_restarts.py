@@ -66,6 +66,7 @@ async def asked(folder: Path, how: str) -> AsyncIterator[tuple[SocketRig, Sessio
         async with first_server(folder, how) as rig:
             session = Session(rig)
             await session.reports("UserPromptSubmit", prompt="Go")
+            session.writes(prompt("Go"))
             hook = await longer.enter_async_context(Line.open())
             ask(hook, session)
             await until(lambda: rig.questions, "the question")
@@ -321,7 +322,7 @@ async def test_an_answer_without_a_hook_is_overruled(tmp_path: Path, monkeypatch
     """A client answers right after the server was restarted, but the agent's hook never reconnects to receive the
     answer.
     """
-    monkeypatch.setattr(sessions_module, "RETURN_SECONDS", 5.0)
+    monkeypatch.setattr(sessions_module, "RETURN_SECONDS", 3.0)
     async with asked(tmp_path, "killed") as (_, _, _, question):
         pass
     async with socket_rig(tmp_path) as later:
@@ -648,6 +649,7 @@ async def test_a_turn_stays_one_run_across_a_restart(tmp_path: Path, how: str, e
         match ends_by:
             case "a hook":
                 await session.reports("PostToolUse", tool_name="Bash", tool_input={"command": "ls"})
+                session.writes(said("Done"))
                 await session.reports("Stop", last_assistant_message="Done")
             case "the transcript":
                 done = {"content": [{"type": "text", "text": "Done"}], "stop_reason": "end_turn"}
@@ -797,6 +799,7 @@ async def test_questions_stored_without_a_kind_still_need_answers(tmp_path: Path
         async with first_server(tmp_path, "killed") as rig:
             session = Session(rig)
             await session.reports("UserPromptSubmit", prompt="Go")
+            session.writes(prompt("Go"))
             hook = await longer.enter_async_context(Line.open())
             ask(hook, session, given, "AskUserQuestion")
             await until(lambda: rig.questions, "the question")
@@ -808,6 +811,9 @@ async def test_questions_stored_without_a_kind_still_need_answers(tmp_path: Path
             ask(again, session, given, "AskUserQuestion")
             await until(lambda: later.server.core.terminal_sessions.find(session.project), "the session")
             await later.idle()
+            session_now = later.server.core.terminal_sessions.find(session.project)
+            assert session_now is not None
+            assert [one.request.kind for one in session_now.approvals] == ["question"]
             answer = {"approval_id": rig.questions[0]["approval_id"], "decision": "allow"}
             error = await later.refusal("permission_response", session.project, **answer)
             assert (error.code, error.field) == ("VALIDATION_FAILED", "data.updated_input")

@@ -65,6 +65,7 @@ async def test_a_failed_request_ends_the_run(rig: SocketRig) -> None:
 async def test_a_failed_request_has_a_code_if_a_user_can_fix_it(rig: SocketRig, error: str, code: str | None) -> None:
     session = Session(rig)
     await session.reports("UserPromptSubmit", prompt="Go")
+    session.writes(said("API Error: 429"))
     await session.reports("StopFailure", error=error, last_assistant_message="API Error: 429")
     (finished,) = rig.client.updates("run_finished")
     assert finished.get("code") == code
@@ -136,6 +137,7 @@ async def test_an_earlier_turns_end_does_not_end_a_later_one(rig: SocketRig) -> 
     session.writes(prompt("One"), said("done"), prompt("Two", promptId=second))
     await session.reports("Stop", last_assistant_message="done")
     assert await state(rig, session) == "working"
+    session.writes(said("done") | {"promptId": second})
     await session.reports("Stop", prompt_id=second, last_assistant_message="done")
     assert await state(rig, session) == "finished"
     assert [run for run, _ in ends(rig)][-1] == second != first

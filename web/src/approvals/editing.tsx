@@ -234,7 +234,8 @@ export function PlainField({
       {!isHarmless(text) && (
         <div class="written-out">
           <p class="notice">
-            This text contains hidden or misleading characters that this field can’t show. They are written out below.
+            This text contains hidden or misleading characters that this field can’t show. They are shown as escapes
+            below.
           </p>
           <Value text={text} />
         </div>

@@ -126,19 +126,18 @@ export function isDrawn(name: string, value: any): boolean {
 
 /** The plan that an agent wants to carry out, or undefined if the request is not about one. */
 export function planIn(request: any): string | undefined {
-  const { tool_name: tool, input } = request;
-  if (tool !== 'ExitPlanMode') return undefined;
+  const { kind, input } = request;
+  if (kind !== 'plan') return undefined;
   if (isToolCall(request)) return textsIn(request).join('\n\n');
   return typeof input?.plan === 'string' ? input.plan : '';
 }
 
 /**
  * Whether the agent asks the user its own questions, and the request contains all of them. A truncated request contains
- * only a part. An ACP tool call with the name of this tool is treated like any other call, because its input can't be
- * changed.
+ * only a part. An ACP tool call is treated like any other call, because its input can't be changed.
  */
-export const asksQuestions = ({ tool_name: tool, form, input, truncated }: any) =>
-  tool === 'AskUserQuestion' &&
+export const asksQuestions = ({ kind, form, input, truncated }: any) =>
+  kind === 'question' &&
   form !== 'acp' &&
   !truncated &&
   Array.isArray(input?.questions) &&
@@ -203,9 +202,9 @@ export function isInDiff(name: string, given: any): boolean {
 }
 
 /** The text fields of the input that the user may change. None if the user edits the change to a file instead. */
-export function editableFields({ editable, input, proposal, truncated, tool_name: tool }: any): string[] {
-  if (!Array.isArray(editable) || truncated || !isObject(input) || tool === 'AskUserQuestion') return [];
-  if (proposal && tool !== 'NotebookEdit') return [];
+export function editableFields({ editable, input, proposal, truncated, kind }: any): string[] {
+  if (!Array.isArray(editable) || truncated || !isObject(input) || kind === 'question') return [];
+  if (proposal && kind !== 'notebook') return [];
   return editable.filter((name: any) => Object.hasOwn(input, name) && typeof input[name] === 'string');
 }
 

@@ -74,11 +74,11 @@ export function cellsOf(before: string, after: string): { cells: Cell[]; outputs
 }
 
 /**
- * The cell whose text a request of the `NotebookEdit` tool sets, if the server accepts another text for it, or
- * undefined for any other request, and if the cell would not show the whole change.
+ * The cell of a notebook whose text a request sets, if the server accepts another text for it, or undefined for any
+ * other request, and if the cell would not show the whole change.
  */
-export function editedCell({ tool_name: tool, input, proposal, editable, truncated }: any): EditedCell | undefined {
-  if (tool !== 'NotebookEdit' || !proposal || truncated) return undefined;
+export function editedCell({ kind, input, proposal, editable, truncated }: any): EditedCell | undefined {
+  if (kind !== 'notebook' || !proposal || truncated) return undefined;
   if (!Array.isArray(editable) || !editable.includes('new_source')) return undefined;
   const { cells = [], outputs = false } = cellsOf(proposal.old_text, proposal.new_text) ?? {};
   const [cell] = cells;

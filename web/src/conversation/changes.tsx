@@ -13,7 +13,7 @@ import type { World } from './world.ts';
 import { counted } from '../ui/dom.ts';
 
 /** If more files than this have changed, they are folded at first. */
-const UNFOLDED = 3;
+export const UNFOLDED = 3;
 
 /** A button that loads a run's changes. They replace it until they are closed. */
 export function Changes({ run, world }: { run: string; world: World }) {
@@ -101,7 +101,8 @@ function Answer({ told, world, run, close }: { told: any; world: World; run: str
 
 const CHANGES: Record<string, string> = { added: 'new', changed: '', deleted: 'deleted' };
 
-function FileChanges({
+/** A changed file that unfolds. `change`: as in the protocol; `file`: its diff, if it is known. */
+export function FileChanges({
   path,
   change,
   file,

@@ -14,6 +14,7 @@ import { counted, duration, money, shownPath } from '../ui/dom.ts';
 import { Button, Icon, Text } from '../ui/elements.tsx';
 import { Changes } from './changes.tsx';
 import { editedBy } from './counts.ts';
+import { Decided } from './decided.tsx';
 import { Counts } from '../diff/counts.tsx';
 import { TextsDiff } from '../diff/diff.tsx';
 import { Folded } from './folded.tsx';
@@ -79,13 +80,7 @@ const VIEWS: Record<string, (view: ViewOf) => preact.JSX.Element | null> = {
   summary: Summary,
   question: Settled,
   finished: Finished,
-  notice: ({ item, world }) => (
-    <p class="divider">
-      <span>
-        <Text line>{item.by ? `${world.other(item) ?? 'You'} ${item.text}` : item.text}</Text>
-      </span>
-    </p>
-  ),
+  notice: Notice,
   day: ({ item }) => (
     <p class="divider day">
       <span>{item.text}</span>
@@ -150,6 +145,25 @@ function Thinking({ item, world }: ViewOf) {
       class="thinking"
       line={<span>Thinking</span>}
       body={() => <Message text={item.text} openFile={world.openFile} />}
+    />
+  );
+}
+
+/** What happened, in one line. What a decision in a review changed unfolds below it. */
+function Notice({ item, world }: ViewOf) {
+  const line = (
+    <span>
+      <Text line>{item.by ? `${world.other(item) ?? 'You'} ${item.text}` : item.text}</Text>
+    </span>
+  );
+  if (!item.diff && !(item.paths?.length > 1)) return <p class="divider">{line}</p>;
+  return (
+    <Folded
+      id={item.key}
+      unfolded={world.unfolded}
+      class="decided"
+      line={line}
+      body={() => <Decided decided={item} world={world} />}
     />
   );
 }

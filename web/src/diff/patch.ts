@@ -2,6 +2,9 @@
 
 import { type Difference, markWords, type Row } from './lines.ts';
 
+/** The note about a file whose content git does not compare. */
+export const BINARY = 'Binary file.';
+
 /** What git reports about one file. `note`: a change without lines, such as a new file mode. */
 export type GitChange = Difference & { path: string; note: string };
 
@@ -17,7 +20,7 @@ export function filesIn(text: string): GitChange[] {
       files.push({ path: pathIn(line), hunks: [], added: 0, removed: 0, both: true, note: '' });
     else if (!file) continue;
     else if (line.startsWith('+++ b/')) file.path = line.slice(6).replace(/\t$/, '');
-    else if (line.startsWith('Binary files ')) file.note = 'Binary file.';
+    else if (line.startsWith('Binary files ')) file.note = BINARY;
     else if (/^(new|deleted) file mode /.test(line)) file.both = false;
     else if (/^(old|new) mode /.test(line)) file.note = 'File mode changed.';
     else if (line.startsWith('@@ ')) {

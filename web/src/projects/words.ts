@@ -86,7 +86,7 @@ export function clock(time: string, now = new Date()) {
 
 /** A sentence about when a limit on the agent's account resets. */
 export function liftedWords(until: string, now = new Date()) {
-  return Date.parse(until) > now.getTime() ? `Limit resets at ${clock(until, now)}.` : 'The limit has reset.';
+  return Date.parse(until) > now.getTime() ? `The limit resets at ${clock(until, now)}.` : 'The limit has reset.';
 }
 
 /** An agent's display name: "Claude" for "claude". It is a guess until the server's hello has arrived. */

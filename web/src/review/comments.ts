@@ -129,18 +129,19 @@ export class Comments {
   /** The state of the comments that wait for an agent, in words, or '' if none wait. */
   get waitingWords(): string {
     const { project_id, state } = this.handover.value ?? {};
-    const agent = project_id === this._project ? 'The agent' : 'The agent of another session in this directory';
+    const agent = project_id === this._project ? 'the agent' : 'the agent of another session in this directory';
+    const begun = `${agent[0].toUpperCase()}${agent.slice(1)}`;
     switch (state) {
       case 'waiting':
-        return `Waiting. ${agent} will get the comments when it next stops, or with the next prompt in its terminal.`;
+        return `Waiting. ${begun} will get the comments when it next stops, or with the next prompt in its terminal.`;
       case 'given':
-        return `${agent} is receiving the comments.`;
+        return `${begun} is receiving the comments.`;
       case 'unsure':
-        return `${agent} may have received the comments. Check its terminal before you send them again.`;
+        return `${begun} may have received the comments. Check its terminal before you send them again.`;
       case 'ended':
-        return 'The session ended before the agent received the comments. They are drafts again.';
+        return `The session ended before ${agent} received the comments. They are drafts again.`;
       case 'refused':
-        return 'The comments were not sent and are drafts again: the agent may have more permissions than clients are allowed to use, or its directory can’t be used.';
+        return `The comments were not sent and are drafts again: ${agent} may have more permissions than clients are allowed to use, or its directory can’t be used.`;
       default:
         return '';
     }
@@ -287,7 +288,7 @@ export class Comments {
       one.note.value = message;
       if (code === 'HUNK_GONE')
         one.note.value =
-          'These lines are no longer in the review as they were shown, so your comment was not added. Copy it if you still need it.';
+          'These lines have changed or are no longer in the review, so your comment was not added. Copy it if you still need it.';
       if (code === 'OFFLINE' && !draft) {
         one.note.value = 'The connection was lost. Your comment is kept here: add it again once you’re back online.';
         this._replace(one, { ...one, before: new Set(this.all.peek().map((other) => other.comment_id)) });

@@ -321,13 +321,15 @@ function Bar({ review, board, rights, parts }: Shared & { parts: readonly Part[]
  * can.
  */
 function whyNotAll(review: OpenReview, parts: readonly Part[]): string {
-  if (review.hidesOld.value) return 'To decide on all at once, show the other changes, too.';
+  if (review.hidesOld.value) return 'To decide on all changes at once, show the others too.';
   if (review.more.value || parts.some(({ hunk }) => !hunk))
-    return 'You can’t decide on all at once: some changes are not shown here.';
+    return 'You can’t decide on all changes at once: some changes are not shown here.';
   const closed = parts.filter((part) => review.isClosed(part)).length;
   const collapsed = closed === 1 ? 'collapsed change' : `${closed} collapsed changes`;
-  if (closed) return `To decide on all at once, first expand the ${collapsed}.`;
-  return parts.some((part) => review.hasDraft(part)) ? 'Finish or discard your edit to decide on all at once.' : '';
+  if (closed) return `To decide on all changes at once, first expand the ${collapsed}.`;
+  return parts.some((part) => review.hasDraft(part))
+    ? 'Finish or discard your edit to decide on all changes at once.'
+    : '';
 }
 
 function FileList({ files, board }: { files: readonly ShownFile[]; board: Board }) {

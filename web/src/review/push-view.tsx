@@ -159,7 +159,9 @@ function Form({ review, close }: { review: OpenReview; close: () => void }) {
           <Text>{`No pull request can be created: ${found.no_pull_request}.`}</Text>
         </p>
       )}
-      <p class="hint">Git on the server’s machine pushes, with the credentials and hooks that are configured there.</p>
+      <p class="hint">
+        Git on the server’s machine pushes the branch, with the credentials and hooks that are configured there.
+      </p>
       {(problem.value || found?.problem) && (
         <p class="notice" role="alert">
           <Text>{problem.value || found?.problem || ''}</Text>

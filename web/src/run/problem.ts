@@ -37,7 +37,7 @@ export function problemOf(
   if (code === 'CONTEXT_TOO_LONG')
     return {
       title: 'The conversation no longer fits in the context window',
-      hint: canCompact ? 'Compact it to a summary, or start a new session.' : 'Start a new session.',
+      hint: canCompact ? 'Compact it into a summary, or start a new session.' : 'Start a new session.',
       help: canCompact ? ['compact', 'new'] : ['new'],
     };
   if (code === 'AGENT_NOT_LOGGED_IN') return { title: `${agent} isn’t logged in`, help: ['login', 'retry'] };

@@ -31,7 +31,7 @@ export function Queue({ client, id, waiting, unsent, connected, may, failed }: P
       ))}
       {sending.map((one) => (
         <li key={one.id} class="queued">
-          <span class="tag">{connected ? 'Sending' : 'Will send when reconnected'}</span>
+          <span class="tag">{connected ? 'Sending' : 'Will be sent when you reconnect'}</span>
           <span class="queued-text">
             <Text>{one.prompt.slice(0, SHOWN) || files(one.attachments?.length ?? 0)}</Text>
           </span>

@@ -102,7 +102,7 @@ function Pairing({ world, close, paired }: { world: World; close: () => void; pa
     <Dialog title="Pair a device" onClose={end}>
       {code ? (
         <>
-          <p>Scan this with the phone’s camera, or open this server’s address on the device and enter the code.</p>
+          <p>Scan this with your phone’s camera, or open this server’s address on the device and enter the code.</p>
           <QrCode rows={code.qr} />
           <p class="pair-code" tabIndex={-1} ref={shown}>
             <code>{code.code}</code>
@@ -114,7 +114,7 @@ function Pairing({ world, close, paired }: { world: World; close: () => void; pa
           </p>
           {code.loopback && (
             <p class="problem">
-              Other machines can’t reach this server, because it listens only on its own machine. Start it with{' '}
+              Other machines can’t reach this server, because it listens only on its own machine. Restart it with{' '}
               <code>--host</code>, or use a tunnel.
             </p>
           )}

@@ -513,7 +513,8 @@ export class Conversation {
     } else if (subtype === 'review_decided' && data.by) {
       const words = `${REVIEWED[data.decision] ?? 'decided on'} ${aboutWords(data)}`;
       const end = data.interrupted ? ' (the server was restarted in the meantime)' : '';
-      this._add(record, 'notice', { ...clientOf(data), text: words + end });
+      const { files, paths = [], diff = '', diff_truncated: isCut = false } = data;
+      this._add(record, 'notice', { ...clientOf(data), text: words + end, files, paths, diff, isCut });
     } else if (subtype === 'review_interrupted') {
       this._add(record, 'notice', { ...clientOf(data), text: interruptedWords(data) });
     } else if (subtype === 'session_reset') this._add(record, 'notice', { text: 'New session' });
@@ -524,8 +525,8 @@ export class Conversation {
   }
 }
 
-const aboutWords = ({ hunks, files }: { hunks: number; files: number }) =>
-  `${counted(hunks, 'change')} in ${counted(files, 'file')}`;
+const aboutWords = ({ hunks, files, paths }: { hunks: number; files: number; paths?: string[] }) =>
+  `${counted(hunks, 'change')} in ${files === 1 && paths?.length ? paths[0] : counted(files, 'file')}`;
 
 /**
  * The outcome of a decision, a revert or a commit that was interrupted and not done. The text follows the name of the

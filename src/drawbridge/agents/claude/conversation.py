@@ -444,7 +444,9 @@ class ClaudeConversation:
             return []
         try:
             request = _request.decode(message.request)
-            given = json_object(request.input)
+            question = self._question(id, request)
+            # Without the server's limits: a number in the input may be out of its range.
+            given = json_object(request.input) if question.given is None else question.given
         except (ValueError, *UNDECODABLE):
             self._reply_error(id, "This request could not be parsed.")
             return []
@@ -454,23 +456,24 @@ class ClaudeConversation:
         if not request.tool_name:
             self._reply_error(id, "The request does not name a tool.")
             return []
+        self._questions[id] = _OpenQuestion(request.tool_name, request.input, question.suggestions)
+        if not changes_file(request.tool_name):
+            return [question]
+        return [Unread(question, partial(proposal, request.tool_name, given, self._read))]
+
+    def _question(self, id: str, request: _Request) -> Question:
         suggestions = request.permission_suggestions
         if not bytes(suggestions).startswith(b"["):
             suggestions = Raw(b"[]")
-        suggestions = offered(request.tool_name, suggestions)
-        self._questions[id] = _OpenQuestion(request.tool_name, request.input, suggestions)
-        question = Question(
+        return Question(
             id,
             request.tool_name,
             request.input,
-            suggestions,
+            offered(request.tool_name, suggestions),
             asked_by=self._asked_by(request),
             reason=words(request.decision_reason, LONGEST_REASON),
             blocked_path=words(request.blocked_path, LONGEST_PATH),
         )
-        if not changes_file(request.tool_name):
-            return [question]
-        return [Unread(question, partial(proposal, request.tool_name, given, self._read))]
 
     def _asked_by(self, request: _Request) -> AskedBy | None:
         id = words(request.agent_id, LONGEST_NAME)

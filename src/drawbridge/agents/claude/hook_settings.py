@@ -23,8 +23,7 @@ ASK_MODE = AskMode(
     lasting=("permissions", "disableAutoMode"),
     disabled="disable",
     also_lasting=("disableAutoMode",),
-    unasked="In the mode in which it starts, Claude Code writes without asking, so you never see a change before it is "
-    "written.",
+    unasked="In its initial mode, Claude Code writes without asking, so you never see a change before it is written.",
     not_kept='The next time it starts, Claude Code asks whether to make auto mode the default, with "Yes" preselected. If you '
     "press Enter, it stops asking before it writes. --ask-mode prevents that: it also sets permissions.disableAutoMode to "
     '"disable".',

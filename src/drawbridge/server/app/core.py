@@ -10,9 +10,8 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -23,12 +22,13 @@ from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server.app.blobs import Blobs, json_object
 from drawbridge.server.app.joining import Joining
 from drawbridge.server.approvals.editors import Editors
-from drawbridge.server.auth.scopes import Identity
+from drawbridge.server.approvals.pending import Surface
+from drawbridge.server.auth.scopes import Identity, check_answer
 from drawbridge.server.bus import Bus, Handler
 from drawbridge.server.checkpoints.errors import GitFailed, NoCheckpoint
 from drawbridge.server.checkpoints.git_directory import remove_left_folders
 from drawbridge.server.checkpoints.unsaved import FindUnsaved, no_editors
-from drawbridge.server.events import Announced, ApprovalRequested, ProjectCreated, ProjectGone
+from drawbridge.server.events import Announced, ProjectCreated, ProjectGone
 from drawbridge.server.protocol import commands, messages, replies
 from drawbridge.server.protocol.answers import Answer, updated
 from drawbridge.server.protocol.client_errors import ClientError
@@ -36,7 +36,8 @@ from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.protocol.replies import OK, Health, Nothing
 from drawbridge.server.sessions.allowed_directories import AllowedDirectories
 from drawbridge.server.sessions.audience import Audience, Broadcast
-from drawbridge.server.sessions.ceilings import Ceilings, check_allowed, modes
+from drawbridge.server.sessions.ceilings import Ceilings, modes
+from drawbridge.server.sessions.context import SessionContext
 from drawbridge.server.sessions.disk import Disk
 from drawbridge.server.sessions.grants import Grants
 from drawbridge.server.sessions.limits import Limits
@@ -46,7 +47,6 @@ from drawbridge.server.sessions.processes import AgentProcesses
 from drawbridge.server.sessions.projects import Maintenance, Projects, Retention
 from drawbridge.server.sessions.runs import Runs
 from drawbridge.server.sessions.session import Session, Sessions
-from drawbridge.server.sessions.surfaces import Surfaces
 from drawbridge.server.store.syncing import FsyncPolicy
 from drawbridge.server.terminal_sessions.session import TerminalSession
 from drawbridge.server.terminal_sessions.sessions import TerminalSessions
@@ -55,6 +55,15 @@ logger = logging.getLogger("drawbridge.server")
 
 RECOVERY_SECONDS: Final = 20.0
 """The maximum number of seconds that startup waits for the recovery of interrupted decisions."""
+
+
+class Decider(Subscriber, Surface, Protocol):
+    """A client that has signed in and decides on an approval request."""
+
+    @property
+    def known(self) -> Identity:
+        """Its identity, with its scope."""
+        ...
 
 
 class Core:
@@ -90,7 +99,7 @@ class Core:
             metrics=self.metrics.published,
             audit=audit,
         )
-        self.surfaces = Surfaces(bus.publish, self.audience, editors, find_unsaved)
+        self.context = SessionContext(bus.publish, self.audience, editors, find_unsaved)
         self.disk = Disk(data, limits.sizes, bus.publish)
         self.grants = Grants(agents, ceilings, directories)
         self.runs = Runs(limits.runs_at_once)
@@ -98,11 +107,11 @@ class Core:
         memory = self.processes.memory
         self.all_sessions = Sessions(self.disk)
         self.terminal_sessions = TerminalSessions(
-            data, self.surfaces, self.disk, self.grants, limits, memory, fsync, self.all_sessions, terminal_agents
+            data, self.context, self.disk, self.grants, limits, memory, fsync, self.all_sessions, terminal_agents
         )
         self.projects = Projects(
             data,
-            self.surfaces,
+            self.context,
             self.disk,
             self.grants,
             self.runs,
@@ -238,12 +247,6 @@ class Core:
         if not self.sees(identity, project_id):
             raise ClientError("PROJECT_NOT_FOUND", "The project does not exist.", "project_id")
 
-    def approval_request(self, project_id: str, approval_id: str) -> ApprovalRequested | None:
-        """The approval request with this id; None if it is not open. Raises ``ClientError`` if the project does not
-        exist."""
-        approval = self.all_sessions.get(project_id).approvals.find(approval_id)
-        return approval.request if approval is not None else None
-
     def asks(self, agent: str) -> bool:
         """Whether the agent with this name can ask for approval."""
         return self.grants.asks(agent)
@@ -303,7 +306,7 @@ class Core:
         finally:
             if self.all_sessions.find(session.id) is not session:  # also if its data could not be moved
                 gone = ProjectGone(session.id, str(session.path))
-                self.surfaces.publish(Announced(session.id, session.path, gone))
+                self.context.publish(Announced(session.id, session.path, gone))
 
     async def project_join(self, command: commands.ProjectJoin, client: Subscriber) -> Answer[messages.ProjectJoined]:
         await self.all_sessions.get(command.project_id).restore_agent_state()
@@ -327,31 +330,23 @@ class Core:
         """The modes that ``set_mode`` accepts, in addition to an agent's own modes."""
         return modes(self.grants.ceilings)
 
-    async def with_input(self, command: commands.PermissionResponse, client: Subscriber) -> commands.PermissionResponse:
-        """The decision with its ``updated_input``, checked, in place of the blob that contains it. Nobody can replace
-        it between the scope check and the decision. Raises ``ClientError``."""
-        if command.updated_input_blob is None:
-            if command.updated_input is not None:
-                commands.check_depth(command.updated_input, "data.updated_input")
-            return command
-        data = await self._blobs.read(command.updated_input_blob, client.device)
-        edited = await asyncio.to_thread(json_object, data, "data.updated_input_blob")
-        return msgspec.structs.replace(command, updated_input=edited, updated_input_blob=None)
-
     async def permission_response(
-        self, command: commands.PermissionResponse, client: Subscriber
+        self, command: commands.PermissionResponse, client: Decider
     ) -> Answer[messages.PermissionResolved]:
-        """Carries out a decision on an approval request. ``command`` is the result of ``with_input``."""
-        assert command.updated_input_blob is None, "the agent would receive its own input"
-        decision = Decision(command.decision == "allow", command.message, command.updated_input, command.remember)
+        """Carries out a decision on an approval request, if it is open and the client's scope allows the decision."""
+        edited = await self._edited_input(command, client)
         session = self.all_sessions.get(command.project_id)
-        approval = session.approvals.find(command.approval_id)
-        if approval is not None and decision.allow:
-            check = partial(
-                check_allowed, self.grants.ceilings, approval.call, decision.remember, self.grants.directories.usable
-            )
-            if decision.remember:  # it may name directories
-                await asyncio.to_thread(check)
-            else:
-                check()
-        return session.decide(command.approval_id, decision, client)
+        approval = session.approvals.get(command.approval_id)
+        decision = Decision(command.decision == "allow", command.message, edited, command.remember)
+        check_answer(client.known, decision, approval.request)
+        return await session.decide(approval, decision, client)
+
+    async def _edited_input(self, command: commands.PermissionResponse, client: Decider) -> dict[str, Any] | None:
+        """The edited input of a decision, from the message or from a blob; None if it has none. Raises
+        ``ClientError``."""
+        if command.updated_input_blob is not None:
+            data = await self._blobs.read(command.updated_input_blob, client.device)
+            return await asyncio.to_thread(json_object, data, "data.updated_input_blob")
+        if command.updated_input is not None:
+            commands.check_depth(command.updated_input, "data.updated_input")
+        return command.updated_input

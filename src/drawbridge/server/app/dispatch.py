@@ -20,7 +20,6 @@ from drawbridge.server.auth import audited, scopes
 from drawbridge.server.auth.audited import AuditEntry
 from drawbridge.server.auth.entrance import Entrance
 from drawbridge.server.auth.scopes import Identity, Scope
-from drawbridge.server.events import ApprovalRequested
 from drawbridge.server.protocol import commands
 from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError, internal_error, not_written
@@ -52,7 +51,7 @@ class Row(Struct, Generic[Owner, C, R], frozen=True):
     """The method of ``owner`` that executes the command and returns the answer, or raises ``ClientError``."""
     reply: Reply[R]
     audit: AuditEntry[C, R] | None = None
-    """The audit log entry that is written once the command is done; None if the command is not audited."""
+    """The audit log entry about the command, which is written once it is done; None if the command is not audited."""
     aside: bool | Callable[[C], bool] = False
     """Whether the command runs concurrently with the client's next requests, instead of delaying them. If this is
     a function, it decides for each request."""
@@ -120,13 +119,13 @@ class Dispatch:
         if self._ending:
             raise ClientError("SHUTTING_DOWN", "The server is shutting down. Connect again later.")
         try:
-            command, asked = await self._check(row, command, client)
+            await self._check(row, command, client)
             answer = await _answered(row, self._owners[row.request], command, client)
             # This comes first, because the command is done, even if something fails from here on.
             if answer.then is not None:
                 after_reply.callback(answer.then)
-            if row.audit is not None:
-                fields = audited.done(row.audit, command, answer, asked)
+            if row.audit is not None and not row.audit.by_bus:
+                fields = audited.done(row.audit, command, answer)
                 self._entrance.note(row.audit.event, **client.audited, **fields)
             return answer
         except ClientError as error:
@@ -151,11 +150,9 @@ class Dispatch:
         if fields is not None:
             self._entrance.denied(client.known, **client.audited, **fields)
 
-    async def _check(self, row: AnyRow, command: Command, client: Client) -> tuple[Command, ApprovalRequested | None]:
-        """Checks whether the client's scope, projects and rate limits allow this command. Prompts and audited commands
-        count against the rate limits. Returns the command to execute and the open approval request that it decides on,
-        if any. Raises ``ClientError``.
-        """
+    async def _check(self, row: AnyRow, command: Command, client: Client) -> None:
+        """Raises ``ClientError`` if the client's scope, projects or rate limits do not allow this command. Prompts and
+        audited commands count against the rate limits."""
         identity = client.known
         scopes.check_only(identity, command, row.name)
         scopes.check(identity, row.scope, row.name)
@@ -172,13 +169,6 @@ class Dispatch:
                 await _check_directory(identity, given, f"data.options.add_dirs[{index}]")
         if isinstance(command, commands.ProjectCreate):
             await _check_directory(identity, expanded(command.path), "data.path")
-        if not isinstance(command, commands.PermissionResponse):
-            return command, None
-        decision = await self._core.with_input(command, client)
-        asked = self._core.approval_request(decision.project_id, decision.approval_id)
-        if asked is not None and not identity.may(scopes.RUNS):
-            scopes.check_answer(identity, decision, asked)
-        return decision, asked
 
 
 async def _answered(row: AnyRow, owner: Any, command: Command, client: Client) -> Answer[Any]:

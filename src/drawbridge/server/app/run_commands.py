@@ -183,7 +183,7 @@ class RunCommands:
             raise ClientError("SESSION_NOT_FOUND", "The project does not have a conversation to fork yet.")
         self._core.terminal_sessions.check_agent(session_id, session.data.agent)
         if not await asyncio.to_thread(conversations.known, agent, session.path, session_id):
-            raise ClientError("SESSION_NOT_FOUND", "The agent does not have this conversation for this directory.")
+            raise ClientError("SESSION_NOT_FOUND", "The agent has no such conversation in this directory.")
         if not fork:
             await self._check_unused(session, agent, session_id)
         title = await asyncio.to_thread(conversations.title, agent, session.path, session_id)

@@ -8,22 +8,23 @@ Editors connect to the private socket (``terminal_sessions.socket``), each throu
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from drawbridge.agents import catalog
 from drawbridge.agents.base import Decision
 from drawbridge.protocols import local_ipc as wire
 from drawbridge.server.approvals.paths import escaped, normal
-from drawbridge.server.approvals.pending import PendingApproval
-from drawbridge.server.events import Announced, ApprovalResolved, PermissionWithdrawn, ReviewChanged, ReviewCommented
+from drawbridge.server.approvals.pending import PendingApproval, Surface
+from drawbridge.server.events import Announced, ReviewChanged, ReviewCommented
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.frames import Frame, Subscriber
+from drawbridge.server.protocol.frames import Frame
 
 logger = logging.getLogger("drawbridge.server")
 
-Decide: TypeAlias = Callable[[str, Decision, Subscriber], object]
+Decide: TypeAlias = Callable[[PendingApproval, Decision, Surface], Awaitable[object]]
+"""See ``Session.decide``."""
 
 
 class Editor(Protocol):
@@ -39,7 +40,7 @@ class Editor(Protocol):
 
 
 class Person:
-    """The user of an editor, as a ``Subscriber`` that decides like a client but receives no frames."""
+    """The user of an editor, as a ``Surface``, and as a ``Subscriber`` that receives no frames."""
 
     id = "editor"
     decides = runs = owns = True
@@ -47,6 +48,10 @@ class Person:
 
     def __init__(self, name: str) -> None:
         self.name = name
+
+    @property
+    def audited(self) -> Mapping[str, Any]:
+        return {"by": self.name}
 
     def sees(self, path: Path) -> bool:
         return True
@@ -71,7 +76,8 @@ class _Offer:
 
 
 class Editors:
-    """All connected editors, and the approval requests that they show. The "editors" receiver of the event bus."""
+    """All connected editors, and the approval requests that they show. ``Approvals`` opens and closes these.
+    ``published`` is the "editors" receiver of the event bus."""
 
     def __init__(self, leads_to: Callable[[Path], Path]) -> None:
         """``leads_to``: see ``AllowedDirectories.leads_to``."""
@@ -91,14 +97,17 @@ class Editors:
         for editor in self._editors:
             self._show(offered, editor)
 
+    def close(self, approval: PendingApproval) -> None:
+        """Closes an approval request that was resolved or withdrawn in every editor that shows it."""
+        offered = self._offered.pop(approval.id, None)
+        # After a withdrawal, the agent may have been allowed to write the file elsewhere.
+        may_be_written = approval.decision is None or approval.decision.allow
+        for editor in offered.editors if offered else ():
+            editor.send(wire.Withdraw(approval.id, may_be_written))
+
     def published(self, announced: Announced) -> None:
-        """The "editors" receiver of the event bus. Closes an approval request that is resolved or withdrawn in every
-        editor, and notifies the editors that show reviews when a review or its comments have changed."""
+        """Notifies the editors that show reviews when a review or its comments have changed."""
         match announced.event:
-            case ApprovalResolved(approval_id=approval_id, decision=decision):
-                self._close(approval_id, written=decision == "allow")
-            case PermissionWithdrawn(approval_id):
-                self._close(approval_id, written=True)
             case ReviewChanged(by=by) if announced.project_id is not None:
                 self._review_changed(announced.project_id, announced.path, by or "")
             case ReviewCommented() if announced.project_id is not None:
@@ -108,12 +117,6 @@ class Editors:
         for editor in self._editors:
             if editor.about is not None and editor.about.reviews:
                 editor.send(wire.ReviewChanged(project, by, str(self._leads_to(directory))))
-
-    def _close(self, approval_id: str, *, written: bool) -> None:
-        """Closes an approval request in every editor. ``written``: whether the agent may write the file now."""
-        offered = self._offered.pop(approval_id, None)
-        for editor in offered.editors if offered else ():
-            editor.send(wire.Withdraw(approval_id, written))
 
     # Called by editors.
 
@@ -133,7 +136,7 @@ class Editors:
         if offered := self._offered.get(approval_id):
             self._forget(offered, editor)
 
-    def answered(self, editor: Editor, approval_id: str, text: str | None) -> None:
+    async def answered(self, editor: Editor, approval_id: str, text: str | None) -> None:
         """Handles the user's decision in an editor. A late decision is ignored, because the editor has been asked to
         close its view."""
         offered = self._offered.get(approval_id)
@@ -142,7 +145,7 @@ class Editors:
         self._forget(offered, editor)  # its view is closed already
         name = editor.about.editor if editor.about else "an editor"
         try:
-            offered.decide(approval_id, decision(offered.approval, text), Person(name))
+            await offered.decide(offered.approval, decision(offered.approval, text), Person(name))
         except ClientError as error:
             logger.info("%s: %s", approval_id, error.text)
             if (

@@ -1,5 +1,5 @@
-"""An approval request as the server stores it, and the interface of the askers, through which an agent waits for the
-decision. Pure.
+"""An approval request as the server stores it, and the interfaces of its two sides: the askers, through which an agent
+waits for the decision, and the surfaces, on which a person decides. Pure.
 """
 
 from __future__ import annotations
@@ -55,19 +55,7 @@ class PendingApproval(Approval[Decision]):
         own: dict[str, Any] = {"approval_id": f"appr_{uuid.uuid4().hex}", "run_id": run_id, "known_as": known_as}
         if look is not None:
             return cls(look.described(**own), question.question_id, created_at, is_described=True)
-        request = ApprovalRequested(
-            **own,
-            tool_name=question.tool_name,
-            input=question.input,
-            suggestions=question.suggestions,
-            proposal=question.proposal,
-            changeable=question.changeable,
-            asked_by=question.asked_by,
-            reason=question.reason,
-            blocked_path=question.blocked_path,
-            form=question.form,
-        )
-        return cls(request, question.question_id, created_at)
+        return cls(ApprovalRequested.of(question, **own), question.question_id, created_at)
 
     @property
     def is_open(self) -> bool:
@@ -136,6 +124,19 @@ class Asker(Protocol):
         ...
 
 
+class Surface(Protocol):
+    """Something on which a person decides: a connected client, or an editor. Its ``name`` is for other clients and the
+    history."""
+
+    id: str
+    name: str
+
+    @property
+    def audited(self) -> Mapping[str, Any]:
+        """The fields of an audit log entry that identify it."""
+        ...
+
+
 class AskingProcess:
     """The agent's own process, which the server runs. ``answer`` sends it the decision on the question with this id."""
 
@@ -172,7 +173,7 @@ class ExpectedAsker:
 
 
 def with_call(request: ApprovalRequested, tools: Tools) -> ApprovalRequested:
-    """The request with its ``call``, also for a record of an earlier version. ``tools``: those of the agent that
-    asks."""
+    """The request with its ``call`` and its ``kind``, also for a record of an earlier version. ``tools``: those of the
+    agent that asks."""
     call = tools.call(request.tool_name, request.given or {}, request.suggestions, request.form)
-    return request.described(call=call)
+    return request.described(call=call, kind=request.kind or call.kind)

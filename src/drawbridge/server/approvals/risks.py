@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final, NamedTuple, TypeAlias
 
+from drawbridge.agents import catalog
 from drawbridge.core.terminal_text import strange_places
 from drawbridge.server.events import Risk
 
@@ -92,7 +93,7 @@ _BEFORE_OTHERS: Final = frozenset(
     {"nohup", "time", "command", "exec", "nice", "timeout", "then", "do", "else", "!", "{"}
 )
 """Words that may be followed by options and the name of a program, at the beginning of a command."""
-_SETTINGS: Final = frozenset({".git", ".claude", ".gemini", ".codex", ".vscode", ".husky"})
+_SETTINGS: Final = frozenset({".git", ".vscode", ".husky"} | {row.settings for row in catalog.ROWS if row.settings})
 _SETTINGS_FILES: Final = frozenset({".mcp.json", ".envrc"})
 
 _TOKEN: Final = re.compile(r"\n|&&|\|\||>>|<<<|[;&|()<>`]|[^\s;&|()<>`\"']+")

@@ -15,9 +15,9 @@ from drawbridge.agents.base import Decision, Question
 from drawbridge.agents.tool_calls import ToolCall
 from drawbridge.core.errors import DrawbridgeError, HistoryNotWritten, UnusableFile
 from drawbridge.editors.files import from_uri
-from drawbridge.server.approvals.editors import Editors
+from drawbridge.server.approvals.editors import Decide, Editors
 from drawbridge.server.approvals.paths import escaped, normal, real
-from drawbridge.server.approvals.pending import Asker, PendingApproval, Verdict
+from drawbridge.server.approvals.pending import Asker, PendingApproval, Surface, Verdict
 from drawbridge.server.approvals.words import words
 from drawbridge.server.events import (
     SHOWN_TEXT,
@@ -30,7 +30,7 @@ from drawbridge.server.events import (
 from drawbridge.server.protocol import messages
 from drawbridge.server.protocol.answers import Answer, updated
 from drawbridge.server.protocol.client_errors import ClientError, not_written
-from drawbridge.server.protocol.frames import ROOM, Subscriber
+from drawbridge.server.protocol.frames import ROOM
 from drawbridge.server.updates import permission_request, permission_resolved
 
 logger = logging.getLogger("drawbridge.server")
@@ -47,9 +47,9 @@ class Approvals:
     through which the agent sent it.
 
     ``root``: the project's directory. ``append`` records a decision, and raises ``DrawbridgeError`` if that fails.
-    ``publish`` then reports it on the surfaces. ``record`` does both for other events, and only logs a failure (all as
+    ``publish`` then reports it to clients. ``record`` does both for other events, and only logs a failure (all as
     in ``SessionStore``). ``verdicts``: how the latest requests ended according to the history, including requests of
-    earlier server processes. ``decide`` handles a decision from an editor like one from a client.
+    earlier server processes. ``decide``: what ``editors`` call with the user's decision.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Approvals:
         record: Callable[[ApprovalRequested | PermissionWithdrawn], int | None],
         verdicts: Mapping[str, Verdict],
         editors: Editors,
-        decide: Callable[[str, Decision, Subscriber], object],
+        decide: Decide,
     ) -> None:
         self._project_id = project_id
         self._root = root
@@ -84,6 +84,13 @@ class Approvals:
     def find(self, approval_id: str) -> PendingApproval | None:
         """The open approval request with this id; None if it is not open."""
         return self._open.get(approval_id)
+
+    def get(self, approval_id: str) -> PendingApproval:
+        """The open approval request with this id. Raises ``ClientError``, with the decision if there is one already."""
+        approval = self._open.get(approval_id)
+        if approval is None:
+            raise self._too_late(approval_id)
+        return approval
 
     def askers(self, approval: PendingApproval) -> Sequence[Asker]:
         """The askers of an open approval request; empty for any other request."""
@@ -142,20 +149,20 @@ class Approvals:
         self._closed.clear()
 
     def decide(
-        self, approval_id: str, decision: Decision, by: Subscriber, at: Asker | None = None
-    ) -> tuple[PendingApproval, Answer[messages.PermissionResolved], Asker]:
+        self, approval: PendingApproval, decision: Decision, by: Surface, at: Asker | None = None
+    ) -> tuple[Answer[messages.PermissionResolved], Asker]:
         """Accepts the first decision. It is recorded, the agent receives it through the first asker, and then it is
-        published and the other askers are closed. ``at``: the asker that delivers the decision itself, instead of
-        the first one. Returns the request, the reply for the client, and the asker that delivers the decision.
+        published, and the editors and the other askers close the request. ``at``: the asker that delivers the decision
+        itself, instead of the first one. Returns the reply for the client, and the asker that delivers the decision.
 
-        Raises ``ClientError`` for an unknown request, for a later decision, for one that does not fit the request, and
-        for one that can't be written, since an agent must not receive a decision that is not in the history. In the
-        last two cases the request stays open.
+        Raises ``ClientError`` for a later decision, for one that does not fit the request, and for one that can't be
+        written, since an agent must not receive a decision that is not in the history. In the last two cases the
+        request stays open.
         """
-        approval = self._decidable(approval_id, decision)
+        self._check(approval, decision)
         word: Literal["allow", "deny"] = "allow" if decision.allow else "deny"
         resolved = ApprovalResolved(
-            approval_id=approval_id,
+            approval_id=approval.id,
             by=by.name,
             decision=word,
             message=decision.message,
@@ -167,7 +174,7 @@ class Approvals:
         try:
             stored = self._append(resolved, by.id)
         except DrawbridgeError as error:
-            logger.error("%s: the decision on %s could not be written: %s", self._project_id, approval_id, error)
+            logger.error("%s: the decision on %s could not be written: %s", self._project_id, approval.id, error)
             refused = not_written(error)
             text = f"{refused.text} The agent did not receive the answer, and the request stays open."
             raise ClientError(refused.code, text, retryable=isinstance(error, HistoryNotWritten)) from None
@@ -179,11 +186,12 @@ class Approvals:
                 asking.decided(approval, decision, by.name)
         finally:  # the decision is in the history, so clients see it even if the agent can't be reached
             seq = self._publish(stored)
+            self._editors.close(approval)
         for asker in askers:
             if asker is not asking:
                 asker.closed()
         answer = updated("permission_resolved", permission_resolved(resolved), self._project_id, seq)
-        return approval, answer, asking
+        return answer, asking
 
     def withdraw(self, approval: PendingApproval, reason: str) -> bool:
         """Withdraws the request. Returns whether it was still open."""
@@ -191,6 +199,7 @@ class Approvals:
             return False
         askers = self._close(approval)
         self._record(PermissionWithdrawn(approval.id, reason))
+        self._editors.close(approval)
         for asker in askers:
             asker.closed()
         return True
@@ -207,18 +216,16 @@ class Approvals:
         each = room // max(len(self), 1) - ROOM
         return [permission_request(self._project_id, one.request, one.created_at, one.seq, each) for one in self]
 
-    def _decidable(self, approval_id: str, decision: Decision) -> PendingApproval:
-        """The open request with this id. Raises ``ClientError`` if it is not open, or the decision does not fit it."""
-        approval = self._open.get(approval_id)
-        if approval is not None and decision.updated_input is not None and not approval.request.changeable:
+    def _check(self, approval: PendingApproval, decision: Decision) -> None:
+        """Raises ``ClientError`` if the request is no longer open, or the decision does not fit it."""
+        if approval.id not in self._open:
+            raise self._too_late(approval.id)
+        if decision.updated_input is not None and not approval.request.changeable:
             text = "This agent does not accept edited input. The request stays open: allow it unchanged, or deny it."
             raise ClientError("NOT_SUPPORTED", text, field="data.updated_input")
-        if approval is None or not approval.is_open:
-            raise self._too_late(approval_id)
         if decision.allow and approval.call.kind == "question" and not _has_answers(approval.call, decision):
             text = "The answers to the questions are missing. The request stays open: send the input with answers, or deny it."
             raise ClientError("VALIDATION_FAILED", text, field="data.updated_input")
-        return approval
 
     def _too_late(self, approval_id: str) -> ClientError:
         verdict = self._closed.get(approval_id) or self._before.get(approval_id)

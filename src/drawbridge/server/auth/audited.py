@@ -12,7 +12,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from msgspec import Struct
 
 from drawbridge.server.events import (
-    AnsweredInEditor,
+    Answered,
     ApprovalRequested,
     CommentedInEditor,
     DecidedInEditor,
@@ -38,26 +38,27 @@ PLACES: Final = ("file_path", "notebook_path", "path")
 """The fields of a tool's input that name its file."""
 
 
-def _nothing(command: object, reply: object, asked: ApprovalRequested | None) -> dict[str, Any]:
+def _nothing(command: object, reply: object) -> dict[str, Any]:
     return {}
 
 
 class AuditEntry(Struct, Generic[C, R], frozen=True):
     """The audit log entry for a command that was executed: its ``event``, and ``fields``, which returns the fields that
-    it has in addition to the project and the sender.
+    it has in addition to the project and the sender. ``fields`` is called with the command and the data of its reply.
 
-    ``fields`` is called with the command, the data of its reply, and the open approval request that the command decides
-    on; None for other commands.
+    ``by_bus``: whether the entry is written for an event on the bus, instead of for the command; the event reports the
+    action on every surface (see ``Entrance.published``).
     """
 
     event: str
-    fields: Callable[[C, R, ApprovalRequested | None], dict[str, Any]] = _nothing
+    fields: Callable[[C, R], dict[str, Any]] = _nothing
+    by_bus: bool = False
 
 
-def done(audit: AuditEntry[C, R], command: C, answer: Answer[R], asked: ApprovalRequested | None) -> dict[str, Any]:
+def done(audit: AuditEntry[C, R], command: C, answer: Answer[R]) -> dict[str, Any]:
     """The fields of the audit log entry for a command that was executed, except the ones about the sender."""
     project_id = answer.project_id or getattr(command, "project_id", None)
-    return {"project_id": project_id, **audit.fields(command, answer.data, asked)}
+    return {"project_id": project_id, **audit.fields(command, answer.data)}
 
 
 def refused(error: ClientError, name: str | None, command: commands.Command | None) -> dict[str, Any] | None:
@@ -75,7 +76,7 @@ def refused(error: ClientError, name: str | None, command: commands.Command | No
 # the fields of each command
 
 
-def execute(command: commands.Execute, reply: Accepted, asked: ApprovalRequested | None) -> dict[str, Any]:
+def execute(command: commands.Execute, reply: Accepted) -> dict[str, Any]:
     options = command.options
     return {
         "run_id": reply.run_id,
@@ -86,26 +87,7 @@ def execute(command: commands.Execute, reply: Accepted, asked: ApprovalRequested
     }
 
 
-def permission_response(
-    command: commands.PermissionResponse, reply: object, asked: ApprovalRequested | None
-) -> dict[str, Any]:
-    changed = command.updated_input is not None or command.updated_input_blob is not None
-    return _answered(command.approval_id, command.decision, command.remember, changed, asked)
-
-
-def _answered(
-    approval_id: str, decision: str, remember: bool, changed: bool, asked: ApprovalRequested | None
-) -> dict[str, Any]:
-    return {
-        "approval_id": approval_id,
-        "decision": decision,
-        "remember": remember or None,
-        "changed": changed or None,
-        **_question(asked),
-    }
-
-
-def agent_interrupt(command: commands.AgentInterrupt, reply: object, asked: ApprovalRequested | None) -> dict[str, Any]:
+def agent_interrupt(command: commands.AgentInterrupt, reply: object) -> dict[str, Any]:
     return {"all": command.all or None, "schedule": command.schedule or None}
 
 
@@ -116,7 +98,7 @@ class OfSession(Protocol):
     def session_id(self) -> str | None: ...
 
 
-def of_session(command: OfSession, reply: object, asked: ApprovalRequested | None) -> dict[str, Any]:
+def of_session(command: OfSession, reply: object) -> dict[str, Any]:
     return {"session_id": command.session_id}
 
 
@@ -126,11 +108,11 @@ class OfRun(Protocol):
     run_id: str
 
 
-def of_run(command: OfRun, reply: object, asked: ApprovalRequested | None) -> dict[str, Any]:
+def of_run(command: OfRun, reply: object) -> dict[str, Any]:
     return {"run_id": command.run_id}
 
 
-def review_decide(command: commands.ReviewDecide, reply: object, asked: ApprovalRequested | None) -> dict[str, Any]:
+def review_decide(command: commands.ReviewDecide, reply: object) -> dict[str, Any]:
     return _decided(command.decision or "edit", len(command.hunks), len(command.files), command.all)
 
 
@@ -138,9 +120,7 @@ def _decided(decision: str, hunks: int, files: int, all: bool) -> dict[str, Any]
     return {"decision": decision, "hunks": hunks or None, "files": files or None, "all": all or None}
 
 
-def review_comment(
-    command: commands.ReviewComment, reply: ReviewCommented, asked: ApprovalRequested | None
-) -> dict[str, Any]:
+def review_comment(command: commands.ReviewComment, reply: ReviewCommented) -> dict[str, Any]:
     path = reply.comment.path if reply.comment else None
     return _commented(reply.comment_id, path, command.remove, command.resolved)
 
@@ -149,17 +129,15 @@ def _commented(comment_id: str, path: str | None, removed: bool, resolved: bool 
     return {"comment_id": comment_id, "path": path, "removed": removed or None, "resolved": resolved}
 
 
-def review_submit(command: commands.ReviewSubmit, reply: Accepted, asked: ApprovalRequested | None) -> dict[str, Any]:
+def review_submit(command: commands.ReviewSubmit, reply: Accepted) -> dict[str, Any]:
     return {"run_id": reply.run_id, "steer": command.steer or None}
 
 
-def review_commit(
-    command: commands.ReviewCommit, reply: ReviewCommitted, asked: ApprovalRequested | None
-) -> dict[str, Any]:
+def review_commit(command: commands.ReviewCommit, reply: ReviewCommitted) -> dict[str, Any]:
     return {"commit": reply.commit, "branch": reply.branch}
 
 
-def review_push(command: commands.ReviewPush, reply: ReviewPushed, asked: ApprovalRequested | None) -> dict[str, Any]:
+def review_push(command: commands.ReviewPush, reply: ReviewPushed) -> dict[str, Any]:
     return {
         "commit": reply.commit,
         "remote": reply.remote,
@@ -168,39 +146,35 @@ def review_push(command: commands.ReviewPush, reply: ReviewPushed, asked: Approv
     }
 
 
-def set_mode(command: commands.SetMode, reply: object, asked: ApprovalRequested | None) -> dict[str, Any]:
+def set_mode(command: commands.SetMode, reply: object) -> dict[str, Any]:
     return {"permission_mode": command.mode}
 
 
-def set_model(command: commands.SetModel, reply: object, asked: ApprovalRequested | None) -> dict[str, Any]:
+def set_model(command: commands.SetModel, reply: object) -> dict[str, Any]:
     return {"model": command.model}
 
 
-def set_effort(command: commands.SetEffort, reply: object, asked: ApprovalRequested | None) -> dict[str, Any]:
+def set_effort(command: commands.SetEffort, reply: object) -> dict[str, Any]:
     return {"effort": command.effort}
 
 
-def project_create(command: commands.ProjectCreate, reply: object, asked: ApprovalRequested | None) -> dict[str, Any]:
+def project_create(command: commands.ProjectCreate, reply: object) -> dict[str, Any]:
     return {"path": command.path}
 
 
-def dir_create(command: commands.DirCreate, reply: DirectoryCreated, asked: ApprovalRequested | None) -> dict[str, Any]:
+def dir_create(command: commands.DirCreate, reply: DirectoryCreated) -> dict[str, Any]:
     return {"path": reply.path}
 
 
-def device_revoke(
-    command: commands.DeviceRevoke, reply: DeviceRevoked, asked: ApprovalRequested | None
-) -> dict[str, Any]:
+def device_revoke(command: commands.DeviceRevoke, reply: DeviceRevoked) -> dict[str, Any]:
     return {"device": reply.name, "revoked": reply.device_id}
 
 
-def pair_create(command: commands.PairCreate, reply: PairCreated, asked: ApprovalRequested | None) -> dict[str, Any]:
+def pair_create(command: commands.PairCreate, reply: PairCreated) -> dict[str, Any]:
     return {"device": reply.name, "scope": reply.scope}
 
 
-def _question(asked: ApprovalRequested | None) -> dict[str, Any]:
-    if asked is None:
-        return {}
+def _question(asked: ApprovalRequested) -> dict[str, Any]:
     if asked.proposal is not None:
         return {"tool": asked.tool_name, "path": asked.proposal.path}
     given = asked.given or {}
@@ -210,23 +184,30 @@ def _question(asked: ApprovalRequested | None) -> dict[str, Any]:
 
 # entries for actions that are also possible in an editor
 
-ANSWERED: Final = AuditEntry("answered", permission_response)
+ANSWERED: Final = AuditEntry[commands.PermissionResponse, object]("answered", by_bus=True)
 REVIEW_DECIDED: Final = AuditEntry("review_decided", review_decide)
 REVIEW_COMMENTED: Final = AuditEntry("review_commented", review_comment)
 REVIEW_SUBMITTED: Final = AuditEntry("review_submitted", review_submit)
+
+
+def answered(event: Answered) -> dict[str, Any]:
+    """The fields of the entry for a decision on an approval request, in addition to the project and the sender."""
+    return {
+        "approval_id": event.asked.approval_id,
+        "decision": event.decision,
+        "remember": event.remember or None,
+        "changed": event.changed or None,
+        **_question(event.asked),
+    }
 
 
 def in_editor(event: DoneInEditor) -> tuple[str, dict[str, Any]]:
     """The entry for an action in an editor: its event, and the fields that it has in addition to the project and the
     sender. They are those of the same command from a client."""
     match event:
-        case AnsweredInEditor():
-            return ANSWERED.event, _answered(
-                event.asked.approval_id, event.decision, event.remember, event.changed, event.asked
-            )
         case DecidedInEditor():
             return REVIEW_DECIDED.event, _decided(event.decision, event.hunks, event.files, event.all)
         case CommentedInEditor():
-            return REVIEW_COMMENTED.event, _commented(event.comment_id, event.path, event.removed, None)
+            return REVIEW_COMMENTED.event, _commented(event.comment_id, event.path, event.removed, event.resolved)
         case SubmittedInEditor():
             return REVIEW_SUBMITTED.event, {"run_id": event.run_id}

@@ -44,7 +44,7 @@ TOKEN: Final = re.compile(r"drawbridge_([0-9a-f]{8})_([A-Za-z0-9_-]{43})")
 
 NAME: Final = re.compile(r"\S(.{0,58}\S)?")
 
-NAME_RULE: Final = "must be 1 to 60 printable characters, without a space at the beginning or the end."
+NAME_RULE: Final = "must be 1 to 60 printable characters long, and must not begin or end with a space."
 """Describes the names that ``is_name`` accepts, for errors."""
 
 USED_EVERY: Final = timedelta(minutes=1)

@@ -25,7 +25,7 @@ from drawbridge.server.auth.access import Access, is_loopback
 from drawbridge.server.auth.audit import AuditLog
 from drawbridge.server.auth.rate_limits import Buckets, Refused
 from drawbridge.server.auth.scopes import Identity
-from drawbridge.server.events import Announced, DoneInEditor, RunContinued
+from drawbridge.server.events import Announced, Answered, DoneInEditor, RunContinued
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.commands import SshAuth
 
@@ -397,7 +397,9 @@ class Entrance:
             self.note(event, **fields)
             return
         if not self._unlogged:
-            logger.warning("refusing connections from very many addresses: further refusals are not logged for now")
+            logger.warning(
+                "refusing connections from a large number of addresses: further refusals are not logged for now"
+            )
             self.note("limited", what="refusals")
             asyncio.get_running_loop().call_later(LIMITED_SECONDS, self._report_unlogged)
         self._unlogged += 1
@@ -412,12 +414,15 @@ class Entrance:
             self._audit.write(event, **fields)
 
     def published(self, announced: Announced) -> None:
-        """Receives events from the bus as "audit". Writes to the audit log which runs were continued automatically, and
-        what users did in editors. ``Dispatch`` audits commands.
+        """Receives events from the bus as "audit". Writes to the audit log which runs were continued automatically,
+        which approval requests were answered, and what else users did in editors. ``Dispatch`` audits other commands.
         """
         event = announced.event
         if isinstance(event, RunContinued):
             self.note("continued", by=event.by, project_id=announced.project_id, run_id=event.run_id)
+        elif isinstance(event, Answered):
+            fields = audited.answered(event)
+            self.note(audited.ANSWERED.event, **event.surface, project_id=announced.project_id, **fields)
         elif isinstance(event, DoneInEditor):
             name, fields = audited.in_editor(event)
             self.note(name, by=event.by, project_id=announced.project_id, **fields)

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, get_args
 
 from msgspec import Struct
 
+from drawbridge.agents.base import Decision
 from drawbridge.server.events import ApprovalRequested
 from drawbridge.server.protocol import commands
 from drawbridge.server.protocol.client_errors import ClientError
@@ -89,9 +90,7 @@ def check_only(identity: Identity, command: commands.Command, what: str) -> None
         command.remember or command.updated_input is not None or command.updated_input_blob is not None
     )
     if about != identity.only or not plain:
-        text = (
-            f"{what}: a notification's token is valid only for allowing or denying its own approval request as it is."
-        )
+        text = f"{what}: a notification's token can only allow or deny its own approval request, without changes."
         raise ClientError("OUT_OF_SCOPE", text, details={"scope": identity.scope, "needed": DECIDES})
 
 
@@ -102,12 +101,14 @@ def check(identity: Identity, needed: Scope, what: str) -> None:
         raise out_of_scope(identity, needed, what)
 
 
-def check_answer(identity: Identity, answer: commands.PermissionResponse, asked: ApprovalRequested) -> None:
-    """Raises ``ClientError`` (OUT_OF_SCOPE) if a decision exceeds ``approve``. ``answer``: with its edited input, not
-    with a blob that contains it."""
-    if answer.remember:
+def check_answer(identity: Identity, decision: Decision, asked: ApprovalRequested) -> None:
+    """Raises ``ClientError`` (OUT_OF_SCOPE) if the decision exceeds the identity's scope, which is at least
+    ``approve``."""
+    if identity.may(RUNS):
+        return
+    if decision.remember:
         raise out_of_scope(identity, RUNS, "permission_response with remember", "data.remember")
-    updated = answer.updated_input
+    updated = decision.updated_input
     if updated is None:
         return
     given = asked.given

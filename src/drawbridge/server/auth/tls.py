@@ -326,7 +326,7 @@ def _why(error: Exception) -> str:
         if reason == "KEY_VALUES_MISMATCH":
             return "the key does not belong to the certificate"
         if reason in (None, "PEM_LIB", "NO_START_LINE"):
-            return "one of these files does not have the expected content in PEM format"
+            return "one of these files does not contain the expected PEM data"
         return reason
     return (error.strerror or str(error)).lower() if isinstance(error, OSError) else str(error)
 

@@ -85,7 +85,7 @@ ADVICE: Final = (
 
 NOTICE: Final = (
     "The server stores the versions of these files in its own repository, without dependencies, build output, "
-    f"caches, nested repositories and files over {LARGEST_FILE // MB} MB."
+    f"caches, nested repositories or files over {LARGEST_FILE // MB} MB."
 )
 """The notice about a review in a private repository, in one sentence."""
 

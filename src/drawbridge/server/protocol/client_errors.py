@@ -58,7 +58,7 @@ CODES: Final[Mapping[str, Kind]] = {
         "commands from a device or an address; `details.retry_after` is the number of seconds to wait.",
         retryable=True,
     ),
-    "OUT_OF_SCOPE": Kind("The device may not do this; `details.needed` is the scope that is required."),
+    "OUT_OF_SCOPE": Kind("The device is not allowed to do this; `details.needed` is the required scope."),
     "PERMISSION_DENIED": Kind(
         "The request exceeds what the owner of the server allows; `field` names the option, if an option is the cause."
     ),
@@ -130,7 +130,7 @@ CODES: Final[Mapping[str, Kind]] = {
         "If somebody has decided on the hunk, `details` has `by` and `decision`."
     ),
     "REVIEW_CLASH": Kind(
-        "The same places in the files have just been changed, or one path is in the way of another; "
+        "The same places in the files have just been changed, or one path blocks another; "
         "`details.paths` names them. Nothing was changed."
     ),
     "UNSAVED_CHANGES": Kind(

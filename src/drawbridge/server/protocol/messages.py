@@ -521,6 +521,9 @@ class ReviewDecided(Struct, frozen=True, omit_defaults=True, kw_only=True):
     these hunks; ``left``: the number of hunks that still wait for a decision. ``by`` null: nobody decided anything in
     Drawbridge, but nothing is left to decide. ``interrupted``: the server was killed before it could record or finish
     this, and has done so after its restart.
+
+    ``paths``: the files with these hunks, at most 20; none in records of earlier versions. ``diff``: what an undo or an
+    edit changed in the files, in git's format, at most 20 kB. ``diff_truncated``: ``diff`` is incomplete.
     """
 
     files: int
@@ -530,6 +533,9 @@ class ReviewDecided(Struct, frozen=True, omit_defaults=True, kw_only=True):
     decision: Literal["keep", "undo", "edit"] | None = None
     client_id: str | None = None
     interrupted: bool = False
+    paths: tuple[str, ...] = ()
+    diff: str = ""
+    diff_truncated: bool = False
 
 
 class ReviewInterrupted(Struct, frozen=True, omit_defaults=True, kw_only=True):

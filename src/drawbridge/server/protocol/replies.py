@@ -611,7 +611,7 @@ class AgentWords(Struct, frozen=True):
     known how to log in. ``tools``: what its tools do, by name: "read", "edit", "write", "command", "search", "find" (files
     by name), "fetch", "web" (a search), "agent", "todo", "question", "plan", "output" (of a task), "stop" (a task) or
     "skill". A later server may send other words. ``tasks``: the names of the kinds of background tasks, by ``kind``.
-    ``compact``: the prompt with which it replaces the conversation by a summary; empty if that is not known.
+    ``compact``: the prompt with which it replaces the conversation with a summary; empty if that is not known.
     """
 
     name: str

@@ -117,26 +117,27 @@ def lines_of(text: str) -> list[str]:
 def changed(
     path: str, old: Version | None, new: Version | None, decided: Collection[str] = (), old_path: str = ""
 ) -> FileChange:
-    """The change from ``old`` to ``new``. ``decided``: the ids of hunks that were decided on before. A new hunk with
-    the same lines gets another id. ``old_path``: the previous path of a renamed file. Its versions are both text, or
-    have the same content."""
+    """The change from ``old`` to ``new``. ``decided``: the ids of hunks that were decided on before. A new hunk that
+    is equal to one of them gets another id. ``old_path``: the previous path of a renamed file. Its versions are both
+    text, or have the same content."""
     if old_path:
         assert old is not None
         assert new is not None, "a renamed file exists in both versions"
-        name = (Hunk(_id(path, "name", old_path), "name"),)
+        name = (Hunk(_new_id(decided, path, "name", old_path), "name"),)
         lines = (
             ()
             if old.blob == new.blob
             else changed(path, old, msgspec.structs.replace(new, mode=old.mode), decided).hunks
         )
-        return FileChange(path, old, new, (*lines, *_mode_hunk(path, old, new), *name), old_path)
+        return FileChange(path, old, new, (*lines, *_mode_hunk(path, old, new, decided), *name), old_path)
     if old is None or new is None or old.text is None or new.text is None:
         if (old and (old.mode, old.blob)) == (new and (new.mode, new.blob)):
             return FileChange(path, old, new, ())
         if old is not None and new is not None and old.blob == new.blob and {old.mode, new.mode} <= REGULAR:
-            return FileChange(path, old, new, _mode_hunk(path, old, new))
+            return FileChange(path, old, new, _mode_hunk(path, old, new, decided))
+        id = _new_id(decided, path, "file", *_named(old), *_named(new))
         span = Span(0, len(_lines(old)), 0, len(_lines(new)))
-        return FileChange(path, old, new, (Hunk(_id(path, "file", *_named(old), *_named(new)), "file", span),))
+        return FileChange(path, old, new, (Hunk(id, "file", span),))
     old_lines, new_lines = old.lines, new.lines
     found: list[Hunk] = []
     equal: dict[tuple[str, str], int] = {}
@@ -147,7 +148,7 @@ def changed(
             count += 1
         equal[sides] = count + 1
         found.append(Hunk(id, "lines", span))
-    return FileChange(path, old, new, (*found, *_mode_hunk(path, old, new)))
+    return FileChange(path, old, new, (*found, *_mode_hunk(path, old, new, decided)))
 
 
 def decide(change: FileChange, *, keep: Collection[str] = (), undo: Collection[str] = ()) -> FileChange:
@@ -334,8 +335,18 @@ def _named(version: Version | None) -> tuple[str, str]:
     return ("", "") if version is None else (version.mode, version.blob)
 
 
-def _mode_hunk(path: str, old: Version, new: Version) -> tuple[Hunk, ...]:
-    return (Hunk(_id(path, "mode", old.mode, new.mode), "mode"),) if old.mode != new.mode else ()
+def _mode_hunk(path: str, old: Version, new: Version, decided: Collection[str]) -> tuple[Hunk, ...]:
+    if old.mode == new.mode:
+        return ()
+    return (Hunk(_new_id(decided, path, "mode", old.mode, new.mode), "mode"),)
+
+
+def _new_id(decided: Collection[str], *parts: str) -> str:
+    """The id for a hunk that is the only one of its kind in its file. It is not in ``decided``."""
+    count = 0
+    while (id := _id(*parts, *([str(count)] if count else []))) in decided:
+        count += 1
+    return id
 
 
 def _id(*parts: str) -> str:

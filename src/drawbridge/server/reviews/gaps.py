@@ -64,7 +64,9 @@ class Gaps:
         except FileNotFoundError:
             return _Known()
         except (OSError, *UNDECODABLE) as error:
-            logger.warning("%s can't be read, so a review may lack changes without saying so: %s", self._path, error)
+            logger.warning(
+                "%s can't be read, so changes may be missing from a review without notice: %s", self._path, error
+            )
             return _Known()
 
     def _write(self, known: _Known) -> None:

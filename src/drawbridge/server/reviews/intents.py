@@ -9,11 +9,14 @@ either made or not.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
 from drawbridge.server.events import ChangedFile
+
+LISTED_PATHS: Final = 20
+"""The maximum number of paths in an intent, and in the record of a decision."""
 
 Action: TypeAlias = Literal["keep", "undo", "edit"]
 
@@ -31,7 +34,8 @@ class DecisionIntent(Struct, frozen=True, tag="decision"):
 
     ``session``: the id of the session in which it is recorded; ``seq``: the number of the last record there before it.
     ``by``, ``client_id``, ``decision``, ``files``, ``hunks``: as in its record. ``bases``, ``heads``: the commits of the
-    review before and after it. Its files are those that differ between both heads.
+    review before and after it. The files that it writes are those that differ between both heads. ``paths``: the files
+    of its hunks, at most ``LISTED_PATHS``, as clients see them; empty if an earlier version has stored the intent.
     """
 
     session: str
@@ -43,6 +47,7 @@ class DecisionIntent(Struct, frozen=True, tag="decision"):
     hunks: int
     bases: tuple[str, str]
     heads: tuple[str, str]
+    paths: tuple[str, ...] = ()
 
 
 class RevertIntent(Struct, frozen=True, tag="revert"):

@@ -27,14 +27,23 @@ from drawbridge.server.protocol.frames import ROOM, Subscriber
 from drawbridge.server.protocol.messages import FRAME_BYTES
 from drawbridge.server.reviews.change_set import REGULAR, FileChange, NotEditable, Part, Version
 from drawbridge.server.reviews.committing import BadBranch, Blocked, NothingToCommit, Refused
-from drawbridge.server.reviews.intents import CommitIntent, DecisionIntent, Intent, Operation, RevertIntent, Verdict
+from drawbridge.server.reviews.intents import (
+    LISTED_PATHS,
+    CommitIntent,
+    DecisionIntent,
+    Intent,
+    Operation,
+    RevertIntent,
+    Verdict,
+)
 from drawbridge.server.reviews.located_comments import LocatedComments
 from drawbridge.server.reviews.pushing import CannotPush, NotPushed, Target
+from drawbridge.server.reviews.recorded_diff import RecordedDiff
 from drawbridge.server.reviews.reviews import (
-    DecisionResult,
     HunkDecision,
     HunkGone,
     OpenReview,
+    Plan,
     RequestedDecision,
     ReviewMoved,
 )
@@ -54,9 +63,6 @@ LONGEST_TITLE: Final = 200
 """The maximum length of the title that is proposed for a pull request, in characters."""
 
 LONGEST_BODY: Final = 10_000
-
-LISTED_CHANGED: Final = 20
-"""The maximum number of paths in the record of an interrupted decision."""
 
 LISTED_FILES: Final = 500
 """The maximum number of paths in the record of a commit."""
@@ -86,7 +92,7 @@ IMAGE: Final = "review_"
 def requested_decision(command: commands.ReviewDecide, by: str) -> RequestedDecision:
     """The decision that a client requests. Raises ``ClientError`` if the request is not valid."""
     if sum(map(bool, (command.hunks, command.files, command.all))) != 1:
-        text = "A decision applies to hunks, files, or all: name exactly one of them."
+        text = "A decision needs exactly one of hunks, files and all."
         raise ClientError("VALIDATION_FAILED", text, field="data.hunks")
     if command.text is not None:
         if len(command.hunks) != 1 or command.decision is not None:
@@ -192,23 +198,30 @@ def push_offer(found: Target | CannotPush) -> replies.PushOffer | None:
             )
 
 
-def record_of(wanted: RequestedDecision, outcome: DecisionResult, sender: Subscriber) -> ReviewDecided:
-    """The record of a decision that changed the review."""
+def record_of(
+    wanted: RequestedDecision, plan: Plan, review: OpenReview, diff: RecordedDiff, sender: Subscriber
+) -> ReviewDecided:
+    """The record of a decision that changed the review. ``review``: the review after it."""
     return ReviewDecided(
         by=sender.name,
         decision=wanted.decision,
-        files=outcome.files,
-        hunks=outcome.hunks,
-        left=outcome.review.hunks,
+        files=plan.files,
+        hunks=plan.hunks,
+        left=review.hunks,
         client_id=sender.id,
+        paths=plan.paths,
+        diff=diff.text,
+        diff_truncated=diff.truncated,
     )
 
 
-def recovered_record(intent: Intent, found: Verdict, review: OpenReview, *, interrupted: bool) -> Recovered:
-    """The record of the result of a decision, a revert or a commit. ``interrupted``: whether the server was restarted
-    in the meantime."""
+def recovered_record(
+    intent: Intent, found: Verdict, review: OpenReview, diff: RecordedDiff, *, interrupted: bool
+) -> Recovered:
+    """The record of the result of a decision, a revert or a commit. ``diff``: what a decision changed in the files.
+    ``interrupted``: whether the server was restarted in the meantime."""
     if found.result == "done":
-        return _done_record(intent, found.commit, review.hunks, interrupted=interrupted)
+        return _done_record(intent, found.commit, review.hunks, diff, interrupted=interrupted)
     operation, files, hunks = _about(intent)
     return ReviewInterrupted(
         by=intent.by,
@@ -216,12 +229,12 @@ def recovered_record(intent: Intent, found: Verdict, review: OpenReview, *, inte
         files=files,
         hunks=hunks,
         result=found.result,
-        changed=tuple(map(shown_path, found.changed[:LISTED_CHANGED])),
+        changed=tuple(map(shown_path, found.changed[:LISTED_PATHS])),
         client_id=intent.client_id,
     )
 
 
-def _done_record(intent: Intent, commit: str, left: int, *, interrupted: bool) -> Recovered:
+def _done_record(intent: Intent, commit: str, left: int, diff: RecordedDiff, *, interrupted: bool) -> Recovered:
     match intent:
         case DecisionIntent():
             return ReviewDecided(
@@ -232,6 +245,9 @@ def _done_record(intent: Intent, commit: str, left: int, *, interrupted: bool) -
                 left=left,
                 client_id=intent.client_id,
                 interrupted=interrupted,
+                paths=intent.paths,
+                diff=diff.text,
+                diff_truncated=diff.truncated,
             )
         case RevertIntent():
             return RunReverted(intent.run_id, intent.by, intent.files, intent.client_id)

@@ -31,6 +31,7 @@ from drawbridge.server.reviews.committing import finished
 from drawbridge.server.reviews.intents import CommitIntent, DecisionIntent, Intent, RevertIntent, Verdict
 from drawbridge.server.reviews.interrupted import recovered
 from drawbridge.server.reviews.messages import Recovered, recovered_record
+from drawbridge.server.reviews.recorded_diff import RecordedDiff, recorded_diff
 from drawbridge.server.reviews.reviews import OpenReview, Review
 from drawbridge.server.store.log import Page
 from drawbridge.server.store.records import NOT_OURS, read
@@ -174,10 +175,13 @@ class Recovery:
             raise not_written_over(error) from None
         async with self._checkpoints.operations.exclusive() as git:
             review = await self._review.current(git, self._checkpoints.work_tree)
+            diff = RecordedDiff()
+            if found.result == "done" and isinstance(intent, DecisionIntent):
+                diff = await recorded_diff(git, intent.heads)
         store = self._stores.get(intent.session)  # None: a terminal session that was removed from the list
         # The client that requested a failed decision has received the error, unless the server was restarted.
         is_news = found.result == "done" or self._is_restarted
-        event = recovered_record(intent, found, review, interrupted=self._is_restarted)
+        event = recovered_record(intent, found, review, diff, interrupted=self._is_restarted)
         if store is not None and is_news and not await _is_recorded(store, intent):
             store.record(event)
         self.latest = event if self._is_restarted else None

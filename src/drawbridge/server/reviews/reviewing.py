@@ -30,6 +30,7 @@ from drawbridge.server.reviews.intents import DecisionIntent
 from drawbridge.server.reviews.located_comments import LocatedComments
 from drawbridge.server.reviews.messages import ShownFile, counted, images_of, numbers, record_of, refused, reply
 from drawbridge.server.reviews.publishing import Offers, Owner, Publishing
+from drawbridge.server.reviews.recorded_diff import RecordedDiff, recorded_diff
 from drawbridge.server.reviews.recovery import Completed, Recovery
 from drawbridge.server.reviews.reviews import (
     DecisionResult,
@@ -174,7 +175,7 @@ class Reviewing:
         size, in bytes. Raises ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
         # git can return any file of the repository, but clients may only get what is in the review.
         if blob not in self._images:
-            text = "The image is not in the review as it was last read. Read the review again."
+            text = "The image is not part of the review that was last read. Read the review again."
             raise ClientError("BLOB_NOT_FOUND", text, field="data.blob_id")
         async with self._operations.exclusive() as git:
             size = int(await git.read("cat-file", "-s", blob))
@@ -210,7 +211,8 @@ class Reviewing:
             async with self._operations.exclusive() as git:
                 begin = partial(self._begin, wanted, session, own, sender)
                 outcome = await self._review.decide(git, self._work_tree, wanted, begin, self._check_at_rest)
-                self._publish_decision(wanted, outcome, own, sender)  # even if the rest of the reply can't be read
+                diff = await recorded_diff(git, outcome.plan.heads) if outcome.plan else RecordedDiff()
+                self._publish_decision(wanted, outcome, diff, own, sender)  # even if the reply can't be read
                 await self.recovery.end()
                 with self._decided():
                     located = await self.commenting.located(git, outcome.review)
@@ -234,20 +236,28 @@ class Reviewing:
         if plan.hunks:
             counts = plan.files, plan.hunks
             who = session, own.last_seq, sender.name, sender.id
-            await self.recovery.begin(DecisionIntent(*who, wanted.decision, *counts, plan.bases, plan.heads))
+            await self.recovery.begin(
+                DecisionIntent(*who, wanted.decision, *counts, plan.bases, plan.heads, plan.paths)
+            )
 
     def _publish_decision(
-        self, wanted: RequestedDecision, outcome: DecisionResult, own: Store, sender: Subscriber
+        self,
+        wanted: RequestedDecision,
+        outcome: DecisionResult,
+        diff: RecordedDiff,
+        own: Store,
+        sender: Subscriber,
     ) -> None:
         """Records a decision in the session in which it was made (``own``), and publishes what is left to decide."""
         review = outcome.review
-        if not outcome.hunks:  # the request was repeated
+        if outcome.plan is None or not outcome.plan.hunks:  # the request was repeated
             self._publish(review)
             return
         self._known_version = review.version
         for store in self._stores.values():
             store.review_is(counted(review))
-        own.record(record_of(wanted, outcome, sender))  # for the sender, too: the reply is not the record
+        # The sender gets it, too, because the reply is not the record.
+        own.record(record_of(wanted, outcome.plan, review, diff, sender))
         for store in self._stores.values():
             store.announce(numbers(review, sender), sender if store is own else None)
 

@@ -60,7 +60,7 @@ from drawbridge.server.reviews.committing import (
 )
 from drawbridge.server.reviews.contents import Entry, loaded_texts, tree_with, version_of, with_contents
 from drawbridge.server.reviews.gaps import Gaps
-from drawbridge.server.reviews.intents import DecisionIntent, Verdict
+from drawbridge.server.reviews.intents import LISTED_PATHS, DecisionIntent, Verdict
 from drawbridge.server.reviews.interrupted import recovered
 from drawbridge.server.reviews.located_comments import Commits, LocatedComments, Side, Since, located
 
@@ -153,22 +153,23 @@ class OpenReview(Struct, frozen=True):
 
 
 class DecisionResult(Struct, frozen=True):
-    """The result of a decision: the review after it, and the number of files and hunks that it applied to; both are 0
-    if nothing was left to do, for example because the same request was carried out before."""
+    """The result of a decision: the review after it, and its ``plan``; None if nothing was left to do, for example
+    because the same request was carried out before."""
 
     review: OpenReview
-    files: int
-    hunks: int
+    plan: Plan | None = None
 
 
 class Plan(Struct, frozen=True):
     """A decision before it is applied: the numbers of its ``files`` and ``hunks``, and the review's commits ``base``
-    and ``head`` before and after it. The files that it writes are those that differ between both heads."""
+    and ``head`` before and after it. The files that it writes are those that differ between both heads. ``paths``: the
+    files of its hunks, at most ``LISTED_PATHS``, as clients see them."""
 
     files: int
     hunks: int
     bases: tuple[str, str]
     heads: tuple[str, str]
+    paths: tuple[str, ...]
 
 
 Begin: TypeAlias = Callable[[Plan], Awaitable[None]]
@@ -299,7 +300,7 @@ class Review:
             raise HunkGone(next(iter(wanted.hunks), "")) if wanted.hunks else ReviewMoved
         notes = await self._noted(git, trees)
         if wanted.key and wanted.key in notes.requests:
-            return DecisionResult(review, 0, 0)
+            return DecisionResult(review)
         if wanted.decision != "keep":
             check_at_rest()
         chosen = _chosen(review, wanted, notes.decided)
@@ -327,7 +328,9 @@ class Review:
             head = await committed(git, tree, title, await filtered_of(git, trees.head))
         base = await self._new_base(git, trees.base, olds, notes)
         counts = len(chosen), sum(map(len, chosen.values()))
-        await begin(Plan(*counts, (trees.base, base), (trees.head, head)))
+        paths = tuple(map(shown_path, sorted(chosen)[:LISTED_PATHS]))
+        plan = Plan(*counts, (trees.base, base), (trees.head, head), paths)
+        await begin(plan)
         if news:
             await work_tree.write(git, trees.head, tree, list(news))
         trees = trees._replace(base=base, head=head)
@@ -336,7 +339,7 @@ class Review:
             old, new = olds.get(file.path_before, file.old), news.get(file.path, file.new)
             self._compared.pop(path, None)
             self._compared[file.path] = _Compared(_key(old), _key(new), file.hunks, file.old_path)
-        return DecisionResult(await self._between(git, trees, decided), *counts)
+        return DecisionResult(await self._between(git, trees, decided), plan)
 
     async def recover(
         self, git: Git, work_tree: WorkTree, intent: DecisionIntent, check_at_rest: Callable[[], None]
@@ -519,14 +522,24 @@ class Review:
         if any(version_of(ours[path][0], {}) is None for path in both):
             loaded |= await loaded_texts(git, [entry for entries in ours.values() for entry in entries])
             renamed = await asyncio.to_thread(self._renames, _versions(ours, loaded))
-        for path, (before, there) in theirs.items():
-            if path not in ours:
+        moved = await _renamed_since(git, base, theirs, both)
+        moved = {path: old for path, old in moved.items() if path not in ours or path == renamed.get(old)}
+        if moved:
+            loaded |= await loaded_texts(git, [entry for entries in theirs.values() for entry in entries])
+        for path, (_, there) in theirs.items():
+            path_in_head = moved.get(path, path)
+            if path_in_head not in ours:
                 new[path] = version_of(there, loaded)
                 continue
-            path_before = renamed.get(path, path)
-            was = version_of(ours[path_before][0], loaded)
-            found = await asyncio.to_thread(absorbed, was, version_of(before, loaded), version_of(there, loaded))
-            if not same(found, was):
+            path_before = renamed.get(path_in_head, path_in_head)
+            is_gone = version_of(there, {}) is None
+            if is_gone and (path in moved.values() or path != path_before):
+                continue  # it is handled with its new path, or is now shown as deleted under its previous one
+            was, before = version_of(ours[path_before][0], loaded), version_of(theirs[path_in_head][0], loaded)
+            found = await asyncio.to_thread(absorbed, was, before, version_of(there, loaded))
+            if was is not None and path_before == path_in_head != path:
+                new |= {path_before: None, path: found}
+            elif not same(found, was):
                 new[path_before] = found
         return await with_contents(git, new)
 
@@ -588,6 +601,22 @@ class Review:
                 f"The change can't be undone: a git filter (such as Git LFS) applies to {names}, and the content before "
                 "the change was not stored. Restore the committed content with git."
             )
+
+
+async def _renamed_since(
+    git: Git, base: str, theirs: Mapping[str, tuple[Entry, Entry]], open_paths: Collection[str]
+) -> dict[str, str]:
+    """The files with hunks that somebody else has renamed: new path → path in head. ``theirs``: what somebody else has
+    changed since head; ``open_paths``: the files of it that also differ between ``base`` and head. A file whose content
+    in ``base`` was not read counts as deleted. Raises ``GitFailed``."""
+    sides = _versions(theirs, {})
+    gone = {path for path in open_paths if sides[path][1] is None}
+    if not gone or all(before is not None for before, _ in sides.values()):
+        return {}
+    gone -= (await filtered_of(git, base)).unread
+    loaded = await loaded_texts(git, [entry for entries in theirs.values() for entry in entries])
+    found = await asyncio.to_thread(renames, _versions(theirs, loaded))
+    return {path: old_path for path, old_path in found.items() if old_path in gone}
 
 
 def _chosen(review: OpenReview, wanted: RequestedDecision, decided: Mapping[str, HunkDecision]) -> dict[str, set[str]]:

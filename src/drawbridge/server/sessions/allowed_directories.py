@@ -112,7 +112,7 @@ def usable(given: str, roots: Iterable[Path]) -> bool:
 
 ADDITIONAL_NOT_HERE = "An additional directory was not found, or this server does not allow it."
 OUTSIDE = "The session's directory is outside the directories that the owner allows (--allow)."
-IN_DATA = "The session's directory is in the server's data directory, where agents may not run."
+IN_DATA = "The session's directory is in the server's data directory, where agents are not allowed to run."
 GONE = "The session's directory does not exist."
 SILENT = "The disk that contains the session's directory does not respond."
 

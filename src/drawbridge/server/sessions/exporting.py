@@ -23,7 +23,7 @@ from drawbridge.server.store.log import History
 from drawbridge.server.store.search import Part, Waited
 from drawbridge.server.store.texts import Text, clean, content
 from drawbridge.text.counts import counted
-from drawbridge.text.review_words import decided_words, interrupted_words
+from drawbridge.text.review_words import CUT_DIFF, decided_words, interrupted_words, unnamed_words
 
 LONGEST_VALUE: Final = 20_000
 """The maximum number of characters of a code block in Markdown. A longer one is cut. JSON Lines contain the whole
@@ -209,6 +209,10 @@ def _of_server(subtype: object, given: object, when: str) -> str:
     def word(name: str) -> str:
         return _line(_get(given, name))
 
+    def words(name: str) -> list[str]:
+        found = _get(given, name)
+        return [_line(one) for one in found] if isinstance(found, list) else []
+
     def number(name: str) -> int:
         value = _get(given, name)
         return value if isinstance(value, int) else 0
@@ -238,11 +242,12 @@ def _of_server(subtype: object, given: object, when: str) -> str:
             count = len(files) if isinstance(files, list) else 0
             return f"> {word('by')} undid the changes to {counted(count, 'file')}\n\n"
         case "review_decided" if word("by"):
-            return f"> {word('by')} {decided_words(decided())}\n\n"
+            is_cut = _get(given, "diff_truncated") is True
+            return _decided(
+                decided() | {"paths": words("paths")}, word("by"), _text(_get(given, "diff")), is_cut=is_cut
+            )
         case "review_interrupted":
-            changed = _get(given, "changed")
-            names = [_line(name) for name in changed] if isinstance(changed, list) else []
-            return f"> {word('by')} {interrupted_words(decided() | {'changed': names})}\n\n"
+            return f"> {word('by')} {interrupted_words(decided() | {'changed': words('changed')})}\n\n"
         case "session_reset":
             return f"---\n\nNew session, {when} UTC\n\n"
         case "session_changed" if word("fork_from"):
@@ -251,6 +256,15 @@ def _of_server(subtype: object, given: object, when: str) -> str:
             return f"---\n\nContinues the session {word('session_id')}, {when} UTC\n\n"
         case _:
             return ""
+
+
+def _decided(decided: Mapping[str, Any], by: str, diff: str, *, is_cut: bool) -> str:
+    """The decision on a review as Markdown, with what it changed in the files. ``is_cut``: ``diff`` is incomplete."""
+    heading = f"> {by} {decided_words(decided)}\n"
+    if len(decided["paths"]) > 1:  # the heading names a single file
+        heading += f">\n> Files: {', '.join(decided['paths'])} {unnamed_words(decided)}".rstrip() + "\n"
+    shown = _fenced(diff) if diff else ""
+    return f"{heading}\n{shown}{CUT_DIFF}\n\n" if is_cut else f"{heading}\n{shown}"
 
 
 def _decision(given: object) -> str:

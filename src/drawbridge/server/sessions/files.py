@@ -104,7 +104,7 @@ class Project(Struct, frozen=True):
         if "\0" in given:
             raise _invalid("The path must not contain a null character.")
         if ".." in given.split("/"):
-            raise _invalid('The path must not contain "..", which could lead out of the project.')
+            raise _invalid('The path must not contain "..", which could lead outside the project.')
         if given.startswith("/"):
             root = f"{self.root}/".replace("//", "/")
             if not f"{given}/".startswith(root):
@@ -378,7 +378,7 @@ def _refusal(error: OSError | ValueError) -> ClientError:
 
 
 def _outside() -> ClientError:
-    return _invalid("The path leads out of the project.")
+    return _invalid("The path is outside the project.")
 
 
 def _invalid(text: str) -> ClientError:

@@ -43,6 +43,7 @@ from drawbridge.server.sessions import metadata
 from drawbridge.server.sessions.allowed_directories import SILENT
 from drawbridge.server.sessions.checkpointing import RunCheckpoints
 from drawbridge.server.sessions.chosen_options import ChosenOptions
+from drawbridge.server.sessions.context import SessionContext
 from drawbridge.server.sessions.continuing import Continuing
 from drawbridge.server.sessions.controller import (
     NOBODY_ASKED,
@@ -66,7 +67,6 @@ from drawbridge.server.sessions.run import Order, Run
 from drawbridge.server.sessions.runs import Runs
 from drawbridge.server.sessions.session import Session, SessionStore, working_here
 from drawbridge.server.sessions.session_process import AskerGone, ContinuedConversation, ModeSet
-from drawbridge.server.sessions.surfaces import Surfaces
 from drawbridge.server.sessions.work_trees import is_elsewhere
 from drawbridge.server.store.log import History
 from drawbridge.server.store.search import Part
@@ -122,7 +122,7 @@ class ManagedSession(Session):
         data: metadata.Metadata,
         history: History,
         offers: CurrentOffers,
-        surfaces: Surfaces,
+        context: SessionContext,
         disk: Disk,
         grants: Grants,
         runs: Runs,
@@ -133,8 +133,7 @@ class ManagedSession(Session):
     ) -> None:
         """``open_in_terminal`` returns whether a terminal session has a conversation open now; ``works_here``, whether
         any agent is working in the project's directory or inside it. ``writing``: that of all sessions."""
-        super().__init__(directory, data, history, surfaces, disk)
-        self._grants = grants
+        super().__init__(directory, data, history, context, disk, grants)
         self._runs = runs
         limits = processes.limits
         self.tasks = BackgroundTasks(logger)
@@ -149,7 +148,7 @@ class ManagedSession(Session):
             folder,
             self._extend_review,
             review.miss,
-            find_unsaved=surfaces.find_unsaved,
+            find_unsaved=context.find_unsaved,
             largest=limits.largest,
         )
         self._comments = RecordedComments(self.store)

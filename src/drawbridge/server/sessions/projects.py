@@ -27,6 +27,7 @@ from drawbridge.server.checkpoints.errors import GitFailed, NoCheckpoint
 from drawbridge.server.events import ProjectCreated
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions import metadata
+from drawbridge.server.sessions.context import SessionContext
 from drawbridge.server.sessions.current_offers import CurrentOffers
 from drawbridge.server.sessions.disk import Disk
 from drawbridge.server.sessions.grants import Grants
@@ -37,7 +38,6 @@ from drawbridge.server.sessions.metrics import RunMetrics
 from drawbridge.server.sessions.processes import AgentProcesses
 from drawbridge.server.sessions.runs import Runs
 from drawbridge.server.sessions.session import Session, Sessions, in_terminal
-from drawbridge.server.sessions.surfaces import Surfaces
 from drawbridge.server.store.log import History
 from drawbridge.server.store.syncing import FsyncPolicy
 from drawbridge.text.counts import counted
@@ -60,7 +60,7 @@ class Projects:
     def __init__(
         self,
         data: Path,
-        surfaces: Surfaces,
+        context: SessionContext,
         disk: Disk,
         grants: Grants,
         runs: Runs,
@@ -76,7 +76,7 @@ class Projects:
         self._not_moved: list[str] = []
         """The names of the damaged project directories that could not be moved to quarantine."""
         self._data = data
-        self._surfaces = surfaces
+        self._context = context
         self._disk = disk
         self._grants = grants
         self._runs = runs
@@ -208,7 +208,7 @@ class Projects:
             data,
             history,
             CurrentOffers(data.agent, known_offers, self._models),
-            self._surfaces,
+            self._context,
             self._disk,
             self._grants,
             self._runs,

@@ -13,6 +13,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -21,13 +22,12 @@ import msgspec
 from drawbridge.agents.base import AgentLine, AgentOffers, AgentState, Decision, OffersReported, Options, StateReported
 from drawbridge.core.errors import DrawbridgeError, HistoryUnreadable
 from drawbridge.core.tasks import BackgroundTasks
-from drawbridge.server.approvals.editors import Person
-from drawbridge.server.approvals.pending import Asker, PendingApproval
+from drawbridge.server.approvals.pending import Asker, PendingApproval, Surface
 from drawbridge.server.approvals.service import Approvals
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
 from drawbridge.server.events import (
     Announced,
-    AnsweredInEditor,
+    Answered,
     Event,
     PermissionWithdrawn,
     QueueChanged,
@@ -49,11 +49,12 @@ from drawbridge.server.reviews.recovery import Recovery
 from drawbridge.server.reviews.reviews import RequestedDecision
 from drawbridge.server.reviews.writing import Writing
 from drawbridge.server.sessions import metadata
-from drawbridge.server.sessions.ceilings import day_of
+from drawbridge.server.sessions.ceilings import check_allowed, day_of
+from drawbridge.server.sessions.context import SessionContext
 from drawbridge.server.sessions.disk import Disk
+from drawbridge.server.sessions.grants import Grants
 from drawbridge.server.sessions.metadata import TERMINAL_PREFIX, instant
 from drawbridge.server.sessions.recorded_state import DAYS_KEPT, Day, RecordedState, count_run
-from drawbridge.server.sessions.surfaces import Surfaces
 from drawbridge.server.store import records
 from drawbridge.server.store.lines import timestamp
 from drawbridge.server.store.log import History, Page, rebuild
@@ -81,7 +82,13 @@ class Session(ABC):
     """A session of either kind. Its methods are called on the event loop's thread."""
 
     def __init__(
-        self, directory: Path, data: metadata.Metadata, history: History, surfaces: Surfaces, disk: Disk
+        self,
+        directory: Path,
+        data: metadata.Metadata,
+        history: History,
+        context: SessionContext,
+        disk: Disk,
+        grants: Grants,
     ) -> None:
         """``directory`` contains its metadata, its history and its search index."""
         self.id = data.id
@@ -89,7 +96,7 @@ class Session(ABC):
         self.data = data
         self.history = history
         self.index = Index(str(directory / FILE), history)
-        self.store = SessionStore(directory, data, history, surfaces, disk)
+        self.store = SessionStore(directory, data, history, context, disk)
         self.approvals = Approvals(
             self.id,
             data.path,
@@ -97,10 +104,11 @@ class Session(ABC):
             self.store.publish,
             self.store.record,
             data.recorded.verdicts,
-            surfaces.editors,
+            context.editors,
             self.decide,
         )
         self._disk = disk
+        self._grants = grants
         self._holds_state = False
         """Whether ``publish_state`` does nothing, because the state will be published after something that has to come
         first."""
@@ -331,25 +339,37 @@ class Session(ABC):
     # Ends of approval requests.
 
     @final
-    def decide(
-        self, approval_id: str, decision: Decision, by: Subscriber, at: Asker | None = None
+    async def decide(
+        self, approval: PendingApproval, decision: Decision, by: Surface, at: Asker | None = None
     ) -> Answer[messages.PermissionResolved]:
-        """Decides on an approval request. Only the first decision counts. It is recorded, reported to the other clients
-        and sent to the agent. ``at``: the asker that delivers the decision itself, if the decision was made there.
-        Raises ``ClientError``.
+        """Decides on an approval request, for every surface. Only the first decision counts. If the owner's limits allow
+        it, it is recorded, sent to the agent, reported on the other surfaces, and audited. ``at``: the asker that
+        delivers the decision itself, if the decision was made there. Raises ``ClientError``.
         """
-        approval, answer, asked_by = self.approvals.decide(approval_id, decision, by, at)
+        await self._check_allowed(approval, decision)
+        answer, asked_by = self.approvals.decide(approval, decision, by, at)
         self._approval_closed(approval, asked_by)
-        if isinstance(by, Person):
-            done = AnsweredInEditor(
-                by.name,
+        self.store.announce(
+            Answered(
+                by.audited,
                 approval.request,
                 "allow" if decision.allow else "deny",
                 remember=decision.remember,
                 changed=decision.updated_input is not None,
             )
-            self.store.announce(done)
+        )
         return answer
+
+    async def _check_allowed(self, approval: PendingApproval, decision: Decision) -> None:
+        """Raises ``ClientError`` (PERMISSION_DENIED) if the owner's limits do not allow the decision."""
+        if not decision.allow:
+            return
+        ceilings, usable = self._grants.ceilings, self._grants.directories.usable
+        check = partial(check_allowed, ceilings, approval.call, decision.remember, usable)
+        if decision.remember:  # it may name directories
+            await asyncio.to_thread(check)
+        else:
+            check()
 
     @final
     def withdraw(self, approval: PendingApproval, reason: str) -> None:
@@ -367,7 +387,7 @@ class SessionStore:
     """Records and publishes events, and saves the metadata in ``directory``."""
 
     def __init__(
-        self, directory: Path, data: metadata.Metadata, history: History, surfaces: Surfaces, disk: Disk
+        self, directory: Path, data: metadata.Metadata, history: History, context: SessionContext, disk: Disk
     ) -> None:
         self.data = data
         self.history = history
@@ -375,7 +395,7 @@ class SessionStore:
         self._path = Path(data.path)
         self.was_interrupted = False
         """Whether the end of the last server ended a run."""
-        self._surfaces = surfaces
+        self._context = context
         self._disk = disk
 
     @property
@@ -454,10 +474,10 @@ class SessionStore:
     def publish(self, stored: Stored) -> int | None:
         """Publishes an event that ``append`` has written, and then the warnings about the disk that follow from its
         size. Returns what ``write`` returns."""
-        self._surfaces.publish(stored)
+        self._context.publish(stored)
         self._disk.set_size(self.data.id, self.data.path, self.history.size)
         sender = stored.sender
-        return None if sender and self._surfaces.audience.is_catching_up(self.data.id, sender) else stored.seq
+        return None if sender and self._context.audience.is_catching_up(self.data.id, sender) else stored.seq
 
     def announce(
         self, event: Event, sender: Subscriber | None = None, *, quiet: bool = False, moment: datetime | None = None
@@ -466,7 +486,7 @@ class SessionStore:
         happened, for an event that could not be written."""
         if not self.history.closed:
             asked_by = sender.id if sender is not None else ""
-            self._surfaces.publish(Announced(self.data.id, self._path, event, asked_by, quiet, instant(moment)))
+            self._context.publish(Announced(self.data.id, self._path, event, asked_by, quiet, instant(moment)))
 
     async def read(self, **where: Any) -> Page:
         """Like ``History.read``, in a thread. Raises ``ClientError`` if the session has been deleted in the

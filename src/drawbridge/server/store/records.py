@@ -191,6 +191,9 @@ class _ReviewDecided(Struct, frozen=True, omit_defaults=True, kw_only=True):
     decision: Literal["keep", "undo", "edit"] | None = None
     client_id: str | None = None
     interrupted: bool = False
+    paths: tuple[str, ...] = ()
+    diff: str = ""
+    diff_truncated: bool = False
 
 
 class _ReviewInterrupted(Struct, frozen=True, omit_defaults=True, kw_only=True):

@@ -74,7 +74,7 @@ class Bridges:
             case wire.Bridge():
                 await self._connected(editor, line)
             case wire.OfferAnswered(id, text):
-                self._editors.answered(editor, id, text)
+                await self._editors.answered(editor, id, text)
             case wire.OfferDeclined(id):
                 self._editors.declined(editor, id)
             case wire.PromptSent(id):
@@ -84,7 +84,7 @@ class Bridges:
             case wire.Proposed():
                 await self._proposed(editor, line)
             case wire.EditorDecision(id, text):
-                won = self._decided(self._shown.find(editor, id), text)
+                won = await self._decided(self._shown.find(editor, id), text)
                 editor.send(wire.DecisionAck(id, won))
             case wire.ProposalClosed(id, settled):
                 self._proposal_closed(self._shown.remove(editor, id), settled=settled)
@@ -99,7 +99,7 @@ class Bridges:
 
     async def _connected(self, editor: Editor, about: wire.Bridge) -> None:
         if editor.about is None and about.reviews:
-            editor.send(wire.Welcome(remembers=True))
+            editor.send(wire.Welcome(remembers=True, suggests=True))
         with self._terminals_change():
             editor.introduce(about)
             self._terminals.add(editor)
@@ -196,7 +196,7 @@ class Bridges:
         working = [one for one in self._terminal_sessions if one.data.agent == agent and _is_working_in(one, folders)]
         return working[0] if len(working) == 1 else None
 
-    def _decided(self, shown: AskingBridge | None, text: str | None) -> bool:
+    async def _decided(self, shown: AskingBridge | None, text: str | None) -> bool:
         """Applies a decision that the user made in the editor. Returns whether it counts."""
         if shown is None:
             return False
@@ -208,7 +208,7 @@ class Bridges:
         name = shown.editor.about.editor if shown.editor.about else "an editor"
         try:
             given = decision(shown.approval, text)
-            shown.session.decide(shown.approval.id, given, Person(name), shown)
+            await shown.session.decide(shown.approval, given, Person(name), shown)
         except ClientError as error:
             if error.code not in NOT_WRITTEN:
                 return False

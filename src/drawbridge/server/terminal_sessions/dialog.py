@@ -18,7 +18,7 @@ from drawbridge.agents.proposals import Reader
 from drawbridge.agents.terminal import AskingAgent, Fate
 from drawbridge.core.approval import State
 from drawbridge.core.errors import UnusableFile
-from drawbridge.core.json_text import UNDECODABLE
+from drawbridge.core.json_text import object_in
 from drawbridge.server.approvals.pending import PendingApproval
 from drawbridge.server.events import ApprovalRequested
 
@@ -246,7 +246,4 @@ def _holds(after: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
 
 def json_object(data: Raw) -> Mapping[str, Any]:
     """The JSON object in ``data``; an empty object if ``data`` contains anything else."""
-    try:
-        return msgspec.json.decode(data, type=dict[str, Any])
-    except UNDECODABLE:
-        return {}
+    return object_in(bytes(data)) or {}

@@ -166,7 +166,8 @@ class EditorReviews:
                 comment = _comment(line)
                 written = (await self._commands.review_comment(comment, person)).data
                 path = written.comment.path if written.comment else None
-                session.store.announce(CommentedInEditor(person.name, written.comment_id, path, comment.remove))
+                done = CommentedInEditor(person.name, written.comment_id, path, comment.remove, comment.resolved)
+                session.store.announce(done)
             case wire.ReviewSubmission():
                 command = commands.ReviewSubmit(
                     project_id=line.project, request_id=line.id, drafts=line.drafts, text=line.text
@@ -237,7 +238,10 @@ def _real(path: str | Path) -> Path:
 
 def _comment(line: wire.ReviewComment) -> commands.ReviewComment:
     if line.comment is not None:
-        return commands.ReviewComment(project_id=line.project, comment_id=line.comment, remove=True)
+        remove = line.resolved is None
+        return commands.ReviewComment(
+            project_id=line.project, comment_id=line.comment, remove=remove, resolved=line.resolved
+        )
     return commands.ReviewComment(
         project_id=line.project,
         request_id=line.id,
@@ -246,6 +250,7 @@ def _comment(line: wire.ReviewComment) -> commands.ReviewComment:
         end_line=line.end_line,
         quote=line.quote,
         text=line.text,
+        suggestion=line.suggestion,
     )
 
 

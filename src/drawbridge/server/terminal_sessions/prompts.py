@@ -41,8 +41,8 @@ BEGIN_SECONDS: Final = 10.0
 """Seconds that the agent may take to start on a typed prompt, including the time that its hooks take."""
 
 UNSURE: Final = (
-    "The prompt may have been typed, but the agent has not reported that it started on it. Check its terminal before you "
-    "send the prompt again as a new request."
+    "The prompt may have been typed, but the agent has not reported that it has begun to work on it. Check its terminal before "
+    "you send the prompt again as a new request."
 )
 
 MAYBE_TYPED: Final = ("EXECUTION_FAILED", "SHUTTING_DOWN")

@@ -43,11 +43,11 @@ from drawbridge.server.protocol.messages import ASKS_NOTHING, TERMINAL_NAME
 from drawbridge.server.protocol.replies import Review
 from drawbridge.server.reviews.reviews import RequestedDecision
 from drawbridge.server.sessions import metadata
+from drawbridge.server.sessions.context import SessionContext
 from drawbridge.server.sessions.disk import Disk
 from drawbridge.server.sessions.grants import Grants
 from drawbridge.server.sessions.metadata import instant, now
 from drawbridge.server.sessions.session import SHOWN_PROMPT, Session
-from drawbridge.server.sessions.surfaces import Surfaces
 from drawbridge.server.store.log import History
 from drawbridge.server.store.records import written
 from drawbridge.server.terminal_sessions.approval_requests import ApprovalRequests
@@ -132,7 +132,7 @@ class TerminalSession(Session):
         directory: Path,
         data: metadata.Metadata,
         history: History,
-        surfaces: Surfaces,
+        context: SessionContext,
         disk: Disk,
         grants: Grants,
         facts: Facts,
@@ -146,7 +146,7 @@ class TerminalSession(Session):
         ``shown``: the proposals that they show. ``reviewed``: the directory in which the agent works.
         ``terminal_agent``: the agent; None if its hooks are not supported. ``beginning_with``: returns the id of the
         terminal session for which the agent's own session id begins with the given prefix, if any."""
-        super().__init__(directory, data, history, surfaces, disk)
+        super().__init__(directory, data, history, context, disk, grants)
         self._shown = shown
         self._beginning_with = beginning_with
         self._moved = ("", 0)
@@ -156,7 +156,6 @@ class TerminalSession(Session):
         self.terminal_agent = terminal_agent
         """The agent with its hooks and its transcript; None if it is known only from its proposals."""
         self.agent: AskingAgent = ONLY_IN_EDITOR if terminal_agent is None else terminal_agent
-        self._grants = grants
         self.recorded.shares_comments = True
         self.reviewed = reviewed
         self.checkpoints = reviewed.checkpoints
@@ -171,7 +170,7 @@ class TerminalSession(Session):
         )
         self._was_unattended = facts.is_unattended
         """``is_unattended`` of ``Facts``, as it was last stored."""
-        self.requests = ApprovalRequests(self, surfaces.audience)
+        self.requests = ApprovalRequests(self, context.audience)
         self.ended = facts.ended
         self.continued_in = facts.continued_in
         """The id of the session that continues this one, if the user has moved this one to the background; None if the

@@ -31,12 +31,12 @@ from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.protocol.replies import Accepted
 from drawbridge.server.sessions import metadata
 from drawbridge.server.sessions.allowed_directories import SILENT
+from drawbridge.server.sessions.context import SessionContext
 from drawbridge.server.sessions.disk import Disk
 from drawbridge.server.sessions.grants import Grants
 from drawbridge.server.sessions.limits import Limits
 from drawbridge.server.sessions.metadata import TERMINAL_PREFIX, now
 from drawbridge.server.sessions.session import Sessions
-from drawbridge.server.sessions.surfaces import Surfaces
 from drawbridge.server.store.log import History
 from drawbridge.server.store.syncing import FsyncPolicy
 from drawbridge.server.terminal_sessions.directories import Directories
@@ -69,7 +69,7 @@ class TerminalSessions:
     def __init__(
         self,
         data: Path,
-        surfaces: Surfaces,
+        context: SessionContext,
         disk: Disk,
         grants: Grants,
         limits: Limits,
@@ -85,12 +85,12 @@ class TerminalSessions:
         self.closed = False
         """Whether the server is shutting down. If so, hooks and bridges that connect wait for the next server."""
         self._directory = data / "desk"
-        self._surfaces = surfaces
+        self._context = context
         self._disk = disk
         self._grants = grants
         self._fsync = fsync
         self._sessions = sessions
-        self._directories = Directories(data, grants, limits, memory, surfaces.find_unsaved, sessions)
+        self._directories = Directories(data, grants, limits, memory, context.find_unsaved, sessions)
         self._reports: dict[TerminalSession, ReportQueue] = {}
         self._removals = BackgroundTasks(logger)
         self._unreadable: set[str] = set()
@@ -227,7 +227,7 @@ class TerminalSessions:
             directory,
             data,
             history,
-            self._surfaces,
+            self._context,
             self._disk,
             self._grants,
             facts,
@@ -343,7 +343,7 @@ class TerminalSessions:
         self._directories.leave(session.reviewed, session.id)
         del self._reports[session]
         gone = ProjectGone(session.id, str(session.path))
-        self._surfaces.publish(Announced(session.id, session.path, gone))
+        self._context.publish(Announced(session.id, session.path, gone))
         self._moving[session.id] = asyncio.Event()
         return self._removals.start(self._remove(session, closed), f"{session.id}: removing its files")
 

@@ -62,7 +62,7 @@ async def private_socket(
         try:
             listener = stack.enter_context(listening())
         except DrawbridgeError as error:
-            logger.error("agents in terminals and editors can't connect: %s", error)
+            logger.error("editors and agents in terminals can't connect: %s", error)
             yield
             return
         server = await asyncio.start_unix_server(socket.accept, sock=listener, limit=wire.LINE_BYTES)
@@ -149,12 +149,14 @@ class PrivateSocket:
         root = str(Path(event.cwd) if session is None else session.path)
 
         def look() -> tuple[Proposal | None, ApprovalRequested | None]:
+            question = question_of(event, None, root, changeable=agent.accepts_changed_input)
             try:
-                proposal = agent.proposal(event.tool_name, json_object(event.tool_input), read_file)
+                # Without the server's limits: a number in the input may be out of its range.
+                given = json_object(event.tool_input) if question.given is None else question.given
+                proposal = agent.proposal(event.tool_name, given, read_file)
             except (ValueError, RecursionError):
                 proposal = None
-            question = question_of(event, proposal, root, changeable=agent.accepts_changed_input)
-            return proposal, look_at(question, name, root)
+            return proposal, look_at(question.about(proposal), name, root)
 
         try:
             return await self._disk.run(look, READING_SECONDS)

@@ -1,4 +1,4 @@
-"""The surfaces on which sessions appear and users decide."""
+"""What all sessions of one server have in common: where their events go, and the editors that they ask."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from drawbridge.server.events import Announced
 from drawbridge.server.sessions.audience import Audience
 
 
-class Surfaces(Struct, frozen=True):
-    """The surfaces of all sessions of one server. ``publish`` passes an event to its receivers. ``audience``: the
-    clients that have joined a session or follow a topic. ``find_unsaved`` finds files with unsaved changes in
-    editors."""
+class SessionContext(Struct, frozen=True):
+    """``publish`` passes an event to its receivers. ``audience``: the clients that have joined a session or follow a
+    topic. ``editors``: the connected editors, which show proposals. ``find_unsaved`` finds files with unsaved changes
+    in editors."""
 
     publish: Callable[[Announced], None]
     audience: Audience

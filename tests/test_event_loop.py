@@ -89,8 +89,9 @@ SERVER_MAY = {
         "os.statvfs server.sessions.disk:Disk._free",
     },
     "when a process began, whether it is alive, and the free memory, for which the kernel does not wait": {
+        "open core.process_start:_boot",
+        "open core.process_start:_ticks",
         "open server.sessions.processes:available",
-        "open server.sessions.processes:started_at",
         "open server.terminal_sessions.approval_requests:ApprovalRequests.disconnect",
         "open server.terminal_sessions.processes:Processes.is_alive",
         "open server.terminal_sessions.processes:Processes.reported",

@@ -37,6 +37,7 @@ from drawbridge.agents.output import LINE_LIMIT, STDERR_LIMIT, Lines, Tail
 from drawbridge.agents.shortage import shortage
 from drawbridge.agents.supervisor_pipe import SupervisorPipe
 from drawbridge.core.disk_threads import DiskThreads
+from drawbridge.core.subprocesses import check_descriptors
 from drawbridge.core.tasks import BackgroundTasks
 
 STDIN_LIMIT: Final = 64 * 1024 * 1024
@@ -401,6 +402,7 @@ async def start(
     pipe = SupervisorPipe()
     process = kind(name, environment[MARK], pipe, conversation, emit, look)
     try:
+        check_descriptors()
         await asyncio.get_running_loop().subprocess_exec(
             lambda: process,
             *pipe.command(confinement, command),

@@ -31,15 +31,11 @@ from drawbridge.agents.memory import MemoryWatch
 from drawbridge.core.errors import NotPrivate
 from drawbridge.core.json_text import UNDECODABLE
 from drawbridge.core.private_files import write_private
+from drawbridge.core.process_start import StartTime, is_same_process, started_at
 from drawbridge.server.sessions.allowed_directories import ADDITIONAL_NOT_HERE, AllowedDirectories
 from drawbridge.server.sessions.limits import Limits
 
 FILE: Final = "running.json"
-
-SAME_START_SECONDS: Final = 1.0
-"""The tolerance for start times, in seconds. They are computed from the boot time, which changes slightly when the
-clock is corrected.
-"""
 
 LEAST_AVAILABLE: Final = 0.1
 """The share of the machine's memory that must be available. Below that, one idle process is ended at each check. An
@@ -57,11 +53,11 @@ logger = logging.getLogger("drawbridge.server")
 
 
 class Entry(Struct):
-    """An agent process. ``pid`` is 0 until it is known; ``started`` is in seconds since 1970."""
+    """An agent process. ``pid`` is 0 and ``started`` is None until they are known."""
 
     mark: str
     pid: int = 0
-    started: float = 0.0
+    started: StartTime | None = None
 
 
 class RunningProcesses:
@@ -83,10 +79,8 @@ class RunningProcesses:
             self.remove(launch.mark)
             raise
         if launch.mark in self._entries:
-            with contextlib.suppress(psutil.Error):
-                started = psutil.Process(process.pid).create_time()
-                self._entries[launch.mark] = Entry(launch.mark, process.pid, started)
-                self._save()
+            self._entries[launch.mark] = Entry(launch.mark, process.pid, started_at(process.pid))
+            self._save()
         return process
 
     def remove(self, mark: str) -> None:
@@ -136,39 +130,25 @@ def _leftovers(entries: list[Entry]) -> list[psutil.Process]:
     included, because the server may have been started by an agent.
     """
     marks = {entry.mark for entry in entries}
-    times = {entry.pid: entry.started for entry in entries}
+    starts = {entry.pid: entry.started for entry in entries}
     own = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
     found = []
     for pid in psutil.pids():
         with contextlib.suppress(psutil.Error, OSError):
             process = psutil.Process(pid)
-            if pid not in own and process.uids().real == os.getuid() and _is_ours(process, marks, times):
+            if pid not in own and process.uids().real == os.getuid() and _is_ours(process, marks, starts):
                 found.append(process)
     return [process for process in process_tree.with_descendants(found) if process.pid not in own]
 
 
-def _is_ours(process: psutil.Process, marks: set[str], times: dict[int, float]) -> bool:
+def _is_ours(process: psutil.Process, marks: set[str], starts: dict[int, StartTime | None]) -> bool:
     """Whether a process belongs to one of these agents: by its mark, or, if its environment can't be read, by process
     id and start time together."""
     try:
         return process.environ().get(MARK) in marks
     except psutil.AccessDenied:
-        return abs(process.create_time() - times.get(process.pid, 0.0)) < SAME_START_SECONDS
-
-
-def started_at(pid: int) -> float | None:
-    """The time at which the process was started, in seconds since 1970; None if it does not exist."""
-    try:
-        return psutil.Process(pid).create_time()
-    except (psutil.Error, ValueError, OverflowError):
-        return None
-
-
-def is_same_process(pid: int, began: float | None) -> bool:
-    """Whether the process ``pid`` is the one that was started at ``began``, in seconds since 1970. True if ``began`` is
-    None, which means that the time is not known."""
-    started = started_at(pid)
-    return began is None or (started is not None and abs(started - began) < SAME_START_SECONDS)
+        started = starts.get(process.pid)
+        return started is not None and is_same_process(process.pid, started)
 
 
 def available() -> float:

@@ -11,7 +11,7 @@ import psutil
 from msgspec import Struct
 
 from drawbridge.core.private_files import process_alive
-from drawbridge.server.sessions.processes import is_same_process, started_at
+from drawbridge.core.process_start import StartTime, is_same_process, started_at
 from drawbridge.server.terminal_sessions.facts import Facts, ProcessFacts
 
 
@@ -33,9 +33,7 @@ class Processes:
         self._others = list(facts.others)
         """The other processes, in the order of their last reports."""
         self._running = {one.pid: _process(one.pid, one.began) for one in self.all if one.pid is not None}
-        """The processes by PID; None if the process was gone, or another program had its PID, when it was looked up.
-        Unlike ``began``, a ``psutil.Process`` does not depend on the clock, which may be set while the server is
-        running."""
+        """The processes by PID; None if the process was gone, or another program had its PID, when it was looked up."""
 
     @property
     def all(self) -> list[ProcessFacts]:
@@ -129,7 +127,7 @@ class Processes:
         self._others.clear()
 
 
-def _process(pid: int, began: float | None = None) -> psutil.Process | None:
+def _process(pid: int, began: StartTime | None = None) -> psutil.Process | None:
     """The process ``pid``; None if it has ended, or if another program has its PID. ``began``: when it was started, if
     that is known."""
     try:

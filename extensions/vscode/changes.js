@@ -285,7 +285,7 @@ class Changes {
   }
 
   _showMessage() {
-    const lines = [...this._unread, this._filterWords()].filter(Boolean);
+    const lines = [...this._unread, ...model.missing(this._reviews), this._filterWords()].filter(Boolean);
     this._view.message = this._isLost ? DISCONNECTED : lines.join('\n') || undefined;
   }
 

@@ -52,9 +52,10 @@ def answer(
     more: int = 0,
     comments: Sequence[dict[str, Any]] = (),
     repository: str = "project",
+    missing: str = "",
 ) -> wire.ReviewAnswer:
     review = {"version": version, "files": files, "more": more, "comments": comments, "drafts": "d1"}
-    review["repository"] = repository
+    review |= {"repository": repository, "missing": missing}
     return wire.ReviewAnswer(id=id, project="p1", directory="/ws", review=Raw(msgspec.json.encode(review)))
 
 
@@ -100,6 +101,11 @@ def test_a_missing_final_newline_is_reported() -> None:
 def test_files_that_did_not_fit_are_counted() -> None:
     assert read(answer(FILE))[1] == ""
     assert read(answer(FILE, more=1))[1] == "1 more file will be shown after these."
+
+
+def test_changes_that_may_be_missing_are_pointed_out() -> None:
+    given = answer(FILE, more=1, missing="Changes may be missing: it was\x1b late.")
+    assert read(given)[1] == "1 more file will be shown after these. Changes may be missing: it was\\x1b late."
 
 
 def comment(**fields: Any) -> dict[str, Any]:

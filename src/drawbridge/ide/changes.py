@@ -400,7 +400,8 @@ class Changes:
 
 
 def read(answer: wire.ReviewAnswer) -> tuple[Review, str]:
-    """The review as an editor shows it, and a sentence about the files that did not fit into the message, if any."""
+    """The review as an editor shows it, and sentences about what it lacks, if anything: the files that did not fit into
+    the message, and changes that were not recorded."""
     data: dict[str, Any] = msgspec.json.decode(answer.review)
     by_id = {str(one["comment_id"]): one for one in data["comments"]}
     files = tuple(_file(answer.directory, file, by_id) for file in data["files"])
@@ -408,8 +409,8 @@ def read(answer: wire.ReviewAnswer) -> tuple[Review, str]:
     more = data["more"]
     title = review_words.numbers(data).words
     review = Review(data["version"], title, files, comments, data["drafts"], more=more)
-    words = f"{counted(more, 'more file')} will be shown after these."
-    return review, words if more else ""
+    words = f"{counted(more, 'more file')} will be shown after these." if more else ""
+    return review, " ".join(filter(None, (words, harmless(data.get("missing", "")))))
 
 
 def _is_without_review(error: DrawbridgeError) -> bool:

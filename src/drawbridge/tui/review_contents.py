@@ -60,6 +60,9 @@ class ReviewContents:
         """The parts that are shown."""
         self.more = 0
         """The number of files that were not sent, because they do not fit into the message."""
+        self.missing = ""
+        """A sentence that says that changes of the latest run may be missing, and why; empty if all of them are
+        there."""
         self.version: str | None = None
         """The version of the review that is shown; None if no review is shown."""
         self.problem = ""
@@ -97,10 +100,9 @@ class ReviewContents:
 
     @property
     def more_words(self) -> str:
-        """The text below the last change if some files were not sent; otherwise empty."""
-        if not self.more:
-            return ""
-        return f"{counted(self.more, 'more file')} will follow. Decide on these changes first."
+        """The text below the last change if something is missing from the review; otherwise empty."""
+        more = f"{counted(self.more, 'more file')} will follow. Decide on these changes first." if self.more else ""
+        return " ".join(filter(None, (more, self.missing)))
 
     # Loading the review.
 
@@ -155,7 +157,7 @@ class ReviewContents:
         if number <= self._shown:
             return False
         self._shown = number
-        self.files, self.every, self.more, self.version = (), (), 0, None
+        self.files, self.every, self.more, self.missing, self.version = (), (), 0, "", None
         self.committing.update({})
         self.pushing.update({})
         self.commenting.update({})
@@ -170,6 +172,9 @@ class ReviewContents:
         news, self._news = self._news, []
         is_first = self.version is None
         note = str(found["notice"]) if is_first and found.get("notice") and self.visiting.saw_notice() else ""
+        missing, self.missing = self.missing, str(found.get("missing") or "")
+        if self.missing != missing:
+            note = " ".join(filter(None, (self.missing, note)))
         self.committing.update(found)
         self.pushing.update(found)
         has_comments = self.commenting.update(found)

@@ -155,7 +155,8 @@ class ReviewScreen(Screen[None]):
         view.display = not is_empty
         nothing = self.query_one("#nothing", Static)
         nothing.display = is_empty
-        nothing.update(Content(f"{review_words.NOTHING}\n\n{EMPTY}\n\n{ways_on(contents)}Esc goes back."))
+        missing = f"{wording.one_line(contents.missing)}\n\n" if contents.missing else ""
+        nothing.update(Content(f"{review_words.NOTHING}\n\n{missing}{EMPTY}\n\n{ways_on(contents)}Esc goes back."))
         field = self._field
         field.display = self._editing is not None
         field.read_only = self._is_sending or self._is_lost

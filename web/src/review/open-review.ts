@@ -92,6 +92,8 @@ export class OpenReview {
   problem: Signal<string> = signal('');
   /** A sentence about the review of a directory without git, or '' if there isn’t one or it was dismissed here. */
   notice: Signal<string> = signal('');
+  /** Says that changes of the latest run may be missing, and why; empty if all of them are there. */
+  missing: Signal<string> = signal('');
   /** What was done here or by others, in words. */
   news: Signal<string> = signal('');
   parts: ReadonlySignal<Part[]> = computed(() => partsIn(this.files.value));
@@ -377,6 +379,7 @@ export class OpenReview {
     const files = review.files ?? [];
     const answers = files.flatMap(({ hunks }) => hunks.map((one) => one.answers?.join(' '))).join();
     if (number > this._toldAt) this.comments.show(review);
+    this.missing.value = review.missing ?? '';
     this.kept.value = review.kept ?? [];
     this.notice.value = kept.dismissedNotices().includes(this._directory) ? '' : (review.notice ?? '');
     this.commit.offer.value = review.commit ?? undefined;
@@ -425,6 +428,7 @@ export class OpenReview {
     batch(() => {
       this._all.value = [];
       this.more.value = 0;
+      this.missing.value = '';
       this.version.value = undefined;
       this.kept.value = [];
       this.commit.offer.value = undefined;

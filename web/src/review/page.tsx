@@ -173,6 +173,11 @@ function Opened({ project }: { project: string }) {
           Loading the review…
         </p>
       )}
+      {review.missing.value && (
+        <p class="notice about-all">
+          <Text>{review.missing.value}</Text>
+        </p>
+      )}
       {review.notice.value && (
         <p class="hint about-all">
           <Text>{review.notice.value}</Text>{' '}

@@ -128,15 +128,16 @@ class SameName(Exception):
 
 
 class OpenReview(Struct, frozen=True):
-    """The review at one moment. ``version`` changes whenever anything in ``files`` does. ``private``: whether it is
-    stored in a private repository."""
+    """The review at one moment. ``version`` changes whenever anything in ``files`` or ``lost`` does. ``private``: whether
+    it is stored in a private repository. ``lost``: as in ``Gaps``."""
 
     files: tuple[FileChange, ...] = ()
     private: bool = False
+    lost: str = ""
 
     @property
     def version(self) -> str:
-        digest = blake2b(digest_size=12)
+        digest = blake2b(self.lost.encode(), digest_size=12)
         for file in self.files:
             sides = [(side.mode, side.blob) if side else None for side in (file.old, file.new)]
             digest.update(repr((file.path, file.old_path, sides, [hunk.id for hunk in file.hunks])).encode())
@@ -563,7 +564,7 @@ class Review:
         self._compared = {
             file.path: _Compared(_key(file.old), _key(file.new), file.hunks, file.old_path) for file in files
         }
-        return OpenReview(tuple(files), git.repository.private)
+        return OpenReview(tuple(files), git.repository.private, self._gaps.lost)
 
     def _compare(
         self, entries: Mapping[str, tuple[Entry, Entry]], loaded: Mapping[str, str], decided: Collection[str]

@@ -147,7 +147,7 @@ M.agents = {
     environment = function(bridge)
       local cwd = vim.fn.getcwd()
       return {
-        GEMINI_CLI_IDE_PID = tostring(vim.fn.getpid()), -- the process id in the discovery file's name
+        GEMINI_CLI_IDE_PID = tostring(vim.fn.getpid()), -- the discovery file's name contains this process ID
         GEMINI_CLI_IDE_SERVER_PORT = tostring(bridge.port),
         GEMINI_CLI_IDE_AUTH_TOKEN = bridge.token,
         GEMINI_CLI_IDE_WORKSPACE_PATH = vim.loop.fs_realpath(cwd) or cwd,

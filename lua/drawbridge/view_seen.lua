@@ -338,7 +338,7 @@ function M.look(entry)
     end
   end
   if M.count(entry) ~= before then
-    vim.cmd('redrawstatus!') -- the bar shows the number
+    vim.cmd('redrawstatus!') -- the bar shows how many lines are left
   end
 end
 

@@ -206,14 +206,14 @@ class Process(asyncio.SubprocessProtocol):
 
     def process_exited(self) -> None:
         self._exited.set()
-        self._pause(on=False)  # what is left in the pipe is not large, and would be lost
+        self._pause(on=False)  # what is left in the pipe is not large, and would otherwise be lost
         self._tasks.start(self._finish(), f"{self._name}: cleaning up after its exit")
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closed.set()
 
     def _handle(self, outputs: Sequence[Output]) -> None:
-        self._tell_supervisor()  # first, so that a question is reported before any client can answer it
+        self._tell_supervisor()  # this comes first, so that a question is reported before any client can answer it
         self._outputs += outputs
         if self._looking is None:
             self._pass_on()

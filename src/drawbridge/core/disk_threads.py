@@ -55,4 +55,4 @@ class DiskThreads:
     def _ended(self, running: asyncio.Future[Any]) -> None:
         self._free.release()
         if not running.cancelled():
-            running.exception()  # so that asyncio does not report it if nothing waits for it any more
+            running.exception()  # so that asyncio does not report the error if nothing waits for the result anymore

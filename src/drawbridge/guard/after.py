@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from drawbridge.guard.settings import Settings
 
 REFRESH_TIMEOUT = 2_000
-"""The deadline for a busy editor, in milliseconds. The file is already written, so only the agent's next step waits for
-this."""
+"""The deadline for a busy editor, in milliseconds. The file has already been written, so only the agent's next step
+waits for this."""
 
 DIAGNOSTICS_SECONDS = 0.5
 DIAGNOSTICS_EVERY = 0.04

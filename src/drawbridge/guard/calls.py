@@ -249,8 +249,8 @@ def _without_surrogates(text: str) -> str:
 
 def add_context(call: "Call", context: str = "", watch: "list[str] | None" = None) -> bytes:
     """An answer without a decision: the text that was ``handed`` over and, if both fit, ``context`` for the model, and
-    files for the agent to ``watch`` if it can. An agent that has stopped gets only the handed text, and continues with
-    it."""
+    files for the agent to ``watch`` if it can. An agent that has stopped gets only the text that was handed over, and
+    continues with it."""
     if call.handed and call.event == STOP and call.dialect.continue_with:
         return _bytes(call.dialect.continue_with(call.event_name, _without_surrogates(call.handed)))
     specific: dict[str, Any] = {"hookEventName": call.event_name}

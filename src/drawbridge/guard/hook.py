@@ -104,7 +104,7 @@ def _not_called(settings: "Settings", environ: "Mapping[bytes, bytes]") -> bytes
 
         state.log(settings, environ, "started without input: nothing was checked")
     except Exception:
-        return calls.NO_OPINION  # only the log can't be written, and a start without input is not a failure
+        return calls.NO_OPINION  # the log can't be written, but a start without input is not a failure
     return calls.NO_OPINION
 
 

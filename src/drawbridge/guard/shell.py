@@ -61,7 +61,7 @@ def _after_cd(directory: str, command: str) -> tuple[str, str]:
     """The directory in which the rest of the command runs, and that rest, after each ``cd`` at the beginning that is
     certain to succeed.
     """
-    if IN_BACKGROUND.search(command):  # in `cd sub && make & rm a.py`, the file is not in sub
+    if IN_BACKGROUND.search(command):  # in `cd sub && make & rm a.py`, for example, a.py is not in sub
         return directory, command
     while found := CD.match(command):
         target = found[1] or found[2] or found[3]

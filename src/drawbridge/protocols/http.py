@@ -251,7 +251,7 @@ class HttpConnection:
         self._asked = RequestHead(head, wants and offers)
         self._bodyless = not head.all("transfer-encoding") and head.all("content-length") in ([], ["0"])
         if self._asked.upgrade and self._bodyless:
-            self._http.next_event()  # the end of the message, because h11 offers the switch only after it
+            self._http.next_event()  # reads the end of the message, because h11 switches the protocol only after that
         return [self._asked]
 
     def _refuse_length(self) -> None:

@@ -285,7 +285,7 @@ class ApprovalView(Vertical, can_focus=True):
             return True
         self._set_state(hasty=True)
         if not self.has_focus_within:
-            self.focus_first()  # the notice names keys that only work there
+            self.focus_first()  # the notice names keys that only work in the request
         return False
 
     def page(self, by: int) -> bool:
@@ -331,7 +331,7 @@ class ApprovalView(Vertical, can_focus=True):
         why_not = answers.why_not_edited(self.request, may_run=self._state.may_remember)
         if why_not:
             if not self.has_focus_within:
-                self.focus_first()  # the notice may name a key that only works there
+                self.focus_first()  # the notice may name a key that only works in the request
             self._say(why_not)
             return
         area = self.query_one(".draft", PlainTextArea)

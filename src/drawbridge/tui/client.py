@@ -428,7 +428,7 @@ class Client:
         if restart:
             await self.older()
         self.on_change()
-        with contextlib.suppress(RequestError):  # the project is joined nevertheless, and the next time it tries again
+        with contextlib.suppress(RequestError):  # the project is joined anyway, and the next call tries again
             await self._look_back(conversation, answer["data"]["data"])
 
     async def _input(self, input: Message) -> Message:

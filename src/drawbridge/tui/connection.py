@@ -246,7 +246,7 @@ class Connection:
             return
         error = message["data"]
         if asked.lasting and error["code"] == "SHUTTING_DOWN":
-            return  # it is sent again on the next connection
+            return  # the request is sent again on the next connection
         asked.answer.set_exception(RequestError(error["code"], error["message"], error.get("details")))
 
     async def _say(self, text: str) -> None:
@@ -372,7 +372,7 @@ def _why(error: Exception) -> str:
         return f"no answer within {OPENING_SECONDS:g} seconds"
     if isinstance(error, ConnectionRefusedError):
         return "nothing listens there"
-    if isinstance(error, ssl.SSLError):  # its number is not one of the operating system's
+    if isinstance(error, ssl.SSLError):  # the error's number is not one of the operating system's
         return (error.reason or str(error)).replace("_", " ").lower()
     if isinstance(error, OSError):
         if error.errno is None:  # asyncio tried several addresses, and lists all of them in its text

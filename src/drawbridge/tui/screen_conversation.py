@@ -417,7 +417,7 @@ def _status(conversation: Conversation, project: Project, *, may_stop: bool) -> 
     if desk := project.get("desk"):
         words = wording.project_state(
             {**project, "approvals": ()}
-        )  # the answer may have reached the conversation before the list
+        )  # the conversation may have received the answer before the list has
         if desk.get("in_terminal") or desk.get("state") == "waiting":
             return words, "$wait"
         return words, "$accent" if desk.get("state") == "working" else "$soft"

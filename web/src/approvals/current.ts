@@ -262,12 +262,12 @@ export class Current<Card extends Decidable> {
     const isText = !target.closest(CONTROL);
     if (isText) this._clicked = performance.now();
     this._armed = !isText;
-    // In the next frame, because `look` could disable the button that is being pressed.
+    // Looks again only in the next frame, because `look` could disable the button that is being pressed.
     requestAnimationFrame(() => this.look());
   }
 
   /**
-   * Makes the clicked card the current one. On click, not on pointerdown, because the change can move what is clicked.
+   * Makes the clicked card the current one. Called on click, not on pointerdown, because this can move what is clicked.
    * @param cards the cards among which the clicked one is
    */
   pointed(event: Event, cards = this._cards()) {

@@ -31,7 +31,7 @@ void markdown.load();
 /** Milliseconds for which the target of a jump is highlighted. */
 const FOUND = 2_000;
 
-/** The answer to a request of which only is known that it is no longer open. Its record may still arrive. */
+/** The answer to a request that is no longer open, while its actual answer is unknown. Its record may still arrive. */
 const UNKNOWN = { reason: 'answered elsewhere or withdrawn' };
 
 type PageWorld = {

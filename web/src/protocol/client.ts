@@ -309,7 +309,7 @@ export class Client extends EventTarget {
         const { data } = await this.command('get_messages', { after_seq, limit: PAGE });
         if (!isWanted()) return false;
         conversation.place(data.messages);
-        if (conversation.last >= seq) break; // if it is missing, large records before it have filled the message
+        if (conversation.last >= seq) break; // otherwise, large records before this one have filled the message
       }
     } catch (error) {
       if (this.conversation === conversation) {

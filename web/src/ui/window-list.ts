@@ -4,7 +4,7 @@
 /** The maximum number of items in the DOM. */
 const MOST = 90;
 
-/** How many items are added at once when the reader scrolls on. */
+/** How many items are added at once when the reader scrolls further. */
 const STEP = 30;
 
 /** Pixels from either end at which more items are added. */

@@ -234,7 +234,7 @@ class ClaudeConversation:
             return []
         message, data = read
         match message.type:
-            case "assistant":  # first, because it is the most frequent type
+            case "assistant":  # this is the first case, because it is the most frequent type
                 return [AgentLine(data, session_id_of(message.session_id)), *self._answered(message, data)]
             case "control_request":
                 return self._asked(message)
@@ -523,7 +523,7 @@ class ClaudeConversation:
         another turn with it after this one. Either way, it reports "idle" only once both this turn and the message have
         been handled (2.1.329).
         """
-        if self._session_id is None:  # what it accepts is not known yet
+        if self._session_id is None:  # it is not known yet what the CLI accepts
             raise NotAtWork(f"{self._name} is still starting")
         if not self._reports.steers:
             raise AgentRefused(f"{self._name} does not accept messages while it is working")

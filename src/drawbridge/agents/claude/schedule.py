@@ -130,7 +130,7 @@ class Schedule:
             first = _time(result.get("nextFireAt"))
             if first is not None:
                 self._jobs[id] = first + RECURS_SECONDS if result.get("recurring") is True else first
-            if len(self._jobs) > MOST:  # the earliest times have passed, or matter least
+            if len(self._jobs) > MOST:  # drops the job with the earliest time, which has passed or matters least
                 del self._jobs[min(self._jobs, key=self._jobs.__getitem__)]
 
 

@@ -43,7 +43,7 @@ def spare(home: Path, session_id: str) -> None:
     for path in home.glob(f"tmp/*/chats/{name.format(now)}"):
         spared = path.with_name(name.format(now - timedelta(minutes=1)))
         if not spared.exists():
-            with contextlib.suppress(OSError):  # the CLI may remove the file in the meantime
+            with contextlib.suppress(OSError):  # the CLI may have removed the file in the meantime
                 path.rename(spared)
 
 

@@ -142,15 +142,14 @@ class Editors:
         offered = self._offered.get(approval_id)
         if offered is None or editor not in offered.editors:
             return
-        self._forget(offered, editor)  # its view is closed already
+        self._forget(offered, editor)  # the editor has already closed its view
         name = editor.about.editor if editor.about else "an editor"
         try:
             await offered.decide(offered.approval, decision(offered.approval, text), Person(name))
         except ClientError as error:
             logger.info("%s: %s", approval_id, error.text)
-            if (
-                approval_id in self._offered
-            ):  # still open, for example because the decision could not be written, so the user is asked again
+            if approval_id in self._offered:
+                # The request is still open, for example because the decision could not be written. Ask the user again.
                 self._show(offered, editor)
 
     def _show(self, offered: _Offer, editor: Editor) -> None:

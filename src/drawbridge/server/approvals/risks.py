@@ -424,7 +424,7 @@ def _options(program: str, words: Sequence[Token]) -> Iterator[tuple[str, Token 
             name, given, value = text.partition("=")
             yield name, word._replace(text=value) if given else next(rest, None) if name in long else None
         elif program == "tar" and at == 0 and not text.startswith("-"):
-            for letter in text[:_LETTERS]:  # the form without a "-", whose values follow the letters
+            for letter in text[:_LETTERS]:  # the form without a "-", in which the values follow the letters
                 yield letter, next(rest, None) if letter in valued else None
         elif text.startswith("-") and len(text) > 1:
             for index, letter in enumerate(text[1 : _LETTERS + 1], 2):

@@ -44,7 +44,7 @@ def smallest(directory: Path, paths: Iterable[str]) -> frozenset[str]:
     """The smallest of these files of ``directory``, as many as are read for one checkpoint. Blocking."""
     sizes = []
     for path in paths:
-        with contextlib.suppress(OSError):  # a file that no longer exists
+        with contextlib.suppress(OSError):  # the file may no longer exist
             sizes.append(((directory / path).lstat().st_size, path))
     sums = itertools.accumulate(size for size, _ in sorted(sizes))
     return frozenset(path for (_, path), sum in zip(sorted(sizes), sums, strict=True) if sum <= FILTERED_BYTES)

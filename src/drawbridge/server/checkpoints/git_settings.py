@@ -120,7 +120,7 @@ def _configuration_files(repository: Repository, items: Iterable[tuple[str, str]
     user = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
     files = {f"{user}/git/config", os.path.expanduser("~/.gitconfig"), "/etc/gitconfig"}
     files |= {str(repository.common / "config"), str(repository.own / "config.worktree")}
-    files.add(str(repository.own / "HEAD"))  # the condition "onbranch:" of an included file
+    files.add(str(repository.own / "HEAD"))  # HEAD decides on the condition "onbranch:" of an included file
     files |= {str(repository.common / "info" / name) for name in ("exclude", "attributes")}
     for origin, item in items:
         kind, _, file = origin.partition(":")
@@ -129,7 +129,7 @@ def _configuration_files(repository: Repository, items: Iterable[tuple[str, str]
         files.add(file)
         name, value = _setting(item)
         if re.fullmatch(r"include(if\..*)?\.path", name, re.DOTALL):
-            if value.startswith("=%("):  # relative to where git was installed
+            if value.startswith("=%("):  # the path is relative to git's own directory, which is not known here
                 return None
             named = os.path.expanduser(value.removeprefix("="))
             files.add(os.path.join(os.path.dirname(file), named))

@@ -221,7 +221,7 @@ class PrivateRepository:
             if path.endswith("/"):
                 left_out.append(path)
                 continue
-            with contextlib.suppress(OSError):  # a file that no longer exists
+            with contextlib.suppress(OSError):  # the file may no longer exist
                 bytes = os.lstat(self._directory / path).st_size
                 if mark == "?" and bytes > LARGEST_FILE:
                     left_out.append(path)

@@ -72,7 +72,7 @@ def find(directory: Path) -> Repository | None:
             if own is not None:
                 common = line_of(own / "commondir")
                 return Repository(root, own, (own / common).resolve() if common else own)
-    except (OSError, ValueError, RuntimeError):  # a name that no file can have, or a loop of links
+    except (OSError, ValueError, RuntimeError):  # the name is one that no file can have, or links form a loop
         return None
     return None
 

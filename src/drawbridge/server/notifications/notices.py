@@ -102,7 +102,7 @@ def whole_command(asked: ApprovalRequested) -> str:
         return ""
     if asked.proposal is not None or asked.link_targets or asked.blocked_path:
         return ""
-    if asked.risks:  # the web UI marks them, and a notification can't
+    if asked.risks:  # the web UI marks the risks, but a notification can't
         return ""
     command = (asked.given or {}).get(call.command)
     if not isinstance(command, str):
@@ -150,6 +150,6 @@ def webhook_request(notice: Notice) -> tuple[dict[str, str], bytes]:
 
 
 def _name(text: str) -> str:
-    """The name, shortened for a small screen, with each character replaced that could do harm in a header."""
+    """The name, shortened for a small screen. Each character that could do harm in a header is replaced."""
     shown = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
     return shown if len(shown) <= LONGEST_NAME else f"{shown[: LONGEST_NAME - 1]}…"

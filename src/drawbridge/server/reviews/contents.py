@@ -60,7 +60,7 @@ def _parsed(output: bytes) -> dict[str, str | None]:
     while at < len(output):
         end = output.find(b"\n", at)
         words = output[at:end].split()
-        if words[1:] == [b"missing"]:  # removed since its size was read
+        if words[1:] == [b"missing"]:  # the object was removed after its size was read
             texts[words[0].decode()] = None
             at = end + 1
             continue

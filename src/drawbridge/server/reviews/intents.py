@@ -131,7 +131,7 @@ def verdict(states: Mapping[str, State], *, is_in_review: bool) -> Verdict:
     found = {state: tuple(path for path, one in states.items() if one == state) for state in set(states.values())}
     before, after, torn, changed = (found.get(state, ()) for state in ("before", "after", "torn", "changed"))
     if is_in_review:
-        return Verdict("done", "after", torn, changed)  # somebody restored the files that are as before
+        return Verdict("done", "after", torn, changed)  # somebody has restored the files that are as before
     if not after and not torn:
         return Verdict("unknown" if changed and not before else "not_done", changed=changed)
     if not before and not torn:

@@ -534,7 +534,7 @@ class Review:
             path_before = renamed.get(path_in_head, path_in_head)
             is_gone = version_of(there, {}) is None
             if is_gone and (path in moved.values() or path != path_before):
-                continue  # it is handled with its new path, or is now shown as deleted under its previous one
+                continue  # the file is handled under its new path, or is now shown as deleted under its previous one
             was, before = version_of(ours[path_before][0], loaded), version_of(theirs[path_in_head][0], loaded)
             found = await asyncio.to_thread(absorbed, was, before, version_of(there, loaded))
             if was is not None and path_before == path_in_head != path:

@@ -140,7 +140,7 @@ class Disk:
         refusal = self.refusal(id)
         if refusal is not None:
             raise refusal
-        with contextlib.suppress(OSError):  # if it can't be measured, a failing write reports the problem
+        with contextlib.suppress(OSError):  # if the free space can't be measured, a failing write reports the problem
             free = self._free()
             if free < LEAST_FREE:
                 text = f"Only {free // MB} MB of the server's disk is free. Free some space there, then try again."

@@ -357,7 +357,7 @@ def _version(status: os.stat_result) -> Version:
 def _check_regular(status: os.stat_result, use: str) -> None:
     if stat.S_ISDIR(status.st_mode):
         raise _directory(use)
-    if stat.S_ISLNK(status.st_mode):  # a loop, or the file has become a link
+    if stat.S_ISLNK(status.st_mode):  # the links form a loop, or the file has become a link
         raise missing()
     if not stat.S_ISREG(status.st_mode):
         raise unsupported("it is not a regular file", use)

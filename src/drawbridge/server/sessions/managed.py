@@ -100,7 +100,7 @@ class RecordedComments:
 
     @property
     def handover(self) -> None:
-        """Returns None, because drafts are left only with terminal sessions. A managed agent receives them in a
+        """Returns None, because comments wait only for agents in terminals. A managed agent receives its comments in a
         prompt."""
 
     def write(self, event: events.ReviewCommented, session: str, sender: Subscriber) -> int | None:
@@ -264,7 +264,7 @@ class ManagedSession(Session):
             return
         self._known_problem = problem
         if problem is None:
-            self.tasks.start(self._reviewing.refresh(), f"{self.id}: updating the review of a directory that is back")
+            self.tasks.start(self._reviewing.refresh(), f"{self.id}: updating the review of a usable directory")
         elif problem != SILENT:
             self.review_is_gone()
         self.publish_state()
@@ -481,7 +481,7 @@ class ManagedSession(Session):
             await self.restore_agent_state()
             await self.options.choose(**chosen)
             self.publish_state()
-            if self.controller.run is None:  # otherwise, the process reports what has changed in this run
+            if self.controller.run is None:  # during a run, the process itself reports what has changed
                 self._report_state(self._with_choices(self._agent_state))
 
     def _with_choices(self, state: base.AgentState) -> base.AgentState:

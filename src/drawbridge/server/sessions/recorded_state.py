@@ -167,7 +167,7 @@ class RecordedState(Struct):
                     self.comments[id] = self.comments[id].now(begun=True)
                 # Most runs are known from their prompt. In a terminal session, the prompt is recorded later.
                 self.unfinished.setdefault(run_id, agent)
-            case RunFinished(run_id=run_id, removed_by=str()):  # it never started
+            case RunFinished(run_id=run_id, removed_by=str()):  # the run never started
                 self.unfinished.pop(run_id, None)
                 self._untitle(run_id)
                 self._not_sent(run_id)

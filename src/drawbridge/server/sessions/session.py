@@ -366,7 +366,7 @@ class Session(ABC):
             return
         ceilings, usable = self._grants.ceilings, self._grants.directories.usable
         check = partial(check_allowed, ceilings, approval.call, decision.remember, usable)
-        if decision.remember:  # it may name directories
+        if decision.remember:  # what is remembered may include directories
             await asyncio.to_thread(check)
         else:
             check()

@@ -385,7 +385,7 @@ class Catalogue:
     def _compare(self, index: Index, *, opening: bool = False) -> None:
         known = {segment.name: segment for segment in index.segments}
         sizes = self._files()
-        ours = not sizes or not known or not known.keys().isdisjoint(sizes)  # otherwise, it is another history's index
+        ours = not sizes or not known or not known.keys().isdisjoint(sizes)  # otherwise, another history's index
         last_seq = index.last_seq if ours else 0
         unplaced = 0  # damaged lines in files without good ones, because their numbers must not be used again
         segments = []

@@ -518,7 +518,7 @@ class History:
             with self._changing:
                 if any(
                     known.name == name for known in self._catalogue.segments
-                ):  # otherwise, it was dropped in the meantime
+                ):  # otherwise, the segment was dropped in the meantime
                     os.replace(temporary, path)
                     self._catalogue.rewritten(segment, damage)
                     self._rewritten += 1
@@ -615,7 +615,7 @@ class History:
     def _scanned(self, sketched: Segment) -> Segment:
         """The segment of a file with the positions of its blocks. Scans the file unless that has been done. Raises
         OSError or ``Stale``."""
-        with self._scanning:  # if two threads need the same file, the second one finds it scanned
+        with self._scanning:  # if two threads need the same file, the second one finds that it has been scanned
             with self._changing:
                 known = {segment.name: segment for segment in self._catalogue.segments}.get(sketched.name)
                 if known is not None and known.scanned:
@@ -683,7 +683,7 @@ async def rebuild(histories: Iterable[History]) -> None:
                 await asyncio.sleep(time.monotonic() - began)
                 began = time.monotonic()
         except HistoryUnreadable as error:
-            if not history.closed:  # otherwise, its project was deleted in the meantime
+            if not history.closed:  # otherwise, the history's project was deleted in the meantime
                 logger.error("%s: the index could not be built: %s", history.directory, error)
     if files:
         logger.info("rebuilt the indexes of the histories from %s", counted(files, "file"))

@@ -142,7 +142,7 @@ class Bridges:
                 for approval in session.approvals:
                     if shown.is_same(proposed.pid, approval.request.proposal):
                         return shown.join(session, approval)
-                for approval in session.questions.decided:  # they may have been answered in the meantime
+                for approval in session.questions.decided:  # these requests may have been answered in the meantime
                     if shown.is_same(proposed.pid, approval.request.proposal):
                         shown.belongs_to(session, approval)
         return None

@@ -1,5 +1,5 @@
-"""Determines what continues in a terminal session after a restart, according to its history: the active run, the open
-approval requests, and how the latest of the others ended.
+"""Determines from its history what continues in a terminal session after a restart: the active run and the open
+approval requests. Also reads how the latest closed requests ended.
 
 If the agent kept running while the server was down, its hook or bridge still waits for the answer. It reconnects and
 reports the same question.

@@ -292,7 +292,7 @@ class Prompts:
                 sending.set_exception(ClientError("SHUTTING_DOWN", UNSURE))
 
         what = f"{self._session.id}: typing a prompt"
-        sent_to = self._session.pid  # the process that was checked
+        sent_to = self._session.pid  # the checks were about this process
         self._tasks.start(self._send(sent, sent_to, sending), what, failed=sending.set_exception).add_done_callback(
             ended
         )

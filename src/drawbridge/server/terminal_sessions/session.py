@@ -453,7 +453,7 @@ class TerminalSession(Session):
             asker.closed()
             return None
         question = question_of(event, proposal, str(self.path), changeable=self.agent.accepts_changed_input)
-        if not self.agent.hides_dialog(question.asked_by):  # otherwise, several dialogs can wait
+        if not self.agent.hides_dialog(question.asked_by):  # if the dialog is hidden, several dialogs can wait
             self.questions.continued(agent, pid)
         return self.requests.ask(question, asker, look)
 

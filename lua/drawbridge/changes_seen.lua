@@ -11,7 +11,7 @@ local parts = {} ---@type table<string, {first?: boolean, last?: boolean}> By hu
 local reported = {} ---@type table<string, true> By hunk id.
 local timer
 
---- Adds the hunks of which both ends have been in the current window to `found`.
+--- Adds the hunks whose first and last rows have both been in the current window to `found`.
 local function look_at_buffer(found)
   local top, bottom = vim.fn.line('w0') - 1, vim.fn.line('w$') - 1
   local function is_visible(row)

@@ -51,8 +51,8 @@ end
 
 --- Whether the agent asks before it changes files, in words, or nil if nothing is known, for example while Claude Code
 --- is not connected. Claude Code does not report its mode to editors. If the guard is installed, its hook reports the
---- mode. Otherwise the answer follows from whether the agent has written a file without asking or, if it has not, from
---- how it was started and from its settings.
+--- mode. Otherwise, an agent that has written a file without asking does not ask. If it has written none, the answer
+--- follows from how it was started and from its settings.
 ---@return string?
 function M.asking()
   local silent, asks = reported()

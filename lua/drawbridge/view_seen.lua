@@ -13,7 +13,7 @@ local MARK = 3 -- cells of the "<<<" where the beginning of a line is scrolled o
 ---@class drawbridge.Unseen
 ---@field proposed integer[][] Ranges of changed rows of the proposed text.
 ---@field old integer[][] Ranges of removed rows of the current text.
----@field cells table<'proposed'|'old', table<integer, integer[][]>> The unseen cells of rows of which only a part was in view.
+---@field cells table<'proposed'|'old', table<integer, integer[][]>> The unseen cells of rows that were only partly in view.
 ---@field spans integer[][] For each hunk: its rows in the proposed text, and its rows in the current text.
 ---@field has_dropped boolean Whether unseen rows were deleted, which an undo may bring back.
 
@@ -117,7 +117,7 @@ local function sides_of(spans)
   return proposed, old
 end
 
---- Starts to track a proposal of which nothing has been on the screen.
+--- Starts to track a proposal that has not been on the screen yet.
 ---@param entry drawbridge.Entry
 function M.start(entry)
   local spans = spans_of(entry, entry.rows)
@@ -371,8 +371,8 @@ local function beside(entry, old_row)
   end))
 end
 
---- The row above which the inline view shows a removed row, and the number of the hunk's removed lines from that one
---- on.
+--- The row that the inline view shows below a removed row, and the number of the hunk's removed lines from that removed
+--- row on.
 local function below_removed(entry, old_row)
   for _, span in ipairs(entry.unseen.spans) do
     if span[3] <= old_row and old_row < span[4] then

@@ -63,8 +63,8 @@ class AskMode(NamedTuple):
 
 class AgentHooks(NamedTuple):
     """The hooks of one agent. ``home``: the environment variable that names its directory, and the default directory.
-    ``events``: event → matcher, or None for a hook without one. The first event precedes a tool call, such as an
-    edit."""
+    ``events`` maps each event to its matcher, or to None for a hook without one. The first event precedes a tool call,
+    such as an edit."""
 
     name: str
     home: tuple[str, str]
@@ -124,7 +124,7 @@ class AgentHooks(NamedTuple):
     def groups(
         self, command: Sequence[str], settings: HookSettings, *, can_block: bool
     ) -> dict[str, Mapping[str, Any]]:
-        """The hooks for the agent's settings: event → one group with one handler. ``settings``: the guard's.
+        """The hooks for the agent's settings: one group with one handler for each event. ``settings``: the guard's.
         ``can_block``: whether the agent's version supports ``onFailure``."""
         groups: dict[str, Mapping[str, Any]] = {}
         for number, (event, matcher) in enumerate(self.events.items()):

@@ -99,7 +99,7 @@ class Process(asyncio.SubprocessProtocol):
         self._outputs: deque[Output] = deque()
         """What has not been passed on yet. The first one waits for the disk, and the others wait behind it."""
         self._looking: asyncio.Task[None] | None = None
-        """The look at the disk in progress."""
+        """The task that is looking at the disk, if any."""
         self._disk = DiskThreads(LOOKS)
         self._looks = BackgroundTasks(logger)
         self.times = Times()

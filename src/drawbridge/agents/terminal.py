@@ -22,7 +22,7 @@ SUBAGENT: Final = "subagent"
 """The type of a task that is a subagent. A run stays open until the last one has ended."""
 
 _KINDS: Final = {SUBAGENT: "local_agent", "shell": "local_bash"}
-"""The type of a task → its type in the client protocol."""
+"""Maps the type of a task to its type in the client protocol."""
 
 
 class NotItsFile(Exception):

@@ -3,8 +3,8 @@ names can be. Looks up paths in the file system, but reads no files.
 
 A word names a file if it leads there from the command's directory: literally, as a pattern, or through a link. If the
 words can't be resolved (a variable, a ``cd`` in the middle, a substitution), or if another word names the file's
-directory (``cp other/a.py .``), a word with the file's name as its last part is enough, because an unnecessary
-question, or a denial if the agent can't ask, is better than lost work.
+directory (``cp other/a.py .``), a word with the file's name as its last part is enough. An unnecessary question, or a
+denial if the agent can't ask, is better than lost work.
 """
 
 from __future__ import annotations

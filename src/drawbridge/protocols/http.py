@@ -51,7 +51,7 @@ class HungUp(Struct, frozen=True):
 Event: TypeAlias = RequestHead | Body | HungUp | Message | Closed
 
 _PROBLEMS: Final = {431: HEAD_TOO_LONG, 501: "Only one Transfer-Encoding header is supported, with the value chunked."}
-"""The status that h11 suggests for an invalid request → the reason, if the status implies it."""
+"""Maps the status that h11 suggests for an invalid request to the reason, if the status implies it."""
 
 
 class HttpConnection:

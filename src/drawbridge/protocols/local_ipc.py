@@ -131,8 +131,9 @@ class PromptFailed(Struct, tag="untyped", frozen=True):
 
 class ReviewRequest(Struct, tag="review_get", frozen=True):
     """Requests the review of the session ``project``. If that is empty, requests a review in the directories that
-    contain the file ``path``, beginning with the innermost one, and then in the editor's directory ``folder`` (either
-    may be empty): the first review with files or, if none has files, the first one. Answered by ``ReviewAnswer``.
+    contain the file ``path``, beginning with the innermost one, and then in the editor's directory ``folder``. Either
+    of the two may be empty. The answer is the first review with files or, if none has files, the first one. Answered by
+    ``ReviewAnswer``.
     """
 
     id: str

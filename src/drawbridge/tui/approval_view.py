@@ -39,8 +39,8 @@ from drawbridge.tui.fields import PlainTextArea
 from drawbridge.tui.question_form import QuestionForm
 
 READING_SECONDS: Final = 0.5
-"""The number of seconds for which keys and buttons do not answer a request that has just appeared, and for which a
-button that has just moved does nothing, because the user may have aimed at what was there before."""
+"""The number of seconds for which keys and buttons do not answer a request that has just appeared. A button that has
+just moved does nothing for the same time. In both cases, the user may have aimed at what was there before."""
 
 ROOMY: Final = 24
 """The minimum height, in lines, at which there is room for an empty line."""

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, TypeAlias
 from drawbridge.tui.wording import shown_path
 
 Acts: TypeAlias = Mapping[str, str]
-"""Tool → what it does, as the server describes it (``AgentWords.tools`` of the protocol)."""
+"""Maps a tool to what it does, as the server describes it (``AgentWords.tools`` of the protocol)."""
 
 State: TypeAlias = Literal["running", "waiting", "done", "failed", "rejected", "stopped"]
 """The state of a call. ``waiting``: for the decision on an approval request. ``stopped``: its run ended first."""

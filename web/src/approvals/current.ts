@@ -147,7 +147,7 @@ export type Decidable = {
 
 /**
  * The areas in which cards may be covered now. They are found once for all cards, because the whole page is searched.
- * The search is by class, for which browsers keep lists. A selector would take long on a page with a long diff.
+ * The search is by class, for which browsers keep lists. A selector would take a long time on a page with a long diff.
  */
 const covering = () =>
   COVERS.flatMap((name) => [...document.getElementsByClassName(name)])

@@ -329,7 +329,7 @@ export class Client extends EventTarget {
     await this._reload();
   }
 
-  /** Fetches the whole record of a message of which only a preview was received. */
+  /** Fetches the whole record of a message that was received only as a preview. */
   async whole(blob: string) {
     return JSON.parse(await new Blob([await this.bytes(blob)]).text());
   }

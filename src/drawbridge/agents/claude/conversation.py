@@ -191,11 +191,11 @@ class ClaudeConversation:
         answer and after a compaction."""
         self._retrying = False
         self._efforts: dict[str, str] = {}
-        """The id of a command that sets the effort → that effort."""
+        """Maps the id of a command that sets the effort to that effort."""
         self._initialize: str | None = None
         """The id of the ``initialize`` command, until it is answered."""
         self._subagents: dict[str, str] = {}
-        """The id of a task, which is the subagent's id → the subagent's type. Only the latest are kept."""
+        """Maps the id of a task, which is also the subagent's id, to the subagent's type. Only the latest are kept."""
         self._waited_for: set[str] = set()
         self._requests = 0
         self._out: list[bytes] = []

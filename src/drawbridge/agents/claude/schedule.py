@@ -65,13 +65,13 @@ class Schedule:
 
     def __init__(self, jobs: Mapping[str, float] | None = None) -> None:
         self._calls: dict[str, str] = {}
-        """The id of a call that has no result yet → its tool. Only the latest calls are kept."""
+        """Maps the id of each call that has no result yet to its tool. Only the latest calls are kept."""
         self._wake_up: float | None = None
         """The time of the wake-up, in seconds since 1970; None if none is scheduled. A new one replaces the previous
         one."""
         self._jobs = dict(jobs or {})
-        """The id of a job → the last time that it begins a turn, which may have passed. Only the jobs with the latest
-        times are kept."""
+        """Maps the id of a job to the last time at which it begins a turn, which may have passed. Only the jobs with
+        the latest times are kept."""
 
         self._is_reported = not jobs
 
@@ -135,8 +135,8 @@ class Schedule:
 
 
 def jobs_in(lines: Iterable[bytes], now: float) -> dict[str, float]:
-    """The jobs that a conversation still has, according to the lines of its file: the id of a job → the last time that
-    it begins a turn, in seconds since 1970. Only jobs with a last time after ``now`` are included."""
+    """The jobs that a conversation still has, according to the lines of its file, by id. The value is the last time at
+    which the job begins a turn, in seconds since 1970. Only jobs with a last time after ``now`` are included."""
     found = Schedule()
     for line in lines:
         if any(tool in line for tool in SCHEDULING):

@@ -42,7 +42,7 @@ CHANGES: Final = {
     "*** Move to: ": "move_to",
     "*** Delete File: ": "delete",
 }
-"""The mark before a file's path in a patch → the field of the call's input that contains the path."""
+"""Maps the mark before a file's path in a patch to the field of the call's input that contains the path."""
 
 ID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 """Matches the id of a conversation."""

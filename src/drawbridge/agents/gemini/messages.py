@@ -24,7 +24,7 @@ TOOLS: Final = {
     "list_directory": "LS",
     "google_web_search": "WebSearch",
 }
-"""The CLI's tools → the names of the equivalent tools of Claude Code, which clients show."""
+"""Maps the CLI's tools to the names of Claude Code's equivalent tools, which clients show."""
 
 CONTEXT: Final = "<session_context>"
 """The beginning of the text that the CLI itself sends before the first prompt."""

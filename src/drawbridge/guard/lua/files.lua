@@ -146,8 +146,8 @@ local function stamp(buf)
 end
 
 --- Whether the file was written after the first unsaved change. The times of undo entries are in whole seconds, and
---- their clock can be one tick behind the clock of file times (Linux 6.13 and newer: 4 ms measured), so a file can seem
---- newer than a change that was made after it was written.
+--- their clock can be one tick behind the clock of file times (Linux 6.13 and newer: 4 ms measured). A file can
+--- therefore seem newer than a change that was made after the file was written.
 local function written_since(buf)
   local first
   local undo = api.nvim_buf_call(buf, fn.undotree)

@@ -37,7 +37,7 @@ LONGEST_POINTER: Final = 8192
 """The maximum number of bytes that are read from a file with one line: HEAD, or a file that names a git directory."""
 
 _waited_for: dict[Path, Path] = {}
-"""The root of a work tree → a file that git waited for. As long as git would wait for it again, operations are
+"""Maps the root of a work tree to a file that git waited for. As long as git would wait for it again, operations are
 refused.
 """
 

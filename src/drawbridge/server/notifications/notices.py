@@ -1,10 +1,10 @@
 """The events that cause a notification by push or webhook, and the texts of these notifications. Pure.
 
-The texts contain the project's name, and the kind of an approval request or the name of its tool, or how a run ended
-and how much is left to review, but never a path, a prompt or an agent's text, because notifications leave this machine
-through third-party services. The exception is a push to a browser in which the user has turned on actions in
-notifications. It contains the command of an approval request, if the command is short and plain, so that the user can
-decide on it without opening the web UI. A push is encrypted for its browser.
+The texts contain the project's name, and either the kind of an approval request or the name of its tool, or how a run
+ended and how much is left to review. They never contain a path, a prompt or an agent's text, because notifications
+leave this machine through third-party services. The exception is a push to a browser in which the user has turned on
+actions in notifications. It contains the command of an approval request, if the command is short and plain, so that the
+user can decide on it without opening the web UI. A push is encrypted for its browser.
 """
 
 from __future__ import annotations

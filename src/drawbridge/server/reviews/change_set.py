@@ -199,9 +199,9 @@ def edit(change: FileChange, id: str, text: str) -> FileChange:
 def renames(
     sides: Mapping[str, tuple[Version | None, Version | None]], known: Mapping[str, str] = MappingProxyType({})
 ) -> dict[str, str]:
-    """The files of a change that were renamed: new path → old path. ``sides``: both versions of the files by their
-    paths. ``known``: the renames that were found before. Each is kept if the old file is still deleted, the new one is
-    still added, and they are still comparable.
+    """The files of a change that were renamed. Maps the new path to the old one. ``sides``: both versions of the files
+    by their paths. ``known``: the renames that were found before. Each is kept if the old file is still deleted, the
+    new one is still added, and they are still comparable.
 
     Files with the same content are paired first, then files of which at least ``ALIKE`` is the same. Links and empty
     files never count as renamed.

@@ -106,8 +106,8 @@ class Head(NamedTuple):
 
 
 async def kept_changes(git: Git, start: str, base: str) -> dict[str, tuple[Entry, Entry]]:
-    """The changes that were kept and are not in the last commit in the same form: path → the entries before and after.
-    Empty in a private repository, where no commit can be made. Raises ``GitFailed``."""
+    """The changes that were kept and are not in the last commit in the same form. Maps each path to the entries before
+    and after the change. Empty in a private repository, where no commit can be made. Raises ``GitFailed``."""
     if git.repository.private:
         return {}
     kept = await differences(git, start, base)

@@ -226,7 +226,7 @@ class Review:
         self._sizes: dict[str, int] = {}
         """The sizes of the contents that were compared last, in bytes, by object id."""
         self._trees_in: WeakKeyDictionary[Git, _Trees] = WeakKeyDictionary()
-        """git for one operation → the review's commits, if that operation has read or set them."""
+        """Maps git for one operation to the review's commits, if that operation has read or set them."""
 
     def continues(self) -> None:
         """Marks a run that began before the server was restarted as still active."""
@@ -376,9 +376,9 @@ class Review:
         return done
 
     async def kept(self, git: Git, *, counted: bool) -> dict[str, tuple[int, int]]:
-        """The files with changes that were kept and not committed: path → the numbers of added and removed lines, which
-        are 0 for a binary file, and for every file unless ``counted``. After this call, what the last commit contains
-        no longer counts as kept. Raises ``GitFailed``."""
+        """The files with changes that were kept and not committed. Maps each path to the numbers of added and removed
+        lines, which are 0 for a binary file, and for every file unless ``counted``. After this call, what the last
+        commit contains no longer counts as kept. Raises ``GitFailed``."""
         trees = await self._trees(git)
         kept = await differences(git, trees.start, trees.base) if trees else {}
         if trees is None or not kept:
@@ -511,8 +511,8 @@ class Review:
         return await committed(git, await tree_with(git, trees.start, new), "start", await filtered_of(git, base))
 
     async def _absorbed(self, git: Git, base: str, head: str, now: str) -> dict[str, Version | None]:
-        """The files of ``base`` that change when it absorbs the changes from ``head`` to ``now``: path → new
-        version."""
+        """The files of ``base`` that change when it absorbs the changes from ``head`` to ``now``. Maps each path to its
+        new version."""
         theirs = await differences(git, head, now)
         ours = await differences(git, base, head) if theirs else {}
         new: dict[str, Version | None] = {}
@@ -606,9 +606,9 @@ class Review:
 async def _renamed_since(
     git: Git, base: str, theirs: Mapping[str, tuple[Entry, Entry]], open_paths: Collection[str]
 ) -> dict[str, str]:
-    """The files with hunks that somebody else has renamed: new path → path in head. ``theirs``: what somebody else has
-    changed since head; ``open_paths``: the files of it that also differ between ``base`` and head. A file whose content
-    in ``base`` was not read counts as deleted. Raises ``GitFailed``."""
+    """The files with hunks that somebody else has renamed. Maps the new path to the path in head. ``theirs``: what
+    somebody else has changed since head; ``open_paths``: the files of it that also differ between ``base`` and head. A
+    file whose content in ``base`` was not read counts as deleted. Raises ``GitFailed``."""
     sides = _versions(theirs, {})
     gone = {path for path in open_paths if sides[path][1] is None}
     if not gone or all(before is not None for before, _ in sides.values()):
@@ -664,8 +664,8 @@ def _versions(
 
 
 def _moved(path: str, was: Version | None, path_now: str, now: Version | None) -> dict[str, Version | None]:
-    """The changes that a decision makes to one of the trees: path → new version. A renamed file is removed from
-    ``path``."""
+    """The changes that a decision makes to one of the trees. Maps each path to its new version. A renamed file is
+    removed from ``path``."""
     if path != path_now:
         return {path: None, path_now: now}
     return {} if same(was, now) else {path: now}

@@ -47,7 +47,7 @@ HARMLESS: Final[Mapping[str, str]] = {
     "effort": "costs, which the budgets bound",
     "partial_messages": "what is reported, not what is done",
 }
-"""The options without a ceiling → the reason. A test requires each option to be either in ``COVERED`` or here."""
+"""Maps each option without a ceiling to the reason. A test requires each option to be either in ``COVERED`` or here."""
 
 
 LEAST_USD: Final = 0.01

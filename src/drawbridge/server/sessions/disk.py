@@ -58,7 +58,7 @@ class Disk:
         self._data = data
         self._sizes = sizes
         self._histories: dict[str, tuple[str, int]] = {}
-        """The id of a project or a terminal session → its directory, and the size of its history."""
+        """Maps the id of a project or a terminal session to its directory and the size of its history."""
         self._total = self._rest = 0
         self._crossed: set[tuple[str, float]] = set()
         """The thresholds that were crossed: the id of a project or terminal session, "" for all data, or ``DISK``; and

@@ -81,7 +81,7 @@ WITHDRAWN: Final[Mapping[events.Outcome, str]] = {
     "timeout": "the run timed out",
     "interrupted": "the run was interrupted",
 }
-"""The outcome of a run → the reason why its open approval requests are withdrawn when it ends."""
+"""Maps the outcome of a run to the reason why its open approval requests are withdrawn when it ends."""
 
 LONGEST_REPORT = 200_000
 """The maximum size of what an agent reports about itself (its state, or what it offers), in bytes. Both are in each

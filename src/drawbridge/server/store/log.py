@@ -3,9 +3,9 @@ it is published. The history is read in pages.
 
 A history is a directory of files with one JSON line for each record (``lines``), and an index of the files (``index``).
 A record begins a new file if it is the first one of a day (UTC), if the newest file would exceed 100 MiB or already
-contains 10,000 records, if records were removed, or if the newest file can't be continued, because only its ends have
-been read so far or another program has damaged its end or given it a second name. ``latest.jsonl`` is a symbolic link
-to the newest file. On file systems without links, ``latest.txt`` contains its name.
+contains 10,000 records, if records were removed, or if the newest file can't be continued. A file can't be continued if
+only its ends have been read so far, or if another program has damaged its end or given it a second name.
+``latest.jsonl`` is a symbolic link to the newest file. On file systems without links, ``latest.txt`` contains its name.
 
 A record's number (``seq``) is one more than the last number that was assigned, and is never reused while the directory
 exists. Only one process writes, because the server locks its data directory.

@@ -145,8 +145,8 @@ def finished_runs(history: History) -> list[str]:
 
 
 def _tail(history: History, waiting: Collection[str]) -> list[Record]:
-    """The records in the last pages of the history, oldest first: as many pages as it takes to include every approval
-    request that is in ``waiting``, or that was resolved or withdrawn in the last page, plus one more page."""
+    """The records in the last pages of the history, oldest first. The pages include every approval request that is in
+    ``waiting``, or that was resolved or withdrawn in the last page, and one more page precedes them."""
     tail: list[Record] = []
     missing, before, more = set(waiting), history.last_seq + 1, True
     while more:

@@ -87,7 +87,7 @@ class Terminals:
         self._editors: list[Editor] = []
         self._typing: dict[str, tuple[Editor, asyncio.Future[str | None]]] = {}
         self._ancestors: dict[int, tuple[float, Sequence[int]]] = {}
-        """PID → when its ancestors were looked up, and what was found."""
+        """Maps a PID to the time at which its ancestors were looked up, and to the result."""
 
     def add(self, editor: Editor) -> None:
         """Adds an editor after its bridge has connected, unless it has been added already."""

@@ -520,7 +520,7 @@ class TerminalSession(Session):
     # Effects of reports.
 
     def _record(self, changes: Iterable[Change]) -> None:
-        """Records what has changed about the turns, and closes the questions that nobody is waiting for any longer."""
+        """Records what has changed about the turns, and closes the questions that nobody is waiting for now."""
         for change in changes:
             match change:
                 case RunBegun(run):

@@ -42,7 +42,7 @@ class Problems {
     this._vscode = vscode;
     /** The problems of files before an edit, by canonical name. */
     this._remembered = new Map();
-    /** By URI: when a document last changed, and when its diagnostics were last reported. */
+    /** When each document last changed, and when its diagnostics were last reported, by the document's URI. */
     this._changed = new Map();
     this._reported = new Map();
     /** The languages that diagnostics have been reported for. */

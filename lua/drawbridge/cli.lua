@@ -77,7 +77,7 @@ local function are_flags(arguments)
 end
 
 --- If the user has not decided yet and the arguments are only flags, asks whether Gemini CLI may connect to editors.
---- After a Yes, it is started with the command that enables this. A file with defaults would make the question
+--- After a Yes, Gemini CLI is started with the command that enables this. A file with defaults would make the question
 --- unnecessary, but Gemini CLI (0.61) reads only one that belongs to root.
 ---@param arguments string[]
 ---@return string[] # The arguments that are added to the command line.

@@ -327,7 +327,7 @@ function M.look(entry)
     if M.is_readable(window) and vim.api.nvim_win_get_tabpage(window) == vim.api.nvim_get_current_tabpage() then
       vim.api.nvim_win_call(window, function()
         if vim.wo.conceallevel > 0 then
-          return -- text may be concealed
+          return -- concealed text does not count as seen
         end
         local seen = sight()
         unseen[side] = look_at_rows(unseen[side], unseen.cells[side], seen)

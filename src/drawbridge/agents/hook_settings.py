@@ -72,7 +72,7 @@ class AgentHooks(NamedTuple):
     project_file: str
     events: Mapping[str, str | None]
     sample: tuple[str, str, Mapping[str, str]]
-    """A call of the hook about an edit to a file that can't be open in an editor: the event, the tool and the tool's
+    """A call to the hook about an edit to a file that can't be open in an editor: the event, the tool and the tool's
     input."""
     handler: Callable[[Sequence[str], int, bool], dict[str, Any]]
     """Returns a hook for the settings, given the words of its command, its timeout in the agent's unit, and whether the

@@ -51,7 +51,7 @@ def image_block(media_type: str, data: str) -> dict[str, Any]:
 
 
 def call(session_id: str, id: str, name: str, given: Mapping[str, Any]) -> AgentLine:
-    """A call of the tool ``name`` with the input ``given``. Until the call has a result, a later line with the same
+    """A call to the tool ``name`` with the input ``given``. Until the call has a result, a later line with the same
     ``id`` replaces the earlier one."""
     return block(session_id, {"type": "tool_use", "id": id, "name": name, "input": given})
 

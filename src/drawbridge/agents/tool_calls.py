@@ -166,7 +166,7 @@ class Tools(Protocol):
         return {}
 
     def call(self, name: str, given: Mapping[str, Any], suggestions: Raw, form: Form) -> ToolCall:
-        """Describes a call of the tool ``name`` with the input ``given``. The parameters are as in ``base.Question``;
+        """Describes a call to the tool ``name`` with the input ``given``. The parameters are as in ``base.Question``;
         ``given`` is empty if the input is not an object, or can't be decoded."""
         ...
 

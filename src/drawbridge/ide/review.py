@@ -371,7 +371,7 @@ class Reviews:
         else:
             review.approval.overrule()
         if accepted is not None:
-            # Before the editor shows the text, because the user may undo what is shown.
+            # This is done before the editor shows the text, because the user may undo what is shown.
             await self._remember(review, written)
         await self._editor.written(review.path, written, review.approval.id if is_as_accepted else "")
 

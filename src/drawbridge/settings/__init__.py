@@ -132,7 +132,7 @@ def load(
     """The settings of ``command``, from all sources. Raises ``BadSetting``, which lists all problems.
 
     ``flags["config"]`` names the file, if the command has such a flag. ``check`` returns the problems that only the
-    command itself can find. It gets the default instead of each invalid value.
+    command itself can find. ``check`` gets the default in place of each invalid value.
     """
     if flags.get("config"):
         environ = {**environ, "DRAWBRIDGE_CONFIG": flags["config"]}

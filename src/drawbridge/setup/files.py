@@ -136,7 +136,7 @@ def _keep(path: Path, content: bytes) -> Path:
 
 
 def _write(target: Path, content: bytes, mode: int) -> None:
-    """Writes atomically. A reader sees either the old content or the new, never a part of it."""
+    """Writes atomically. A reader sees either the whole old content or the whole new content."""
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
         _write_new(temporary, content, mode)

@@ -83,8 +83,9 @@ def _edited(request: Request, text: str) -> dict[str, Any] | None:
     if proposal is None or not isinstance(given, dict):
         return None
     whole = edited_text(request, text)
-    # The strings of an edit use "\n", whatever line endings the file has. The agent preserves these.
-    # `replace_all` stays as it was given: it makes no difference to them, and the scope `approve` may not change it.
+    # The strings of an edit use "\n", whatever line endings the file has. The agent preserves the file's line endings.
+    # `replace_all` stays as it was given: it makes no difference if the old string is the whole file, and the `approve`
+    # scope does not allow a change to it.
     change = {
         "old_string": proposal["old_text"].replace("\r\n", "\n"),
         "new_string": whole.replace("\r\n", "\n"),

@@ -37,7 +37,7 @@ OTHER_PROTOCOL: Final = "it does not use the Drawbridge protocol"
 UNANSWERED: Final = "The connection was lost before the server responded. Once you’re back online, try again if needed."
 """The error for a request that was sent. The server may have executed it. The web UI uses the same words."""
 NO_REASON: Final = "it closed the connection"
-NOT_HTTP: Final = "it sent no valid HTTP response"
+NOT_HTTP: Final = "it did not send a valid HTTP response"
 
 REFUSALS: Final = ("UNAUTHORIZED", "TOKEN_REVOKED", "TOKEN_EXPIRED")
 

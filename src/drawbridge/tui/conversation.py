@@ -180,7 +180,7 @@ class Conversation:
         self.items += behind
         self.first = older[0].seq
         if len(self.items) > MOST_ITEMS:
-            cut = self.items[MOST_ITEMS].seq  # between records, because a record's items are released together
+            cut = self.items[MOST_ITEMS].seq  # a record's items are released together
             self._release([item for item in self.items if item.seq < cut])
             self.last = cut - 1
 

@@ -78,7 +78,7 @@ class ReviewContents:
         self._connection = client.reviews.connections
         self._requested: dict[str, object] = {}
         self._state = ""
-        """The project's state at the last call of ``refresh``."""
+        """The project's state when ``refresh`` was last called."""
 
     @property
     def drafts(self) -> dict[str, Draft]:

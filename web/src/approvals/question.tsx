@@ -1,4 +1,5 @@
-// An agent's questions, each with its options and a field for the user's own answer. In a narrow window, one at a time.
+// An agent's questions, each with its options and a field for the user's own answer. In a narrow window, one question
+// is shown at a time.
 
 import { signal } from '@preact/signals';
 import type { ComponentChildren } from 'preact';

@@ -8,7 +8,7 @@ import { deviceName } from '../state/device-name.ts';
 import * as kept from '../state/kept.ts';
 import type { Numbers, Reviews } from '../state/reviews.ts';
 
-/** The same words as in the server's notifications. Whoever interrupts a run already knows that it has ended. */
+/** The same words as in the server's notifications. Whoever interrupts a run knows that it has ended. */
 const OUTCOMES = { completed: 'Run finished', failed: 'Run failed', timeout: 'Run timed out' };
 
 /**

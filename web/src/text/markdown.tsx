@@ -222,7 +222,10 @@ function link(token: Tokens.Generic, world: World): ComponentChildren {
   return <Text>{token.raw}</Text>;
 }
 
-/** A link or an image inside a link, as text: its words, else its address; with `whole`, also address and title. */
+/**
+ * A link or an image inside a link, as text: its words or, if it has none, its address. With `whole`, its address and
+ * its title are added.
+ */
 const linkAsText = (token: Tokens.Generic, world: World) => (wordsOf(token) || hrefOf(token)) + hiddenOf(token, world);
 
 const hrefOf = (token: Tokens.Generic): string => (token.autolink ? token.href : decoded(token.href));

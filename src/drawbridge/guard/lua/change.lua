@@ -178,7 +178,7 @@ local function take_as_saved(buf)
   local ok, problem = pcall(api.nvim_buf_call, buf, function()
     vim.cmd('silent keepalt lockmarks write!')
   end)
-  -- Not nvim_del_autocmd: in 0.7 it leaves an empty entry behind, which would swallow every later save.
+  -- nvim_del_autocmd is not used, because in 0.7 it leaves an empty entry behind, which would swallow every later save.
   vim.cmd('autocmd! drawbridge_guard_saved')
   api.nvim_del_augroup_by_id(group)
   if not may_write then

@@ -113,7 +113,8 @@ _OPENS_TO_ALL: Final = re.compile(r"0?[0-7]?777\Z|(a|o|ugo)?\+[rxX]*w[rwxX]*\Z")
 
 _WRITES: Final = _WRITES_ALL | _WRITES_LAST | _TARGETS.keys() | {"dd", "sed", "tar"}
 _READINGS: Final = 3
-"""How often each word of a command is read as an argument, on average, before the rest of the command is unchecked."""
+"""How often each word of a command may be read as an argument, on average. Beyond that, the rest of the command is not
+checked."""
 _LETTERS: Final = 100
 """The maximum number of letters in a word of options that are read."""
 

@@ -146,7 +146,8 @@ class Devices:
         except OSError:
             stamp = None
         if stamp != self._read_at[0]:
-            # A single assignment, because several threads use this object, and an old list must not get a new stamp.
+            # Both are set in a single assignment, because several threads use this object, and an old list must not get
+            # a new stamp.
             self._read_at = stamp, {device.id: device for device in self._read().devices}
             self._damaged = None
 

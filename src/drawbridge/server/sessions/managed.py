@@ -2,8 +2,8 @@
 of users.
 
 One thing happens at a time, on the event loop's thread. Events that belong to the history are written to it before they
-are published. Apart from writing to the history and the metadata, only methods that are documented as blocking block.
-Everything else that takes time is done in tasks and threads.
+are published. Apart from writing to the history and the metadata, no method blocks unless its docstring states that it
+does. Everything else that takes time is done in tasks and threads.
 """
 
 from __future__ import annotations

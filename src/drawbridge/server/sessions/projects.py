@@ -374,7 +374,7 @@ class Maintenance:
     async def round(self) -> None:
         """Does one round of maintenance. Called every ``MAINTENANCE_SECONDS``."""
         if time.monotonic() >= self._clean_at:
-            # Set before the cleanup, because even if the cleanup fails, the rounds until the next one must still
+            # The time is set before the cleanup, because even if the cleanup fails, the rounds until the next one must
             # measure the disk.
             self._clean_at = time.monotonic() + CLEANING_SECONDS
             await self.clean()

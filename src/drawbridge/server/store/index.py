@@ -132,7 +132,7 @@ def read_block(file: int, segment: Segment, block: int, report: Report) -> list[
     last = block + 1 == len(segment.block_seqs)
     end = segment.size if last else segment.block_offsets[block + 1]
     seq_end = segment.last_seq + 1 if last else segment.block_seqs[block + 1]
-    before = min(start, 1)  # the line break that ends the previous line
+    before = min(start, 1)  # also reads the line break that ends the previous line
     data = os.pread(file, end - start + before, start - before)
     if len(data) != end - start + before or data[-1:] != b"\n" or (before and data[:1] != b"\n"):
         raise Stale(segment.name)

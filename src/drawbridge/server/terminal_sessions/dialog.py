@@ -171,8 +171,8 @@ class ClientDecisions:
                 del self._decisions[id]
 
     def not_delivered(self, reason: str) -> list[Overruled]:
-        """Overrules the decisions that allowed a call of the main agent. They did not reach it, because it asks in its
-        terminal although no approval request is open. Returns what was overruled."""
+        """Overrules the decisions that allowed a call by the main agent. They did not reach the agent, because it asks
+        in its terminal although no approval request is open. Returns what was overruled."""
         overruled = []
         for approval in self:
             if (

@@ -4,7 +4,7 @@
 const MOST = 20;
 const MOST_REMEMBERED = 200;
 
-/** The maximum time by which VS Code delays a report of diagnostics because it batches them, in milliseconds. */
+/** VS Code batches reports of diagnostics. This is the maximum time by which that delays a report, in milliseconds. */
 const REPORT_DELAY = 50;
 
 /**

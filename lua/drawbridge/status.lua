@@ -27,7 +27,7 @@ end
 --- Permission modes of Claude Code in which it asks before it changes a file.
 M.ASKING = { default = true, manual = true, plan = true }
 
---- What the guard's hook has reported about the connected agents.
+--- Returns what the guard's hook has reported about the connected agents.
 ---@return string? silent The mode of an agent that does not ask, or nil if no agent has reported such a mode.
 ---@return string? asks The mode of an agent that asks, or nil unless all agents have reported a mode.
 local function reported()
@@ -187,7 +187,7 @@ local NEXT = {
   connected = ':DrawbridgeSend mentions a file or lines to Claude Code',
 }
 
---- What the user can do next.
+--- The next steps for the user.
 local function next_step(now)
   local review = loaded('review')
   for _, proposal in ipairs(review and review.pending() or {}) do

@@ -174,8 +174,8 @@ function M.is_readable(window)
     and vim.api.nvim_win_get_height(window) >= LEAST.height
 end
 
---- What the current window shows, as the first row and the last complete one, and the cells and screen lines for its
---- text.
+--- The part of the buffer that the current window shows: the first row, the last complete row, and the cells and screen
+--- lines for its text.
 local function sight()
   local window = vim.api.nvim_get_current_win()
   local info, view = vim.fn.getwininfo(window)[1], vim.fn.winsaveview()

@@ -73,7 +73,7 @@ def result(
     patch: Sequence[Mapping[str, Any]] = (),
 ) -> AgentLine:
     """The result of the call ``id``: text, or blocks of text and images. ``patch``: what the call has changed in its
-    file, see ``patch_of``."""
+    file (see ``patch_of``)."""
     given = {"type": "tool_result", "tool_use_id": id, "content": content, "is_error": is_error}
     message = {"type": "user", "message": {"role": "user", "content": [given]}, "parent_tool_use_id": None}
     return _line(message | ({"tool_use_result": {"structuredPatch": patch}} if patch else {}), session_id)

@@ -110,8 +110,8 @@ def _about_unsaved(
 
 
 def _difference(one: UnsavedFile, settings: Settings, why: str) -> str:
-    """A diff of the two texts, for the agent to merge by hand, if they could not be merged (``why``: the reason); "" if
-    no merge was attempted, or if no diff can be shown."""
+    """A diff of the two texts, if they could not be merged (``why``: the reason), so that the agent can merge them by
+    hand. "" if no merge was attempted, or if no diff can be shown."""
     if not why:
         return ""
     from drawbridge.guard.refusal import shown_difference

@@ -64,8 +64,8 @@ if TYPE_CHECKING:
 
         @property
         def continue_with(self) -> Callable[[str, str], dict[str, Any]] | None:
-            """A function that returns, for an event and a text, the answer with which an agent that has stopped
-            continues with the text. None if the agent can't continue in this way."""
+            """A function that returns, for an event and a text, the answer that makes an agent that has stopped
+            continue with the text. None if the agent can't continue in this way."""
 
         @property
         def hides_dialog(self) -> Callable[[Mapping[str, Any]], bool] | None:

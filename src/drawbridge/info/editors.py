@@ -139,7 +139,7 @@ def is_left_behind(entry: Socket) -> bool:
 
 
 def _listens(path: str) -> bool:
-    """Whether a process is listening or may be listening, since the queue of a busy process can be full."""
+    """Whether a process is listening, or may be listening: the queue of a busy process can be full."""
     with socket.socket(socket.AF_UNIX) as probe:
         probe.setblocking(False)
         try:

@@ -23,7 +23,7 @@ NEVER: Final = 2**63
 """A number greater than any ``seq``, because the run of a prompt that was removed from the queue never begins."""
 
 UNKNOWN: Final = "unknown content"
-"""What stands for a part of a tool's result that names no type."""
+"""Replaces a part of a tool's result that does not name its type."""
 
 Kind: TypeAlias = Literal["prompt", "text", "aside", "tool", "question", "finished", "notice"]
 Json: TypeAlias = Mapping[str, Any]

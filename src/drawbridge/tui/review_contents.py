@@ -24,9 +24,9 @@ or the directory is no longer allowed."""
 
 
 class Change(NamedTuple):
-    """What a new version of the review changes. ``note``: a note from the server about the directory; ``words``: a
-    message that somebody else has changed the review. Both may be empty. ``parts``: whether the parts to show, or which
-    of them are new, have changed."""
+    """The changes that a new version of the review makes to what is shown. ``note``: a note from the server about the
+    directory; ``words``: a message that somebody else has changed the review. Both may be empty. ``parts``: whether the
+    parts to show, or which of them are new, have changed."""
 
     note: str
     words: str

@@ -295,7 +295,7 @@ class ConversationScreen(Screen[None]):
 
     @property
     def _cancels(self) -> bool:
-        """Whether the stop key cancels what is scheduled, since no run is active."""
+        """Whether the stop key cancels what is scheduled, which it does if no run is active."""
         is_running = self._client.conversation is not None and self._client.conversation.run
         return not is_running and wording.is_scheduled(self._client.project or {})
 

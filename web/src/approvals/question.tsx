@@ -229,7 +229,7 @@ function Choice({
   );
 }
 
-/** What an option would look like. */
+/** The preview of an option. */
 function Preview({ text, part, isOpen }: { text: string; part: string; isOpen: boolean }) {
   return (
     <details class={`preview${isOpen ? ' chosen' : ''}`} data-part={part} open={isOpen}>

@@ -44,7 +44,7 @@ type PageWorld = {
   resume: (session: string) => void;
 };
 
-/** What is shown around the list of messages and the approval requests. */
+/** The elements around the list of messages and the approval requests. */
 type Look = {
   isEmpty: boolean;
   isInTerminal: boolean;
@@ -55,7 +55,7 @@ type Look = {
   /** Whether the loaded records begin where earlier ones have been deleted. */
   isCut: boolean;
   /**
-   * Whether an answer is being streamed, or a run is active that does not wait for a person. `isSilent`: whether no
+   * Whether an answer is being streamed, or a run is active and does not wait for a person. `isSilent`: whether no
    * answer is being streamed at the moment.
    */
   isLive: boolean;

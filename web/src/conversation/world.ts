@@ -1,4 +1,4 @@
-// What the views in a conversation can use from outside it.
+// The functions and data outside a conversation that its views can use.
 
 import type { OpenFile } from '../text/markdown.tsx';
 

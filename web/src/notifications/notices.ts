@@ -1,4 +1,5 @@
-// What attracts attention: the number in the title and on the icon, and, if the user wants, notifications and a sound.
+// Attracts the user's attention: with the number in the title and on the icon and, if the user wants, with
+// notifications and a sound.
 
 import { baseName, counted } from '../ui/dom.ts';
 import { harmless } from '../text/harmless.ts';

@@ -49,7 +49,7 @@ export type Unsent = {
 /** A prompt of this browser that another window or device has removed from the queue. */
 export type Removed = { run: string; by: string } & kept.Sent;
 
-/** What can be sent with a prompt, besides its text. */
+/** The additional data that can be sent with a prompt. */
 type Extra = Pick<Unsent, 'agent' | 'options' | 'steer'>;
 
 export class Client extends EventTarget {

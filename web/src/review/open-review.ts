@@ -92,7 +92,7 @@ export class OpenReview {
   problem: Signal<string> = signal('');
   /** A sentence about the review of a directory without git, or '' if there isn’t one or it was dismissed here. */
   notice: Signal<string> = signal('');
-  /** What was done here or by others, in words. */
+  /** The latest news: what was done here or by others, in words. */
   news: Signal<string> = signal('');
   parts: ReadonlySignal<Part[]> = computed(() => partsIn(this.files.value));
   /** Whether the agent is working. While it is, files can't be written. */
@@ -501,7 +501,7 @@ export class OpenReview {
   };
 
   _changed = (event: Event) => {
-    // What happened while the connection was lost was not reported.
+    // Changes that were made while the connection was lost were not reported.
     if ((event as CustomEvent).detail === 'hello') void this.load();
   };
 

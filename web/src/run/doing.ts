@@ -1,4 +1,4 @@
-// What the agent is doing at the moment, in a few words. Pure.
+// Describes in a few words what the agent is doing. Pure.
 
 import { kindOf } from '../conversation/tool-kinds.ts';
 import { nowWords } from '../conversation/tool-words.ts';

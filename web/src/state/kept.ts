@@ -1,4 +1,5 @@
-// What the browser stores: the token, drafts, settings, what was read. Without storage, these are kept in memory.
+// The data that the browser stores: the token, drafts, settings, and what was read. Without storage, these are kept in
+// memory.
 
 import { deviceName } from './device-name.ts';
 

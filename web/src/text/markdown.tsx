@@ -230,7 +230,7 @@ const linkAsText = (token: Tokens.Generic, world: World) => (wordsOf(token) || h
 
 const hrefOf = (token: Tokens.Generic): string => (token.autolink ? token.href : decoded(token.href));
 
-/** What the words of a link don’t show of it. Empty unless `world.whole`. */
+/** The parts of a link that its words don’t show. Empty unless `world.whole`. */
 function hiddenOf(token: Tokens.Generic, world: World) {
   const href = hrefOf(token);
   if (!world.whole || token.autolink || wordsOf(token) === href) return '';

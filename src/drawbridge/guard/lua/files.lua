@@ -197,7 +197,7 @@ local function watch(guard)
   end)
 end
 
--- What is kept in this Neovim from one request to the next.
+-- The data that this Neovim keeps between requests.
 local guard = _G.__drawbridge_guard
 if not guard or guard.revision ~= REVISION then
   guard = {

@@ -160,8 +160,8 @@ def _entries(directory: Path) -> list[os.DirEntry[str]]:
 
 
 def _is_pipe(entry: os.DirEntry[str]) -> bool:
-    """Whether git would wait for the entry or read it without end, because it is, or leads to, a pipe or a character
-    device other than ``/dev/null``. Blocking."""
+    """Whether git would wait for the entry or read it without end. This is the case if it is, or leads to, a pipe or a
+    character device other than ``/dev/null``. Blocking."""
     if entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False):
         return False
     try:

@@ -145,7 +145,7 @@ class _Comparing:
         hunks = [hunk for hunk in hunks if hunk.kind in ("lines", "file")]
         before = _blob(self._before.get(comment.run_id or "", {}).get(comment.path))
         if since == "comment":
-            # The text around removed lines at that time is not known, only their own text before the runs.
+            # Only the text of the removed lines before the runs is known, not the text around them at that time.
             before = comment.blob if comment.side == "new" else None
         after = _blob(self._new.get(comment.path))
         if before is None or before == after:

@@ -407,8 +407,8 @@ class Catalogue:
             self.save()
 
     def _at_opening(self, name: str, size: int, opening: bool) -> Segment | None:
-        """The segment of a large file that is not in the index, from its ends; None if the whole file has to be
-        read."""
+        """The segment of a large file that is not in the index, derived from the ends of the file. None if the whole
+        file has to be read."""
         if not opening or size <= SCANNED_AT_OPENING:
             return None
         return sketch(self.path(name), name, size)

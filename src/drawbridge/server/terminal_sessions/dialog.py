@@ -190,7 +190,7 @@ class ClientDecisions:
         for given in self._decisions.values():
             approval, decision = given.approval, given.decision
             if approval.state is not State.DECIDED:
-                continue  # overruled in the meantime: another request may be about this call
+                continue  # the decision was overruled in the meantime, so this call may belong to another request
             changed = decision.updated_input
             same_agent = call.agent_id == approval.request.agent_id
             is_changed = bool(call.as_run and same_agent and changed and _holds(call.input, changed))

@@ -151,7 +151,7 @@ class TerminalSession(Session):
         self._beginning_with = beginning_with
         self._moved = ("", 0)
         """The beginning of the id of the session to which the conversation was moved, and the number of checks that
-        found that.
+        have found this.
         """
         self.terminal_agent = terminal_agent
         """The agent with its hooks and its transcript; None if it is known only from its proposals."""

@@ -49,10 +49,10 @@ if TYPE_CHECKING:
 
         @property
         def session(self) -> Callable[[Mapping[bytes, bytes], Ancestors], dict[str, Any] | None] | None:
-            """A function that returns, from the environment and the ancestors of the hook's process, what is reported
-            to an agent server about the agent's process: "background", "config", and "pid" unless it is the hook's
-            parent. It returns None if nothing is reported about that process. None if nothing is ever reported for
-            this agent."""
+            """A function that determines what is reported to an agent server about the agent's process, from the
+            environment and the ancestors of the hook's process. It returns "background", "config", and "pid" unless
+            that is the hook's parent, or None if nothing is reported about this process. None instead of a function if
+            nothing is ever reported for this agent."""
 
         def paths(self, value: str) -> list[str]:
             """The files that an edit or a read touches, from the value in the tool's input; empty if it names none."""

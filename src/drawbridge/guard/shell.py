@@ -29,8 +29,8 @@ UNSURE = re.compile(
     r"[$`~]|\b(cd|chdir|pushd|popd|find|xargs|patch|apply|am|tar|unzip|npm|pnpm|yarn|bun)\b"
     r"|\s-C\b|--directory\b|:/(?!/)"
 )
-"""Matches what can make a path start at a directory other than the command's, including programs that drop parts of
-paths or that work at the root of a project, and git's paths from the root (``:/a.py``).
+"""Matches anything that can make a path start at a directory other than the command's. This includes programs that drop
+parts of paths or work at the root of a project, and git's paths from the root (``:/a.py``).
 """
 
 CD = re.compile(r"""\s*cd[ \t]+(?:"([^"$`\\]+)"|'([^']+)'|([\w./+@,-]+))[ \t]*(?:&&|;|\n)""")

@@ -52,8 +52,8 @@ class Spec(NamedTuple):
     choices: tuple[str, ...] = ()
     """The allowed values, such as the agents in the catalog, if the type is not a ``Literal``."""
     separator: str = os.pathsep
-    """The separator of a list's values in the environment variable. Values that may contain a colon need another one,
-    such as a comma."""
+    """The separator of a list's values in the environment variable. Values that may contain a colon need another
+    separator, such as a comma."""
     bare: str = ""
     """A second environment variable, with a name that has no prefix. It is read only with the ``spec_env`` setting,
     because many shells set PORT for a web project."""

@@ -104,7 +104,7 @@ class ApprovalView(Vertical, can_focus=True):
         self._draft = ""
         self._found = self._difference()
         self._unseen_as_sent = 1
-        """The number of lines of the agent's version that were unseen when it was last shown."""
+        """The number of lines of the agent's version that were still unseen when that version was last shown."""
         self._shown_at = time.monotonic()
         self._places: dict[str | None, tuple[Region, float]] = {}
         """Maps a button's name to its place on the screen and the time (``time.monotonic``) when it moved there."""

@@ -8,8 +8,8 @@ from textual.widgets import Footer
 
 
 class KeyHints(Footer):
-    """Textual's footer, except that it is built again only when one of its keys has changed. Building it takes longer than
-    everything else that most keys change, and Textual does so whenever the focus moves or the screen asks for a check.
+    """Textual's footer, except that it is built again only when one of its keys has changed. Textual itself builds it
+    whenever the focus moves or the screen asks for a check. For most keys, that takes longer than everything else.
     """
 
     def __init__(self) -> None:

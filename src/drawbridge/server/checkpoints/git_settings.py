@@ -57,8 +57,8 @@ the configuration is read for every operation."""
 class Settings(Struct, frozen=True):
     """The part of the configuration that git receives. ``words``: the arguments for its command line; ``format``: the
     object format; ``id_bytes``: the size of an object id, in bytes. ``files``: the files that the configuration was
-    read from, or would be if they existed, and the lists of ignored files and attributes outside the work tree, each
-    with its version; None if these files are not known or there are too many.
+    read from, or would be read from if they existed, and the lists of ignored files and attributes outside the work
+    tree. Each has its version. None if these files are not known, or if there are too many.
     """
 
     words: tuple[str, ...]

@@ -112,7 +112,7 @@ def whole_command(asked: ApprovalRequested) -> str:
 
 
 def _is_plain(command: str) -> bool:
-    """Whether every system draws all of the command in the order in which it is written. A notification can't ensure
+    """Whether every system draws the whole command in the order in which it is written. A notification can't ensure
     that, because right-to-left letters reorder the characters around them, marks can be drawn over a letter, and a row
     of spaces can move the end out of view."""
     # Line breaks are not printable, nor are most characters that are invisible or change the direction of the text.

@@ -98,8 +98,9 @@ Intent: TypeAlias = DecisionIntent | RevertIntent | CommitIntent
 
 
 class Verdict(Struct, frozen=True):
-    """The result, once the files in ``write`` have the versions from before (``to`` is "before") or after the decision
-    or the revert. ``changed``: the files that somebody else changed. ``commit``: the id of the commit that was made.
+    """The result, which applies once the files in ``write`` have their versions from before (``to`` is "before") or
+    after the decision or the revert. ``changed``: the files that somebody else changed. ``commit``: the id of the
+    commit that was made.
     """
 
     result: Result

@@ -495,14 +495,14 @@ class Review:
         return noted(await message_of(git, trees.base), _Notes) or _Notes()
 
     async def _absorb(self, git: Git, trees: _Trees, now: str) -> str:
-        """The base with what somebody else changed from head to ``now``, a commit or a tree: a new commit if that
-        changes a file, otherwise the same base."""
+        """The base after it has absorbed what somebody else changed from head to ``now``, a commit or a tree. A new
+        commit if that changes a file, otherwise the same base."""
         new = await self._absorbed(git, trees.base, trees.head, now)
         return await self._new_base(git, trees.base, new, await self._noted(git, trees)) if new else trees.base
 
     async def _absorb_kept(self, git: Git, trees: _Trees, base: str) -> str:
-        """The start with what somebody else changed from the previous base to ``base``; ``base`` if nothing was
-        kept."""
+        """The start after it has absorbed what somebody else changed from the previous base to ``base``. ``base``
+        itself if nothing was kept."""
         if not await differences(git, trees.start, trees.base):
             return base
         new = await self._absorbed(git, trees.start, trees.base, base)

@@ -106,8 +106,8 @@ def within(
     """Applies the ceilings to the options that a client chose. Returns the options to run with. ``usable`` returns
     whether an additional directory is allowed. ``own_modes``: whether the agent has its own modes.
 
-    Raises ``ClientError``: PERMISSION_DENIED outside the hours in which runs may begin, and otherwise, with the name of
-    the option, PERMISSION_DENIED, INVALID_PATH for a directory, or VALIDATION_FAILED for a model name that is not
+    Raises ``ClientError``: PERMISSION_DENIED outside the hours in which runs may begin. For an option, the error names
+    the option: PERMISSION_DENIED, INVALID_PATH for a directory, or VALIDATION_FAILED for a model name that is not
     valid.
     """
     check_hours(ceilings, now)

@@ -149,8 +149,8 @@ class RunController:
         self.publish_queue()
 
     def put_back(self) -> None:
-        """Returns a run that waits for its slot to the queue, because something else precedes it. Has no effect if no
-        run waits for a slot."""
+        """Puts a run that waits for its slot back into the queue, because something else precedes it. Has no effect if
+        no run waits for a slot."""
         run = self.run
         if run is not None and run.step(Event.PUT_BACK) is Do.GIVE_UP_SLOT:
             self.run = None

@@ -37,8 +37,8 @@ LARGEST_SHOWN: Final = FRAME_BYTES * 3 // 4
 """The largest text in a reply, in bytes as JSON. The reply contains only the beginning of a larger one."""
 
 BEGINNING: Final = 100_000
-"""The number of characters to which a text that is too large for a reply is shortened. Each takes at most six bytes in
-JSON."""
+"""The number of characters to which a text that is too large for a reply is shortened. Each character takes at most six
+bytes in JSON."""
 
 MOST_ENTRIES: Final = 1_000
 """The maximum number of entries of one directory in a reply."""

@@ -76,7 +76,7 @@ def verb(name: str, state: State, acts: Acts) -> str:
 
 
 def subject(name: str, given: Mapping[str, Any], root: str, acts: Acts) -> str:
-    """What a call with the input ``given`` acts on; empty if the verb says it all. Not harmless. ``root``: the
+    """What a call with the input ``given`` acts on; empty if the verb is enough. Not harmless. ``root``: the
     project's directory, to which paths are relative."""
     kind = act(name, acts)
     words = _subject(kind, given, root)

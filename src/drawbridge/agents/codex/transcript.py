@@ -1,7 +1,7 @@
 """Reads the lines of Codex's transcripts, which Codex calls rollouts (0.169.0). Pure.
 
 A transcript contains each message and call twice: as the model sees it (``response_item``), and as users see it
-(``event_msg``). Calls and their results are read from the former, and most other entries from the latter.
+(``event_msg``). Calls and their results are read from ``response_item``, and most other entries from ``event_msg``.
 """
 
 from __future__ import annotations

@@ -632,7 +632,8 @@ class ManagedSession(Session):
                 pass
 
     def _look_at(self, agent: str, event: base.LookedAt) -> events.ApprovalRequested | bool:
-        """See ``Launch.look``: what a question says about the disk, or whether a directory is elsewhere. Blocking."""
+        """See ``Launch.look``: what a question depends on that is on the disk, or whether a directory is elsewhere.
+        Blocking."""
         if isinstance(event, base.Question):
             return look_at(event, agent, self.data.path)
         return is_elsewhere(event.directory, self.path)

@@ -71,8 +71,8 @@ class Times(Struct, frozen=True):
     reply: float = 5.0
     """The time that the agent has to answer a command. This is not a step of ending the process."""
     disk: float = 5.0
-    """The time that the disk has to respond before a question or a change of directory is reported without what it
-    would have shown. This is not a step of ending the process, either."""
+    """The time that the disk has to respond. After that, a question or a change of directory is reported without what
+    the disk would have shown. This is not a step of ending the process, either."""
 
 
 class Process(asyncio.SubprocessProtocol):

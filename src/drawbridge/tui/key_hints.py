@@ -27,6 +27,6 @@ class KeyHints(Footer):
 
 
 def _keys(screen: Screen[object]) -> list[tuple[str, str, bool]]:
-    """The key, the description and whether it is enabled, of each key that is shown."""
+    """For each key that is shown: the key, its description, and whether it is enabled."""
     active = [one for one in screen.active_bindings.values() if one.binding.show]
     return [(one.binding.key, one.binding.description, one.enabled) for one in active]

@@ -127,7 +127,7 @@ class _Moves(Struct):
 
 
 WORKTREE: Final = b'"worktreePath"'
-"""The bytes without which a line of type ``user`` is not decoded to look for a change of directory."""
+"""A line of type ``user`` is decoded to look for a change of directory only if it contains these bytes."""
 
 _moves: Final = msgspec.json.Decoder(_Moves)
 _message: Final = msgspec.json.Decoder(Message)

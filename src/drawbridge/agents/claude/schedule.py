@@ -23,7 +23,7 @@ from drawbridge.agents.reported import MOST, decoded, name_of
 WAKE_UP, CREATE, DELETE = "ScheduleWakeup", "CronCreate", "CronDelete"
 
 SCHEDULING: Final = (WAKE_UP.encode(), CREATE.encode(), DELETE.encode())
-"""The names of tools without which a line of type ``assistant`` is not decoded to look for calls."""
+"""A line of type ``assistant`` is decoded to look for calls only if it contains one of these names of tools."""
 
 CALL_ID: Final = rb"[A-Za-z0-9_-]{1,200}"
 """Matches the id of a tool call. The CLI's ids are ``toolu_`` followed by 24 letters and digits."""

@@ -83,7 +83,7 @@ end
 local function edit_lines(buf, edit)
   local first, finish, new = edit.start, edit['end'], edit.lines
   local paired = math.min(finish - first, #new)
-  -- Surplus or missing lines first: they are at the end, so the rows above stay valid.
+  -- Surplus or missing lines come first. They are at the end, so the rows above stay valid.
   if #new ~= finish - first then
     api.nvim_buf_set_lines(buf, first + paired, finish, true, vim.list_slice(new, paired + 1))
   end

@@ -89,8 +89,8 @@ class Editors:
     # Called by sessions.
 
     def offer(self, approval: PendingApproval, agent: str, decide: Decide, besides: int | None) -> None:
-        """Shows an open approval request. Does nothing if it has no proposal, or if its input can't be changed so that
-        the tool writes an edited text."""
+        """Shows an open approval request. Does nothing if the request has no proposal, or if no change to its input
+        makes the tool write an edited text."""
         if approval.request.proposal is None or approval.with_text(approval.request.proposal.new_text) is None:
             return
         offered = self._offered[approval.id] = _Offer(approval, agent, decide, besides)

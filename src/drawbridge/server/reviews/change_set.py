@@ -283,8 +283,8 @@ def absorbed(base: Version | None, head: Version | None, now: Version | None) ->
     if base.text is None or head.text is None or now.text is None or head.blob == now.blob:
         return found
     lines = head.lines
-    # The hunks are compared as they are shown, backwards, because a comparison from head to base may align repeated
-    # lines in another way.
+    # The comparison is made from base to head, as the hunks are shown, and then reversed. A comparison from head to
+    # base may align repeated lines in another way.
     shown = differences.diff(base.lines, lines)
     ours = [Span(span.new_start, span.new_count, span.old_start, span.old_count) for span in shown]
     theirs = differences.diff(lines, now.lines)

@@ -396,7 +396,7 @@ local function first_place(entry)
   return row, 0
 end
 
---- Moves a row of the current window, which is at the top, to the middle if a floating window covers it at the top.
+--- If a floating window covers the row that is at the top of the current window, scrolls this row to the middle.
 local function uncover(row)
   if is_covered(sight(), row) then
     vim.cmd('normal! zz')

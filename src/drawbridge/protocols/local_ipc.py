@@ -297,10 +297,10 @@ class ReviewAnswer(Struct, tag="review", frozen=True, kw_only=True):
     """The review of the session ``project`` in ``directory``: ``review`` is a ``Review`` of the client protocol.
 
     If the request failed, or the review could not be read afterwards, ``code``, ``text`` and ``details`` are the
-    reason, as in an error of the client protocol, ``project`` and ``review`` are empty, and ``directory`` is empty unless
-    the session is known. ``done``: whether only the review could not be read, after a comment was changed or the drafts
-    were sent. ``notice``: a sentence about the result of another person's decision that was interrupted because the
-    server was killed; the same until another decision is made.
+    reason, as in an error of the client protocol. In that case, ``project`` and ``review`` are empty, and so is
+    ``directory`` unless the session is known. ``done``: whether only the review could not be read, after a comment was
+    changed or the drafts were sent. ``notice``: a sentence about the result of another person's decision that was
+    interrupted because the server was killed; the same until another decision is made.
     """
 
     id: str

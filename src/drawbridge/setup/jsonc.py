@@ -205,7 +205,7 @@ class Document:
         return lines.replace("\n", self._newline() + indent)
 
     def _gaps(self, start: int, end: int) -> Iterator[tuple[int, int, bool]]:
-        """The start and end of each comment and of each character between comments, and whether it is a comment."""
+        """Yields each comment and each character between comments: its start, its end, and whether it is a comment."""
         while start < end:
             comment = COMMENT.match(self.text, start)
             stop = comment.end() if comment else start + 1

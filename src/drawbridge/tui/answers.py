@@ -122,7 +122,7 @@ def piece(request: Request, risk: Mapping[str, Any]) -> str:
 
 def questions(request: Request) -> list[dict[str, Any]]:
     """The questions that the agent asks the user. Empty for any other request, and for a preview, which may lack some of
-    the questions. Also empty if a question has no text, because the form can't show it, although the answer, which
+    the questions. Also empty if a question has no text: the form can't show such a question, but the answer, which
     repeats the whole input, would contain it."""
     given = request["input"]
     asked = given.get("questions") if isinstance(given, dict) else None

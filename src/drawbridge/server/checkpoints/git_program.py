@@ -1,5 +1,5 @@
-"""Runs the git program: within a time limit, with its output in files, of which the server reads only as much as it can
-hold.
+"""Runs the git program within a time limit. Its output is written to files, and the server reads only as much of it as
+it can hold in memory.
 """
 
 from __future__ import annotations

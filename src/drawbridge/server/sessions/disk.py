@@ -27,11 +27,10 @@ AGAIN_BELOW: Final = 0.9
 """The share of a threshold below which the use has to fall before the warning about that threshold is sent again."""
 
 LOW_FREE: Final = 500 * MB
-"""The number of free bytes on the disk that contains the data below which a warning is sent, and health is
-"degraded"."""
+"""If fewer bytes than this are free on the disk that contains the data, a warning is sent, and health is "degraded"."""
 
 LEAST_FREE: Final = 32 * MB
-"""The number of free bytes below which no run begins, because the run's end has to be written too."""
+"""If fewer bytes than this are free, no run begins, because the run's end has to be written, too."""
 
 WHOLE: Final = "The server's data"
 

@@ -111,7 +111,7 @@ export class Questions {
   problem: Signal<string>;
   /** The parts of the form that have been in view. */
   read = new Set<string>();
-  /** Whether a part that is shown now, and has to be read, has not been in view. */
+  /** Whether some part that is shown now and has to be read has not been in view yet. */
   isUnread: Signal<boolean> = signal(false);
   _input: any;
   _keep: (begun: Begun[] | undefined) => void;

@@ -25,7 +25,7 @@ const { TextsBefore } = require('./texts_before');
 
 const VIEW = 'drawbridge.changes';
 
-/** The maximum number of reviews that can't be read and whose reasons are shown. */
+/** The maximum number of unreadable reviews for which the reason is shown. */
 const MOST_UNREAD = 3;
 
 /** The context key that is true while there are changes to review. It shows the list and the commands for changes. */
@@ -289,7 +289,7 @@ class Changes {
     this._view.message = this._isLost ? DISCONNECTED : lines.join('\n') || undefined;
   }
 
-  /** What the filter has done, if the user wants to see only what is new and there is something to decide. */
+  /** The effect of the filter in words, if the user wants to see only what is new and there is something to decide. */
   _filterWords() {
     const [reviews, all] = [this._reviews, model.changesIn(this._reviews)];
     if (!this._visits.onlyNew || !all) return undefined;

@@ -1,4 +1,4 @@
-// What the list of changes shows, made from reviews as the server sends them, and the text of a file before its
+// The content of the list of changes, made from reviews as the server sends them, and the text of a file before its
 // changes. Pure.
 'use strict';
 

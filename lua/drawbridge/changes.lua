@@ -446,7 +446,7 @@ function M.suggest(text, first, last)
   require('drawbridge.changes_suggest').open(about, function(edited, window)
     if not link.attached() then
       return require('drawbridge.server').missing()
-    elseif not by_path[file.path] then -- or another review is shown
+    elseif not by_path[file.path] then -- the review was closed or replaced
       return 'this file has nothing to review'
     end
     local suggestion = #edited == 0 and '' or text_of(form, edited, first)

@@ -1,4 +1,5 @@
---- Windows in which the user writes suggestions: the lines that the agent should write instead of those in a file.
+--- Windows in which the user writes suggestions, which are lines that the agent should write instead of lines in a
+--- file.
 ---
 --- `:w` sends a suggestion. Its window closes once the server has stored the comment. If that fails, the window is shown
 --- again with the text. `:q!` discards a suggestion that was not sent.

@@ -244,7 +244,7 @@ local function closed(entry, window)
     return show_again(entry)
   end
   local accepted = meant and is_readable and not is_unread
-  -- A user who closes another window of the view may not have meant to answer.
+  -- A user who closes another of the view's windows may not have meant to answer.
   local aside = window ~= nil and not (window == entry.windows.proposed and window == vim.api.nvim_get_current_win())
   decide(entry, accepted)
   if not accepted then

@@ -123,7 +123,7 @@ local function share_room(entry)
   local windows, here = entry.windows or {}, vim.api.nvim_get_current_tabpage()
   local proposed, old = windows.proposed, windows.old
   if not old or not vim.api.nvim_win_is_valid(proposed) or not vim.api.nvim_win_is_valid(old) then
-    return -- the user is closing them
+    return -- the user is closing the windows
   end
   if vim.api.nvim_win_get_tabpage(old) ~= here or vim.api.nvim_win_get_tabpage(proposed) ~= here then
     return

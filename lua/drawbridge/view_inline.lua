@@ -117,8 +117,8 @@ function M.make_room_at_top(buffer, namespace)
 end
 
 --- Shows hunks. `first` and `last` (exclusive) are lines of the proposed text, from 0. Each item of `words` and
---- `removed_words` is the number of a line in that text or in `removed`, and where a changed part of the line begins
---- and ends, in bytes.
+--- `removed_words` contains the number of a line (in that text or in `removed`), and the start and the end of a changed
+--- part of the line, in bytes.
 ---@param buffer integer
 ---@param hunks {first: integer, last: integer, removed: string[], hidden: integer, words: integer[][], removed_words?: integer[][]}[]
 ---@param clear boolean Whether to remove the previous marks.

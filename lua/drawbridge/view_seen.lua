@@ -13,7 +13,7 @@ local MARK = 3 -- cells of the "<<<" where the beginning of a line is scrolled o
 ---@class drawbridge.Unseen
 ---@field proposed integer[][] Ranges of changed rows of the proposed text.
 ---@field old integer[][] Ranges of removed rows of the current text.
----@field cells table<'proposed'|'old', table<integer, integer[][]>> The unseen cells of rows of which only a part was in view.
+---@field cells table<'proposed'|'old', table<integer, integer[][]>> The unseen cells of rows that were only partly in view.
 ---@field spans integer[][] For each hunk: its rows in the proposed text, and its rows in the current text.
 ---@field has_dropped boolean Whether unseen rows were deleted, which an undo may bring back.
 
@@ -117,7 +117,7 @@ local function sides_of(spans)
   return proposed, old
 end
 
---- Starts to track a proposal of which nothing has been on the screen.
+--- Starts to track a proposal that has not been on the screen yet.
 ---@param entry drawbridge.Entry
 function M.start(entry)
   local spans = spans_of(entry, entry.rows)
@@ -174,8 +174,8 @@ function M.is_readable(window)
     and vim.api.nvim_win_get_height(window) >= LEAST.height
 end
 
---- What the current window shows, as the first row and the last complete one, and the cells and screen lines for its
---- text.
+--- The part of the buffer that the current window shows: the first row, the last complete row, and the cells and screen
+--- lines for its text.
 local function sight()
   local window = vim.api.nvim_get_current_win()
   local info, view = vim.fn.getwininfo(window)[1], vim.fn.winsaveview()
@@ -327,7 +327,7 @@ function M.look(entry)
     if M.is_readable(window) and vim.api.nvim_win_get_tabpage(window) == vim.api.nvim_get_current_tabpage() then
       vim.api.nvim_win_call(window, function()
         if vim.wo.conceallevel > 0 then
-          return -- text may be concealed
+          return -- concealed text does not count as seen
         end
         local seen = sight()
         unseen[side] = look_at_rows(unseen[side], unseen.cells[side], seen)
@@ -338,7 +338,7 @@ function M.look(entry)
     end
   end
   if M.count(entry) ~= before then
-    vim.cmd('redrawstatus!') -- the bar shows the number
+    vim.cmd('redrawstatus!') -- the bar shows how many lines are left
   end
 end
 
@@ -371,8 +371,8 @@ local function beside(entry, old_row)
   end))
 end
 
---- The row above which the inline view shows a removed row, and the number of the hunk's removed lines from that one
---- on.
+--- The row that the inline view shows below a removed row, and the number of the hunk's removed lines from that removed
+--- row on.
 local function below_removed(entry, old_row)
   for _, span in ipairs(entry.unseen.spans) do
     if span[3] <= old_row and old_row < span[4] then
@@ -396,7 +396,7 @@ local function first_place(entry)
   return row, 0
 end
 
---- Moves a row of the current window, which is at the top, to the middle if a floating window covers it at the top.
+--- If a floating window covers the row that is at the top of the current window, scrolls this row to the middle.
 local function uncover(row)
   if is_covered(sight(), row) then
     vim.cmd('normal! zz')

@@ -72,8 +72,8 @@ class Times(Struct, frozen=True):
     reply: float = 5.0
     """The time that the agent has to answer a command. This is not a step of ending the process."""
     disk: float = 5.0
-    """The time that the disk has to respond before a question or a change of directory is reported without what it
-    would have shown. This is not a step of ending the process, either."""
+    """The time that the disk has to respond. After that, a question or a change of directory is reported without what
+    the disk would have shown. This is not a step of ending the process, either."""
 
 
 class Process(asyncio.SubprocessProtocol):
@@ -100,7 +100,7 @@ class Process(asyncio.SubprocessProtocol):
         self._outputs: deque[Output] = deque()
         """What has not been passed on yet. The first one waits for the disk, and the others wait behind it."""
         self._looking: asyncio.Task[None] | None = None
-        """The look at the disk in progress."""
+        """The task that is looking at the disk, if any."""
         self._disk = DiskThreads(LOOKS)
         self._looks = BackgroundTasks(logger)
         self.times = Times()
@@ -207,14 +207,14 @@ class Process(asyncio.SubprocessProtocol):
 
     def process_exited(self) -> None:
         self._exited.set()
-        self._pause(on=False)  # what is left in the pipe is not large, and would be lost
+        self._pause(on=False)  # what is left in the pipe is not large, and would otherwise be lost
         self._tasks.start(self._finish(), f"{self._name}: cleaning up after its exit")
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closed.set()
 
     def _handle(self, outputs: Sequence[Output]) -> None:
-        self._tell_supervisor()  # first, so that a question is reported before any client can answer it
+        self._tell_supervisor()  # this comes first, so that a question is reported before any client can answer it
         self._outputs += outputs
         if self._looking is None:
             self._pass_on()

@@ -108,8 +108,8 @@ class Option(_Grant, frozen=True, kw_only=True, tag=True):
 
 
 class Other(_Grant, frozen=True, kw_only=True, tag=True):
-    """Anything else, with its JSON in ``text``. ``widens``: false if it certainly does not allow the agent any more
-    than before."""
+    """Anything else, with its JSON in ``text``. ``widens``: false if it certainly allows the agent nothing more than
+    before."""
 
     text: str
     widens: bool = True
@@ -157,16 +157,16 @@ class Tools(Protocol):
 
     @property
     def acts(self) -> Mapping[str, Act]:
-        """Tool → what it does. Clients show the calls of other tools with the tool's name."""
+        """Maps a tool to what it does. Clients show the calls of any other tool with the tool's name."""
         return {}
 
     @property
     def tasks(self) -> Mapping[str, str]:
-        """Kind of background task, as the agent reports it → its name for users."""
+        """Maps a kind of background task, as the agent reports it, to its name for users."""
         return {}
 
     def call(self, name: str, given: Mapping[str, Any], suggestions: Raw, form: Form) -> ToolCall:
-        """Describes a call of the tool ``name`` with the input ``given``. The parameters are as in ``base.Question``;
+        """Describes a call to the tool ``name`` with the input ``given``. The parameters are as in ``base.Question``;
         ``given`` is empty if the input is not an object, or can't be decoded."""
         ...
 

@@ -232,7 +232,7 @@ class Neovim:
                     raise Refused(NOT_SHOWN)
                 await asyncio.sleep(PASTE_LOOK_SECONDS)
         except Refused:
-            with contextlib.suppress(Refused):  # if the terminal has been closed
+            with contextlib.suppress(Refused):  # the terminal may have been closed
                 await self._ask("take_back", pid=terminal)
             raise
 

@@ -80,7 +80,7 @@ async def _serve(launched: Launched, folders: list[str], folder: str | None) -> 
     for number in SIGNALS:
         asyncio.get_running_loop().add_signal_handler(number, signalled)
     try:
-        if not launched.is_ending:  # otherwise the signal arrived before these handlers were set
+        if not launched.is_ending:  # otherwise, the signal arrived before these handlers were set
             editor = await _editor(launched.settings, folder)
             bridge = Bridge(launched, editor, folders, stop)
             try:
@@ -96,7 +96,7 @@ async def _serve(launched: Launched, folders: list[str], folder: str | None) -> 
         if not stop.is_set():
             raise
     finally:
-        launched.remove_files()  # before the loop removes the handlers, because then another signal would kill the program
+        launched.remove_files()  # while the handlers are set: later, a signal would kill the program
     return 0
 
 

@@ -383,8 +383,8 @@ class Changes:
         await self._editor.show_review(review, is_wanted=is_wanted)
 
     def _forget_decided(self, before: Review, review: Review) -> None:
-        """Forgets the accepted proposals of files with changes that have left the server's review, so that what was
-        decided there is not shown again without the server."""
+        """If some of a file's changes have left the server's review, forgets the accepted proposals of that file, so
+        that decided changes are not shown again when no server is running."""
         for file in before.files:
             if not {hunk.id for hunk in file.hunks} <= review.hunk_ids:
                 self._accepted.forget(file.path)

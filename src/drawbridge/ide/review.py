@@ -146,7 +146,7 @@ class Reviews:
                 is_same = await asyncio.to_thread(signature, path) == as_read
                 now = seen if is_same else await asyncio.to_thread(_read, path)
                 await self._propose(review, key[0], agent, title, seen, now, new_text)
-                del seen, now  # a person may take hours to decide
+                del seen, now  # frees the memory, because a person may take hours to decide
                 return await review.decision
 
     async def _propose(
@@ -229,7 +229,7 @@ class Reviews:
         if review is None:
             return None
         made = await self._editor.proposed_text(review.approval.id) if review.shown else None
-        if self._open.get((owner, title)) is review:  # but not a newer proposal with the same key
+        if self._open.get((owner, title)) is review:  # a newer proposal with the same key stays open
             self.withdraw(owner, title, IN_ITS_DIALOG)
         return made
 
@@ -268,11 +268,11 @@ class Reviews:
                 coming = group.create_task(turn.acquire())
                 waited_for: set[asyncio.Future[Any]] = {coming, review.decision}
                 await asyncio.wait(waited_for, return_when=asyncio.FIRST_COMPLETED)
-                coming.cancel()  # no effect once its turn has come
+                coming.cancel()  # has no effect once the proposal's turn has come
             yield
         finally:
             if coming is None or coming.cancelled():
-                pass  # it was withdrawn before its turn came
+                pass  # the proposal was withdrawn before its turn came
             elif review.written is None:
                 turn.release()
             else:
@@ -316,7 +316,7 @@ class Reviews:
 
     async def _show(self, review: _Review, agent: str, title: str, change: Draft, *, kind: Kind = "change") -> None:
         if review.decision.done():
-            return  # it was withdrawn while it was being prepared
+            return  # the proposal was withdrawn while it was being prepared
         review.shown = True
         await self._editor.show(
             Proposal(
@@ -371,7 +371,7 @@ class Reviews:
         else:
             review.approval.overrule()
         if accepted is not None:
-            # Before the editor shows the text, because the user may undo what is shown.
+            # This is done before the editor shows the text, because the user may undo what is shown.
             await self._remember(review, written)
         await self._editor.written(review.path, written, review.approval.id if is_as_accepted else "")
 
@@ -382,7 +382,7 @@ class Reviews:
         while True:
             known = self.accepted.find(path)
             file = await asyncio.to_thread(after_write, known, path, before, written)
-            if self.accepted.find(path) is known:  # otherwise, the user has decided on a change in the meantime
+            if self.accepted.find(path) is known:  # otherwise, the user has decided on a change to the file since
                 break
         self.accepted.wrote(file)
 

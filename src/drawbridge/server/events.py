@@ -697,9 +697,9 @@ class Announced(Struct, frozen=True):
     """An event in the directory ``path``. ``project_id``: its project or terminal session; None if it has neither.
 
     ``sender``: the id of the client that caused the event with a request. It learns of the event from the reply, and
-    receives nothing else about it. It is empty if no client's request caused it. ``quiet``: the event needs no
-    attention, for example because it happened earlier: nobody is notified, and only clients that have joined receive
-    it. ``timestamp``: the time of a record that could not be written; None for events that are only announced.
+    receives nothing else about it. ``sender`` is empty if no client's request caused the event. ``quiet``: the event
+    needs no attention, for example because it happened earlier: nobody is notified, and only clients that have joined
+    receive it. ``timestamp``: the time of a record that could not be written; None for events that are only announced.
     """
 
     project_id: str | None

@@ -36,8 +36,8 @@ HANDSHAKE_SECONDS: Final = 5.0
 complete."""
 
 GRACE_SECONDS: Final = 1.0
-"""Seconds that the peer of a new connection gets for its first request even if there are too many connections, because
-many clients reconnect at the same moment after the server restarts, some over a slow network.
+"""Seconds that the peer of a new connection gets for its first request even if there are too many connections. After
+the server restarts, many clients reconnect at the same moment, some over a slow network.
 """
 
 GRACE_NETWORKS: Final = 64

@@ -86,7 +86,7 @@ def announced(
     copy = os.path.join(place, f"{pid}{COPY_ENDING}")
     for other in _copies():
         if _read(other) is None:
-            remove_quietly(str(other))  # its server was killed
+            remove_quietly(str(other))  # the server that wrote this file was killed
     try:
         for file in (path, copy):
             write_private(file, msgspec.json.encode(found))

@@ -73,7 +73,7 @@ class Client:
         self.conversation: Conversation | None = None
         self.unsent: list[Unsent] = []
         self._sent: dict[str, Sent] = {}
-        """Run id → this client's prompt that waits for the run."""
+        """Maps a run's id to this client's prompt that waits for the run."""
         self.features: frozenset[str] | None = None
         """The message types that the server accepts from this client; None until it has reported them."""
         self.modes: frozenset[str] | None = None
@@ -89,7 +89,7 @@ class Client:
         self._agent_words: Sequence[Mapping[str, Any]] = ()
         """The agents that the server describes: each with a ``name``, a ``label`` and its ``tools``."""
         self.acts: Mapping[str, str] = {}
-        """Tool of any agent → what it does, as the server describes it."""
+        """Maps a tool of any agent to what it does, as the server describes it."""
         self.on_change: Callable[[], None] = lambda: None
         self.on_refused: Callable[[Unsent, RequestError], None] = lambda unsent, error: None
         self.on_project_removed: Callable[[], None] = lambda: None
@@ -428,7 +428,7 @@ class Client:
         if restart:
             await self.older()
         self.on_change()
-        with contextlib.suppress(RequestError):  # the project is joined nevertheless, and the next time it tries again
+        with contextlib.suppress(RequestError):  # the project is joined anyway, and the next call tries again
             await self._look_back(conversation, answer["data"]["data"])
 
     async def _input(self, input: Message) -> Message:

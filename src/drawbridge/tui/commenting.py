@@ -99,7 +99,7 @@ class Commenting:
         handover = str(given.get("state", "")), given.get("project_id") not in (None, self._project)
         before = self.all, self.version, self.handover, self._is_handover_elsewhere
         if found[1] != self.version:
-            self.unsent = ""  # it is not the prompt that would be sent now
+            self.unsent = ""  # ``unsent`` is no longer the prompt that would be sent
         self.all, self.version = found
         self.handover, self._is_handover_elsewhere = handover
         return (*found, *handover) != before

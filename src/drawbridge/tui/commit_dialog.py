@@ -170,7 +170,7 @@ class CommitDialog(ModalScreen[None]):
 
     def show(self) -> None:
         committing, state = self._committing, self._committing.state
-        if len(self.query(PARTS)) != PARTS.count(",") + 1:  # it is being opened or closed
+        if len(self.query(PARTS)) != PARTS.count(",") + 1:  # the dialog is being opened or closed
             return
         self.query_one(".form").display = state.done is None
         area, branch = self.query_one(PlainTextArea), self.query_one(Input)

@@ -37,7 +37,7 @@ OTHER_PROTOCOL: Final = "it does not use the Drawbridge protocol"
 UNANSWERED: Final = "The connection was lost before the server responded. Once you’re back online, try again if needed."
 """The error for a request that was sent. The server may have executed it. The web UI uses the same words."""
 NO_REASON: Final = "it closed the connection"
-NOT_HTTP: Final = "it sent no valid HTTP response"
+NOT_HTTP: Final = "it did not send a valid HTTP response"
 
 REFUSALS: Final = ("UNAUTHORIZED", "TOKEN_REVOKED", "TOKEN_EXPIRED")
 
@@ -246,7 +246,7 @@ class Connection:
             return
         error = message["data"]
         if asked.lasting and error["code"] == "SHUTTING_DOWN":
-            return  # it is sent again on the next connection
+            return  # the request is sent again on the next connection
         asked.answer.set_exception(RequestError(error["code"], error["message"], error.get("details")))
 
     async def _say(self, text: str) -> None:
@@ -372,7 +372,7 @@ def _why(error: Exception) -> str:
         return f"no answer within {OPENING_SECONDS:g} seconds"
     if isinstance(error, ConnectionRefusedError):
         return "nothing listens there"
-    if isinstance(error, ssl.SSLError):  # its number is not one of the operating system's
+    if isinstance(error, ssl.SSLError):  # the error's number is not one of the operating system's
         return (error.reason or str(error)).replace("_", " ").lower()
     if isinstance(error, OSError):
         if error.errno is None:  # asyncio tried several addresses, and lists all of them in its text

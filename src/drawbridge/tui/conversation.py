@@ -23,7 +23,7 @@ NEVER: Final = 2**63
 """A number greater than any ``seq``, because the run of a prompt that was removed from the queue never begins."""
 
 UNKNOWN: Final = "unknown content"
-"""What stands for a part of a tool's result that names no type."""
+"""Replaces a part of a tool's result that does not name its type."""
 
 Kind: TypeAlias = Literal["prompt", "text", "aside", "tool", "question", "finished", "notice"]
 Json: TypeAlias = Mapping[str, Any]
@@ -180,7 +180,7 @@ class Conversation:
         self.items += behind
         self.first = older[0].seq
         if len(self.items) > MOST_ITEMS:
-            cut = self.items[MOST_ITEMS].seq  # only whole records, because their items are added and released together
+            cut = self.items[MOST_ITEMS].seq  # a record's items are released together
             self._release([item for item in self.items if item.seq < cut])
             self.last = cut - 1
 
@@ -428,7 +428,7 @@ class Conversation:
             case "task_notification":
                 tool, text = self._tools.get(str(message.get("tool_use_id"))), message.get("summary")
                 if isinstance(text, str) and text and (tool is None or tool.data["result"] is not None):
-                    self._add(record, "aside", {"text": text})  # the agent's words, so no notice of the client
+                    self._add(record, "aside", {"text": text})  # the agent's words, not the client's
 
     def _show_event(self, record: Record, message: Json) -> None:
         data = message.get("message", {})

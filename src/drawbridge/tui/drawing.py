@@ -523,7 +523,7 @@ class _Markdown(Markdown):
         numbers = iter(self._numbers())
         numbered = _NUMBER.sub(lambda _: next(numbers, ""), source)
         sources = [source, numbered]
-        if not self._has_references_in_code:  # in code, they are text
+        if not self._has_references_in_code:  # in code, references are plain text
             sources += [unescapeAll(source), unescapeAll(numbered)]
         return any(_letters(text) == letters for text in sources)
 

@@ -117,7 +117,7 @@ class QuestionForm(VerticalScroll):
                 for widget in (*self._needed(), *self._groups[self._step].buttons)
             ]
             is_incomplete = any(covered)
-        if self._again is not None:  # an animation, or a notice that covers lines, will end
+        if self._again is not None:  # an animation will end, or a notice that covers lines will disappear
             (self._again.resume if is_incomplete else self._again.pause)()
         if self.unseen != self._unseen:
             self._unseen = self.unseen

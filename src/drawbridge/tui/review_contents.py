@@ -24,9 +24,9 @@ or the directory is no longer allowed."""
 
 
 class Change(NamedTuple):
-    """What a new version of the review changes. ``note``: a note from the server about the directory; ``words``: a
-    message that somebody else has changed the review. Both may be empty. ``parts``: whether the parts to show, or which
-    of them are new, have changed."""
+    """The changes that a new version of the review makes to what is shown. ``note``: a note from the server about the
+    directory; ``words``: a message that somebody else has changed the review. Both may be empty. ``parts``: whether the
+    parts to show, or which of them are new, have changed."""
 
     note: str
     words: str
@@ -34,10 +34,10 @@ class Change(NamedTuple):
 
 
 class Events(NamedTuple):
-    """The functions that ``ReviewContents`` calls. None of them may block. ``run``: runs a request in the background;
-    ``arrived``: is called with the number of a request and its review, or with None if nothing is left to review;
-    ``comments_changed``, ``texts_changed``: after a change to the comments, or to the texts of files; ``redraw``: after
-    any other change."""
+    """The functions that ``ReviewContents`` calls. None of them may block. ``run`` runs a request in the background.
+    ``arrived`` is called with the number of a request and its review, or with None if nothing is left to review.
+    ``comments_changed`` and ``texts_changed`` are called after a change to the comments or to the texts of files,
+    ``redraw`` after any other change."""
 
     run: Callable[[Coroutine[Any, Any, None]], object]
     arrived: Callable[[int, Message | None], None]
@@ -68,7 +68,7 @@ class ReviewContents:
         self.problem = ""
         """Why the review could not be loaded; empty if nothing went wrong."""
         self.texts: dict[str, str] = {}
-        """Path → the current text of a file, as far as it was requested."""
+        """Maps the path of a file to its current text, if that was requested."""
         self.commenting = Commenting(client, project, events.comments_changed, self.load)
         self.committing = Committing(client, project, events.redraw, self.load)
         self.pushing = Pushing(client, project, events.redraw, self.load)
@@ -81,7 +81,7 @@ class ReviewContents:
         self._connection = client.reviews.connections
         self._requested: dict[str, object] = {}
         self._state = ""
-        """The project's state at the last call of ``refresh``."""
+        """The project's state when ``refresh`` was last called."""
 
     @property
     def drafts(self) -> dict[str, Draft]:
@@ -119,7 +119,7 @@ class ReviewContents:
             self.load()
 
     def load(self) -> None:
-        """Requests the review as it is now. Calls made while a request is running lead to a single further request."""
+        """Requests the review as it is now. Calls during a request lead to only one more request."""
         self._is_stale = True
         if not self._is_loading:
             self._is_loading = True

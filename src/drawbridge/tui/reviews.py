@@ -101,7 +101,7 @@ class Reviews:
             self._changes[id].append(changed)
 
     def expect(self, project: str) -> bool:
-        """Whether the numbers of this project have to be requested, which is the case once per connection, since
+        """Whether the numbers of this project have to be requested. They are requested only once per connection, since
         changes are reported."""
         is_new = project not in self._numbers
         self._numbers.setdefault(project, Numbers())

@@ -295,7 +295,7 @@ class ConversationScreen(Screen[None]):
 
     @property
     def _cancels(self) -> bool:
-        """Whether the stop key cancels what is scheduled, since no run is active."""
+        """Whether the stop key cancels what is scheduled, which it does if no run is active."""
         is_running = self._client.conversation is not None and self._client.conversation.run
         return not is_running and wording.is_scheduled(self._client.project or {})
 
@@ -417,7 +417,7 @@ def _status(conversation: Conversation, project: Project, *, may_stop: bool) -> 
     if desk := project.get("desk"):
         words = wording.project_state(
             {**project, "approvals": ()}
-        )  # the answer may have reached the conversation before the list
+        )  # the conversation may have received the answer before the list has
         if desk.get("in_terminal") or desk.get("state") == "waiting":
             return words, "$wait"
         return words, "$accent" if desk.get("state") == "working" else "$soft"

@@ -185,7 +185,7 @@ class ReviewScreen(Screen[None]):
     # Loading the review.
 
     def load(self) -> None:
-        """Requests the review as it is now. Calls made while a request is running lead to a single further request."""
+        """Requests the review as it is now. Calls during a request lead to only one more request."""
         self._contents.load()
 
     def _arrived(self, number: int, found: Message | None, *, is_mine: bool = False) -> None:

@@ -1,4 +1,5 @@
-// What an agent asks for, with every field that means something to the user, because any of them may matter.
+// The content of an agent's request. It includes every field that means something to the user, because any of them may
+// matter.
 
 import type { Signal } from '@preact/signals';
 import { useMemo } from 'preact/hooks';
@@ -48,7 +49,7 @@ export type Context = {
 
 const NONE: readonly string[] = [];
 
-/** What precedes the names of an ACP tool call's arguments in risks. */
+/** The prefix that the names of an ACP tool call's arguments have in risks. */
 const RAW = 'rawInput.';
 
 /** All of a request except the diff of its proposal. */

@@ -1,4 +1,4 @@
-// What the card of an approval request shows: who asks, what for, the editor, and the ways to answer.
+// The content of an approval request's card: who asks, what for, the editor, and the ways to answer.
 
 import { Component, type ComponentChildren } from 'preact';
 import { useLayoutEffect, useMemo } from 'preact/hooks';

@@ -174,8 +174,8 @@ export class ApprovalCard {
   }
 
   /**
-   * What has to happen before a key, click or tap can accept the request, or undefined if nothing has to. The user can
-   * skip reading the rest of a proposal, but only with the button for that.
+   * The step that has to precede a key, click or tap that accepts the request, or undefined if nothing has to. The user
+   * can skip reading the rest of a proposal, but only with the button for that.
    */
   get lack(): 'to open' | 'to read' | undefined {
     if (!this.isWhole) return 'to open';

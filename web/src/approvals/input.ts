@@ -1,4 +1,4 @@
-// What an approval request asks for. Pure.
+// Interprets the input of approval requests. Pure.
 
 /**
  * A part of the input that the user should check: `start` to `end` of `field`, in UTF-16 code units, or the whole field
@@ -82,7 +82,7 @@ export const textsIn = (request: any): string[] =>
     .map(textOf)
     .filter((text) => text !== undefined);
 
-/** What an ACP tool call contains besides its changes and texts. */
+/** The contents of an ACP tool call other than its changes and texts. */
 export function othersIn(request: any): any[] {
   return contentOf(request).flatMap((part) => {
     const { type, content, path, oldText, newText, ...rest } = isObject(part) ? part : ({} as any);

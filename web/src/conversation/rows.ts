@@ -60,7 +60,7 @@ const sorted = (_: string, value: any) =>
     : value;
 
 /**
- * Whether a request is about this call of the same tool. The request may have additional fields, which the agent has
+ * Whether a request is about this call to the same tool. The request may have additional fields, which the agent has
  * filled in, such as the whole plan when Claude Code presents one.
  */
 function isAbout(request: any, call: any, tool: string) {
@@ -139,7 +139,7 @@ function questionsOf(items: readonly Item[]) {
   return { byTool, taken };
 }
 
-/** The key for calls of any tool. A request of the Agent Client Protocol contains the id of its call. */
+/** The key for calls to any tool. A request of the Agent Client Protocol contains the id of its call. */
 const BY_ID = '';
 
 /** The number of recent calls that are searched for the call that an approval request is about. */

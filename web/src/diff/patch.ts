@@ -5,7 +5,7 @@ import { type Difference, markWords, type Row } from './lines.ts';
 /** The note about a file whose content git does not compare. */
 export const BINARY = 'Binary file.';
 
-/** What git reports about one file. `note`: a change without lines, such as a new file mode. */
+/** Git's report about one file. `note`: a change without lines, such as a new file mode. */
 export type GitChange = Difference & { path: string; note: string };
 
 /** The files of a git diff, or none if the text is not a diff. */

@@ -50,8 +50,8 @@ export type Standing = {
   draft: Signal<string | undefined>;
   isEditing: Signal<boolean>;
   /**
-   * How many of its buttons still have to be pressed, and how many of its images still have to be drawn, before it can
-   * be decided on, or undefined if that is not known, because it is not drawn.
+   * How many of the part's buttons still have to be pressed, and images drawn, before it can be decided on. Undefined
+   * if that is not known, because the part is not drawn.
    */
   unopened: Signal<number | undefined>;
   /** Lines of context on each side. */
@@ -94,7 +94,7 @@ export class OpenReview {
   notice: Signal<string> = signal('');
   /** Says that changes of the latest run may be missing, and why; empty if all of them are there. */
   missing: Signal<string> = signal('');
-  /** What was done here or by others, in words. */
+  /** The latest news: what was done here or by others, in words. */
   news: Signal<string> = signal('');
   parts: ReadonlySignal<Part[]> = computed(() => partsIn(this.files.value));
   /** Whether the agent is working. While it is, files can't be written. */
@@ -166,8 +166,8 @@ export class OpenReview {
   }
 
   /**
-   * Whether the hunk had not been in view before this visit or, if a run has ended since, before its end
-   * (`_lookedAt`). False if none had been in view.
+   * Whether the hunk is new: it had not been in view before this visit or, if a run has ended since, before that run's
+   * end (`_lookedAt`). False if none had been in view.
    */
   isNew({ key, hunk, isGone }: Part): boolean {
     const looked = this._lookedAt.value;
@@ -505,7 +505,7 @@ export class OpenReview {
   };
 
   _changed = (event: Event) => {
-    // What happened while the connection was lost was not reported.
+    // Changes that were made while the connection was lost were not reported.
     if ((event as CustomEvent).detail === 'hello') void this.load();
   };
 

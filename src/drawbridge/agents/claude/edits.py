@@ -1,7 +1,7 @@
 """The change that one of Claude Code's edit tools would make to a file, so that a person can see it first. Pure.
 
-The result is what version 2.1.329 writes: an edit gives all lines the line ending that prevails in the file, a deletion
-at the end of a line also removes the line break, and a notebook is indented by one space. If the result can't be
+The result is what version 2.1.329 writes. An edit gives all lines the line ending that most of the file's lines have. A
+deletion at the end of a line also removes the line break. A notebook is indented by one space. If the result can't be
 predicted to the byte (except for the id of a new cell in a notebook), no proposal is made, because the plain call is
 better than a wrong diff.
 """

@@ -130,5 +130,5 @@ TOOLS: Final = ClaudeTools()
 
 def _editable(name: str, given: Mapping[str, Any]) -> tuple[str, ...]:
     if name == NOTEBOOK and given.get("edit_mode") == "delete":
-        return ()  # the new source is ignored
+        return ()  # the tool ignores the new source in this case
     return EDITABLE.get(name) or text_fields(given)

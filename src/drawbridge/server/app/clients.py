@@ -245,7 +245,7 @@ class Clients:
         if identity is not None:
             try:
                 self.let_in(client, identity)
-            except ClientError as full:  # others may have connected since its request was accepted
+            except ClientError as full:  # other clients may have connected since this one's request was accepted
                 client.close(TRY_LATER, full.text)
             return
         if not self._make_room(client.network):
@@ -270,7 +270,7 @@ class Clients:
             return False
         crowds = Counter(stranger.network for stranger in crowd)
         gives_way = max(over, key=lambda stranger: crowds[stranger.network])
-        self._strangers.pop(gives_way, None)  # its connection takes a moment to end
+        self._strangers.pop(gives_way, None)  # the connection of that client takes a moment to end
         gives_way.close(TRY_LATER, CROWDED)
         return True
 

@@ -304,13 +304,13 @@ class Core:
         try:
             await self.projects.delete(session)
         finally:
-            if self.all_sessions.find(session.id) is not session:  # also if its data could not be moved
+            if self.all_sessions.find(session.id) is not session:  # also true if the project's data could not be moved
                 gone = ProjectGone(session.id, str(session.path))
                 self.context.publish(Announced(session.id, session.path, gone))
 
     async def project_join(self, command: commands.ProjectJoin, client: Subscriber) -> Answer[messages.ProjectJoined]:
         await self.all_sessions.get(command.project_id).restore_agent_state()
-        session = self.all_sessions.get(command.project_id)  # it may have been deleted in the meantime
+        session = self.all_sessions.get(command.project_id)  # the session may have been deleted in the meantime
         snapshot = self._joining.join(session, client, command.after_seq)
         return updated("project_joined", snapshot, session.id)
 

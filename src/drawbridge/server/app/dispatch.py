@@ -64,8 +64,8 @@ AnyRow = Row[Any, Any, Any]
 
 
 class Dispatch:
-    """Executes the commands of all clients. ``rows``: the commands that the server accepts. ``owners``: the objects that
-    have their handlers, one of each row's ``owner``."""
+    """Executes the commands of all clients. ``rows``: the commands that the server accepts. ``owners``: the objects
+    with the handlers of these rows. Each row's ``owner`` is the type of one of these objects."""
 
     def __init__(self, rows: Iterable[AnyRow], core: Core, owners: Sequence[object], entrance: Entrance) -> None:
         self._ending = False

@@ -32,7 +32,7 @@ from drawbridge.server.terminal_sessions.session import TerminalSession
 logger = logging.getLogger("drawbridge.server")
 
 COUNTING_SECONDS: Final = 2.0
-"""The maximum number of seconds that the ``usage`` command waits for the runs in older histories to be counted."""
+"""The maximum number of seconds that the ``usage`` command waits until the runs in older histories are counted."""
 
 
 class HistoryCommands:

@@ -56,7 +56,7 @@ class RunCommands:
             for one in command.attachments
         ]
         if not command.steer:
-            await managed.settle()  # this may abandon a conversation, and with it the mode that applies to this prompt
+            await managed.settle()  # may abandon the conversation, and with it the mode that would apply to this prompt
         options = msgspec.structs.asdict(command.options)
         wishes = {name: value for name, value in options.items() if value != _NO_WISH[name]}
         agent = command.agent or managed.data.agent

@@ -209,8 +209,8 @@ class ServerCommands:
         return Answer(type="blob", data=piece(command.blob_id, data, command.offset, length))
 
     async def _of_session(self, blob_id: str, client: Client) -> bytes:
-        """A record of a history, an image that a record names, or an image in the review. Cached briefly, since clients
-        download it in pieces. Raises ``ClientError``."""
+        """A record of a history, an image that a record names, or an image in the review. It is cached for a short
+        time, since clients download it in pieces. Raises ``ClientError``."""
         project_id, _, which = blob_id.partition(":")
         await self._core.check_sees(client.known, project_id)
         if self._record is None or self._record[0] != blob_id:

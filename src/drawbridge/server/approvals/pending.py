@@ -163,7 +163,7 @@ class ExpectedAsker:
         """``is_certain``: whether this process is known to be the one that asked."""
         self.pid = pid
         self.is_certain = is_certain
-        self.in_editor = pid is None  # only a bridge asks for an agent with an unknown process
+        self.in_editor = pid is None  # only bridges ask on behalf of an agent whose process is unknown
 
     def decided(self, approval: PendingApproval, decision: Decision, by: str) -> None:
         """Does nothing, because the asker receives the decision when it reports again."""

@@ -275,8 +275,9 @@ def _has_answers(call: ToolCall, decision: Decision) -> bool:
 
 
 def _edited(approval: PendingApproval, decision: Decision) -> dict[str, Any]:
-    """The fields of a record that show that the agent may do something other than what it asked for, and the file's new
-    text, if that has at most ``SHOWN_TEXT`` characters. Empty if the request was denied or allowed unchanged."""
+    """The fields of a record about an edit of the input: they show that the agent may do something other than what it
+    asked for, and contain the file's new text, if that has at most ``SHOWN_TEXT`` characters. Empty if the request was
+    denied or allowed unchanged."""
     request, instead = approval.request, decision.updated_input
     if not decision.allow or instead is None:
         return {}

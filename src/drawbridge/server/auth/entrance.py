@@ -30,9 +30,9 @@ from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.commands import SshAuth
 
 HANDSHAKES: Final = (60, 2.0)
-"""The limit for WebSockets that one address opens without a valid token: the number in one burst, and the number per
-second in the long run (like the other pairs below). WebSockets from this machine are not counted, so a proxy on it
-should be configured (``--trusted-proxy``)."""
+"""The limit for WebSockets that one address opens without a valid token. Like the other pairs below, it consists of the
+number in one burst and the number per second in the long run. WebSockets from this machine are not counted, so a proxy
+on it should be configured (``--trusted-proxy``)."""
 
 REQUESTS: Final = (600, 20.0)
 """The limit for plain requests from one address. Requests from this machine are not counted. Opening the web UI for the

@@ -32,8 +32,8 @@ class Filtered(msgspec.Struct, frozen=True):
 
 
 async def differences(git: Git, old: str, new: str) -> dict[str, tuple[str, str]]:
-    """The differences between two versions of the project: path, relative to the project → "mode blob" of both sides;
-    zeros for a side without the file. ``old``, ``new``: the ids of commits or trees."""
+    """The differences between two versions of the project. Maps each path, relative to the project, to the "mode blob"
+    of both sides (zeros for a side without the file). ``old``, ``new``: the ids of commits or trees."""
     return listed_differences(await git.read_once(*PATCH, "--relative", "-z", old, new, "--", "."))
 
 
@@ -83,7 +83,8 @@ async def committed(git: Git, tree: str, title: str, filtered: Filtered, more: M
 
 
 def listed_differences(listed: str) -> dict[str, tuple[str, str]]:
-    """Parses git's raw diff format with ``-z``: path → "mode blob" of both sides; zeros for a side without the file."""
+    """Parses git's raw diff format with ``-z``. Maps each path to the "mode blob" of both sides (zeros for a side
+    without the file)."""
     words = listed.split("\0")
     sides = [word.removeprefix(":").split(" ") for word in words[::2]]
     return {path: (f"{one[0]} {one[2]}", f"{one[1]} {one[3]}") for one, path in zip(sides, words[1::2], strict=False)}

@@ -36,7 +36,7 @@ class Changed(Exception):
     """Files that were to be written have other changes in the same places. The text names up to ``NAMED`` of them.
     Nothing was written.
 
-    ``paths`` are relative to the project. ``lines``: path → the line where the conflict begins, from 1; only
+    ``paths`` are relative to the project. ``lines`` maps a path to the line where the conflict begins, from 1; only
     for conflicts in lines.
     """
 

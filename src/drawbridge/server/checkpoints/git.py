@@ -8,7 +8,7 @@ shell under a supervisor (``shell.py``). A filter without a configured program d
 without a remote fetches nothing, and a submodule's status is never requested. Only ``git config --list`` and, if that
 prints an error, ``git rev-parse --git-dir`` read the repository's configuration. They start no program, and only the
 extensions (such as the object format) and a few settings are used (``git_settings.py``). (To determine where a push
-goes, the settings of remotes and branches are used as well.) The one exception is ``as_person``: a commit, a push or a
+goes, the settings of remotes and branches are used as well.) The one exception is ``as_person``. A commit, a push or a
 pull request that was requested by a client is made with the user's configuration and hooks, and the author of a
 possible commit is read from that configuration.
 """

@@ -32,8 +32,8 @@ _STAT_BYTES: Final = 40
 
 
 class Index(Struct, frozen=True):
-    """A parsed index. ``entries``: path → mode and object id. ``digest`` does not depend on the file times in the
-    index, so it does not change when ``git status`` refreshes the index."""
+    """A parsed index. ``entries`` maps each path to its mode and object id. ``digest`` does not depend on the file
+    times in the index, so it does not change when ``git status`` refreshes the index."""
 
     entries: dict[str, tuple[int, bytes]]
     digest: bytes

@@ -37,7 +37,7 @@ LONGEST_POINTER: Final = 8192
 """The maximum number of bytes that are read from a file with one line: HEAD, or a file that names a git directory."""
 
 _waited_for: dict[Path, Path] = {}
-"""The root of a work tree → a file that git waited for. As long as git would wait for it again, operations are
+"""Maps the root of a work tree to a file that git waited for. As long as git would wait for it again, operations are
 refused.
 """
 
@@ -72,7 +72,7 @@ def find(directory: Path) -> Repository | None:
             if own is not None:
                 common = line_of(own / "commondir")
                 return Repository(root, own, (own / common).resolve() if common else own)
-    except (OSError, ValueError, RuntimeError):  # a name that no file can have, or a loop of links
+    except (OSError, ValueError, RuntimeError):  # the name is one that no file can have, or links form a loop
         return None
     return None
 
@@ -160,8 +160,8 @@ def _entries(directory: Path) -> list[os.DirEntry[str]]:
 
 
 def _is_pipe(entry: os.DirEntry[str]) -> bool:
-    """Whether git would wait for the entry or read it without end, because it is, or leads to, a pipe or a character
-    device other than ``/dev/null``. Blocking."""
+    """Whether git would wait for the entry or read it without end. This is the case if it is, or leads to, a pipe or a
+    character device other than ``/dev/null``. Blocking."""
     if entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False):
         return False
     try:

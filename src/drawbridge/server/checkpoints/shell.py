@@ -54,7 +54,7 @@ class Shell:
                 code = await self._reply(LEAVE_SECONDS)
         except OSError:
             code = b""
-        program = "a program" if terminates else "git"  # a script also runs other programs
+        program = "a program" if terminates else "git"  # a script also runs programs other than git
         if code is None:
             raise TookTooLong(f"{program} took more than {seconds:g} s for: {what}")
         if not code.strip().isdigit():

@@ -161,7 +161,7 @@ class Commenting:
                     text=text,
                     suggestion=suggestion,
                 )
-                self._check_room(comment)  # before git stores the text of a comment that might be refused
+                self._check_room(comment)  # checked before git stores the text, because the comment might be refused
                 kept = [one.comment.blob for one in self._comments.values()]
                 await self._review.keep_texts(git, [*kept, version.blob])
         except HunkGone:

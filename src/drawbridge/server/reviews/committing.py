@@ -106,8 +106,8 @@ class Head(NamedTuple):
 
 
 async def kept_changes(git: Git, start: str, base: str) -> dict[str, tuple[Entry, Entry]]:
-    """The changes that were kept and are not in the last commit in the same form: path → the entries before and after.
-    Empty in a private repository, where no commit can be made. Raises ``GitFailed``."""
+    """The changes that were kept and are not in the last commit in the same form. Maps each path to the entries before
+    and after the change. Empty in a private repository, where no commit can be made. Raises ``GitFailed``."""
     if git.repository.private:
         return {}
     kept = await differences(git, start, base)
@@ -312,7 +312,7 @@ async def _locked(git: Git, index: Path) -> AsyncIterator[Path]:
         text = "another git command is running in the repository, or was killed (index.lock exists)"
         raise Blocked("locked", text) from None
     try:
-        await git.remove_at_end(lock)  # it is removed even if the server is killed
+        await git.remove_at_end(lock)  # the lock file is removed even if the server is killed
         yield lock
         await git.remove_at_end(None)
     finally:
@@ -384,7 +384,7 @@ async def _run(git: Git, lock: Path, head: Head, tree: str, message: str, branch
     index = git.folder / "committed"
     own = {"GIT_INDEX_FILE": str(index)}
     await git.read("read-tree", tree, environment=own)
-    await git.run("update-index", "-q", "--refresh", environment=own)  # hooks compare it with the files
+    await git.run("update-index", "-q", "--refresh", environment=own)  # hooks compare the index with the files
     words = git.folder / "message"
     await asyncio.to_thread(words.write_bytes, message.encode(errors="replace"))
     lines = _assigned(

@@ -1,9 +1,9 @@
-"""What the server is about to do to files or branches, recorded before it does it, and the result if the server is
-killed in the meantime. Pure. git writes the files of a decision one after the other, and may also be killed in between.
-An ``Intent`` contains enough to determine what happened: each file is as before, as decided, torn (git was writing it),
-or changed by somebody else. A decision of which only a part was written is completed. If that is not possible because
-somebody else has changed one of its files, the part is undone. The same applies to a run that is reverted. A commit was
-either made or not.
+"""Intents: the changes that the server is about to make to files or branches, recorded beforehand. Also determines the
+result if the server is killed before the change is complete. Pure. git writes the files of a decision one after the
+other, and may also be killed in between. An ``Intent`` contains enough to determine what happened: each file is as
+before, as decided, torn (git was writing it), or changed by somebody else. A decision of which only a part was written
+is completed. If that is not possible because somebody else has changed one of its files, the part is undone. The same
+applies to a run that is reverted. A commit was either made or not.
 """
 
 from __future__ import annotations
@@ -98,8 +98,9 @@ Intent: TypeAlias = DecisionIntent | RevertIntent | CommitIntent
 
 
 class Verdict(Struct, frozen=True):
-    """The result, once the files in ``write`` have the versions from before (``to`` is "before") or after the decision
-    or the revert. ``changed``: the files that somebody else changed. ``commit``: the id of the commit that was made.
+    """The result, which applies once the files in ``write`` have their versions from before (``to`` is "before") or
+    after the decision or the revert. ``changed``: the files that somebody else changed. ``commit``: the id of the
+    commit that was made.
     """
 
     result: Result
@@ -131,7 +132,7 @@ def verdict(states: Mapping[str, State], *, is_in_review: bool) -> Verdict:
     found = {state: tuple(path for path, one in states.items() if one == state) for state in set(states.values())}
     before, after, torn, changed = (found.get(state, ()) for state in ("before", "after", "torn", "changed"))
     if is_in_review:
-        return Verdict("done", "after", torn, changed)  # somebody restored the files that are as before
+        return Verdict("done", "after", torn, changed)  # somebody has restored the files that are as before
     if not after and not torn:
         return Verdict("unknown" if changed and not before else "not_done", changed=changed)
     if not before and not torn:

@@ -1,9 +1,10 @@
 """A decision survives even a sudden end of the server: it is applied completely or not at all, and recorded once. The
 same applies to the revert of a run, and to a commit.
 
-Before any of these changes anything, its ``Intent`` is in a file on the disk. The file is removed once the result is in
-the history. If the server or git is killed in between, the file is still there at the next start, or when the review is
-used next. Then the files are compared with it (``interrupted``), and the missing record is added to the history.
+Before one of these operations changes anything, its ``Intent`` is in a file on the disk. The file is removed once the
+result is in the history. If the server or git is killed in between, the file is still there at the next start, or when
+the review is used next. Then the project's files are compared with the intent (``interrupted``), and the missing record
+is added to the history.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ HARMLESS: Final[Mapping[str, str]] = {
     "effort": "costs, which the budgets bound",
     "partial_messages": "what is reported, not what is done",
 }
-"""The options without a ceiling → the reason. A test requires each option to be either in ``COVERED`` or here."""
+"""Maps each option without a ceiling to the reason. A test requires each option to be either in ``COVERED`` or here."""
 
 
 LEAST_USD: Final = 0.01
@@ -106,9 +106,9 @@ def within(
     """Applies the ceilings to the options that a client chose. Returns the options to run with. ``usable`` returns
     whether an additional directory is allowed. ``own_modes``: whether the agent has its own modes.
 
-    Raises ``ClientError``: PERMISSION_DENIED outside the hours in which runs may begin, and otherwise, with the name of
-    the option, PERMISSION_DENIED, INVALID_PATH for a directory, or VALIDATION_FAILED for a model name that is not
-    valid.
+    Raises ``ClientError``: PERMISSION_DENIED outside the hours in which runs may begin. An option that is not
+    allowed raises PERMISSION_DENIED, a directory INVALID_PATH, and a model name that is not valid VALIDATION_FAILED.
+    The error names the option.
     """
     check_hours(ceilings, now)
     if asked.dangerously_skip_permissions and not ceilings.skip_permissions:

@@ -149,8 +149,8 @@ class RunController:
         self.publish_queue()
 
     def put_back(self) -> None:
-        """Returns a run that waits for its slot to the queue, because something else precedes it. Has no effect if no
-        run waits for a slot."""
+        """Puts a run that waits for its slot back into the queue, because something else precedes it. Has no effect if
+        no run waits for a slot."""
         run = self.run
         if run is not None and run.step(Event.PUT_BACK) is Do.GIVE_UP_SLOT:
             self.run = None
@@ -215,7 +215,7 @@ class RunController:
                 await self.process.check_directories(options)
                 examined = True
                 await self._checkpoints.before(run.id)
-                if run.state in (State.ENDING, State.FINISHED):  # it was killed in the meantime, for example
+                if run.state in (State.ENDING, State.FINISHED):  # the run was killed in the meantime, for example
                     return
                 await self.process.prepare(agent, options, continued)
                 do = run.step(Event.READY, Ending("interrupted"))
@@ -260,7 +260,7 @@ class RunController:
         match event:
             case base.Question() if run is not None:
                 self._report(event)
-            case base.Question(question_id):  # in a turn that the agent began without reporting it
+            case base.Question(question_id):  # the agent began this question's turn without reporting it
                 self.process.answer(question_id, base.Decision(allow=False, message=NOBODY_ASKED))
             case base.TurnBegun() if self.run is None or self.run.state is State.WAITING:
                 self._report(event)

@@ -37,8 +37,8 @@ LARGEST_SHOWN: Final = FRAME_BYTES * 3 // 4
 """The largest text in a reply, in bytes as JSON. The reply contains only the beginning of a larger one."""
 
 BEGINNING: Final = 100_000
-"""The number of characters to which a text that is too large for a reply is shortened. Each takes at most six bytes in
-JSON."""
+"""The number of characters to which a text that is too large for a reply is shortened. Each character takes at most six
+bytes in JSON."""
 
 MOST_ENTRIES: Final = 1_000
 """The maximum number of entries of one directory in a reply."""
@@ -357,7 +357,7 @@ def _version(status: os.stat_result) -> Version:
 def _check_regular(status: os.stat_result, use: str) -> None:
     if stat.S_ISDIR(status.st_mode):
         raise _directory(use)
-    if stat.S_ISLNK(status.st_mode):  # a loop, or the file has become a link
+    if stat.S_ISLNK(status.st_mode):  # the links form a loop, or the file has become a link
         raise missing()
     if not stat.S_ISREG(status.st_mode):
         raise unsupported("it is not a regular file", use)

@@ -2,8 +2,8 @@
 of users.
 
 One thing happens at a time, on the event loop's thread. Events that belong to the history are written to it before they
-are published. Apart from writing to the history and the metadata, only methods that are documented as blocking block.
-Everything else that takes time is done in tasks and threads.
+are published. Apart from writing to the history and the metadata, no method blocks unless its docstring states that it
+does. Everything else that takes time is done in tasks and threads.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ WITHDRAWN: Final[Mapping[events.Outcome, str]] = {
     "timeout": "the run timed out",
     "interrupted": "the run was interrupted",
 }
-"""The outcome of a run → the reason why its open approval requests are withdrawn when it ends."""
+"""Maps the outcome of a run to the reason why its open approval requests are withdrawn when it ends."""
 
 LONGEST_REPORT = 200_000
 """The maximum size of what an agent reports about itself (its state, or what it offers), in bytes. Both are in each
@@ -100,7 +100,7 @@ class RecordedComments:
 
     @property
     def handover(self) -> None:
-        """Returns None, because drafts are left only with terminal sessions. A managed agent receives them in a
+        """Returns None, because comments wait only for agents in terminals. A managed agent receives its comments in a
         prompt."""
 
     def write(self, event: events.ReviewCommented, session: str, sender: Subscriber) -> int | None:
@@ -264,7 +264,7 @@ class ManagedSession(Session):
             return
         self._known_problem = problem
         if problem is None:
-            self.tasks.start(self._reviewing.refresh(), f"{self.id}: updating the review of a directory that is back")
+            self.tasks.start(self._reviewing.refresh(), f"{self.id}: updating the review of a usable directory")
         elif problem != SILENT:
             self.review_is_gone()
         self.publish_state()
@@ -481,7 +481,7 @@ class ManagedSession(Session):
             await self.restore_agent_state()
             await self.options.choose(**chosen)
             self.publish_state()
-            if self.controller.run is None:  # otherwise, the process reports what has changed in this run
+            if self.controller.run is None:  # during a run, the process itself reports what has changed
                 self._report_state(self._with_choices(self._agent_state))
 
     def _with_choices(self, state: base.AgentState) -> base.AgentState:
@@ -632,7 +632,8 @@ class ManagedSession(Session):
                 pass
 
     def _look_at(self, agent: str, event: base.LookedAt) -> events.ApprovalRequested | bool:
-        """See ``Launch.look``: what a question says about the disk, or whether a directory is elsewhere. Blocking."""
+        """See ``Launch.look``: what a question depends on that is on the disk, or whether a directory is elsewhere.
+        Blocking."""
         if isinstance(event, base.Question):
             return look_at(event, agent, self.data.path)
         return is_elsewhere(event.directory, self.path)

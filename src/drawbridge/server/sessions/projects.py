@@ -1,7 +1,8 @@
 """Creates, deletes, restores and maintains the projects of a server, each with its managed session.
 
-``<data>/projects/<id>/`` contains one project; ``<data>/trash/`` what was deleted, for 7 days (histories, images, files
-and private repositories for less if the data limit is reached); ``<data>/quarantine/`` damaged projects.
+``<data>/projects/<id>/`` contains one project. ``<data>/trash/`` keeps what was deleted for 7 days. If the data limit
+is reached, deleted histories, images, files and private repositories are removed earlier. ``<data>/quarantine/``
+contains damaged projects.
 """
 
 from __future__ import annotations
@@ -373,7 +374,7 @@ class Maintenance:
     async def round(self) -> None:
         """Does one round of maintenance. Called every ``MAINTENANCE_SECONDS``."""
         if time.monotonic() >= self._clean_at:
-            # Set before the cleanup, because even if the cleanup fails, the rounds until the next one must still
+            # The time is set before the cleanup, because even if the cleanup fails, the rounds until the next one must
             # measure the disk.
             self._clean_at = time.monotonic() + CLEANING_SECONDS
             await self.clean()

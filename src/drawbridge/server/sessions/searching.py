@@ -114,7 +114,7 @@ class Searching:
                 return [*parts[:-1], current]
             return parts
         except (OSError, sqlite3.Error) as error:
-            if session.index.behind:  # it was damaged and is being rebuilt
+            if session.index.behind:  # the index was damaged and is being rebuilt
                 return []
             raise _unusable(session, error) from None
 

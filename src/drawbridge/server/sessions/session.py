@@ -212,9 +212,9 @@ class Session(ABC):
 
     @final
     async def restore_agent_state(self) -> None:
-        """On the first call, restores what the agent reported about itself before the server was started, from the end
-        of the history, and what users have chosen since then, from the metadata. What the agent reported after the
-        server was started takes precedence."""
+        """On the first call, restores the agent's state. What the agent reported about itself before the server was
+        started is read from the end of the history, and what users have chosen since then from the metadata. What the
+        agent reported after the server was started takes precedence."""
         if self._is_restored:
             return
         self._is_restored = True
@@ -366,7 +366,7 @@ class Session(ABC):
             return
         ceilings, usable = self._grants.ceilings, self._grants.directories.usable
         check = partial(check_allowed, ceilings, approval.call, decision.remember, usable)
-        if decision.remember:  # it may name directories
+        if decision.remember:  # what is remembered may include directories
             await asyncio.to_thread(check)
         else:
             check()

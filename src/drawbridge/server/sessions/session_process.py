@@ -1,7 +1,7 @@
 """Prepares the agent process of a managed session for a run, keeps it for the next one, and ends it.
 
-At most one process is current. It belongs to the run that uses it or, without a run, to the pool of idle processes. A
-process that is left belongs to the task that ends it, and its events are ignored from then on.
+At most one process is current. It belongs to the run that uses it or, without a run, to the pool of idle processes.
+When a process is being ended, it belongs to the task that ends it, and its events are ignored.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ class SessionProcess:
             same = same and not await asyncio.to_thread(self._files.is_dir)
         if self._process is not None and same and not continued.fork_from and not budgeted:
             await self._check_unused(agent, continued.recorded.session_id)
-            if self._process is not None:  # it may have exited in the meantime
+            if self._process is not None:  # the process may have exited in the meantime
                 return
         self._warn_of_schedule()
         await self.leave()

@@ -80,7 +80,7 @@ class Processes:
         conversation's file; empty if the hook has not reported it. ``is_ended``: whether the session has ended, so that
         the process that reported last no longer has the conversation open."""
         former, known = self.latest, next((one for one in self.all if one.pid == process.pid), None)
-        if known is None or (process_alive(process.pid) and not self.is_alive(process.pid)):  # its PID was reused
+        if known is None or (process_alive(process.pid) and not self.is_alive(process.pid)):  # the PID was reused
             # It may have been started in another mode, which it has yet to report.
             known = ProcessFacts(process.pid, started_at(process.pid))
             self._running[process.pid] = _process(process.pid)

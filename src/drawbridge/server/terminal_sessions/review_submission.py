@@ -30,7 +30,7 @@ async def submit_review(
     if known is not None:
         return known
     located = await reviewed.located(drafts)
-    await reviewed.sent()  # this request, or another one, may have sent them in the meantime
+    await reviewed.sent()  # this request, or another one, may have sent the comments in the meantime
     known = handover.known(id, key) or await prompts.known(id, key)
     if known is not None:
         return known

@@ -139,6 +139,26 @@ async def test_the_record_shows_what_was_decided(tmp_path: Path) -> None:
         assert "diff" not in kept, "the file stays as it is"
 
 
+async def test_attributes_do_not_hide_what_was_undone(tmp_path: Path) -> None:
+    """An agent can write to both files with attributes."""
+
+    def hides_its_work(directory: Path) -> None:
+        (directory / ".gitattributes").write_text("*.txt -diff\n*.bin diff\n")
+        (directory / ".git" / "info" / "attributes").write_text("*.txt binary")
+        (directory / "0.bin").write_bytes(b"\0" * 100)
+        three_files(directory)
+
+    async with reviewing(tmp_path) as one:
+        await one.run(hides_its_work)
+        review = await one.get()
+        await one.decide(hunks=[id_of(review, "LINE 3"), id_of(review, "0.bin")], decision="undo")
+        [undone] = one.phone.updates("review_decided")
+        assert "\n-LINE 3\n+line 3\n" in undone["diff"]
+        assert "Binary files a/0.bin and /dev/null differ\n" in undone["diff"]
+        assert "LINE 3" not in one.text()
+        assert not (one.directory / "0.bin").exists()
+
+
 async def test_a_record_contains_only_the_beginning_of_a_long_diff(tmp_path: Path) -> None:
     """For a binary file, the diff contains only the name."""
 

@@ -20,6 +20,7 @@ from drawbridge.server.protocol.messages import ReviewNumbers
 from drawbridge.server.reviews import contents, recorded_diff
 from drawbridge.server.reviews.commenting import Commenting
 from drawbridge.server.sessions.limits import Limits
+from drawbridge.tui.drawing import files_of
 from tests.server.checkpoints.rig import git
 from tests.server.core_rig import Client, records, settled
 from tests.server.reviews.rig import POEM, Reviewed, hunks, id_of, reviewing
@@ -157,6 +158,16 @@ async def test_attributes_do_not_hide_what_was_undone(tmp_path: Path) -> None:
         assert "Binary files a/0.bin and /dev/null differ\n" in undone["diff"]
         assert "LINE 3" not in one.text()
         assert not (one.directory / "0.bin").exists()
+
+
+async def test_clients_find_a_strange_name_in_the_diff(tmp_path: Path) -> None:
+    name = 'odd "name"\t\x01\\ é.txt'
+    async with reviewing(tmp_path) as one:
+        await one.run(lambda directory: (directory / name).write_text("odd\n"))
+        await one.decide(hunks=[id_of(await one.get(), "odd\n")], decision="undo")
+        [undone] = one.phone.updates("review_decided")
+        assert undone["paths"] == [name]
+        assert [file.path for file in files_of(undone)] == [name]
 
 
 async def test_a_record_contains_only_the_beginning_of_a_long_diff(tmp_path: Path) -> None:

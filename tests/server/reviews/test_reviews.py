@@ -188,6 +188,20 @@ async def test_a_record_contains_only_the_beginning_of_a_long_diff(tmp_path: Pat
         assert undone["diff"].endswith("\n")
 
 
+async def test_a_damaged_index_is_named_and_can_be_rebuilt(tmp_path: Path) -> None:
+    async with reviewing(tmp_path) as one:
+        await one.run(three_files)
+        index = one.directory / ".git" / "index"
+        index.write_bytes(index.read_bytes()[:40])
+        with pytest.raises(ClientError) as refused:
+            await one.get()
+        assert refused.value.code == "CHECKPOINT_NOT_FOUND"
+        assert f"its index is damaged. Delete {index} and run git reset" in str(refused.value)
+        index.unlink()
+        git(one.directory, "reset", "-q")
+        assert [file["path"] for file in (await one.get())["files"]] == ["new.txt", "old.txt", "poem.txt"]
+
+
 async def test_a_decision_counts_even_if_its_diff_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def fails(*_: object) -> None:
         raise GitFailed("git printed too much")

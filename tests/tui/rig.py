@@ -148,15 +148,17 @@ async def attached(
     name: str = "Ada",
     size: tuple[int, int] = (100, 30),
     palette: Palette = DARK,
+    ends_server: bool = False,
     **how: Any,
 ) -> AsyncIterator[Person]:
     """Yields a person whose terminal client is connected to ``server``, as if ``drawbridge attach`` had been started
-    with its URL and token file. ``how`` may contain another ``url`` or ``token_file``."""
+    with its URL and token file, or ``drawbridge review`` if the client ``ends_server``. ``how`` may contain another
+    ``url`` or ``token_file``."""
     ca = str(server.data / "tls" / "cert.pem") if server.url.startswith("wss") else None
     finder = Finder(how.get("url", server.url), how.get("token_file", str(server.data / "token")), ca)
     client = Client(finder.find, name)
     first = await begin(client, None if project is None else str(project), str(project))
-    app = AttachApp(client, palette, first)
+    app = AttachApp(client, palette, first, ends_server=ends_server)
     async with app.run_test(size=size, notifications=True) as pilot:
         person = Person(app, pilot)
         await person.sees("Connected")

@@ -124,6 +124,11 @@ class ReviewScreen(Screen[None]):
             view.record_visible()
 
     @property
+    def has_waiting_comments(self) -> bool:
+        """Whether comments wait for the agent of a terminal session."""
+        return self._commenting.handover == "waiting"
+
+    @property
     def _view(self) -> ReviewView:
         return self.query_one(ReviewView)
 

@@ -15,7 +15,7 @@ import pytest
 
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions import allowed_directories
-from drawbridge.server.sessions.allowed_directories import GONE, SILENT, AllowedDirectories
+from drawbridge.server.sessions.allowed_directories import GONE, IN_DATA, SILENT, AllowedDirectories
 from drawbridge.server.sessions.work_trees import is_elsewhere
 from tests.server import processes
 from tests.server.core_rig import Client, Server, records, serving, settled
@@ -312,6 +312,20 @@ async def test_eight_silent_directories_leave_threads_for_others(
     finally:
         may_respond.set()
     await until(lambda: not directories._examining, "the disks")
+
+
+async def test_no_agent_runs_in_the_servers_data(tmp_path: Path) -> None:
+    """Not even if a link leads there, whether one directory or all of them are examined."""
+    data, other = tmp_path / "data", tmp_path / "database"
+    for directory in (data / "inside", other):
+        directory.mkdir(parents=True)
+    (tmp_path / "link").symlink_to(data)
+    for named in (data, tmp_path / "link"):
+        directories = AllowedDirectories([tmp_path.resolve()], named)
+        own = [data, data / "inside", tmp_path / "link", tmp_path / "link" / "inside"]
+        await directories.examine_all([*own, other])
+        assert [directories.last_problem(path) for path in (*own, other)] == [IN_DATA] * 4 + [None]
+        assert [await directories.examine(path) for path in (*own, other)] == [IN_DATA] * 4 + [None]
 
 
 def test_new_directories_are_examined_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

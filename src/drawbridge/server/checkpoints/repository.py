@@ -193,15 +193,20 @@ def _is_git_directory(directory: Path) -> bool:
 
 
 def line_of(file: Path) -> str | None:
-    """The first ``LONGEST_POINTER`` bytes of a regular file, without the line breaks at the end; None if the file does
-    not exist, is not a regular file, or can't be opened. Does not block if a pipe has that name."""
+    """The first ``LONGEST_POINTER`` bytes of a file, without the line breaks at the end; None if ``beginning_of``
+    returns None."""
+    found = beginning_of(file, LONGEST_POINTER)
+    return None if found is None else os.fsdecode(found).rstrip("\r\n")
+
+
+def beginning_of(file: Path, most: int) -> bytes | None:
+    """The first ``most`` bytes of a regular file; None if the file does not exist, is not a regular file, or can't be
+    opened. Does not block if a pipe has that name."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
     try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return None
-        return os.fsdecode(os.read(descriptor, LONGEST_POINTER)).rstrip("\r\n")
+        return os.read(descriptor, most) if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
     finally:
         os.close(descriptor)

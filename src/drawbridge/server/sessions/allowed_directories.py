@@ -139,10 +139,13 @@ class AllowedDirectories:
         self._seen: dict[Path, _Seen] = {}
         self._examining: dict[Path, asyncio.Future[str | None]] = {}
         self._examining_all: asyncio.Future[None] | None = None
+        self._real_data: Path | None = None
+        """The canonical path of ``data`` while many directories are examined; otherwise None. To determine it takes as
+        long as to examine a directory."""
 
     def is_own(self, path: Path) -> bool:
         """Whether a path belongs to the server's data: tokens, histories and the audit log. No agent runs there."""
-        return self.data.resolve() in (path, *path.parents)
+        return path.is_relative_to(self._real_data or self.data.resolve())
 
     def problem(self, path: Path) -> str | None:
         """Examines a session's directory. Returns the reason why agents may not run in it now, as a message for the
@@ -184,9 +187,13 @@ class AllowedDirectories:
         waiting = [path for path in paths if path not in self._examining]
 
         def examine() -> None:
-            while waiting:
-                self.problem(waiting[-1])
-                waiting.pop()
+            self._real_data = self.data.resolve()
+            try:
+                while waiting:
+                    self.problem(waiting[-1])
+                    waiting.pop()
+            finally:
+                self._real_data = None
 
         self._examining_all = in_thread(examine)
         await asyncio.wait([self._examining_all], timeout=EXAMINING_SECONDS)

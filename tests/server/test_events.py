@@ -168,6 +168,15 @@ RECORDED: list[Recorded] = [
     ReviewDecided(
         by="phone", decision="edit", files=1, hunks=1, left=0, paths=("a.py",), diff="-a\n+b\n", diff_truncated=True
     ),
+    ApprovalRequested(
+        "appr_1",
+        "run_1",
+        "Write",
+        Raw(b'{"file_path":"/a","content":"y"}'),
+        Raw(b"[]"),
+        Proposal("/a", "x", "y"),
+        shown_fields=("file_path", "content"),
+    ),
 ]
 
 SUMMARY = summary("p1", str(PATH))

@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 import msgspec
 from msgspec import Raw, Struct
 
-from drawbridge.agents.base import Form
+from drawbridge.agents.base import Form, Proposal
 from drawbridge.core.json_text import UNDECODABLE
 
 Kind: TypeAlias = Literal[
@@ -177,6 +177,11 @@ class Tools(Protocol):
     def with_text(self, name: str, given: Mapping[str, Any], old_text: str, text: str) -> dict[str, Any] | None:
         """The input with which the tool changes ``old_text`` to ``text``; None if the tool can't do that."""
         return None
+
+    def shown_fields(self, name: str, given: Mapping[str, Any], proposal: Proposal) -> tuple[str, ...]:
+        """The fields of the input that the diff of ``proposal`` shows completely, so that clients need not show them
+        again. A field that may differ from the diff, or that changes anything else, must not be among them."""
+        return ()
 
 
 class UnknownTools(Tools):

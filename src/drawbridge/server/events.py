@@ -375,8 +375,9 @@ class ApprovalRequested(Struct, frozen=True, dict=True):
     agent must not use without asking.
 
     The other fields describe the request to people (see ``approvals.words``). ``remember`` applies everything in
-    ``always``. ``editable``: the fields of ``input`` that clients offer for editing. ``summary``: the text of a
-    notification, without a path or any other part of the input.
+    ``always``. ``editable``: the fields of ``input`` that clients offer for editing. ``shown_fields``: the fields of
+    ``input`` that the diff of ``proposal`` shows completely. ``summary``: the text of a notification, without a path or
+    any other part of the input.
     """
 
     approval_id: str
@@ -396,6 +397,7 @@ class ApprovalRequested(Struct, frozen=True, dict=True):
     risks: tuple[Risk, ...] = ()
     always: tuple[Always, ...] = ()
     editable: tuple[str, ...] = ()
+    shown_fields: tuple[str, ...] = ()
     summary: str = ""
     form: Form = "fields"
     call: ToolCall | None = None

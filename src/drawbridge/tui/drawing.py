@@ -297,7 +297,9 @@ class Painter:
 
     def _tool_body(self, data: Mapping[str, Any], width: int, *, everything: bool) -> Iterator[Strip]:
         result = data["result"]
-        yield from self.call(parts(data["name"], data["input"]), width, None if everything else DIFF_LINES)
+        yield from self.call(
+            parts(act(data["name"], self.acts), data["input"]), width, None if everything else DIFF_LINES
+        )
         if result is not None:
             text = result.text or "(no output)"
             if act(data["name"], self.acts) in ("command", "output"):

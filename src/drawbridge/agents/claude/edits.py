@@ -19,6 +19,17 @@ from drawbridge.core.errors import UnusableFile
 
 _PATHS: Final = {"Edit": "file_path", "MultiEdit": "file_path", "Write": "file_path", "NotebookEdit": "notebook_path"}
 
+_EDIT: Final = ("old_string", "new_string", "replace_all")
+"""The fields of an edit."""
+
+_IN_DIFF: Final[Mapping[str, tuple[str, ...]]] = {
+    "Edit": ("file_path", *_EDIT),
+    "MultiEdit": ("file_path", "edits"),
+    "Write": ("file_path", "content"),
+    "NotebookEdit": ("notebook_path", "new_source", "cell_id", "cell_type", "edit_mode"),
+}
+"""Maps a tool to the fields of its input that a diff shows, unless a value has no effect on the file."""
+
 
 class _Unforeseeable(Exception):
     """The result of a call can't be predicted, for example because the call does not fit the file, or because one of
@@ -68,6 +79,31 @@ def with_text(tool: str, given: Mapping[str, Any], old_text: str, text: str) -> 
         case "MultiEdit":
             return {**given, "edits": [{"old_string": old, "new_string": new, "replace_all": False}]}
     return None
+
+
+def shown_fields(tool: str, given: Mapping[str, Any], proposal: Proposal) -> tuple[str, ...]:
+    """See ``Tools.shown_fields``. Empty if ``proposal`` is not what the call does."""
+    if tool not in _IN_DIFF or given.get(_PATHS[tool]) != proposal.path:
+        return ()
+    if changed_text(tool, given, proposal.old_text) != proposal.new_text:
+        return ()
+    return tuple(name for name in _IN_DIFF[tool] if _is_in_diff(name, given))
+
+
+def _is_in_diff(name: str, given: Mapping[str, Any]) -> bool:
+    """Whether the diff shows this field of ``given``. False for a value that has no effect on the file."""
+    match name, given.get(name):
+        case "replace_all", value:
+            return isinstance(value, bool)
+        case "edits", edits:
+            return isinstance(edits, list) and all(
+                isinstance(edit, dict) and edit.keys() <= {*_EDIT} and all(_is_in_diff(each, edit) for each in edit)
+                for edit in edits
+            )
+        case "new_source" | "cell_type", str():
+            return given.get("edit_mode") != "delete"
+        case _, value:
+            return isinstance(value, str)
 
 
 def _changed(tool: str, given: Mapping[str, Any], old: str | None) -> str:

@@ -104,7 +104,7 @@ class Approvals:
         approval.interpret(registry.tools(agent))
         if not approval.is_described:
             found = words(approval.request, approval.call, agent, self._root, normal)
-            approval.described(**msgspec.structs.asdict(found))
+            approval.described(shown_fields=approval.shown_fields(), **msgspec.structs.asdict(found))
         self._open[approval.id] = approval
         self._askers[approval.id] = [asker]
         approval.recorded(self._record(approval.request))
@@ -263,7 +263,9 @@ def look_at(question: Question, agent: str, root: str) -> ApprovalRequested:
     request, path = approval.request, question.proposal.path if question.proposal is not None else None
     found = words(request, approval.call, agent, root, real)
     approval.described(
-        link_targets=link_targets(request.given, root, path, request.blocked_path), **msgspec.structs.asdict(found)
+        link_targets=link_targets(request.given, root, path, request.blocked_path),
+        shown_fields=approval.shown_fields(),
+        **msgspec.structs.asdict(found),
     )
     return approval.request
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.server.reviews.rig import Reviewed, id_of, reviewing
 from tests.server.reviews.test_commenting import lines_3_and_17
-from tests.server.reviews.test_recovery import SET, before_and_kill
+from tests.server.reviews.test_recovery import END, RECORD, SET, before_and_kill
 
 
 def audited(one: Reviewed) -> list[dict[str, Any]]:
@@ -30,8 +32,9 @@ async def test_a_repeated_decision_is_audited_once(tmp_path: Path) -> None:
         ]
 
 
-async def test_a_decision_completed_after_a_kill_is_audited_once(tmp_path: Path) -> None:
-    await before_and_kill(tmp_path, SET, "undo")
+@pytest.mark.parametrize("point", [SET, RECORD, END])
+async def test_a_decision_completed_after_a_kill_is_audited_once(tmp_path: Path, point: tuple[object, str]) -> None:
+    await before_and_kill(tmp_path, point, "undo")
     async with reviewing(tmp_path) as one:
         await one.get()
         assert audited(one) == [

@@ -672,10 +672,6 @@ LIBRARIES = {
 
 ASSIGNED_FROM_OUTSIDE = {
     # Two objects that call each other, so one of them exists first.
-    "editors.neovim: self._session.on_gone": "the listener is known only in `start`",
-    "editors.neovim: self._session.on_notification": "the same",
-    "ide.bridge: self.reviews.arbiter": "the link to the server needs the reviews, and they need the link",
-    "ide.changes: link.on_review_changed": "the link is there first; `Changes` needs it",
     "tui.app: client.connection.on_open": "the client is there before the app",
     "tui.app: client.on_change": "the same",
     "tui.app: client.on_project_removed": "the same",
@@ -685,15 +681,6 @@ ASSIGNED_FROM_OUTSIDE = {
     "tui.client: self.connection.on_state": "the same",
     "tui.screen_conversation: painter.is_mine": "a painter also draws without a client",
     # State of another object that its owner keeps up to date.
-    "agents.process: process.pid": "the supervisor reports the agent's pid after its own process has started",
-    "ide.bridge: self.workspace.folders": "the editor reports it to the bridge",
-    "ide.bridge: self.workspace.selection": "the same",
-    "protocols.websocket: self._compression.left": "what may still be decompressed, before each message",
-    "server.app.server_commands: client.name": "the owner's clients name themselves after they have connected",
-    "server.app.server_commands: client.nonce": "a challenge is used up by the first answer to it",
-    "server.checkpoints.commits: git.commits": "what was read of a commit, for the duration of the operation",
-    "server.reviews.reviews: git.commits": "the same",
-    "transport.http_server: self._http.websocket.unfinished_limit": "lower until the client has authenticated",
     "tui.client: conversation.agent": "the client passes on to the conversation what the server reports",
     "tui.client: conversation.offers": "the same",
     "tui.client: conversation.begins": "the same",

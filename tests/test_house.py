@@ -671,45 +671,7 @@ LIBRARIES = {
 """Attributes that a library defines, by the part of the package that assigns them, each with the library's class."""
 
 ASSIGNED_FROM_OUTSIDE = {
-    # Two objects that call each other, so one of them exists first.
-    "editors.neovim: self._session.on_gone": "the listener is known only in `start`",
-    "editors.neovim: self._session.on_notification": "the same",
-    "ide.bridge: self.reviews.arbiter": "the link to the server needs the reviews, and they need the link",
-    "ide.changes: link.on_review_changed": "the link is there first; `Changes` needs it",
-    "tui.app: client.connection.on_open": "the client is there before the app",
-    "tui.app: client.on_change": "the same",
-    "tui.app: client.on_project_removed": "the same",
-    "tui.app: client.on_refused": "the same",
-    "tui.app: client.on_warning": "the same",
-    "tui.client: self.connection.on_message": "the client's constructor, which has just made the connection",
-    "tui.client: self.connection.on_state": "the same",
-    "tui.screen_conversation: painter.is_mine": "a painter also draws without a client",
-    # State of another object that its owner keeps up to date.
-    "agents.process: process.pid": "the supervisor reports the agent's pid after its own process has started",
-    "ide.bridge: self.workspace.folders": "the editor reports it to the bridge",
-    "ide.bridge: self.workspace.selection": "the same",
-    "protocols.websocket: self._compression.left": "what may still be decompressed, before each message",
-    "server.app.server_commands: client.name": "the owner's clients name themselves after they have connected",
-    "server.app.server_commands: client.nonce": "a challenge is used up by the first answer to it",
-    "server.checkpoints.commits: git.commits": "what was read of a commit, for the duration of the operation",
-    "server.reviews.reviews: git.commits": "the same",
-    "transport.http_server: self._http.websocket.unfinished_limit": "lower until the client has authenticated",
-    "tui.client: conversation.agent": "the client passes on to the conversation what the server reports",
-    "tui.client: conversation.offers": "the same",
-    "tui.client: conversation.begins": "the same",
-    "tui.client: conversation.joined": "the same",
-    "tui.client: conversation.queue": "the same",
-    "tui.comment_dialogs: self._commenting.problem": "cleared when the user tries again",
-    "tui.commit_dialog: self._client.reviews.commits": "the form of a commit is replaced by one that shows the result",
-    "tui.question_form: rows.seen": "the form notes which lines were on the screen",
-    "tui.review_contents: self.commenting.parts": "the parts of the review that is shown",
-    "tui.screen_conversation: self._painter.acts": "the server describes the tools of the agents",
-    "tui.screen_conversation: self._painter.me": "the server reports the client's name",
-    "tui.screen_conversation: self._painter.root": "the directory of the project that is shown",
-    # An object of a library.
     "server.store.syncing: self._timer.name": "`threading.Timer` takes no name",
-    # In a class method that creates the object.
-    "tui.drawing: found.info": "the constructor is a library's",
 }
 """Other assignments to attributes of other objects, each with the reason."""
 

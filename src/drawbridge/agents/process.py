@@ -122,6 +122,10 @@ class Process(asyncio.SubprocessProtocol):
 
     # Messages to the process.
 
+    async def identify(self) -> None:
+        """Makes ``pid`` the agent's process id, which the supervisor reports. Until then, it is the supervisor's."""
+        self.pid = await self._pipe.agent_pid() or self.pid
+
     def prompt(self, text: str, attachments: tuple[Attachment, ...] = ()) -> None:
         if not self._ended.is_set():
             self._handle(self._conversation.prompt(text, attachments))
@@ -418,7 +422,7 @@ async def start(
         pipe.close()
         raise
     try:
-        process.pid = await pipe.agent_pid() or process.pid
+        await process.identify()
     except BaseException:  # the caller was canceled, and nobody else would end the process
         await process.stop()
         raise

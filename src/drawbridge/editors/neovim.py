@@ -128,8 +128,7 @@ class Neovim:
 
     async def start(self, listener: Listener) -> None:
         """Attaches to the plugin. Raises ``Refused`` if it has a different version or serves another bridge."""
-        self._session.on_notification = self._heard
-        self._session.on_gone = self._ended
+        self._session.listen(self._heard, self._ended)
         channel = (await self._session.call("nvim_get_api_info"))[0]
         revision = await self._session.call("nvim_exec_lua", ADD_RUNTIME, [str(plugin.directory())])
         if revision != REVISION:

@@ -102,7 +102,7 @@ class Changes:
         """The server's latest notice about an interrupted decision, or "", by the review's directory. The server sends a
         notice with each answer until another decision is made, so a later notice is new even if it has the same text.
         """
-        link.on_review_changed = self._changed
+        link.watch(self._changed)
         accepted.watch(self._accepted_changed)
 
     async def close(self) -> None:

@@ -96,9 +96,14 @@ class Reviews:
         self._numbers = itertools.count(1)
         self._tasks = BackgroundTasks(logger)
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self.arbiter: Arbiter | None = None
+        self._arbiter: Arbiter | None = None
         self.accepted = AcceptedFiles()
         self._asked: set[str] = set()
+
+    def use_arbiter(self, arbiter: Arbiter) -> None:
+        """Lets ``arbiter`` decide which answer to a proposal was the first. It is not a parameter of the constructor,
+        because it needs these reviews itself."""
+        self._arbiter = arbiter
 
     def was_asked(self, path: str) -> bool:
         """Returns whether the next write of ``path`` was proposed, and forgets this, because one proposal covers one
@@ -158,8 +163,8 @@ class Reviews:
             change = replace(change, note=f"{linked} {change.note}" if change.note else linked)
         review.old_text = change.old_text
         await self._show(review, agent, title, change)
-        if self.arbiter is not None and not review.decision.done():
-            self.arbiter.proposed(review.approval.id, owner, agent, review.path, change, new_text)
+        if self._arbiter is not None and not review.decision.done():
+            self._arbiter.proposed(review.approval.id, owner, agent, review.path, change, new_text)
 
     async def review_code(self, owner: Hashable, agent: str, code: str) -> Accepted | None:
         """Asks whether ``code`` may be run. The user may edit it first. Returns None if it may not be run. Raises
@@ -174,8 +179,8 @@ class Reviews:
 
     def decided(self, event: Decided) -> None:
         """Handles a decision that the user made in the editor."""
-        if self.arbiter is not None and self.arbiter.knows(event.proposal_id):
-            self._tasks.start(self._ask_arbiter(self.arbiter, event), "asking the agent server about a decision")
+        if self._arbiter is not None and self._arbiter.knows(event.proposal_id):
+            self._tasks.start(self._ask_arbiter(self._arbiter, event), "asking the agent server about a decision")
         else:
             self._answer(event.proposal_id, self._editor.name, event.decision)
 
@@ -307,8 +312,8 @@ class Reviews:
             raise
         finally:
             self._by_id.pop(review.approval.id, None)
-            if self.arbiter is not None:
-                self.arbiter.gone(
+            if self._arbiter is not None:
+                self._arbiter.gone(
                     review.approval.id, settled=review.decision.done() and not review.decision.cancelled()
                 )
             if self._open.get(key) is review:

@@ -98,14 +98,17 @@ class ServerLink:
         self._suggests = False
         """Whether the connected server supports suggestions in comments, and resolving comments."""
         self._requests: dict[str, asyncio.Future[wire.ReviewAnswer]] = {}
-        self.on_review_changed: Callable[[wire.ReviewChanged | None], None] = lambda _: None
-        """Called with each change to a review, and with None when a server connects, because any review may have
-        changed."""
+        self._on_review_changed: Callable[[wire.ReviewChanged | None], None] = lambda _: None
 
     @property
     def is_connected(self) -> bool:
         """Whether a server that supports reviews is connected."""
         return self._welcome.is_set()
+
+    def watch(self, on_review_changed: Callable[[wire.ReviewChanged | None], None]) -> None:
+        """Calls ``on_review_changed`` with each change to a review, and with None when a server connects, because any
+        review may have changed."""
+        self._on_review_changed = on_review_changed
 
     def start(self, tasks: BackgroundTasks, failed: Callable[[Exception], None]) -> asyncio.Task[None]:
         """Connects to the newest server, and reconnects, until the task is canceled. An unexpected error ends only the
@@ -316,9 +319,9 @@ class ServerLink:
             case wire.Welcome():
                 self._suggests = message.suggests
                 self._welcome.set()
-                self.on_review_changed(None)
+                self._on_review_changed(None)
             case wire.ReviewChanged():
-                self.on_review_changed(message)
+                self._on_review_changed(message)
             case wire.ReviewAnswer():
                 answer = self._requests.get(message.id)
                 if answer is not None and not answer.done():

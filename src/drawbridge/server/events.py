@@ -623,40 +623,40 @@ class Answered(Struct, frozen=True):
     changed: bool = False
 
 
-# Actions of users in editors. Clients' commands are audited when they are carried out. These events report the same
-# actions for editors. ``by``: the editor's name.
+# What people did with reviews, on any surface. These events are for the audit log, and are published once for each change,
+# by the code that makes it. ``surface``: see ``Surface.audited``.
 
 
-class DecidedInEditor(Struct, frozen=True):
-    """A person decided on this number of ``hunks`` or ``files`` of a review, or on ``all``."""
+class DecidedOnReview(Struct, frozen=True):
+    """A person decided on this number of ``hunks``, in this number of ``files``."""
 
-    by: str
+    surface: Mapping[str, Any]
     decision: Literal["keep", "undo", "edit"]
-    hunks: int = 0
-    files: int = 0
-    all: bool = False
+    hunks: int
+    files: int
 
 
-class CommentedInEditor(Struct, frozen=True):
-    """A person wrote a comment on a review, ``removed`` one, or resolved (``resolved`` true) or reopened (false) one.
+class CommentedOnReview(Struct, frozen=True):
+    """A person wrote or changed a comment, ``removed`` one, or resolved (``resolved`` true) or reopened (false) one.
     ``path``: the file; None for a removed comment."""
 
-    by: str
+    surface: Mapping[str, Any]
     comment_id: str
     path: str | None
     removed: bool = False
     resolved: bool | None = None
 
 
-class SubmittedInEditor(Struct, frozen=True):
-    """A person submitted comments. ``run_id``: the run that they begin; empty if they wait for the agent of a
-    terminal session."""
+class SubmittedReview(Struct, frozen=True):
+    """A person submitted comments. ``run_id``: the run that they begin or, with ``steer``, that they were sent into;
+    empty if they wait for the agent of a terminal session."""
 
-    by: str
+    surface: Mapping[str, Any]
     run_id: str
+    steer: bool = False
 
 
-DoneInEditor: TypeAlias = DecidedInEditor | CommentedInEditor | SubmittedInEditor
+Audited: TypeAlias = RunContinued | Answered | DecidedOnReview | CommentedOnReview | SubmittedReview
 
 Recorded: TypeAlias = (
     AgentLine
@@ -689,9 +689,7 @@ Event: TypeAlias = (
     | QueueChanged
     | ReviewChanged
     | DiskWarning
-    | RunContinued
-    | Answered
-    | DoneInEditor
+    | Audited
 )
 
 

@@ -291,7 +291,7 @@ class _Connection(asyncio.Protocol):
 
     def limit_unfinished(self, size: int | None) -> None:
         if self._http.websocket is not None:
-            self._http.websocket.unfinished_limit = size
+            self._http.websocket.limit_unfinished(size)
 
     @property
     def compressed(self) -> bool:

@@ -70,17 +70,19 @@ class AttachApp(App[None]):
         super().__init__()
         self._ends_server = ends_server
         self.client = client
-        self.painter = Painter(palette)
+        self.painter = Painter(palette, client.is_mine)
         self.register_theme(theme(palette))
         self.theme = theme(palette).name
         self._first = first or StartView()
         self._projects = ProjectScreen(client)
         self._stale = False
-        client.on_change = self._changed
-        client.on_refused = self._refused
-        client.on_project_removed = partial(self._later, self._gone)
-        client.on_warning = self._warn
-        client.connection.on_open = partial(self._later, self._begin)
+        client.report_to(
+            on_change=self._changed,
+            on_refused=self._refused,
+            on_project_removed=partial(self._later, self._gone),
+            on_warning=self._warn,
+            on_open=partial(self._later, self._begin),
+        )
 
     async def on_mount(self) -> None:
         self.push_screen(self._projects)

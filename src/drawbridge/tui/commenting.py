@@ -104,6 +104,10 @@ class Commenting:
         self.handover, self._is_handover_elsewhere = handover
         return (*found, *handover) != before
 
+    def update_parts(self, parts: Sequence[Part]) -> None:
+        """Takes over the parts of the review that is shown, at which the comments are shown."""
+        self.parts = parts
+
     def remarks(self) -> dict[str, Remarks]:
         """The comments and unsaved texts, by the keys of the parts at which they are shown."""
         return review_comments.arranged(self.all, self.writings, self.parts, self._client.name)
@@ -232,6 +236,7 @@ class Commenting:
 
     async def withdraw(self) -> None:
         """Turns comments that wait for an agent back into drafts. If that fails, ``problem`` contains the reason."""
+        self.problem = ""
         try:
             await self._client.withdraw_comments(self._project)
         except RequestError as error:

@@ -145,6 +145,25 @@ class Conversation:
         self._accepted.clear()
         self._drain()
 
+    def leave(self) -> None:
+        """Until the next ``join``, live records wait, because records before them may be missing."""
+        self.joined = False
+
+    def apply_update(self, type: str, data: Json) -> None:
+        """Applies an update that is not in the history, if it concerns the conversation."""
+        match type:
+            case "queue_changed":
+                self.queue = list(data["queue"])
+            case "agent_state":
+                self.agent = data
+            case "agent_offers":
+                self.offers = data
+
+    def enqueue(self, prompt: Json) -> None:
+        """Adds the user's own prompt to the queue, unless the server has reported it first."""
+        if all(one["run_id"] != prompt["run_id"] for one in self.queue):
+            self.queue = [*self.queue, prompt]
+
     def apply(self, record: Record) -> None:
         """Applies a live record. A repeated record changes nothing; an early record waits for the records before it."""
         if record.seq > self.cursor:
@@ -163,8 +182,14 @@ class Conversation:
             case {"type": "content_block_delta", "delta": {"type": "text_delta", "text": str(text)}}:
                 self.live += text
 
-    def prepend(self, records: Iterable[Record]) -> None:
-        """Adds older records, in order, the last of them directly before ``first``."""
+    def prepend(self, records: Iterable[Record], *, has_more: bool = True) -> None:
+        """Adds older records, in order, the last of them directly before ``first``. ``has_more``: whether the server has
+        records before them."""
+        self._prepend(records)
+        if not has_more:
+            self.begins = self.first
+
+    def _prepend(self, records: Iterable[Record]) -> None:
         older = [record for record in records if record.seq < self.first]
         if not older:
             return

@@ -137,7 +137,7 @@ class QuestionForm(VerticalScroll):
             )
         top = shown.y - region.y
         free = {top + row for row in range(shown.height) if not notices.cover(shown, row)}
-        rows.seen |= free
+        rows.see(free)
         return len(free) < shown.height
 
     def _laid_out(self, _: Screen[Any]) -> None:
@@ -209,6 +209,10 @@ class _Rows:
     @property
     def left(self) -> int:
         return self.size.height - len(self.seen)
+
+    def see(self, rows: set[int]) -> None:
+        """Counts these lines as seen."""
+        self.seen |= rows
 
 
 def _typed(widget: Widget) -> str:

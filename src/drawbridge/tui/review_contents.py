@@ -213,7 +213,7 @@ class ReviewContents:
     def choose_parts(self, editing: str | None) -> set[str]:
         """Chooses the parts to show: all of them or, if the user wants to see only what is new, the new ones. Returns
         the keys of the hidden ones. ``editing``: the key of the part that is being edited."""
-        self.commenting.parts = self.every
+        self.commenting.update_parts(self.every)
         self.visiting.update(self.every)
         written = {editing, *self.drafts, *(one.part for one in self.commenting.writings)}
         self.parts = self.visiting.shown(written)

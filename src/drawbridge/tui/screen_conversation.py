@@ -68,7 +68,6 @@ class ConversationScreen(Screen[None]):
         super().__init__()
         self._client = client
         self._painter = painter
-        painter.is_mine = client.is_mine
         self._questions = Questions(client, painter)
         self._loading = False
         self._keys: object = None
@@ -111,9 +110,9 @@ class ConversationScreen(Screen[None]):
             self._cancels_since = None
         elif self._cancels_since is None:
             self._cancels_since = time.monotonic()
-        self._painter.me, self._painter.acts = self._client.name, self._client.acts
+        root = None if project is None else project["path"]
+        self._painter.update(self._client.name, self._client.acts, root)
         if project is not None:
-            self._painter.root = project["path"]
             facts = project.get("title"), self._client.agent_label(project["agent"]), project["path"]
             more = " · ".join(filter(None, facts))
             self.query_one(Bar).show(wording.base_name(project["path"]), more, self._client.connection)

@@ -200,9 +200,10 @@ async def socket_rig(folder: Path, limits: Limits | None = None) -> AsyncIterato
 
 
 def in_editors(rig: SocketRig) -> list[tuple[str, str, dict[str, Any]]]:
-    """The entries in the audit log about commands from editors: the event, the editor, and the other fields except the
+    """All entries in the audit log about what was done in Neovim: the event, the editor, and the other fields except the
     session's id."""
     return [
         (entry.pop("event"), entry.pop("by"), {name: value for name, value in entry.items() if name != "project_id"})
         for entry in rig.server.audited()
+        if entry["by"] == "Neovim"
     ]

@@ -84,7 +84,7 @@ class ReviewCommands:
                 request_id=command.request_id,
                 options=await self._core.grants.resolved(managed.options.usual(agent), agent),
             )
-            return await managed.submit_review(order, command.drafts, command.text, steer=command.steer)
+            return await managed.submit_review(order, command.drafts, command.text, client, steer=command.steer)
 
     async def review_withdraw(self, command: commands.ReviewWithdraw, client: Subscriber) -> Answer[replies.Review]:
         session = await self._core.usable_session(command.project_id)

@@ -55,15 +55,15 @@ async def tree_of(git: Git, commit: str) -> str:
 
 async def _commit(git: Git, commit: str) -> tuple[str, str]:
     """The tree and the message of a commit. Both are empty if the commit does not exist."""
-    if commit in git.commits:
-        return git.commits[commit]
+    if (known := git.known_commit(commit)) is not None:
+        return known
     code, text, _ = await git.run("cat-file", "commit", commit)
     if code:
         return "", ""
     header, _, message = text.partition("\n\n")
     found = header.partition("\n")[0].removeprefix("tree "), message
-    if "/" not in commit:  # an id always names the same object, but a ref can change
-        git.commits[commit] = found
+    if "/" not in commit:
+        git.remember_commit(commit, *found)
     return found
 
 

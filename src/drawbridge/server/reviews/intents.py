@@ -9,7 +9,7 @@ applies to a run that is reverted. A commit was either made or not.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -35,7 +35,8 @@ class DecisionIntent(Struct, frozen=True, tag="decision"):
     ``session``: the id of the session in which it is recorded; ``seq``: the number of the last record there before it.
     ``by``, ``client_id``, ``decision``, ``files``, ``hunks``: as in its record. ``bases``, ``heads``: the commits of the
     review before and after it. The files that it writes are those that differ between both heads. ``paths``: the files
-    of its hunks, at most ``LISTED_PATHS``, as clients see them; empty if an earlier version has stored the intent.
+    of its hunks, at most ``LISTED_PATHS``, as clients see them; ``surface``: see ``Surface.audited``. Both are empty if
+    an earlier version has stored the intent.
     """
 
     session: str
@@ -48,6 +49,7 @@ class DecisionIntent(Struct, frozen=True, tag="decision"):
     bases: tuple[str, str]
     heads: tuple[str, str]
     paths: tuple[str, ...] = ()
+    surface: dict[str, Any] = {}
 
 
 class RevertIntent(Struct, frozen=True, tag="revert"):

@@ -473,7 +473,7 @@ class Review:
         for name, kind, id, tree, message in zip(*columns, strict=False):  # the last word ends the line
             if kind == "commit":
                 found[name.removeprefix("\n")] = id
-                git.commits[id] = tree, message
+                git.remember_commit(id, tree, message)
         if not {"base", "head"} <= found.keys():
             return None
         base, head = found["base"], found["head"]

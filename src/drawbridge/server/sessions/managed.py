@@ -386,7 +386,9 @@ class ManagedSession(Session):
         self._disk.check(self.id)
         return await self._reviewing.commenting.comment(command, self.id, sender)
 
-    async def submit_review(self, order: Order, drafts: str, text: str, *, steer: bool) -> Answer[Accepted]:
+    async def submit_review(
+        self, order: Order, drafts: str, text: str, sender: Subscriber, *, steer: bool
+    ) -> Answer[Accepted]:
         """Sends all drafts as one prompt, like ``Prompts.send`` or, with ``steer``, like ``Prompts.steer``. ``order``:
         the order without its prompt; ``drafts``: the version of the drafts that the user has seen; ``text``: the
         beginning of the prompt. Raises the same errors as these methods and ``comment``."""
@@ -405,6 +407,7 @@ class ManagedSession(Session):
         order = msgspec.structs.replace(order, prompt=prompt, review=submission)
         # The sender receives the record, too, because the reply does not contain the prompt.
         sent = self.prompts.steer(order, None) if steer else self.prompts.send(order, None, queue=True)
+        self.store.announce(events.SubmittedReview(sender.audited, sent.data.run_id, steer))
         return msgspec.structs.replace(sent, seq=None)
 
     async def decide_review(self, wanted: RequestedDecision, sender: Subscriber) -> Answer[ReviewReply]:

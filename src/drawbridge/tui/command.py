@@ -77,7 +77,7 @@ async def attach(finder: Finder, project: str | None, directory: str, palette: P
         await AttachApp(client, palette, first).run_async()
 
 
-async def decide(finder: Finder, directory: str, palette: Palette, *, ends_server: bool) -> None:
+async def decide(finder: Finder, directory: str, palette: Palette, *, ends_server: bool = False) -> None:
     """Like ``attach``, but shows a review first. ``ends_server``: as in ``review``. Also raises ``NoReview``."""
     client = Client(finder.find)
     first = await begin_review(client, directory)

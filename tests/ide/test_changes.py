@@ -464,9 +464,10 @@ async def test_a_suggestion_that_is_sent_again_keeps_its_id(rig: ReviewRig) -> N
     async with server.listening():
         rig.editor.report(WANTED)
         await rig.shows("h1")
-        for count in (1, 2):
-            rig.editor.report(suggested)
-            await until(lambda expected=count: len(rig.editor.suggestions) == expected, "the answer")
+        rig.editor.report(suggested)
+        await until(lambda: rig.editor.suggestions == [(7, False)], "the refusal")
+        rig.editor.report(suggested)
+        await until(lambda: rig.editor.suggestions == [(7, False), (7, True)], "the draft")
         sent = [one for one in server.messages if isinstance(one, wire.ReviewComment)]
         assert [one.id for one in sent] == ["one", "one"]
 

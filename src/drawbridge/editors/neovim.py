@@ -70,7 +70,7 @@ return require('drawbridge.link').REVISION
 """The Lua code that loads the plugin and returns its revision. It looks for the file first, because ``require`` alone
 would run a ``drawbridge/link.lua`` in the current directory."""
 
-REVISION: Final = 6
+REVISION: Final = 7
 """The version of the messages between the two halves. ``link.lua`` has the same number."""
 
 NOT_SHOWN: Final = (
@@ -292,6 +292,7 @@ class Neovim:
                     payload["text"],
                     payload.get("suggestion"),
                     payload.get("window"),
+                    payload.get("id"),
                 )
             )
         elif event == "review_comment_removed":

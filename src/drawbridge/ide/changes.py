@@ -493,6 +493,7 @@ def _comment_line(event: CommentEvent, project: str) -> tuple[wire.ReviewComment
         case ReviewCommented():
             line = msgspec.structs.replace(
                 line,
+                id=event.id or line.id,
                 path=event.file,
                 line=event.line,
                 end_line=event.end_line,

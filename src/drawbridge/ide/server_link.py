@@ -40,7 +40,7 @@ REVIEW_SECONDS: Final = 60.0
 """The maximum number of seconds to wait for an answer about a review. git looks at all files in a directory."""
 
 RESTART_SECONDS: Final = 20.0
-"""Seconds that a restarted server has to welcome the bridge, so that a decision can be sent again."""
+"""Seconds that a restarted server has to welcome the bridge, so that a request can be sent again."""
 
 NO_SERVER: Final = "No agent server is running. Start one with: drawbridge serve"
 EARLIER: Final = "The agent server did not respond, or is too old for reviews in editors. Update and restart it."
@@ -194,13 +194,14 @@ class ServerLink:
         self, line: wire.ReviewDecision | wire.ReviewComment | wire.ReviewSubmission
     ) -> wire.ReviewAnswer:
         """Sends a change and returns the review after it. If a change was made but the review could not be read after
-        it, the answer has no review and ``done`` is set. If the server is restarted in the meantime, a decision is sent
-        again with the same id, and the server carries it out once. Raises ``ReviewRefused``, or ``Refused`` if no
-        server answers."""
+        it, the answer has no review and ``done`` is set. If the server is restarted in the meantime, a decision or a new
+        comment is sent again with the same id, and the server carries it out once. Raises ``ReviewRefused``, or
+        ``Refused`` if no server answers."""
         try:
             return await self._request(line)
         except _Lost:
-            if not isinstance(line, wire.ReviewDecision):
+            is_new_comment = isinstance(line, wire.ReviewComment) and line.comment is None
+            if not (is_new_comment or isinstance(line, wire.ReviewDecision)):
                 raise
             try:
                 async with asyncio.timeout(RESTART_SECONDS):

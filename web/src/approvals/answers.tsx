@@ -41,12 +41,12 @@ export function Answers({ card, version }: CardProps) {
         )}
         {!isUnopened && isUnseen && card.text === undefined && <ReadOn card={card} version={version} />}
         <Button
-          label={disabled ? 'Sending…' : 'Accept edited version'}
+          label={disabled ? 'Sending…' : card.isChanged.value ? 'Accept edited version' : 'Accept'}
           icon="check"
           shortcut={COMMAND_KEY}
           ariaShortcut="Control+Enter Meta+Enter"
           class="yes accepts edited moved"
-          disabled={disabled || isUnopened || isUnseen}
+          disabled={disabled || isUnopened || isUnseen || !card.isEditorOpen.value}
           onClick={single(() => card.accept())}
         />
         <Back card={card} />

@@ -203,6 +203,7 @@ function Editing({ card }: CardProps) {
       text={text}
       isReadOnly={isReadOnly}
       takesFocus={!card.isRestored}
+      opened={() => (card.isEditorOpen.value = true)}
       changed={(now) => card.typed(now)}
       hides={(isRemovedHidden) => (card.hidesRemoved.value = isRemovedHidden)}
       seen={(isSeen) => card.editorSeen(isSeen)}

@@ -189,7 +189,6 @@ end
 --- Whether changed lines have not been on the screen yet. If so, the cursor moves to the first of them, and `report`
 --- receives a sentence that names the command that accepts the proposal anyway (`how`).
 local function sends_back(entry, how, report)
-  seen.look(entry)
   local count = seen.count(entry)
   if count == 0 then
     return false
@@ -198,7 +197,7 @@ local function sends_back(entry, how, report)
   entry.sent_back = true
   vim.schedule(function()
     entry.sent_back = nil
-    if view.is_readable(entry) and not entry.decided then
+    if view.is_readable(entry) and not entry.decided and seen.count(entry) > 0 then
       read_on(entry)
     end
   end)
@@ -225,7 +224,9 @@ local function show_again(entry)
     if not entry.decided and entry.windows then
       view.hide(entry)
       show(entry)
-      read_on(entry)
+      if seen.count(entry) > 0 then
+        read_on(entry)
+      end
     end
   end)
 end

@@ -72,7 +72,7 @@ class Person:
 
     def receives(self, notified: OnNotification) -> None:
         """Calls ``notified`` with each notification that Neovim sends to this person."""
-        self._session.on_notification = notified
+        self._session.listen(notified, lambda: None)
 
     def leave(self) -> None:
         self._session.close()

@@ -60,10 +60,10 @@ SERVER_MAY = {
         "os.stat server.auth.devices:Devices.reload",
     },
     "notes a process before it runs, so that no crash leaves one behind": {
-        "open server.sessions.processes:RunningProcesses._save",
-        "open server.sessions.processes:RunningProcesses.start",
-        "os.remove server.sessions.processes:RunningProcesses._save",
-        "os.rename server.sessions.processes:RunningProcesses._save",
+        "open server.sessions.processes.processes:RunningProcesses._save",
+        "open server.sessions.processes.processes:RunningProcesses.start",
+        "os.remove server.sessions.processes.processes:RunningProcesses._save",
+        "os.rename server.sessions.processes.processes:RunningProcesses._save",
     },
     "a small file, before clients see the state: a crash does not restore a cancelled plan": {
         "open server.sessions.metadata:save",
@@ -91,7 +91,7 @@ SERVER_MAY = {
     "when a process began, whether it is alive, and the free memory, for which the kernel does not wait": {
         "open core.process_start:_boot",
         "open core.process_start:_ticks",
-        "open server.sessions.processes:available",
+        "open server.sessions.processes.processes:available",
         "open server.terminal_sessions.approval_requests:ApprovalRequests.disconnect",
         "open server.terminal_sessions.processes:Processes.is_alive",
         "open server.terminal_sessions.processes:Processes.reported",

@@ -445,13 +445,13 @@ OWN_ROUNDS = {
     "ide.review: _wait_for_write": "until the agent has written one file, for FOLLOW_SECONDS at most",
     "server.auth.devices: Devices._lock": "until the lock is free, for `patience` seconds at most",
     # A deadline that is checked again because it may have moved.
-    "server.sessions.continuing: Continuing.check_schedule": "until a run continues; the clock may be adjusted",
-    "server.sessions.processes: IdlePool._expire": "keeps an idle process as long as its agent has scheduled a turn",
-    "server.sessions.controller: RunController._check_limits": "until the run has ended or reached its time limit",
-    "server.sessions.session_process: SessionProcess._check_schedule": "until the last scheduled turn is too late",
+    "server.sessions.runs.continuing: Continuing.check_schedule": "until a run continues; the clock may be adjusted",
+    "server.sessions.processes.processes: IdlePool._expire": "keeps an idle process as long as its agent has scheduled a turn",
+    "server.sessions.runs.controller: RunController._check_limits": "until the run has ended or reached its time limit",
+    "server.sessions.processes.session_process: SessionProcess._check_schedule": "until the last scheduled turn is too late",
     "tui.questions: Questions._take_focus": "until no key was pressed for STILL_SECONDS",
     # Rounds that continue after an error.
-    "server.sessions.processes: IdlePool._check_memory": "schedules the next check before its own",
+    "server.sessions.processes.processes: IdlePool._check_memory": "schedules the next check before its own",
     "server.terminal_sessions.report_queue: ReportQueue._run": "catches every error of a round; reports interrupt its "
     "waits; between them, only the agent's files and process show what no hook reports",
 }
@@ -625,8 +625,8 @@ RECORDS = {
     "server.auth.rate_limits: self._bucket(key, now)": "server.auth.rate_limits._Bucket",
     "server.notifications.web_push: file": "server.notifications.web_push._File",
     "server.protocol.commands: command": "server.protocol.commands.InProjects",
-    "server.sessions.continuing: self._data": "server.sessions.metadata.Metadata",
-    "server.sessions.chosen_options: self._data": "server.sessions.metadata.Metadata",
+    "server.sessions.runs.continuing: self._data": "server.sessions.metadata.Metadata",
+    "server.sessions.options.chosen_options: self._data": "server.sessions.metadata.Metadata",
     "server.sessions.managed: self.data": "server.sessions.metadata.Metadata",
     "server.sessions.session: self.data": "server.sessions.metadata.Metadata",
     "server.sessions.session: self.recorded": "server.sessions.recorded_state.RecordedState",

@@ -14,7 +14,7 @@ import pytest
 from drawbridge.server.checkpoints import shell
 from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.reviews import committing
-from drawbridge.server.sessions.ceilings import Ceilings
+from drawbridge.server.sessions.options.ceilings import Ceilings
 from drawbridge.text.review_words import subject_of
 from tests.server.checkpoints.rig import git
 from tests.server.core_rig import records

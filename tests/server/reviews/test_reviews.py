@@ -19,7 +19,7 @@ from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import ReviewNumbers
 from drawbridge.server.reviews import contents, recorded_diff
 from drawbridge.server.reviews.commenting import Commenting
-from drawbridge.server.sessions.limits import Limits
+from drawbridge.server.sessions.options.limits import Limits
 from drawbridge.tui.drawing import files_of
 from tests.server.checkpoints.rig import git
 from tests.server.core_rig import Client, records, settled
@@ -689,7 +689,7 @@ async def test_only_images_in_the_review_are_served(tmp_path: Path, monkeypatch:
         assert await refused(secret) == ("BLOB_NOT_FOUND", "data.blob_id")
         assert await refused("HEAD:secret.png") == ("BLOB_NOT_FOUND", "data.blob_id")
         assert await refused(image_of(review, "none.png", "new_image")) == ("FILE_UNSUPPORTED", "data.blob_id")
-        monkeypatch.setattr("drawbridge.server.sessions.files.LARGEST_IMAGE", len(after) - 1)
+        monkeypatch.setattr("drawbridge.server.sessions.files.files.LARGEST_IMAGE", len(after) - 1)
         assert await refused(new) == ("FILE_TOO_LARGE", "data.blob_id")
         await one.decide(files=["icon.png"], version=review["version"], decision="keep")
         assert await refused(old) == ("BLOB_NOT_FOUND", "data.blob_id")

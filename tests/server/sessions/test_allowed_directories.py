@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.sessions import allowed_directories
-from drawbridge.server.sessions.allowed_directories import GONE, IN_DATA, SILENT, AllowedDirectories
-from drawbridge.server.sessions.work_trees import is_elsewhere
+from drawbridge.server.sessions.directories import allowed_directories
+from drawbridge.server.sessions.directories.allowed_directories import GONE, IN_DATA, SILENT, AllowedDirectories
+from drawbridge.server.sessions.directories.work_trees import is_elsewhere
 from tests.server import processes
 from tests.server.core_rig import Client, Server, records, serving, settled
 from tests.waiting import PATIENCE, until

@@ -20,8 +20,8 @@ from drawbridge.agents.claude.suggestions import remembered
 from drawbridge.agents.modes import BYPASS
 from drawbridge.server.approvals.editors import Person
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.sessions import ceilings as rules
-from drawbridge.server.sessions.ceilings import COVERED, HARMLESS, Ceilings, check_allowed
+from drawbridge.server.sessions.options import ceilings as rules
+from drawbridge.server.sessions.options.ceilings import COVERED, HARMLESS, Ceilings, check_allowed
 from drawbridge.settings.serve import CLIENT_MODES as MODES
 from tests.server.core_rig import Client, serving, settled
 from tests.waiting import until

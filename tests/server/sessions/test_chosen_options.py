@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from drawbridge.agents.base import AgentRefused, ModeChanged
-from drawbridge.server.sessions import chosen_options
+from drawbridge.server.sessions.options import chosen_options
 from tests.server.core_rig import Client, Process, serving, settled
 from tests.waiting import until
 

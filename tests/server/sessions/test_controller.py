@@ -9,10 +9,10 @@ import pytest
 
 from drawbridge.agents import base
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.sessions.checkpointing import RunCheckpoints
-from drawbridge.server.sessions.limits import Limits
 from drawbridge.server.sessions.managed import ManagedSession
-from drawbridge.server.sessions.run import State
+from drawbridge.server.sessions.options.limits import Limits
+from drawbridge.server.sessions.runs.checkpointing import RunCheckpoints
+from drawbridge.server.sessions.runs.run import State
 from tests.server.core_rig import Client, Process, Server, StoredSessions, serving, settled
 from tests.waiting import until
 

@@ -23,9 +23,9 @@ from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.frames import encode
 from drawbridge.server.protocol.messages import FRAME_BYTES
 from drawbridge.server.protocol.replies import FileChanges
-from drawbridge.server.sessions import file_changes
-from drawbridge.server.sessions.file_changes import Comparisons
-from drawbridge.server.sessions.files import LARGEST_TEXT, Project
+from drawbridge.server.sessions.files import file_changes
+from drawbridge.server.sessions.files.file_changes import Comparisons
+from drawbridge.server.sessions.files.files import LARGEST_TEXT, Project
 from tests.server.checkpoints.rig import RUN, git, make_project
 from tests.server.checkpoints.test_hostile_repository import ATTACKS, spy  # noqa: F401 - a fixture
 from tests.server.sessions.test_files import PNG, paths

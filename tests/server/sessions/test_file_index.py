@@ -23,9 +23,9 @@ from drawbridge.agents.memory import MemoryWatch
 from drawbridge.core.privacy import Privacy
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.replies import FileEntries
-from drawbridge.server.sessions import file_index
-from drawbridge.server.sessions.file_index import FileIndex, FileIndexes, listed, matching, parsed
-from drawbridge.server.sessions.files import Project
+from drawbridge.server.sessions.files import file_index
+from drawbridge.server.sessions.files.file_index import FileIndex, FileIndexes, listed, matching, parsed
+from drawbridge.server.sessions.files.files import Project
 from tests import programs
 from tests.waiting import until
 

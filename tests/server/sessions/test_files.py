@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from drawbridge.core.privacy import Privacy
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.replies import FileContent, FileEntry
-from drawbridge.server.sessions import files
-from drawbridge.server.sessions.files import LARGEST_IMAGE, LARGEST_TEXT, MOST_ENTRIES, Project, Source, Sources
+from drawbridge.server.sessions.files import files
+from drawbridge.server.sessions.files.files import LARGEST_IMAGE, LARGEST_TEXT, MOST_ENTRIES, Project, Source, Sources
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ import pytest
 
 from drawbridge.agents import base
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.sessions.known_offers import FILE, KnownOffers
+from drawbridge.server.sessions.options.known_offers import FILE, KnownOffers
 from tests.server.core_rig import Client, Server, serving, settled
 
 OPUS = base.ModelOffer("opus", "Opus", resolved="claude-opus-5", efforts=("low", "high"))

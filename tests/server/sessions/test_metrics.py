@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from drawbridge.server.sessions.metrics import BOUNDS, Metrics
+from drawbridge.server.sessions.runs.metrics import BOUNDS, Metrics
 from tests.server.processes import refused, serving
 from tests.waiting import PATIENCE
 

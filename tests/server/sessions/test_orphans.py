@@ -21,7 +21,7 @@ import pytest
 from drawbridge.agents import process_tree
 from drawbridge.agents.environment import MARK
 from drawbridge.core.process_start import started_at
-from drawbridge.server.sessions.processes import FILE, Entry, RunningProcesses
+from drawbridge.server.sessions.processes.processes import FILE, Entry, RunningProcesses
 from tests.agents.rig import eventually, lives
 from tests.server.bad_claude import bad_claude, project, words
 from tests.server.processes import serving
@@ -124,7 +124,7 @@ def test_a_server_started_by_an_agent_does_not_end_itself(tmp_path: Path, mark: 
         "import os, subprocess, sys\n"
         "from pathlib import Path\n"
         "if len(sys.argv) > 2: sys.exit(subprocess.call([sys.executable, __file__, sys.argv[1]]))\n"
-        "from drawbridge.server.sessions.processes import RunningProcesses\n"
+        "from drawbridge.server.sessions.processes.processes import RunningProcesses\n"
         "RunningProcesses(Path(sys.argv[1])).end_leftovers()\n"
         "print('alive')\n"
     )

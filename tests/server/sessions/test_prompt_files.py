@@ -14,9 +14,9 @@ import pytest
 from drawbridge.agents.base import Attachment
 from drawbridge.agents.claude import prompts
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.sessions import prompt_files
 from drawbridge.server.sessions.projects import Maintenance, Retention
-from drawbridge.server.sessions.prompt_files import PromptFiles, file_name
+from drawbridge.server.sessions.prompts import files as prompt_files
+from drawbridge.server.sessions.prompts.files import PromptFiles, file_name
 from drawbridge.server.store import log
 from tests.server.core_rig import Client, Server, records, serving, settled
 from tests.waiting import until

@@ -14,10 +14,10 @@ import pytest
 
 from drawbridge.agents.base import Attachment
 from drawbridge.core.private_files import write_private
-from drawbridge.server.sessions import prompt_images
 from drawbridge.server.sessions.managed import ManagedSession
 from drawbridge.server.sessions.projects import Maintenance, Retention
-from drawbridge.server.sessions.prompt_images import PromptImages
+from drawbridge.server.sessions.prompts import images as prompt_images
+from drawbridge.server.sessions.prompts.images import PromptImages
 from drawbridge.server.store import log
 from tests.server.core_rig import Client, Server, records, serving, settled
 from tests.waiting import until

@@ -9,8 +9,8 @@ from hypothesis import strategies as some
 from drawbridge.agents.base import Options
 from drawbridge.server.events import QueueChanged
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.sessions.prompt_queue import PromptQueue
-from drawbridge.server.sessions.run import Order, Run
+from drawbridge.server.sessions.prompts.queue import PromptQueue
+from drawbridge.server.sessions.runs.run import Order, Run
 
 IDS = some.sampled_from(["a", "b", "c", "d"])
 

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from drawbridge.agents.base import Tokens
-from drawbridge.server.sessions import run as module
-from drawbridge.server.sessions.run import BEGUN, STEPS, Do, Ending, Event, Order, Run, State
-from drawbridge.server.sessions.runs import Runs, Slot
+from drawbridge.server.sessions.runs import run as module
+from drawbridge.server.sessions.runs.run import BEGUN, STEPS, Do, Ending, Event, Order, Run, State
+from drawbridge.server.sessions.runs.runs import Runs, Slot
 
 
 def in_state(state: State) -> Run:

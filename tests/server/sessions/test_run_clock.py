@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from drawbridge.server.sessions.run_clock import RunClock
+from drawbridge.server.sessions.runs.clock import RunClock
 
 SILENT = "The agent produced no output for 60 seconds and was stopped."
 TOO_LONG = "The run reached its limit of 100 seconds and was stopped."

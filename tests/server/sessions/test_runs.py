@@ -15,8 +15,8 @@ from drawbridge.agents import base
 from drawbridge.core.errors import HistoryNotWritten
 from drawbridge.server.app import blobs
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.sessions.ceilings import Ceilings
-from drawbridge.server.sessions.limits import Limits
+from drawbridge.server.sessions.options.ceilings import Ceilings
+from drawbridge.server.sessions.options.limits import Limits
 from drawbridge.server.store.log import History
 from tests.server.core_rig import Client, Process, Server, StoredSessions, records, serving, settled
 from tests.waiting import PATIENCE, until

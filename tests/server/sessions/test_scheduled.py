@@ -10,9 +10,10 @@ import pytest
 from drawbridge.agents.base import AgentState, ScheduleChanged, StateReported, Task, TurnBegun
 from drawbridge.server.protocol import commands
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.sessions import processes, scheduled
-from drawbridge.server.sessions.ceilings import Budgets
-from drawbridge.server.sessions.scheduled import LATE_SECONDS, Scheduled
+from drawbridge.server.sessions.options.ceilings import Budgets
+from drawbridge.server.sessions.processes import processes
+from drawbridge.server.sessions.runs import scheduled
+from drawbridge.server.sessions.runs.scheduled import LATE_SECONDS, Scheduled
 from tests.server.core_rig import Client, Process, Server, serving, settled
 from tests.waiting import until
 

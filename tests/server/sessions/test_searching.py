@@ -27,7 +27,7 @@ from drawbridge.server.events import (
 )
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import FRAME_BYTES
-from drawbridge.server.sessions import exporting
+from drawbridge.server.sessions.conversations import exporting
 from drawbridge.server.store import search
 from tests.server.core_rig import Client, Server, exported, records, serving, settled
 from tests.waiting import PATIENCE, until

@@ -12,11 +12,16 @@ import pytest
 
 from drawbridge.agents import base
 from drawbridge.core.tasks import BackgroundTasks
-from drawbridge.server.sessions.allowed_directories import AllowedDirectories
-from drawbridge.server.sessions.limits import Limits
-from drawbridge.server.sessions.processes import AgentProcesses
+from drawbridge.server.sessions.directories.allowed_directories import AllowedDirectories
+from drawbridge.server.sessions.options.limits import Limits
+from drawbridge.server.sessions.processes.processes import AgentProcesses
+from drawbridge.server.sessions.processes.session_process import (
+    AskerGone,
+    ContinuedConversation,
+    ModeSet,
+    SessionProcess,
+)
 from drawbridge.server.sessions.recorded_state import RecordedState
-from drawbridge.server.sessions.session_process import AskerGone, ContinuedConversation, ModeSet, SessionProcess
 from tests.server.core_rig import Agent, Process, StoredSessions, settled
 from tests.waiting import until
 

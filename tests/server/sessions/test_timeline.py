@@ -14,7 +14,7 @@ from drawbridge.agents.claude import sessions
 from drawbridge.agents.claude.open_sessions import ClaudeSessions
 from drawbridge.server.events import PromptAccepted
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.sessions import exporting
+from drawbridge.server.sessions.conversations import exporting
 from tests.server import core_rig
 from tests.server.core_rig import Client, Server, serving, settled
 

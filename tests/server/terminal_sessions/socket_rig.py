@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.sessions.limits import Limits
+from drawbridge.server.sessions.options.limits import Limits
 from drawbridge.server.terminal_sessions.socket import private_socket as opened
 from drawbridge.transport import private_socket
 from tests.server.core_rig import Client, Server, serving

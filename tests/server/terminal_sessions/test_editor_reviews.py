@@ -19,7 +19,7 @@ from drawbridge.server.checkpoints.work_tree import WorkTree
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.reviews.commenting import Commenting
 from drawbridge.server.reviews.reviews import Review
-from drawbridge.server.sessions.limits import Limits
+from drawbridge.server.sessions.options.limits import Limits
 from tests.chaos.rig import seeded
 from tests.server.core_rig import Client
 from tests.server.reviews.rig import POEM, killed, make_repository

@@ -20,8 +20,8 @@ from drawbridge.server.checkpoints.snapshotter import Snapshotter, _Collected
 from drawbridge.server.checkpoints.work_tree import WorkTree
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.reviews.reviews import Review
-from drawbridge.server.sessions.ceilings import Ceilings
-from drawbridge.server.sessions.limits import Limits
+from drawbridge.server.sessions.options.ceilings import Ceilings
+from drawbridge.server.sessions.options.limits import Limits
 from drawbridge.server.terminal_sessions import directories
 from drawbridge.server.terminal_sessions import sessions as sessions_module
 from drawbridge.server.terminal_sessions import turn as turn_module

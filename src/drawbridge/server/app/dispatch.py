@@ -25,7 +25,7 @@ from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError, internal_error, not_written
 from drawbridge.server.protocol.commands import Command, parse
 from drawbridge.server.protocol.replies import Reply
-from drawbridge.server.sessions.allowed_directories import expanded
+from drawbridge.server.sessions.directories.allowed_directories import expanded
 
 Owner = TypeVar("Owner")
 C = TypeVar("C", bound=Command)

@@ -30,9 +30,9 @@ from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.replies import OK, Directories, Nothing
 from drawbridge.server.reviews.messages import IMAGE
-from drawbridge.server.sessions import allowed_directories
-from drawbridge.server.sessions.allowed_directories import allowed
-from drawbridge.server.sessions.files import PREFIX as FILE_PREFIX
+from drawbridge.server.sessions.directories import allowed_directories
+from drawbridge.server.sessions.directories.allowed_directories import allowed
+from drawbridge.server.sessions.files.files import PREFIX as FILE_PREFIX
 from drawbridge.server.sessions.metadata import instant
 
 logger = logging.getLogger("drawbridge.server")

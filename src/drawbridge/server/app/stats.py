@@ -32,7 +32,7 @@ from drawbridge.server.app.clients import Clients
 from drawbridge.server.protocol.messages import State, Stats
 from drawbridge.server.protocol.replies import Health
 from drawbridge.server.sessions.disk import LOW_FREE
-from drawbridge.server.sessions.metrics import BOUNDS, Metrics
+from drawbridge.server.sessions.runs.metrics import BOUNDS, Metrics
 from drawbridge.transport.http_server import Exchange, HttpServer, Peer, ServerOptions, WebSocket
 
 EVERY_SECONDS: Final = 10.0

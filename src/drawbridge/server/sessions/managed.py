@@ -40,12 +40,24 @@ from drawbridge.server.reviews.reviewing import Reviewing
 from drawbridge.server.reviews.reviews import RequestedDecision, Review
 from drawbridge.server.reviews.writing import Writing
 from drawbridge.server.sessions import metadata
-from drawbridge.server.sessions.allowed_directories import SILENT
-from drawbridge.server.sessions.checkpointing import RunCheckpoints
-from drawbridge.server.sessions.chosen_options import ChosenOptions
 from drawbridge.server.sessions.context import SessionContext
-from drawbridge.server.sessions.continuing import Continuing
-from drawbridge.server.sessions.controller import (
+from drawbridge.server.sessions.conversations.current_conversation import CurrentConversation
+from drawbridge.server.sessions.directories.allowed_directories import SILENT
+from drawbridge.server.sessions.directories.work_trees import is_elsewhere
+from drawbridge.server.sessions.disk import Disk
+from drawbridge.server.sessions.metadata import instant_of, now
+from drawbridge.server.sessions.options.chosen_options import ChosenOptions
+from drawbridge.server.sessions.options.current_offers import CurrentOffers
+from drawbridge.server.sessions.options.grants import Grants
+from drawbridge.server.sessions.processes.processes import AgentProcesses
+from drawbridge.server.sessions.processes.session_process import AskerGone, ContinuedConversation, ModeSet
+from drawbridge.server.sessions.prompts.attachments import PromptAttachments
+from drawbridge.server.sessions.prompts.prompts import Prompts
+from drawbridge.server.sessions.prompts.queue import PromptQueue, run_info
+from drawbridge.server.sessions.recorded_state import titled
+from drawbridge.server.sessions.runs.checkpointing import RunCheckpoints
+from drawbridge.server.sessions.runs.continuing import Continuing
+from drawbridge.server.sessions.runs.controller import (
     NOBODY_ASKED,
     PromptGiven,
     Report,
@@ -53,21 +65,9 @@ from drawbridge.server.sessions.controller import (
     RunController,
     RunEnded,
 )
-from drawbridge.server.sessions.current_conversation import CurrentConversation
-from drawbridge.server.sessions.current_offers import CurrentOffers
-from drawbridge.server.sessions.disk import Disk
-from drawbridge.server.sessions.grants import Grants
-from drawbridge.server.sessions.metadata import instant_of, now
-from drawbridge.server.sessions.processes import AgentProcesses
-from drawbridge.server.sessions.prompt_attachments import PromptAttachments
-from drawbridge.server.sessions.prompt_queue import PromptQueue, run_info
-from drawbridge.server.sessions.prompts import Prompts
-from drawbridge.server.sessions.recorded_state import titled
-from drawbridge.server.sessions.run import Order, Run
-from drawbridge.server.sessions.runs import Runs
+from drawbridge.server.sessions.runs.run import Order, Run
+from drawbridge.server.sessions.runs.runs import Runs
 from drawbridge.server.sessions.session import Session, SessionStore, working_here
-from drawbridge.server.sessions.session_process import AskerGone, ContinuedConversation, ModeSet
-from drawbridge.server.sessions.work_trees import is_elsewhere
 from drawbridge.server.store.log import History
 from drawbridge.server.store.search import Part
 from drawbridge.server.updates import answered

@@ -29,15 +29,15 @@ from drawbridge.server.events import ProjectCreated
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions import metadata
 from drawbridge.server.sessions.context import SessionContext
-from drawbridge.server.sessions.current_offers import CurrentOffers
 from drawbridge.server.sessions.disk import Disk
-from drawbridge.server.sessions.grants import Grants
-from drawbridge.server.sessions.known_offers import KnownOffers
 from drawbridge.server.sessions.managed import ManagedSession
 from drawbridge.server.sessions.metadata import now
-from drawbridge.server.sessions.metrics import RunMetrics
-from drawbridge.server.sessions.processes import AgentProcesses
-from drawbridge.server.sessions.runs import Runs
+from drawbridge.server.sessions.options.current_offers import CurrentOffers
+from drawbridge.server.sessions.options.grants import Grants
+from drawbridge.server.sessions.options.known_offers import KnownOffers
+from drawbridge.server.sessions.processes.processes import AgentProcesses
+from drawbridge.server.sessions.runs.metrics import RunMetrics
+from drawbridge.server.sessions.runs.runs import Runs
 from drawbridge.server.sessions.session import Session, Sessions, in_terminal
 from drawbridge.server.store.log import History
 from drawbridge.server.store.syncing import FsyncPolicy

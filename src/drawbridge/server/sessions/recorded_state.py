@@ -29,7 +29,7 @@ from drawbridge.server.events import (
 )
 from drawbridge.server.reviews import remembered
 from drawbridge.server.reviews.remembered import RememberedComment
-from drawbridge.server.sessions.ceilings import day_of, forget_old
+from drawbridge.server.sessions.options.ceilings import day_of, forget_old
 from drawbridge.server.store.texts import clean
 from drawbridge.text.review_words import subject_of
 

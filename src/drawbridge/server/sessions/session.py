@@ -49,11 +49,11 @@ from drawbridge.server.reviews.recovery import Recovery
 from drawbridge.server.reviews.reviews import RequestedDecision
 from drawbridge.server.reviews.writing import Writing
 from drawbridge.server.sessions import metadata
-from drawbridge.server.sessions.ceilings import check_allowed, day_of
 from drawbridge.server.sessions.context import SessionContext
 from drawbridge.server.sessions.disk import Disk
-from drawbridge.server.sessions.grants import Grants
 from drawbridge.server.sessions.metadata import TERMINAL_PREFIX, instant
+from drawbridge.server.sessions.options.ceilings import check_allowed, day_of
+from drawbridge.server.sessions.options.grants import Grants
 from drawbridge.server.sessions.recorded_state import DAYS_KEPT, Day, RecordedState, count_run
 from drawbridge.server.store import records
 from drawbridge.server.store.lines import timestamp

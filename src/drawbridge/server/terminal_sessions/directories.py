@@ -40,9 +40,9 @@ from drawbridge.server.reviews.located_comments import LocatedComments
 from drawbridge.server.reviews.reviewing import Reviewing
 from drawbridge.server.reviews.reviews import RequestedDecision, Review
 from drawbridge.server.reviews.writing import Writing
-from drawbridge.server.sessions.allowed_directories import SILENT
-from drawbridge.server.sessions.grants import Grants
-from drawbridge.server.sessions.limits import Limits
+from drawbridge.server.sessions.directories.allowed_directories import SILENT
+from drawbridge.server.sessions.options.grants import Grants
+from drawbridge.server.sessions.options.limits import Limits
 from drawbridge.server.sessions.session import Sessions, SessionStore, working_here
 from drawbridge.server.terminal_sessions.shared_comments import NAME as COMMENTS
 from drawbridge.server.terminal_sessions.shared_comments import SharedComments

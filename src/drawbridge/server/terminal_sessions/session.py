@@ -45,8 +45,8 @@ from drawbridge.server.reviews.reviews import RequestedDecision
 from drawbridge.server.sessions import metadata
 from drawbridge.server.sessions.context import SessionContext
 from drawbridge.server.sessions.disk import Disk
-from drawbridge.server.sessions.grants import Grants
 from drawbridge.server.sessions.metadata import instant, now
+from drawbridge.server.sessions.options.grants import Grants
 from drawbridge.server.sessions.session import SHOWN_PROMPT, Session
 from drawbridge.server.store.log import History
 from drawbridge.server.store.records import written

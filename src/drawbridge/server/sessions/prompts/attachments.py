@@ -12,9 +12,9 @@ import msgspec
 
 from drawbridge.agents.base import Attachment
 from drawbridge.core.tasks import BackgroundTasks
-from drawbridge.server.sessions.prompt_files import PromptFiles
-from drawbridge.server.sessions.prompt_images import PromptImages
-from drawbridge.server.sessions.run import Order
+from drawbridge.server.sessions.prompts.files import PromptFiles
+from drawbridge.server.sessions.prompts.images import PromptImages
+from drawbridge.server.sessions.runs.run import Order
 
 
 class PromptAttachments:

@@ -30,8 +30,8 @@ from drawbridge.server.checkpoints.git import opened
 from drawbridge.server.checkpoints.git_settings import Settings
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.replies import FileEntries, FileEntry
-from drawbridge.server.sessions import files
-from drawbridge.server.sessions.files import Project
+from drawbridge.server.sessions.files import files
+from drawbridge.server.sessions.files.files import Project
 
 logger = logging.getLogger("drawbridge.server")
 

@@ -32,8 +32,8 @@ from drawbridge.core.errors import NotPrivate
 from drawbridge.core.json_text import UNDECODABLE
 from drawbridge.core.private_files import write_private
 from drawbridge.core.process_start import StartTime, is_same_process, started_at
-from drawbridge.server.sessions.allowed_directories import ADDITIONAL_NOT_HERE, AllowedDirectories
-from drawbridge.server.sessions.limits import Limits
+from drawbridge.server.sessions.directories.allowed_directories import ADDITIONAL_NOT_HERE, AllowedDirectories
+from drawbridge.server.sessions.options.limits import Limits
 
 FILE: Final = "running.json"
 

@@ -21,11 +21,11 @@ from msgspec import Struct
 from drawbridge.agents import base
 from drawbridge.agents.results import exit_words
 from drawbridge.core.tasks import BackgroundTasks
-from drawbridge.server.sessions import conversations
-from drawbridge.server.sessions.allowed_directories import identity
-from drawbridge.server.sessions.processes import AgentProcesses
+from drawbridge.server.sessions.conversations import conversations
+from drawbridge.server.sessions.directories.allowed_directories import identity
+from drawbridge.server.sessions.processes.processes import AgentProcesses
 from drawbridge.server.sessions.recorded_state import RecordedState
-from drawbridge.server.sessions.scheduled import Scheduled
+from drawbridge.server.sessions.runs.scheduled import Scheduled
 
 logger = logging.getLogger("drawbridge.server")
 

@@ -25,7 +25,7 @@ from drawbridge.core.errors import NotPrivate
 from drawbridge.core.private_files import PRIVATE_DIRECTORY, PRIVATE_FILE, make_private_directory
 from drawbridge.server.events import PromptFile
 from drawbridge.server.protocol.client_errors import ClientError, no_project
-from drawbridge.server.sessions.prompt_images import CLOCK_SECONDS
+from drawbridge.server.sessions.prompts.images import CLOCK_SECONDS
 from drawbridge.text.counts import size
 
 logger = logging.getLogger("drawbridge.server")

@@ -15,12 +15,12 @@ from drawbridge.agents import base
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions import metadata
-from drawbridge.server.sessions.ceilings import usual_mode
-from drawbridge.server.sessions.controller import DEFECT, RunController
-from drawbridge.server.sessions.current_conversation import CurrentConversation
-from drawbridge.server.sessions.current_offers import CurrentOffers
-from drawbridge.server.sessions.grants import Grants
-from drawbridge.server.sessions.prompt_queue import PromptQueue
+from drawbridge.server.sessions.conversations.current_conversation import CurrentConversation
+from drawbridge.server.sessions.options.ceilings import usual_mode
+from drawbridge.server.sessions.options.current_offers import CurrentOffers
+from drawbridge.server.sessions.options.grants import Grants
+from drawbridge.server.sessions.prompts.queue import PromptQueue
+from drawbridge.server.sessions.runs.controller import DEFECT, RunController
 from drawbridge.server.sessions.session import SessionStore
 
 logger = logging.getLogger("drawbridge.server")

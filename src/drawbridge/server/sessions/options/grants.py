@@ -11,8 +11,15 @@ import msgspec
 
 from drawbridge.agents.base import Agent, Options
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.sessions.allowed_directories import AllowedDirectories
-from drawbridge.server.sessions.ceilings import Budgets, Ceilings, check_hours, mode_fits, reported_mode_fits, within
+from drawbridge.server.sessions.directories.allowed_directories import AllowedDirectories
+from drawbridge.server.sessions.options.ceilings import (
+    Budgets,
+    Ceilings,
+    check_hours,
+    mode_fits,
+    reported_mode_fits,
+    within,
+)
 
 
 class Grants:

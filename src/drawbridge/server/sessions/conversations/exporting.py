@@ -16,8 +16,8 @@ from drawbridge.core.json_text import UNDECODABLE
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import TERMINAL_NAME
 from drawbridge.server.protocol.replies import SessionPiece
+from drawbridge.server.sessions.conversations.timeline import Stretch, record_of
 from drawbridge.server.sessions.session import Session
-from drawbridge.server.sessions.timeline import Stretch, record_of
 from drawbridge.server.store.lines import Record
 from drawbridge.server.store.log import History
 from drawbridge.server.store.search import Part, Waited

@@ -29,9 +29,9 @@ from drawbridge.server.protocol.replies import (
     SessionsFound,
     SessionState,
 )
+from drawbridge.server.sessions.conversations.timeline import stretches
 from drawbridge.server.sessions.metadata import TERMINAL_PREFIX
 from drawbridge.server.sessions.session import Session, Sessions
-from drawbridge.server.sessions.timeline import stretches
 from drawbridge.server.store.search import Deadline, Hit, Index, NoFullText, Part, TooSlow, Waited, Wanted, moment
 
 logger = logging.getLogger("drawbridge.server")

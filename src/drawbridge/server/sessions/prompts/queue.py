@@ -11,7 +11,7 @@ import msgspec
 from drawbridge.server.events import QueueChanged, RunInfo
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions.metadata import instant
-from drawbridge.server.sessions.run import Run
+from drawbridge.server.sessions.runs.run import Run
 from drawbridge.server.sessions.session import SHOWN_PROMPT
 
 

@@ -13,11 +13,11 @@ from pathlib import Path
 
 from drawbridge.server.events import SessionChanged, SessionReset
 from drawbridge.server.protocol.frames import Subscriber
-from drawbridge.server.sessions.prompt_attachments import PromptAttachments
-from drawbridge.server.sessions.prompt_images import named_in
+from drawbridge.server.sessions.processes.session_process import SessionProcess
+from drawbridge.server.sessions.prompts.attachments import PromptAttachments
+from drawbridge.server.sessions.prompts.images import named_in
 from drawbridge.server.sessions.recorded_state import RecordedState, titled
 from drawbridge.server.sessions.session import SessionStore
-from drawbridge.server.sessions.session_process import SessionProcess
 from drawbridge.server.store.search import Index, Part
 
 

@@ -6,7 +6,7 @@ import msgspec
 
 from drawbridge.agents import base
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.sessions.known_offers import KnownOffers
+from drawbridge.server.sessions.options.known_offers import KnownOffers
 
 
 class CurrentOffers:

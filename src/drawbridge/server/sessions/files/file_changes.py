@@ -24,8 +24,8 @@ from drawbridge.server.checkpoints.git import Git, opened
 from drawbridge.server.checkpoints.git_program import program
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.replies import FileChanges
-from drawbridge.server.sessions import files
-from drawbridge.server.sessions.files import COMPARED, LARGEST_SHOWN, LARGEST_TEXT, Project
+from drawbridge.server.sessions.files import files
+from drawbridge.server.sessions.files.files import COMPARED, LARGEST_SHOWN, LARGEST_TEXT, Project
 
 logger = logging.getLogger("drawbridge.server")
 

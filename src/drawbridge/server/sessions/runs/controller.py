@@ -20,13 +20,8 @@ from drawbridge.agents.shortage import shortage
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server.events import Outcome
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.sessions.checkpointing import RunCheckpoints
-from drawbridge.server.sessions.processes import AgentProcesses
-from drawbridge.server.sessions.prompt_queue import PromptQueue
-from drawbridge.server.sessions.run import Do, Ending, Event, Order, Run, State
-from drawbridge.server.sessions.run_clock import RunClock
-from drawbridge.server.sessions.runs import Runs, Slot
-from drawbridge.server.sessions.session_process import (
+from drawbridge.server.sessions.processes.processes import AgentProcesses
+from drawbridge.server.sessions.processes.session_process import (
     LONGEST_ERROR,
     AskerGone,
     ContinuedConversation,
@@ -35,6 +30,11 @@ from drawbridge.server.sessions.session_process import (
     TurnEvent,
     last_words,
 )
+from drawbridge.server.sessions.prompts.queue import PromptQueue
+from drawbridge.server.sessions.runs.checkpointing import RunCheckpoints
+from drawbridge.server.sessions.runs.clock import RunClock
+from drawbridge.server.sessions.runs.run import Do, Ending, Event, Order, Run, State
+from drawbridge.server.sessions.runs.runs import Runs, Slot
 
 logger = logging.getLogger("drawbridge.server")
 

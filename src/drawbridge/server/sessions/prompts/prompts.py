@@ -18,14 +18,14 @@ from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.protocol.replies import Accepted
-from drawbridge.server.sessions.continuing import Continuing
-from drawbridge.server.sessions.controller import RunController
-from drawbridge.server.sessions.current_conversation import CurrentConversation
+from drawbridge.server.sessions.conversations.current_conversation import CurrentConversation
 from drawbridge.server.sessions.disk import Disk
-from drawbridge.server.sessions.grants import Grants
-from drawbridge.server.sessions.prompt_attachments import PromptAttachments
-from drawbridge.server.sessions.prompt_queue import PromptQueue
-from drawbridge.server.sessions.run import Order, Run, State
+from drawbridge.server.sessions.options.grants import Grants
+from drawbridge.server.sessions.prompts.attachments import PromptAttachments
+from drawbridge.server.sessions.prompts.queue import PromptQueue
+from drawbridge.server.sessions.runs.continuing import Continuing
+from drawbridge.server.sessions.runs.controller import RunController
+from drawbridge.server.sessions.runs.run import Order, Run, State
 from drawbridge.server.sessions.session import SessionStore
 from drawbridge.server.updates import converted
 

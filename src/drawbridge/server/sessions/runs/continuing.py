@@ -21,7 +21,7 @@ from drawbridge.server.events import RunFinished
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions import metadata
 from drawbridge.server.sessions.recorded_state import CONTINUE
-from drawbridge.server.sessions.run import Order, Run
+from drawbridge.server.sessions.runs.run import Order, Run
 
 LIMITED: Final = "AGENT_RATE_LIMITED"
 

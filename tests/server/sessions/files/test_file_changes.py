@@ -28,7 +28,7 @@ from drawbridge.server.sessions.files.file_changes import Comparisons
 from drawbridge.server.sessions.files.files import LARGEST_TEXT, Project
 from tests.server.checkpoints.rig import RUN, git, make_project
 from tests.server.checkpoints.test_hostile_repository import ATTACKS, spy  # noqa: F401 - a fixture
-from tests.server.sessions.test_files import PNG, paths
+from tests.server.sessions.files.test_files import PNG, paths
 
 PUBLIC = "public\n"
 

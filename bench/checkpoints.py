@@ -19,7 +19,7 @@ from tests.server.terminal_sessions.socket_rig import Line, Session, socket_rig
 
 from bench.page import row
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
-from drawbridge.server.sessions.limits import Limits
+from drawbridge.server.sessions.options.limits import Limits
 
 FILES, CHANGED = 10_000, 10
 """The number of files in the repository, and the number of files that change before each checkpoint."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 import subprocess
@@ -20,7 +19,6 @@ from drawbridge.server.terminal_sessions import dialog, questions
 from drawbridge.text import review_words
 from drawbridge.tui import asides, commit_dialog, search_dialog, tool_words, wording
 from drawbridge.tui.approval_words import ApprovalState, notice, reason_hint, ways
-from drawbridge.tui.call_parts import OF_PROPOSAL, _is_in_diff
 from drawbridge.tui.colors import DARK, LIGHT
 from drawbridge.tui.connection import UNANSWERED
 from tests import programs
@@ -116,15 +114,6 @@ PLACES: list[dict[str, Any]] = [
 ]  # fmt: skip
 QUOTES = ["a\n", "a\r\nb\r\n", "a\r\nb\n", "\n", "a"]
 
-VALUES: list[Any] = ["x", 1, True, None, [], {}]
-GIVEN: list[dict[str, Any]] = [
-    *(dict.fromkeys(itertools.chain(*OF_PROPOSAL.values()), value) for value in VALUES),
-    {"edit_mode": "delete", "new_source": "x", "cell_type": "code"},
-    {"edits": [{"old_string": "a", "new_string": "b", "replace_all": True}]},
-    *({"edits": [edit]} for edit in ({"other": "a"}, {"old_string": 1}, {"replace_all": "a"}, 1)),
-]
-"""Inputs of tools that change a file. A diff does not show a field whose value has another type."""
-
 ACTS: dict[str, str] = {
     **registry.tools("claude").acts,
     **registry.tools("codex").acts,
@@ -213,8 +202,7 @@ const page = await import(process.argv[1] + '/modules.mjs');
 const { goneWords, liftedWords, retryWords, settledWords, standing, titleOf, wordsOf } = page;
 const { linesWords, suggestedField, suggestedText, learn, subject, verb } = page;
 const examples = JSON.parse(process.argv[2]);
-const { acts, answers, calls, given, gone, hunks, limits, places, projects, quotes, retries, states } = examples;
-const fields = Object.values(page.IN_DIFF).flat();
+const { acts, answers, calls, gone, hunks, limits, places, projects, quotes, retries, states } = examples;
 learn([{ tools: acts }]);
 const words = {
   calls: calls.map(([name, input]) => subject({ name, input }, '/p').words),
@@ -222,7 +210,6 @@ const words = {
   answers: answers.map((given) => settledWords(...given).words),
   limits: limits.map((one) => liftedWords(one)),
   gone: gone.map(goneWords),
-  inDiff: { fields: page.IN_DIFF, shown: given.map((one) => fields.filter((name) => page.isInDiff(name, one))) },
   hunks: hunks.map(([file, hunk]) => [titleOf(hunk), wordsOf(file, hunk), wordsOf(file)]),
   places: places.map(linesWords),
   suggestions: quotes.map((one) => [suggestedField(one), suggestedText(one, 'x\\ny'), suggestedText(one, '')]),
@@ -238,7 +225,7 @@ console.log(JSON.stringify(words));
 def page() -> Any:
     """Returns the web UI's texts for the examples above, by the kind of example."""
     asked = {"answers": SETTLED, "limits": LIMITS, "projects": PROJECTS}
-    asked |= {"acts": ACTS, "calls": CALLS, "states": get_args(tool_words.State), "given": GIVEN}
+    asked |= {"acts": ACTS, "calls": CALLS, "states": get_args(tool_words.State)}
     asked |= {"retries": RETRIES, "gone": GONE, "hunks": HUNKS, "places": PLACES, "quotes": QUOTES}
     given = json.dumps(asked)
     command = [str(programs.node()), "--input-type=module", "--eval", SCRIPT, str(programs.page_units()), given]
@@ -256,13 +243,6 @@ def test_clients_describe_a_resolved_approval_the_same_way(number: int) -> None:
 @pytest.mark.parametrize("number", range(len(PROJECTS)))
 def test_clients_name_the_state_of_a_project_the_same_way(number: int) -> None:
     assert page()["states"][number] == wording.project_state(PROJECTS[number])
-
-
-def test_clients_leave_out_the_same_fields_beside_a_diff() -> None:
-    found = page()["inDiff"]
-    assert {tool: {*names} for tool, names in found["fields"].items()} == OF_PROPOSAL
-    names = [name for names in found["fields"].values() for name in names]
-    assert found["shown"] == [[name for name in names if _is_in_diff(name, one)] for one in GIVEN]
 
 
 def test_clients_name_the_end_of_a_limit_the_same_way() -> None:

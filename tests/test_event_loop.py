@@ -60,10 +60,10 @@ SERVER_MAY = {
         "os.stat server.auth.devices:Devices.reload",
     },
     "notes a process before it runs, so that no crash leaves one behind": {
-        "open server.sessions.processes:RunningProcesses._save",
-        "open server.sessions.processes:RunningProcesses.start",
-        "os.remove server.sessions.processes:RunningProcesses._save",
-        "os.rename server.sessions.processes:RunningProcesses._save",
+        "open server.sessions.processes.processes:RunningProcesses._save",
+        "open server.sessions.processes.processes:RunningProcesses.start",
+        "os.remove server.sessions.processes.processes:RunningProcesses._save",
+        "os.rename server.sessions.processes.processes:RunningProcesses._save",
     },
     "a small file, before clients see the state: a crash does not restore a cancelled plan": {
         "open server.sessions.metadata:save",
@@ -89,8 +89,9 @@ SERVER_MAY = {
         "os.statvfs server.sessions.disk:Disk._free",
     },
     "when a process began, whether it is alive, and the free memory, for which the kernel does not wait": {
-        "open server.sessions.processes:available",
-        "open server.sessions.processes:started_at",
+        "open core.process_start:_boot",
+        "open core.process_start:_ticks",
+        "open server.sessions.processes.processes:available",
         "open server.terminal_sessions.approval_requests:ApprovalRequests.disconnect",
         "open server.terminal_sessions.processes:Processes.is_alive",
         "open server.terminal_sessions.processes:Processes.reported",

@@ -221,6 +221,9 @@ class HeronTools(Tools):
     def with_text(self, name, given, old_text, text):
         return {**given, "what": text}
 
+    def shown_fields(self, name, given, proposal):
+        return ("where", "what") if given == {"where": proposal.path, "what": proposal.new_text} else ()
+
 TOOLS = HeronTools()
 """,
 }
@@ -401,6 +404,7 @@ async def test_terminal_questions_of_the_new_agent_are_answered(tmp_path: Path) 
                 {"text": "Heron wants to overwrite", "path": "a.txt"},
             )
             assert (shown["editable"], shown["summary"]) == (["what"], "Write a file")
+            assert shown["shown_fields"] == ["where", "what"]
             assert shown["proposal"] == {"path": given["where"], "old_text": "old\n", "new_text": "new\n"}
             everywhere = {"text": "Always allow `scrawl …` in all projects", "suggestion": 0, "saved_in": "~/.heron"}
             assert shown["always"] == [everywhere]

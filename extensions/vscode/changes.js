@@ -25,7 +25,7 @@ const { TextsBefore } = require('./texts_before');
 
 const VIEW = 'drawbridge.changes';
 
-/** The maximum number of reviews that can't be read and whose reasons are shown. */
+/** The maximum number of unreadable reviews for which the reason is shown. */
 const MOST_UNREAD = 3;
 
 /** The context key that is true while there are changes to review. It shows the list and the commands for changes. */
@@ -285,11 +285,11 @@ class Changes {
   }
 
   _showMessage() {
-    const lines = [...this._unread, this._filterWords()].filter(Boolean);
+    const lines = [...this._unread, ...model.missing(this._reviews), this._filterWords()].filter(Boolean);
     this._view.message = this._isLost ? DISCONNECTED : lines.join('\n') || undefined;
   }
 
-  /** What the filter has done, if the user wants to see only what is new and there is something to decide. */
+  /** The effect of the filter in words, if the user wants to see only what is new and there is something to decide. */
   _filterWords() {
     const [reviews, all] = [this._reviews, model.changesIn(this._reviews)];
     if (!this._visits.onlyNew || !all) return undefined;
@@ -488,7 +488,7 @@ class Changes {
     const count = hunk ? 1 : file.hunks.length || 1;
     const name = harmless(path.basename(node.path));
     const done = `${decision === 'keep' ? 'Kept' : 'Undone'}: ${counted(count, 'change')} in ${name}.`;
-    await this._inTurn(() => this._send({ project, decision, ...about }, done));
+    await this._sendInTurn({ project, decision, ...about }, done);
   }
 
   /**
@@ -513,8 +513,25 @@ class Changes {
     for (const one of reviews) {
       const about = { project: one.project, all: true, version: one.review.version };
       const done = `Kept: ${counted(model.changesIn([one]), 'change')}.`;
-      if (!(await this._inTurn(() => this._send({ decision: 'keep', ...about }, done)))) return;
+      if (!(await this._sendInTurn({ decision: 'keep', ...about }, done))) return;
     }
+  }
+
+  /**
+   * Sends a decision after the requests that are already under way, and shows progress from now on. If the server is
+   * restarted in the meantime, waits for it.
+   *
+   * @param {Parameters<Changes['_send']>[0]} about
+   * @param {string} done
+   */
+  _sendInTurn(about, done) {
+    const { isConnected } = this._link;
+    const send = () =>
+      this._inTurn(async () => {
+        if (isConnected) await this._link.returned();
+        return await this._send(about, done);
+      });
+    return this._vscode.window.withProgress({ location: { viewId: VIEW } }, send);
   }
 
   /**
@@ -524,11 +541,7 @@ class Changes {
    */
   async _send(about, done) {
     try {
-      const answer = placed(
-        await this._vscode.window.withProgress({ location: { viewId: VIEW } }, () =>
-          this._link.decide({ type: 'review_decide', ...about }),
-        ),
-      );
+      const answer = placed(await this._link.decide({ type: 'review_decide', ...about }));
       this._set(this._reviews.map((one) => (one.project === answer.project ? answer : one)));
       const left = model.changesIn(this._reviews);
       this._say(`${done} ${left ? `${counted(left, 'change')} left.` : 'Nothing is left to review.'}`);

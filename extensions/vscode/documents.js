@@ -1,4 +1,4 @@
-// What is open in this window, as files: text documents, notebooks, and whatever else a tab shows (diffs, custom
+// The files that are open in this window: text documents, notebooks, and anything else that a tab shows (diffs, custom
 // editors).
 'use strict';
 

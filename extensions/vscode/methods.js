@@ -149,8 +149,8 @@ class Window {
     const now = performance.now();
     if (now - (this._notices.get(message) ?? -SAME_NOTICE) >= SAME_NOTICE) {
       this._notices = new Map([[message, now]]);
-      // The call is not awaited, because the notice stays until the user or VS Code closes it. A file's name must not
-      // become a link.
+      // The call is not awaited, because the notice stays open until the user or VS Code closes it. A file's name must
+      // not become a link.
       this._vscode.window.showWarningMessage(`Drawbridge: ${message.replaceAll('](', '] (')}`);
     }
     return { success: true };

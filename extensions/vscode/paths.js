@@ -9,9 +9,9 @@ const MOST_LINKS = 40;
 
 /**
  * @typedef {Object} Place
- * @property {string} name the canonical name; for a file that does not exist, the canonical name of its nearest
- *   existing parent and the rest of the path, as if the file had been created: a link to a missing file is followed
- * @property {string | null} inode device and inode of a file that exists
+ * @property {string} name the canonical name; for a file that does not exist, the canonical name that it would get if
+ * it were created: a link to a missing file is followed @property {string | null} inode device and inode of a file that
+ * exists
  *
  * @typedef {(uri: import('vscode').Uri) => string | null} PathOf the path on this machine that a URI names
  */

@@ -4,7 +4,7 @@
 const MOST = 20;
 const MOST_REMEMBERED = 200;
 
-/** The maximum time by which VS Code delays a report of diagnostics because it batches them, in milliseconds. */
+/** VS Code batches reports of diagnostics. This is the maximum time by which that delays a report, in milliseconds. */
 const REPORT_DELAY = 50;
 
 /**
@@ -42,7 +42,7 @@ class Problems {
     this._vscode = vscode;
     /** The problems of files before an edit, by canonical name. */
     this._remembered = new Map();
-    /** By URI: when a document last changed, and when its diagnostics were last reported. */
+    /** When each document last changed, and when its diagnostics were last reported, by the document's URI. */
     this._changed = new Map();
     this._reported = new Map();
     /** The languages that diagnostics have been reported for. */

@@ -1,4 +1,4 @@
-// What the list of changes shows, made from reviews as the server sends them, and the text of a file before its
+// The content of the list of changes, made from reviews as the server sends them, and the text of a file before its
 // changes. Pure.
 'use strict';
 
@@ -29,6 +29,7 @@ const NEW_HERE = `New ${NEW}.`;
  * @property {ReviewedFile[]} files
  * @property {number} more the number of files that did not fit into the message
  * @property {string} [notice] a sentence about the directory that is shown to the user once
+ * @property {string} [missing] a sentence that says that changes of the latest run may be missing, if so
  *
  * @typedef {{project: string, directory: string, review: Review}} Placed a review, its project and its directory
  *
@@ -205,6 +206,16 @@ function summary(reviews, marked = 0) {
 }
 
 /**
+ * A line for each review from which changes may be missing.
+ *
+ * @param {Placed[]} reviews
+ */
+function missing(reviews) {
+  const incomplete = reviews.filter(({ review }) => review.missing);
+  return incomplete.map(({ directory, review }) => harmless(`${path.basename(directory)}: ${review.missing}`));
+}
+
+/**
  * The words in which the user is asked whether to keep all changes.
  *
  * @param {Placed[]} reviews
@@ -367,6 +378,7 @@ module.exports = {
   isDecidedWhole,
   keepAllQuestion,
   keysOf,
+  missing,
   newNotices,
   only,
   onlyListed,

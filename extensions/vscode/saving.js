@@ -43,7 +43,7 @@ async function isWritable(path) {
     await fs.access(path, fs.constants.W_OK);
     return true;
   } catch (error) {
-    return codeOf(error) === 'ENOENT'; // VS Code creates it
+    return codeOf(error) === 'ENOENT'; // VS Code creates a missing file
   }
 }
 

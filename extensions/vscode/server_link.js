@@ -231,13 +231,14 @@ class ServerLink {
     } catch (error) {
       if (!(error instanceof Refused) || error.code !== 'LOST') throw error;
     }
-    if (!this._isWelcome && !this._isClosed) await this._returned();
+    await this.returned();
     if (!this._isWelcome) throw new Refused(LOST, 'LOST');
     return await this.request(message, id);
   }
 
-  /** Waits until a server has welcomed this editor again, at most `RESTART` milliseconds. */
-  async _returned() {
+  /** Unless a server is connected, waits until one has welcomed this editor again, at most `RESTART` milliseconds. */
+  async returned() {
+    if (this._isWelcome || this._isClosed) return;
     await new Promise((resolve) => {
       const late = setTimeout(() => resolve(null), RESTART);
       this._returns.add(() => {

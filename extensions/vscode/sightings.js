@@ -11,7 +11,7 @@ const { rowsOf } = require('./review_model');
 
 class Sightings {
   constructor() {
-    /** @type {Map<string, Set<string>>} which ends of a hunk have been in view, by the hunk's project and id */
+    /** @type {Map<string, Set<string>>} which ends of each hunk have been in view, by the hunk's project and id */
     this._ends = new Map();
   }
 
@@ -20,7 +20,8 @@ class Sightings {
    * @param {ReviewedFile} file as it is listed
    * @param {Shown | null} left the side without the changes, or null if it is not shown, as in an inline diff
    * @param {Shown} right
-   * @returns {string[]} the ids of the hunks of which both ends have been in view, on each side that is shown
+   * @returns {string[]} the ids of the hunks whose first and last rows have both been in view, on each side that is
+   * shown
    */
   look(project, file, left, right) {
     const places = rowsOf(file);

@@ -1,5 +1,5 @@
 // The read-only documents of a diff: a file without its changes or, if that can't be computed from the file on disk, a
-// text from the review, as for a deleted file, a link, or a file that is decided on as a whole.
+// text from the review. Such a text is shown for a deleted file, a link, or a file that is decided on as a whole.
 'use strict';
 
 const fs = require('node:fs/promises');

@@ -83,8 +83,7 @@ function M.read_again(buffer, existed)
   end)
 end
 
---- Shows what the agent wrote. Unsaved work is replaced only if the buffer has not changed since the proposal
---- arrived.
+--- Shows what the agent wrote. Unsaved work is replaced only if the buffer is unchanged since the proposal arrived.
 ---@param params {path: string, id: string}
 function M.written(params)
   local known = recall(params.id)

@@ -443,14 +443,15 @@ function M.suggest(text, first, last)
   local form = { fileformat = vim.bo[buffer].fileformat, bomb = vim.bo[buffer].bomb }
   local comment = { file = file.name, line = first, end_line = last, quote = text_of(form, lines, first), text = text }
   local about = { name = ('%s:%d'):format(file.shown, first), lines = lines, language = vim.bo[buffer].filetype }
-  require('drawbridge.changes_suggest').open(about, function(edited, window)
+  require('drawbridge.changes_suggest').open(about, function(edited, id, window)
     if not link.attached() then
       return require('drawbridge.server').missing()
-    elseif not by_path[file.path] then -- or another review is shown
+    elseif not by_path[file.path] then -- the review was closed or replaced
       return 'this file has nothing to review'
     end
     local suggestion = #edited == 0 and '' or text_of(form, edited, first)
-    link.send('review_commented', vim.tbl_extend('force', comment, { suggestion = suggestion, window = window }))
+    local more = { suggestion = suggestion, id = id, window = window }
+    link.send('review_commented', vim.tbl_extend('force', comment, more))
   end)
 end
 

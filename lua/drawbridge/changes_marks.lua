@@ -8,7 +8,7 @@ local M = {}
 local LOOKS = vim.api.nvim_create_namespace('drawbridge_changes')
 local PLACES = vim.api.nvim_create_namespace('drawbridge_changes_places')
 local COMMENTS = vim.api.nvim_create_namespace('drawbridge_changes_comments')
-local REMOVED_LINES = 200 -- the maximum for one change, because more would push the file off the screen
+local REMOVED_LINES = 200 -- the maximum for one change; more would push the file off the screen
 local BOM = '\239\187\191'
 local KEYS = { [']c'] = 1, ['[c'] = -1 }
 local DESCRIPTIONS = { [']c'] = 'Next change made by a run', ['[c'] = 'Previous change made by a run' }

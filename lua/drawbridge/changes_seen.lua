@@ -5,13 +5,13 @@ local marks = require('drawbridge.changes_marks')
 
 local M = {}
 
-local DELAY = 200 -- in milliseconds: what only scrolls past in that time has not been seen
+local DELAY = 200 -- milliseconds; what only scrolls past within this time does not count as seen
 
 local parts = {} ---@type table<string, {first?: boolean, last?: boolean}> By hunk id: which of its ends have been in a window.
 local reported = {} ---@type table<string, true> By hunk id.
 local timer
 
---- Adds the hunks of which both ends have been in the current window to `found`.
+--- Adds the hunks whose first and last rows have both been in the current window to `found`.
 local function look_at_buffer(found)
   local top, bottom = vim.fn.line('w0') - 1, vim.fn.line('w$') - 1
   local function is_visible(row)
@@ -31,7 +31,7 @@ end
 
 local function look(listed)
   if vim.fn.getcmdwintype() ~= '' then
-    return -- a later event comes when this window is closed
+    return -- another event follows when this window is closed
   end
   local found, new = {}, {}
   for _, window in ipairs(vim.api.nvim_tabpage_list_wins(0)) do

@@ -1,7 +1,9 @@
---- Windows in which the user writes suggestions: the lines that the agent should write instead of those in a file.
+--- Windows in which the user writes suggestions, which are lines that the agent should write instead of lines in a
+--- file.
 ---
 --- `:w` sends a suggestion. Its window closes once the server has stored the comment. If that fails, the window is shown
---- again with the text. `:q!` discards a suggestion that was not sent.
+--- again with the text, which can be sent again: the server recognizes the id, and does not add the suggestion twice.
+--- `:q!` discards a suggestion that was not sent.
 local buffers = require('drawbridge.buffers')
 local focus = require('drawbridge.view_focus')
 local room = require('drawbridge.view_room')
@@ -13,6 +15,7 @@ local LEAST_ROWS, MOST_ROWS = 3, 15 -- the height of a window
 ---@class drawbridge.Suggestion
 ---@field lines string[] The lines that the suggestion replaces.
 ---@field is_sent boolean Whether the bridge has it and has not answered yet.
+---@field id string The id of the request. It stays the same when the suggestion is sent again.
 
 local open = {} ---@type table<integer, drawbridge.Suggestion> By buffer.
 
@@ -28,7 +31,33 @@ local function show(buffer)
   end)
 end
 
----@param send fun(lines: string[]): string? Sends the suggestion, or returns why it can't be sent. No lines: to remove them.
+--- Shows a suggestion that was not added, unless the user has closed it. Waits until the user is free.
+local function show_again(buffer)
+  local function now()
+    if not open[buffer] then
+      return
+    elseif not vim.fn.win_findbuf(buffer)[1] then
+      show(buffer)
+    end
+    vim.bo[buffer].bufhidden = 'wipe'
+  end
+  if vim.fn.win_findbuf(buffer)[1] then
+    return now()
+  end
+  focus.when_free(buffer, now, function()
+    return vim.api.nvim_get_mode().mode == 'n'
+  end)
+end
+
+local function give_back(buffer)
+  open[buffer].is_sent = false
+  local options = vim.bo[buffer]
+  options.modifiable, options.modified = true, true
+  show_again(buffer)
+end
+
+---@param send fun(lines: string[], id: string): string? Sends the suggestion, or returns why it can't be sent. No lines:
+--- to remove them.
 local function write(buffer, send)
   local one = open[buffer]
   if not one or one.is_sent then
@@ -36,21 +65,25 @@ local function write(buffer, send)
   end
   local lines, is_removal = vim.api.nvim_buf_get_lines(buffer, 0, -1, true), buffers.is_empty(buffer)
   local is_same = not is_removal and vim.deep_equal(lines, one.lines)
-  local problem = is_same and 'change the lines first' or send(is_removal and {} or lines)
-  if problem then
-    return say(problem)
+  if is_same then
+    return say('change the lines first')
   end
-  one.is_sent = true
   -- After `:wq`, the buffer has no window, but its text must not be lost.
   local options = vim.bo[buffer]
   options.bufhidden, options.modified, options.modifiable = 'hide', false, false
+  one.is_sent = true -- before it is sent, because that may show that the bridge has stopped
+  local problem = send(is_removal and {} or lines, one.id)
+  if problem then
+    give_back(buffer)
+    say(problem)
+  end
 end
 
 --- Opens a window with these lines.
 ---@param about {name: string, lines: string[], language: string} `name`: what the buffer is called; `language`: the file
 --- type of the lines.
----@param send fun(lines: string[], window: integer): string? Sends the suggestion to the bridge, which answers with
---- `suggested` for this `window`, or returns why it can't be sent. No lines: to remove them.
+---@param send fun(lines: string[], id: string, window: integer): string? Sends the suggestion to the bridge, which answers
+--- with `suggested` for this `window`, or returns why it can't be sent. No lines: to remove them.
 function M.open(about, send)
   local buffer = vim.api.nvim_create_buf(false, true)
   require('drawbridge.view_text').name(buffer, about.name, 'suggestion')
@@ -58,13 +91,14 @@ function M.open(about, send)
   options.buftype, options.swapfile, options.undolevels = 'acwrite', false, -1
   vim.api.nvim_buf_set_lines(buffer, 0, -1, true, about.lines)
   options.undolevels = vim.api.nvim_get_option_value('undolevels', { scope = 'global' })
-  open[buffer] = { lines = about.lines, is_sent = false }
+  local id = ('%d-%d'):format(vim.fn.getpid(), (vim.uv or vim.loop).hrtime())
+  open[buffer] = { lines = about.lines, is_sent = false, id = id }
   vim.api.nvim_create_autocmd('BufWriteCmd', {
     pattern = buffers.pattern(vim.api.nvim_buf_get_name(buffer)),
     callback = function(args)
       if args.buf == buffer then
-        write(buffer, function(lines)
-          return send(lines, buffer)
+        write(buffer, function(lines, request)
+          return send(lines, request, buffer)
         end)
       end
     end,
@@ -95,27 +129,18 @@ function M.suggested(params)
   elseif params.is_added then
     return vim.api.nvim_buf_delete(buffer, { force = true })
   end
-  one.is_sent = false
-  local options = vim.bo[buffer]
-  options.modifiable, options.modified = true, true
-  if vim.fn.win_findbuf(buffer)[1] then
-    options.bufhidden = 'wipe'
-    return
-  end
-  focus.when_free(buffer, function()
-    show(buffer)
-    options.bufhidden = 'wipe'
-  end, function()
-    return vim.api.nvim_get_mode().mode == 'n'
-  end)
+  give_back(buffer)
 end
 
---- Handles the end of the bridge, which will no longer answer.
+--- Handles the end of the bridge, which will no longer answer. With it, everything that waited for the user was forgotten,
+--- so suggestions that were refused before are shown from here.
 function M.stop()
   for buffer, one in pairs(open) do
     if one.is_sent then
       say('may not have been added: the bridge has stopped')
-      M.suggested({ window = buffer, is_added = false })
+      give_back(buffer)
+    else
+      show_again(buffer)
     end
   end
 end

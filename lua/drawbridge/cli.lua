@@ -77,7 +77,7 @@ local function are_flags(arguments)
 end
 
 --- If the user has not decided yet and the arguments are only flags, asks whether Gemini CLI may connect to editors.
---- After a Yes, it is started with the command that enables this. A file with defaults would make the question
+--- After a Yes, Gemini CLI is started with the command that enables this. A file with defaults would make the question
 --- unnecessary, but Gemini CLI (0.61) reads only one that belongs to root.
 ---@param arguments string[]
 ---@return string[] # The arguments that are added to the command line.
@@ -147,7 +147,7 @@ M.agents = {
     environment = function(bridge)
       local cwd = vim.fn.getcwd()
       return {
-        GEMINI_CLI_IDE_PID = tostring(vim.fn.getpid()), -- the process id in the discovery file's name
+        GEMINI_CLI_IDE_PID = tostring(vim.fn.getpid()), -- the discovery file's name contains this process ID
         GEMINI_CLI_IDE_SERVER_PORT = tostring(bridge.port),
         GEMINI_CLI_IDE_AUTH_TOKEN = bridge.token,
         GEMINI_CLI_IDE_WORKSPACE_PATH = vim.loop.fs_realpath(cwd) or cwd,

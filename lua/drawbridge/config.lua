@@ -176,7 +176,7 @@ local function meant(name)
   end
   for _, option in ipairs(OPTIONS) do
     consider(option[1], distance(name, option[1]))
-    -- Half a step farther, so that the table that was named wins over the others.
+    -- Counts as half a step farther, so that options of the table that was named take precedence.
     consider(option[1], distance(key, option[1]:match('[^.]+$')) + 0.5)
   end
   return best

@@ -32,7 +32,7 @@ local function ask(words, wait)
   if not started or job <= 0 then
     return nil, "it can't be run"
   end
-  pcall(vim.fn.chanclose, job, 'stdin') -- so that it does not wait for answers to its questions
+  pcall(vim.fn.chanclose, job, 'stdin') -- so that the program does not wait for answers to its questions
   local code = vim.fn.jobwait({ job }, wait)[1]
   if code == -1 then
     vim.fn.jobstop(job)

@@ -89,7 +89,7 @@ end
 function M.stop()
   local server = require('drawbridge.server')
   if server.stop() then
-    local is_ending = server.status().phase == 'stopping' -- otherwise, only a restart was canceled
+    local is_ending = server.status().phase == 'stopping' -- if not, only a restart was canceled
     say(':DrawbridgeStop: the bridge ' .. (is_ending and 'is stopping' or 'has stopped'))
   elseif require('drawbridge.link').attached() then
     say(':DrawbridgeStop: stop this bridge where you started it')

@@ -35,7 +35,7 @@ local function join(runtime, python)
   end
   vim.o.runtimepath = vim.o.runtimepath .. ',' .. vim.fn.escape(runtime, '\\,')
   vim.cmd('runtime plugin/drawbridge.lua')
-  if #vim.api.nvim_list_uis() > 0 then -- in a script, no user can decide
+  if #vim.api.nvim_list_uis() > 0 then -- without a UI, as in a script, nobody can decide
     require('drawbridge').setup({ command = { python, '-P', '-m', 'drawbridge' } })
   end
 end

@@ -2,7 +2,7 @@
 local M = {}
 
 --- The version of the calls and events. `editors/neovim.py` contains the same number. Raise both with each change.
-M.REVISION = 6
+M.REVISION = 7
 
 local ALIVE_EVERY = 1000 -- ms between two checks of the channel: Neovim does not report that it has closed
 

@@ -1,5 +1,5 @@
---- One-line messages for the user. A longer one would cause "Press ENTER", so it is cut. `:DrawbridgeLog` shows it in
---- full. A first sentence that fits is not cut.
+--- One-line messages for the user. A longer message is cut, because it would cause "Press ENTER". `:DrawbridgeLog` shows
+--- it in full. If its first sentence fits, that sentence is not cut.
 local log = require('drawbridge.log')
 
 local M = {}

@@ -3,7 +3,7 @@ local config = require('drawbridge.config')
 
 local M = {}
 
-local LEVELS = { debug = 'debug', info = 'info', warn = 'warning', error = 'error' } -- the plugin's names and the bridge's
+local LEVELS = { debug = 'debug', info = 'info', warn = 'warning', error = 'error' } -- the bridge's names, by the plugin's
 
 --- The plugin's folder, which contains `lua/` and, after `tools/dev.py setup`, `.venv/`.
 function M.root()

@@ -47,7 +47,7 @@ local function claude_box(lines)
   end
   local below = table.concat(lines, '\n', bottom + 1)
   if below:find('❯', 1, true) then
-    return nil -- the choices of a dialog
+    return nil -- the screen shows the choices of a dialog
   end
   local shown = squeezed((table.concat(lines, '', top + 1, bottom - 1):gsub('^❯', '')))
   return shown, shown ~= '' and (CUTS_BLANKS or lines[bottom - 1]:sub(-1) == ' '), below
@@ -85,8 +85,8 @@ local function content(buffer)
   return shown, typed
 end
 
---- Whether the screen ends in the choices of a dialog, one of which is marked: "❯ 1. Yes" by Claude Code, "● 1. Yes" by Gemini
---- CLI, in a frame.
+--- Whether the screen ends in the choices of a dialog, one of which is marked: "❯ 1. Yes" by Claude Code, "● 1. Yes" by
+--- Gemini CLI, in a frame.
 local function has_choices(lines)
   local choices, marked = 0, false
   for number = #lines, math.max(1, #lines - CHOICES_WITHIN), -1 do

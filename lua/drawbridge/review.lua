@@ -189,7 +189,6 @@ end
 --- Whether changed lines have not been on the screen yet. If so, the cursor moves to the first of them, and `report`
 --- receives a sentence that names the command that accepts the proposal anyway (`how`).
 local function sends_back(entry, how, report)
-  seen.look(entry)
   local count = seen.count(entry)
   if count == 0 then
     return false
@@ -198,7 +197,7 @@ local function sends_back(entry, how, report)
   entry.sent_back = true
   vim.schedule(function()
     entry.sent_back = nil
-    if view.is_readable(entry) and not entry.decided then
+    if view.is_readable(entry) and not entry.decided and seen.count(entry) > 0 then
       read_on(entry)
     end
   end)
@@ -225,7 +224,9 @@ local function show_again(entry)
     if not entry.decided and entry.windows then
       view.hide(entry)
       show(entry)
-      read_on(entry)
+      if seen.count(entry) > 0 then
+        read_on(entry)
+      end
     end
   end)
 end
@@ -244,7 +245,7 @@ local function closed(entry, window)
     return show_again(entry)
   end
   local accepted = meant and is_readable and not is_unread
-  -- A user who closes another window of the view may not have meant to answer.
+  -- A user who closes another of the view's windows may not have meant to answer.
   local aside = window ~= nil and not (window == entry.windows.proposed and window == vim.api.nvim_get_current_win())
   decide(entry, accepted)
   if not accepted then

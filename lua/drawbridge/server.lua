@@ -89,7 +89,7 @@ local function read_line(line)
   end
   if line:find('%S') then
     log.add(line)
-    -- Without the prefix that only a log needs, which is the time, the level and the logger, or the command's name.
+    -- Removes the prefix that only a log needs: the time, the level and the logger, or the command's name.
     state.last_line = line:gsub('^%d%d%d%d[%d:, -]+%u+ [%w._]+: ', ''):gsub('^drawbridge %l+: ', '')
   end
 end

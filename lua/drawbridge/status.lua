@@ -27,7 +27,7 @@ end
 --- Permission modes of Claude Code in which it asks before it changes a file.
 M.ASKING = { default = true, manual = true, plan = true }
 
---- What the guard's hook has reported about the connected agents.
+--- Returns what the guard's hook has reported about the connected agents.
 ---@return string? silent The mode of an agent that does not ask, or nil if no agent has reported such a mode.
 ---@return string? asks The mode of an agent that asks, or nil unless all agents have reported a mode.
 local function reported()
@@ -51,8 +51,8 @@ end
 
 --- Whether the agent asks before it changes files, in words, or nil if nothing is known, for example while Claude Code
 --- is not connected. Claude Code does not report its mode to editors. If the guard is installed, its hook reports the
---- mode. Otherwise the answer follows from whether the agent has written a file without asking or, if it has not, from
---- how it was started and from its settings.
+--- mode. Otherwise, an agent that has written a file without asking does not ask. If it has written none, the answer
+--- follows from how it was started and from its settings.
 ---@return string?
 function M.asking()
   local silent, asks = reported()
@@ -187,7 +187,7 @@ local NEXT = {
   connected = ':DrawbridgeSend mentions a file or lines to Claude Code',
 }
 
---- What the user can do next.
+--- The next steps for the user.
 local function next_step(now)
   local review = loaded('review')
   for _, proposal in ipairs(review and review.pending() or {}) do

@@ -1,6 +1,7 @@
 --- The view of one proposal: opens its windows, and closes them without side effects on the layout.
 local bar = require('drawbridge.view_bar')
 local diff = require('drawbridge.view_diff')
+local drawn = require('drawbridge.view_drawn')
 local inline = require('drawbridge.view_inline')
 local place = require('drawbridge.view_place')
 local room = require('drawbridge.view_room')
@@ -65,6 +66,7 @@ end
 
 --- Closes the view's windows, and only those. If the focus is in them, it returns to where it was.
 local function close_windows(entry)
+  drawn.unwatch(entry.id)
   place.quietly(function()
     local with_focus = entry.had_focus or M.is_inside(entry)
     diff.leave(entry)
@@ -123,7 +125,7 @@ local function share_room(entry)
   local windows, here = entry.windows or {}, vim.api.nvim_get_current_tabpage()
   local proposed, old = windows.proposed, windows.old
   if not old or not vim.api.nvim_win_is_valid(proposed) or not vim.api.nvim_win_is_valid(old) then
-    return -- the user is closing them
+    return -- the user is closing the windows
   end
   if vim.api.nvim_win_get_tabpage(old) ~= here or vim.api.nvim_win_get_tabpage(proposed) ~= here then
     return
@@ -167,18 +169,13 @@ local function watch(entry, closed)
       end
     end,
   })
-  vim.api.nvim_create_autocmd({ 'CursorMoved', 'CursorMovedI', 'WinScrolled', 'VimResized', 'TabEnter', 'WinEnter' }, {
+  drawn.watch(entry.id, function()
+    seen.look(entry)
+  end)
+  -- Neovim may draw no lines when a window that covered them is closed, or after the command line.
+  vim.api.nvim_create_autocmd({ 'WinClosed', 'CmdlineLeave', 'CmdwinLeave', 'TabEnter' }, {
     group = entry.group,
-    callback = function()
-      seen.look(entry)
-    end,
-  })
-  vim.api.nvim_create_autocmd('WinClosed', {
-    group = entry.group,
-    -- The window may have covered lines. It is still there during the event.
-    callback = vim.schedule_wrap(function()
-      seen.look(entry)
-    end),
+    callback = drawn.soon,
   })
   for _, window in pairs(entry.windows) do
     vim.api.nvim_create_autocmd('WinClosed', {
@@ -254,7 +251,6 @@ function M.open(entry, closed)
     report_edits(entry)
   end
   watch(entry, closed)
-  seen.look(entry)
   if entry.note and not bar.shows_note(entry) then
     require('drawbridge.message').report(entry.note, 'info', false)
   end

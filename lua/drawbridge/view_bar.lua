@@ -115,7 +115,7 @@ function M.on_old(entry, window)
     local note = entry.note and as('Bar', '  ' .. escaped(entry.note)) or ''
     local name, tail = escaped(entry.name), escaped(vim.fn.fnamemodify(entry.name, ':t'))
     if width_of(' ' .. tail .. now .. note) > width then
-      note = '' -- in this case, a message shows the note instead
+      note = '' -- without room in the bar, a message shows the note
     end
     return fitting({ as('Bar', ' ' .. name) .. now .. note, as('Bar', ' ' .. tail) .. now .. note }, width)
   end

@@ -97,16 +97,31 @@ local function align(buffer)
   end
 end
 
+--- The number of removed lines that are shown above a row of a buffer, or below its last row if there is no such row.
+---@param buffer integer
+---@param row integer
+---@param namespace? integer The namespace of the lines (default: the one for proposals).
+---@return integer
+function M.count_removed(buffer, row, namespace)
+  local last = vim.api.nvim_buf_line_count(buffer) - 1
+  local at, count = math.min(row, last), 0
+  for _, mark in
+    ipairs(vim.api.nvim_buf_get_extmarks(buffer, namespace or MARKS, { at, 0 }, { at, -1 }, { details = true }))
+  do
+    local details = mark[4]
+    if details.virt_lines and (details.virt_lines_above == true) == (row <= last) then
+      count = count + #details.virt_lines
+    end
+  end
+  return count
+end
+
 --- Scrolls windows so that removed lines above the first line are visible, because a window has to leave space for
 --- them.
 ---@param buffer integer
 ---@param namespace? integer The namespace of the lines (default: the one for proposals).
 function M.make_room_at_top(buffer, namespace)
-  namespace = namespace or MARKS
-  local above = 0
-  for _, mark in ipairs(vim.api.nvim_buf_get_extmarks(buffer, namespace, { 0, 0 }, { 0, -1 }, { details = true })) do
-    above = above + (mark[4].virt_lines_above and #mark[4].virt_lines or 0)
-  end
+  local above = M.count_removed(buffer, 0, namespace)
   for _, window in ipairs(above > 0 and vim.fn.win_findbuf(buffer) or {}) do
     vim.api.nvim_win_call(window, function()
       if vim.fn.winsaveview().topline == 1 then
@@ -117,8 +132,8 @@ function M.make_room_at_top(buffer, namespace)
 end
 
 --- Shows hunks. `first` and `last` (exclusive) are lines of the proposed text, from 0. Each item of `words` and
---- `removed_words` is the number of a line in that text or in `removed`, and where a changed part of the line begins
---- and ends, in bytes.
+--- `removed_words` contains the number of a line (in that text or in `removed`), and the start and the end of a changed
+--- part of the line, in bytes.
 ---@param buffer integer
 ---@param hunks {first: integer, last: integer, removed: string[], hidden: integer, words: integer[][], removed_words?: integer[][]}[]
 ---@param clear boolean Whether to remove the previous marks.

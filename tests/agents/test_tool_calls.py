@@ -60,6 +60,21 @@ def test_an_edited_change_of_an_editor_is_written_as_edited() -> None:
     assert tools.call(question.tool_name, given, question.suggestions, "fields").paths == ("/p/a.py",)
 
 
+def test_the_diff_of_an_editor_shows_the_whole_call() -> None:
+    tools, question = registry.tools("gemini"), in_editor("q", Proposal("/p/a.py", "old\n", "new\n"))
+    name, given = question.tool_name, json.loads(bytes(question.input))
+    assert tools.shown_fields(name, given, Proposal("/p/a.py", "old\n", "new\n")) == ("file_path", "content")
+    for other in (Proposal("/p/b.py", "old\n", "new\n"), Proposal("/p/a.py", "old\n", "else\n")):
+        assert tools.shown_fields(name, given, other) == ()
+    assert tools.shown_fields("another", given, Proposal("/p/a.py", "old\n", "new\n")) == ()
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_no_field_of_an_unknown_tool_is_in_the_diff(agent: str) -> None:
+    given = {"file_path": "/p/a.py", "content": "new\n"}
+    assert registry.tools(agent).shown_fields("new_tool", given, Proposal("/p/a.py", "old\n", "new\n")) == ()
+
+
 def test_an_edit_of_an_acp_call_is_never_sent() -> None:
     """The protocol has no answer that changes a call."""
     given = {"content": [{"type": "diff", "path": "/a", "oldText": "x", "newText": "y"}]}

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.sessions.ceilings import Budgets
+from drawbridge.server.sessions.options.ceilings import Budgets
 from tests.server.core_rig import Client, Server, serving
 
 from .rig import on_disk

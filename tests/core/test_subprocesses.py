@@ -149,3 +149,56 @@ async def test_canceling_a_run_kills_the_program(tmp_path: Path) -> None:
 async def test_a_program_that_does_not_exist_is_an_error() -> None:
     with pytest.raises(FileNotFoundError):
         await subprocesses.run(["/nowhere/program"], directory="/", seconds=1, limit=1)
+
+
+STARTS_AT_THE_LIMIT = """
+import asyncio, os, resource, uvloop
+from drawbridge.core import subprocesses
+
+def open_files():
+    return len(os.listdir("/proc/self/fd"))
+
+async def failures():
+    await subprocesses.run(["true"], directory="/", seconds=20, limit=10)
+    before = open_files()
+    for left in range(1, 14):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + left, 1000))
+        try:
+            await subprocesses.run(["true"], directory="/", seconds=20, limit=10)
+            print("started")
+        except OSError as error:
+            print(error.strerror)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (1000, 1000))
+        if open_files() != before:
+            print("left open:", open_files() - before)
+
+with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    runner.run(failures())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts the open files in /proc")
+async def test_a_start_without_descriptors_leaves_none_open() -> None:
+    pytest.importorskip("uvloop", reason="uvloop is not installed")
+    finished = await run(STARTS_AT_THE_LIMIT, seconds=PATIENCE)
+    assert set(finished.output.decode().splitlines()) == {"Too many open files", "started"}
+    assert finished.status == 0
+
+
+ENDS_EARLY = """
+import asyncio, uvloop
+from drawbridge.core import subprocesses
+
+async def runs():
+    for _ in range(20):
+        await subprocesses.run(["true"], directory="/", seconds=20, limit=10, input=b"x" * 1_000_000)
+
+with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    runner.run(runs())
+"""
+
+
+async def test_a_program_may_end_before_its_input_is_written() -> None:
+    pytest.importorskip("uvloop", reason="uvloop is not installed")
+    finished = await run(ENDS_EARLY, seconds=PATIENCE)
+    assert (finished.output, finished.status) == (b"", 0)

@@ -29,6 +29,12 @@ async def shows(rig: Workstation, old: str, new: str, layout: str = "vertical") 
     return path
 
 
+async def looks(rig: Workstation, keys: str) -> None:
+    """Types keys, and looks at the result before the next ones."""
+    await rig.person.types(keys)
+    await rig.quiet()
+
+
 async def is_undecided(rig: Workstation) -> bool:
     await rig.quiet()
     return not rig.decisions and await rig.person.lua(PENDING) == 1
@@ -58,7 +64,7 @@ async def test_a_write_moves_to_the_change_not_yet_shown(rig: Workstation, layou
 @in_each_layout
 async def test_a_change_that_was_scrolled_to_counts_as_shown(rig: Workstation, layout: str) -> None:
     await shows(rig, LONG, FAR, layout)
-    await rig.person.types("G")
+    await looks(rig, "G")
     await rig.person.types("gg")
     await rig.person.types(":w<CR>")
     assert await rig.decided() == Accepted(FAR)
@@ -128,7 +134,7 @@ async def test_closing_with_a_write_shows_the_rest(rig: Workstation, layout: str
 
 async def test_a_change_in_a_closed_fold_counts_as_not_shown(rig: Workstation) -> None:
     await shows(rig, LONG, FAR)
-    await rig.person.types("G")
+    await looks(rig, "G")
     await rig.person.lua("vim.api.nvim_win_close(0, true)")
     await rig.decided()
     await shows(rig, LONG, FAR)
@@ -194,7 +200,7 @@ END = WIDE.replace("line 5 ", "line five ") + "the end" + " word" * 18 + "\n"
 async def test_lines_behind_a_floating_window_do_not_count(rig: Workstation, layout: str) -> None:
     await shows(rig, LONG, FAR, layout)
     await rig.person.lua(COVERS, {})
-    await rig.person.types("G")
+    await looks(rig, "G")
     await rig.person.types("gg:w<CR>")
     assert await is_undecided(rig)
     await rig.person.types(":w<CR>")
@@ -209,7 +215,7 @@ async def test_removed_lines_behind_a_floating_window_do_not_count(rig: Workstat
     new = LONG.replace("line 390\n", "").replace("line 5\n", "")
     await shows(rig, LONG, new, "inline")
     await rig.person.lua(COVERS, {})
-    await rig.person.types("G")
+    await looks(rig, "G")
     assert not await rig.person.lua(ALL_SEEN)
     await rig.person.lua(UNCOVERS)
     await rig.person.until(ALL_SEEN)
@@ -220,16 +226,18 @@ async def test_removed_lines_behind_a_floating_window_do_not_count(rig: Workstat
 async def test_only_lines_that_are_covered_do_not_count(rig: Workstation, layout: str, border: str) -> None:
     """The floating window covers the end of the text by one row, if need be by its border."""
     await shows(rig, LONG, LONG.replace("line 5\n", "line five\n") + "the end\n", layout)
-    await rig.person.lua("vim.cmd('normal! G')")
-    row = await rig.person.lua("return vim.fn.screenpos(0, vim.fn.line('$'), 1).row - 1")
-    await rig.person.types("gg")
+    # In one call, because the end counts as shown once Neovim waits for the user.
+    row = await rig.person.lua(
+        "vim.cmd('normal! G') vim.cmd('redraw') local row = vim.fn.screenpos(0, vim.fn.line('$'), 1).row "
+        "vim.cmd('normal! gg') return row - 1"
+    )
     edge = 0 if border == "none" else 1
     options = {"width": 5, "height": 3, "border": border, "row": row - 2 - 2 * edge}
     column = await rig.person.lua("return vim.fn.getwininfo(vim.api.nvim_get_current_win())[1].wincol")
     await rig.person.lua(COVERS, options | {"col": column})
     unseen = "return require('drawbridge.view_bar').line()"
     before = await rig.person.lua(unseen)
-    await rig.person.types("G")
+    await looks(rig, "G")
     assert await rig.person.lua(unseen) == before
     await rig.person.lua(UNCOVERS)
     await rig.person.until(ALL_SEEN)
@@ -239,7 +247,7 @@ async def test_only_lines_that_are_covered_do_not_count(rig: Workstation, layout
 async def test_a_floating_window_beside_the_text_covers_nothing(rig: Workstation, layout: str) -> None:
     await shows(rig, LONG, FAR, layout)
     await rig.person.lua(COVERS, {"width": 4, "row": 0, "col": 200})
-    await rig.person.types("G")
+    await looks(rig, "G")
     await rig.person.types("gg:w<CR>")
     assert await rig.decided() == Accepted(FAR)
 
@@ -252,8 +260,8 @@ async def test_a_notice_of_drawbridge_makes_nobody_wait(rig: Workstation, layout
     await rig.person.until("return require('drawbridge.review').pending()[2]")
     await rig.person.lua("require('drawbridge.view_notice').flash('It is done. ' .. ('word '):rep(30))")
     assert await rig.person.lua("return #vim.api.nvim_tabpage_list_wins(0)") == (3 if layout == "inline" else 4)
-    await rig.person.types("G:w<CR>")
-    await rig.quiet()
+    await looks(rig, "G")
+    await looks(rig, ":w<CR>")
     assert not rig.decisions
     await rig.person.types(":w<CR>")
     assert await rig.decided() == Accepted(END)
@@ -265,7 +273,8 @@ async def test_the_views_windows_conceal_nothing(rig: Workstation, layout: str) 
     await shows(rig, LONG, FAR, layout)
     windows = "return vim.tbl_map(function(one) return vim.wo[one].conceallevel end, vim.api.nvim_tabpage_list_wins(0))"
     assert set(await rig.person.lua(windows)) == {0}
-    await rig.person.types("G:w<CR>")
+    await looks(rig, "G")
+    await rig.person.types(":w<CR>")
     await rig.decided()
     assert set(await rig.person.lua(windows)) == {3}
 
@@ -273,7 +282,7 @@ async def test_the_views_windows_conceal_nothing(rig: Workstation, layout: str) 
 @in_each_layout
 async def test_concealed_text_does_not_count(rig: Workstation, layout: str) -> None:
     await shows(rig, LONG, FAR, layout)
-    await rig.person.types(":setlocal conceallevel=3<CR>G")
+    await looks(rig, ":setlocal conceallevel=3<CR>G")
     await rig.person.types("gg:w<CR>")
     assert await is_undecided(rig)
     assert await rig.person.lua("return vim.wo.conceallevel") == 0
@@ -286,7 +295,7 @@ async def test_the_bar_shows_how_many_lines_are_left(rig: Workstation) -> None:
     bar = "return require('drawbridge.view_bar').line()"
     assert ":w accepts" not in await rig.person.lua(bar)
     assert "more changed lines" in await rig.person.lua(bar)
-    await rig.person.types("G")
+    await looks(rig, "G")
     assert ":w accepts" in await rig.person.lua(bar)
 
 
@@ -330,3 +339,135 @@ async def test_ranges_are_cut_and_moved_like_sets_of_rows(rig: Workstation) -> N
         assert moved <= kept | set(range(first, new_last))
         if rows & set(range(first, last)):
             assert set(range(first, new_last)) <= moved
+
+
+ON_SCREEN = """
+for row = 1, vim.o.lines do
+  local line = ''
+  for column = 1, vim.o.columns do
+    line = line .. vim.fn.screenstring(row, column)
+  end
+  if line:find(..., 1, true) then
+    return row
+  end
+end
+"""
+"""The row of the screen that contains a text, counted from 1."""
+
+MAPPED = "vim.keymap.set('n', 'Q', ..., { remap = true })"
+
+
+@in_each_layout
+@pytest.mark.parametrize("accept", [":w<CR>", ":DrawbridgeAccept<CR>"])
+async def test_a_mapping_that_scrolls_and_accepts_shows_nothing(rig: Workstation, layout: str, accept: str) -> None:
+    """Neovim does not show where the mapping has scrolled to before it runs the rest of the mapping."""
+    await shows(rig, LONG, FAR, layout)
+    await rig.person.lua(MAPPED, "Ggg" + accept)
+    await rig.person.types("Q")
+    assert await is_undecided(rig)
+    await rig.person.types(":w<CR>")
+    assert await rig.decided() == Accepted(FAR)
+
+
+ROOM = """
+local one = vim.fn.getwininfo(vim.api.nvim_get_current_win())[1]
+return { one.width - one.textoff, one.height }
+"""
+
+
+async def test_a_line_of_wide_characters_takes_more_room(rig: Workstation) -> None:
+    """One cell stays free at the end of each screen line, so the end of the line is below the window."""
+    width, height = 0, 0
+    while width % 2 == 0:
+        await rig.person.lua("vim.o.columns = vim.o.columns - 1")
+        path = await shows(rig, "old\n", "new\n", "inline")
+        width, height = await rig.person.lua(ROOM)
+        await rig.person.types(":q!<CR>")
+        await rig.decided()
+    new = "漢" * ((width - 1) // 2 * height) + "字\n"
+    assert 2 * len(new.strip()) <= width * height
+    await rig.shows(proposal(path, "", new, id="2"))
+    await looks(rig, "0")
+    assert not await rig.person.lua(ON_SCREEN, "字")
+    await rig.person.types(":DrawbridgeAccept<CR>")
+    assert await is_undecided(rig)
+
+
+REMOVED = LONG.replace("line 390\n", "").replace("line 5\n", "line five\n")
+
+
+async def test_removed_lines_in_a_closed_fold_do_not_count(rig: Workstation) -> None:
+    await shows(rig, LONG, REMOVED, "inline")
+    await looks(rig, ":setlocal foldmethod=manual<CR>:380,399fold<CR>G")
+    await rig.person.types("gg:w<CR>")
+    assert await is_undecided(rig)
+    await rig.person.types(":w<CR>")
+    assert await rig.decided() == Accepted(REMOVED)
+
+
+@in_each_layout
+async def test_another_buffer_in_the_window_does_not_count(rig: Workstation, layout: str) -> None:
+    """Another window keeps the buffer of the proposal, and another file with as many lines is in the window."""
+    await shows(rig, LONG, FAR, layout)
+    other = rig.file("b.txt", LONG)
+    await rig.person.lua("vim.cmd('rightbelow split') vim.cmd('resize 3') vim.cmd('normal! gg') vim.cmd('wincmd p')")
+    await rig.person.lua("vim.cmd('noautocmd edit ' .. ...)", str(other))
+    await looks(rig, "G")
+    await rig.person.types("<C-w>p:w<CR>")
+    assert await is_undecided(rig)
+
+
+@in_each_layout
+async def test_a_window_without_room_for_text_shows_nothing(rig: Workstation, layout: str) -> None:
+    new = LONG.replace("line 5\n", "five\n").replace("line 390\n", "ninety\n")
+    await shows(rig, LONG, new, layout)
+    await rig.person.lua("vim.wo.number, vim.wo.numberwidth, vim.wo.signcolumn = true, 20, 'yes:9'")
+    await rig.person.lua("vim.cmd('vsplit') vim.cmd('normal! gg') vim.cmd('wincmd p')")
+    await rig.person.lua("vim.api.nvim_win_set_width(0, 14)")
+    await looks(rig, "391G")
+    await rig.person.types("<C-w>pgg:w<CR>")
+    assert await is_undecided(rig)
+
+
+@in_each_layout
+@pytest.mark.parametrize("keys", [":391move 100<CR>", ":391copy 100<CR>:392delete<CR>", ":101,391join<CR>"])
+async def test_unseen_lines_count_where_they_are_moved(rig: Workstation, layout: str, keys: str) -> None:
+    await shows(rig, LONG, FAR, layout)
+    await looks(rig, "100Gzt")
+    await looks(rig, "gg")
+    await rig.person.types(keys + "gg:w<CR>")
+    assert await is_undecided(rig)
+    assert await rig.person.lua(ROW) == 101
+
+
+TALL = "x" * 9_000
+
+
+async def test_removed_lines_below_a_tall_line_must_be_shown(rig: Workstation) -> None:
+    """The beginning of the tall line is scrolled out, and its end fills the window."""
+    new = LONG.replace("line 5\n", "line five\n") + TALL + "\n"
+    await shows(rig, LONG + TALL + "\ngone\n", new, "inline")
+    await looks(rig, "G$")
+    assert not await rig.person.lua(ON_SCREEN, "gone")
+    await rig.person.types("gg:w<CR>")
+    assert await is_undecided(rig)
+
+
+SCROLLS_AND_COVERS = """
+local find, open, text, line = ...
+vim.cmd('normal! ' .. line .. 'Gzt')
+vim.cmd('redraw')
+local row = loadstring(find)(text)
+loadstring(open)({ height = 1, row = row - 1 })
+"""
+
+
+async def test_a_covered_line_below_removed_lines_does_not_count(rig: Workstation) -> None:
+    """Neovim 0.7 reports a position for the line that is that of the first removed line."""
+    new = FAR.replace("line 300\nline 301\nline 302\n", "line three hundred\n").replace("ninety", "390")
+    await shows(rig, LONG.replace("line 390\n", "line three hundred and 390\n"), new, "inline")
+    await rig.person.lua(SCROLLS_AND_COVERS, ON_SCREEN, COVERS, "line three hundred", 290)
+    await rig.quiet()
+    assert await rig.person.lua(ON_SCREEN, "line 302")
+    await rig.person.types("gg:w<CR>")
+    assert await is_undecided(rig)

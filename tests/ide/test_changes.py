@@ -52,9 +52,10 @@ def answer(
     more: int = 0,
     comments: Sequence[dict[str, Any]] = (),
     repository: str = "project",
+    missing: str = "",
 ) -> wire.ReviewAnswer:
     review = {"version": version, "files": files, "more": more, "comments": comments, "drafts": "d1"}
-    review["repository"] = repository
+    review |= {"repository": repository, "missing": missing}
     return wire.ReviewAnswer(id=id, project="p1", directory="/ws", review=Raw(msgspec.json.encode(review)))
 
 
@@ -100,6 +101,11 @@ def test_a_missing_final_newline_is_reported() -> None:
 def test_files_that_did_not_fit_are_counted() -> None:
     assert read(answer(FILE))[1] == ""
     assert read(answer(FILE, more=1))[1] == "1 more file will be shown after these."
+
+
+def test_changes_that_may_be_missing_are_pointed_out() -> None:
+    given = answer(FILE, more=1, missing="Changes may be missing: it was\x1b late.")
+    assert read(given)[1] == "1 more file will be shown after these. Changes may be missing: it was\\x1b late."
 
 
 def comment(**fields: Any) -> dict[str, Any]:
@@ -454,6 +460,40 @@ async def test_a_suggestion_stays_in_its_window_until_it_is_added(rig: ReviewRig
         rig.editor.report(suggested)
         await until(lambda: rig.editor.suggestions == [(7, False), (7, True)], "the draft")
         assert (await server.receives(wire.ReviewComment)).suggestion == "2\n"
+
+
+async def test_a_suggestion_that_is_sent_again_keeps_its_id(rig: ReviewRig) -> None:
+    """So a server that has stored it, but did not answer in time, does not store it twice."""
+    server = Served()
+    server.answers = [answer(FILE), wire.ReviewAnswer(id="", code="INTERNAL", text="An error."), answer(FILE)]
+    suggested = ReviewCommented("a.py", 2, 2, "TWO\n", "", suggestion="2\n", window=7, id="one")
+    async with server.listening():
+        rig.editor.report(WANTED)
+        await rig.shows("h1")
+        rig.editor.report(suggested)
+        await until(lambda: rig.editor.suggestions == [(7, False)], "the refusal")
+        rig.editor.report(suggested)
+        await until(lambda: rig.editor.suggestions == [(7, False), (7, True)], "the draft")
+        sent = [one for one in server.messages if isinstance(one, wire.ReviewComment)]
+        assert [one.id for one in sent] == ["one", "one"]
+
+
+async def test_a_comment_is_sent_again_after_a_restart_of_the_server(rig: ReviewRig) -> None:
+    killed, restarted = Served(), Served()
+    killed.answers = [answer(FILE)]
+    restarted.answers = [answer(FILE, comments=[comment(suggestion="2\n")])]
+    async with killed.listening():
+        rig.editor.report(WANTED)
+        await rig.shows("h1")
+        killed.answers = []
+        rig.editor.report(ReviewCommented("a.py", 2, 2, "TWO\n", "", suggestion="2\n", window=7))
+        await killed.receives(wire.ReviewComment)
+    async with restarted.listening():
+        await rig.is_notified("Draft added. 1 draft to send.")
+        [first] = [one for one in killed.messages if isinstance(one, wire.ReviewComment)]
+        [again] = [one for one in restarted.messages if isinstance(one, wire.ReviewComment)]
+        assert again == first
+        assert rig.editor.suggestions == [(7, True)]
 
 
 async def test_a_comment_is_resolved_and_reopened(rig: ReviewRig) -> None:

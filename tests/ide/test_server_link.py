@@ -90,7 +90,7 @@ class Bridge:
         self.about = ABOUT
         self.failures: list[Exception] = []
         self.link = ServerLink(self.reviews, lambda: self.about, self._known_as, self.editor.type_prompt)
-        self.reviews.arbiter = self.link
+        self.reviews.use_arbiter(self.link)
 
     def _known_as(self, owner: Hashable) -> tuple[int | None, str]:
         return (812, "") if owner == "claude" else (None, str(owner))

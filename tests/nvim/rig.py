@@ -15,7 +15,7 @@ from drawbridge import text
 from drawbridge.core.errors import EditorGone
 from drawbridge.editors import neovim_rpc
 from drawbridge.editors.neovim import Neovim
-from drawbridge.editors.neovim_rpc import Session
+from drawbridge.editors.neovim_rpc import OnNotification, Session
 from drawbridge.editors.port import Accepted, Decided, EditorEvent, Proposal, Rejected
 from drawbridge.text import hunks
 from tests.programs import WITHOUT_PYTHON
@@ -69,6 +69,10 @@ class Person:
 
     async def messages(self) -> str:
         return str(await self.lua("return vim.fn.execute('messages')")).strip()
+
+    def receives(self, notified: OnNotification) -> None:
+        """Calls ``notified`` with each notification that Neovim sends to this person."""
+        self._session.listen(notified, lambda: None)
 
     def leave(self) -> None:
         self._session.close()

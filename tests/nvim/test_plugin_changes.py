@@ -728,6 +728,83 @@ async def test_a_suggestion_that_is_not_added_is_not_lost(newest: ReviewRig) -> 
     rig.shows_lines("line three")
 
 
+LOSE_ANSWERS = """
+local suggest = require('drawbridge.changes_suggest')
+local suggested = suggest.suggested
+suggest.suggested = function() end
+restore_answers = function()
+  suggest.suggested = suggested
+end
+"""
+"""Lets the answers about suggestions get lost, as if the bridge had stopped before it could send them."""
+
+
+async def test_a_suggestion_is_added_once_despite_a_lost_answer(rig: ReviewRig) -> None:
+    await rig.run(change_poem)
+    rig.asks()
+    rig.shows_signs("~LINE 3", "-line 8", "+line 11b")
+    rig.editor.command("3DrawbridgeSuggest")
+    rig.shows_lines("LINE 3")
+    rig.editor.lua(LOSE_ANSWERS)
+    rig.editor.keys("ccline three<Esc>")
+    rig.editor.command("wq")
+    rig.editor.shows_message("Draft added. 1 draft to send.")
+    rig.editor.command("DrawbridgeStop")
+    logs(rig.editor, ":DrawbridgeSuggest: may not have been added: the bridge has stopped")
+    rig.shows_lines("line three")
+    rig.editor.lua("restore_answers()")
+    rig.editor.command("DrawbridgeStart")
+    rig.editor.wait("return (require('drawbridge.link').state() or {}).token ~= nil")
+    rig.editor.command("DrawbridgeChanges")
+    rig.editor.wait("return vim.fn.getqflist({ size = 0 }).size > 0")
+    rig.editor.command("w")
+    rig.editor.wait(f"return #(function() {SUGGESTIONS} end)() == 0")
+    assert [comment["suggestion"] for comment in (await rig.review())["comments"]] == ["line three\n"]
+
+
+CUT_AND_WRITE = """
+for _, channel in ipairs(vim.api.nvim_list_chans()) do
+  if channel.stream == 'job' then
+    vim.fn.chanclose(channel.id)
+  end
+end
+vim.cmd('silent! wq')
+"""
+"""Closes the connection to the bridge, and writes the current buffer before Neovim notices that."""
+
+
+async def test_a_suggestion_stays_if_the_connection_is_closed(rig: ReviewRig) -> None:
+    await rig.run(change_poem)
+    rig.asks()
+    rig.shows_signs("~LINE 3", "-line 8", "+line 11b")
+    rig.editor.command("3DrawbridgeSuggest")
+    rig.shows_lines("LINE 3")
+    rig.editor.keys("ccline three<Esc>")
+    rig.shows_lines("line three")
+    rig.editor.lua(CUT_AND_WRITE)
+    logs(rig.editor, ":DrawbridgeSuggest: may not have been added: the bridge has stopped")
+    rig.shows_lines("line three")
+    assert rig.editor.lua("return { vim.bo.modified, vim.bo.modifiable }") == [True, True]
+
+
+async def test_a_refused_suggestion_is_shown_after_the_bridge_stops(rig: ReviewRig) -> None:
+    """The user was typing when it was refused, so it had to wait."""
+    await rig.run(change_poem)
+    rig.asks()
+    rig.shows_signs("~LINE 3", "-line 8", "+line 11b")
+    rig.editor.command("3DrawbridgeSuggest")
+    rig.shows_lines("LINE 3")
+    (rig.directory / "poem.txt").write_text(CHANGED.replace("LINE 3", "by hand"))
+    rig.editor.keys("ccline three<Esc>:wq<CR>:new<CR>i")
+    logs(rig.editor, "The lines have changed since they were shown. Read the review again.")
+    rig.editor.call("nvim_command", "DrawbridgeStop")
+    rig.editor.wait("return not require('drawbridge.link').attached()")
+    rig.shows_lines("")
+    rig.editor.keys("<Esc>")
+    rig.shows_lines("line three")
+    assert rig.editor.lua("return { vim.bo.modified, vim.bo.modifiable }") == [True, True]
+
+
 @pytest.mark.thorough
 async def test_a_comment_requires_the_lines_as_they_were_shown(newest: ReviewRig) -> None:
     rig = newest

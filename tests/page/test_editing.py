@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests import programs
+
 from .rig import Browser, Person
 from .test_approving import CARD, CURRENT, READS, answers, asks, bash, edit, reads_all, stays, write
 
@@ -103,6 +105,48 @@ def test_a_request_with_folded_parts_cannot_be_accepted(
         [answer] = answers(person)
         assert answer["behavior"] == "allow"
         assert "mine " in json.dumps(answer["updatedInput"])
+
+
+def editor_file() -> str:
+    """Returns the name of the file with the code editor, recognized by the text of one of its buttons."""
+    [found] = [file.name for file in programs.page().glob("part-*.js") if "Reject this change" in file.read_text()]
+    return found
+
+
+def test_nothing_is_accepted_before_the_editor_has_loaded(browser: Browser, address: str, directory: Path) -> None:
+    """The connection is slow. The user has read the proposal, but can't edit it yet. No button or key accepts it."""
+    with browser.person(address, held=editor_file()) as person:
+        asks(person, write(directory / "notes.md", "mine\n"))
+        person.sees(f"{CURRENT} footer .accepts:enabled:not(.moved)")
+        person.clicks(EDIT)
+        person.sees(f"{CARD} .editor-wait", "Loading the editor…")
+        person.sees(f"{EDITED}:not(.moved)")
+        assert not can_accept(person)
+        person.presses("Control+Enter")
+        person.lets()
+        adds(person, "not ")
+        person.clicks(f"{EDITED}:not(.moved):enabled")
+        assert answers(person)[0]["updatedInput"]["content"] == "not mine\n"
+
+
+@pytest.mark.parametrize("kind", ["file", "command"])
+def test_an_unedited_version_is_accepted_as_proposed(
+    browser: Browser, address: str, directory: Path, kind: str
+) -> None:
+    """The button mentions an edited version only while there is one."""
+    call = write(directory / "notes.md", "mine\n") if kind == "file" else bash("echo mine")
+    with browser.person(address) as person:
+        asks(person, call)
+        person.clicks(EDIT)
+        person.sees(f"{CARD} .cm-content, {CARD} textarea")
+        assert person.reads(EDITED)[0].startswith("Accept\n")
+        adds(person, "not ")
+        person.sees(EDITED, "Accept edited version")
+        person.presses("Control+z")
+        person.loses(f"{EDITED}:has-text('Accept edited version')")
+        person.clicks(f"{EDITED}:not(.moved):enabled")
+        [answer] = answers(person)
+        assert (answer["behavior"], answer["updatedInput"]) == ("allow", call["input"])
 
 
 LONG = "".join(f"line = {number}\n" for number in range(240))

@@ -15,7 +15,7 @@ import pytest
 from drawbridge.server.auth.devices import Devices
 from drawbridge.server.auth.scopes import Scope
 from tests import programs
-from tests.rigs.reviews import POEM, WORK, decides, make_repository, poem
+from tests.rigs.reviews import MISSING, POEM, WORK, decides, make_repository, misses_the_first_checkpoint, poem
 from tests.server.checkpoints.rig import git
 from tests.server.processes import Server
 
@@ -132,6 +132,18 @@ async def test_the_notice_about_missing_git_can_be_dismissed(browser: Browser, s
         person("reload")
         person.sees(HUNK)
         assert not person("visible", css=".about-all:has-text('in its own repository')")
+
+
+async def test_changes_that_may_be_missing_are_pointed_out(browser: Browser, server: Server, repository: Path) -> None:
+    """This can't be dismissed, and is shown until the next run."""
+    project = await project_in(server, repository)
+    misses_the_first_checkpoint(server, project)
+    await runs(server, project, WORK)
+    with browser.person(address_of(server, project), width=390, height=844) as person:
+        opens(person, project)
+        person.sees(".review > .notice", MISSING)
+        await runs(server, project, {"new.txt": "new\n"})
+        person.loses(".review > .notice")
 
 
 @pytest.mark.thorough

@@ -238,6 +238,9 @@ WATCH = r"""(() => {
       if (proposal && name === 'new_string') return sent[name] !== unified(proposal.new_text);
       return JSON.stringify(sent[name]) !== JSON.stringify(input[name]);
     });
+  // The names of the fields in which the editors contain something else than the agent sent.
+  const changedIn = (texts, { input, proposal }) =>
+    Object.keys(texts).filter((name) => unified(proposal?.new_text ?? input[name]) !== texts[name]);
   const sockets = new WeakSet();
   const receive = ({ data: text }) => {
     if (typeof text !== 'string' || !text.includes('approval_id')) return;
@@ -261,20 +264,21 @@ WATCH = r"""(() => {
     if (type === 'permission_response' && data.decision === 'allow') {
       const { approval_id: id, updated_input: sent } = data;
       const card = document.querySelector(`[data-approval="${id}"]`);
-      const texts = sent && !sent.answers ? textsIn(card, received[id]) : undefined;
+      const isEdit = sent ? !sent.answers : card.querySelector('.editor-host, .growing textarea');
+      const texts = isEdit ? textsIn(card, received[id]) : undefined;
       const always = data.remember ? rules[id] : [];
-      const all = !sent
-        ? [...(requests[id] ?? ['unknown']), ...always]
-        : texts ? ofEdited(received[id], texts) : wordsIn(answered(sent));
+      const all = texts
+        ? [...ofEdited(received[id], texts), ...always]
+        : sent ? wordsIn(answered(sent)) : [...(requests[id] ?? ['unknown']), ...always];
       const hidden = [...new Set(all)].filter((word) => !words[id]?.has(word));
       // A button that only refers to the text above need not be seen whole.
       const isAsked = ({ part, line }) => !part.matches('.always') || (data.remember && !line.includes('see above'));
-      const unseen = sent ? [] : pieces(card).filter((one) => isAsked(one) && !isSeen(one));
+      const unseen = sent || texts ? [] : pieces(card).filter((one) => isAsked(one) && !isSeen(one));
       const missing = unseen.map(({ line }) => line);
       const must = sent && !texts ? 0 : card.querySelectorAll('button.must').length;
-      const other = texts ? otherThan(texts, received[id], sent) : [];
+      const other = !texts ? [] : sent ? otherThan(texts, received[id], sent) : changedIn(texts, received[id]);
       window.accepted.push({ missing: [...new Set(missing)], hidden, must, other });
-      if (texts) window.edits++;
+      if (texts && sent) window.edits++;
     }
     return send.call(this, text);
   };

@@ -138,7 +138,7 @@ def test_an_unauthenticated_client_cannot_send_many_messages() -> None:
     """Each message is within the limit for messages, and all arrive at once. A client with a token may send them."""
     connection, _ = opened("permessage-deflate")
     assert connection.websocket is not None
-    connection.websocket.unfinished_limit = 16_384
+    connection.websocket.limit_unfinished(16_384)
     *messages, end = connection.receive(sent(b"a" * (LIMIT // 2 + 1)) * 50)
     assert len(messages) == 1
     assert end == Closed(1009)
@@ -149,7 +149,7 @@ def test_an_unauthenticated_client_cannot_send_many_messages() -> None:
 def test_the_message_right_after_the_token_may_be_large() -> None:
     connection, _ = opened("permessage-deflate")
     assert connection.websocket is not None
-    connection.websocket.unfinished_limit = 16_384
+    connection.websocket.limit_unfinished(16_384)
     assert len(connection.receive(sent(b'{"type": "auth"}') + sent(b"a" * (LIMIT - 100)))) == 2
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from drawbridge.server.reviews import gaps
 from tests.server.checkpoints.rig import git
 from tests.server.processes import Server
 
@@ -58,3 +59,13 @@ async def prompts_of(server: Server, project: str) -> list[str]:
         page = await client.ask("get_messages", {"after_seq": 0, "limit": 1000}, project)
         messages = [item["message"] for item in page["data"]["messages"]]
         return [one["message"]["prompt"] for one in messages if one.get("review")]
+
+
+MISSING = "Changes of the latest run may be missing here, because no checkpoint was taken in time before it: "
+"""The beginning of what clients show after ``misses_the_first_checkpoint``."""
+
+
+def misses_the_first_checkpoint(server: Server, project: str) -> None:
+    """Makes the server believe that the checkpoint before the project's first run, which follows, was late."""
+    [folder] = server.data.rglob(project)
+    (folder / gaps.NAME).write_text('{"missed": "git took longer than 5 s."}')

@@ -7,7 +7,9 @@ import pytest
 
 from drawbridge.server.app import history_commands
 from drawbridge.server.checkpoints import private
-from drawbridge.server.sessions import allowed_directories, checkpointing, file_changes, file_index
+from drawbridge.server.sessions.directories import allowed_directories
+from drawbridge.server.sessions.files import file_changes, file_index
+from drawbridge.server.sessions.runs import checkpointing
 from drawbridge.server.store import search
 from drawbridge.server.terminal_sessions import directories, prompts
 from tests import programs

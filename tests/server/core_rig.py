@@ -24,8 +24,8 @@ from drawbridge.server.auth.scopes import owner
 from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.commands import parse
 from drawbridge.server.protocol.frames import Frame, Subscriber, encode
-from drawbridge.server.sessions.limits import Limits
-from drawbridge.server.sessions.run import State
+from drawbridge.server.sessions.options.limits import Limits
+from drawbridge.server.sessions.runs.run import State
 from tests.server.plans import plan_of
 from tests.server.schema import check_sent
 from tests.waiting import until

@@ -26,8 +26,8 @@ from drawbridge.server.events import (
     ApprovalRequested,
     ApprovalResolved,
     ChangedFile,
-    CommentedInEditor,
-    DecidedInEditor,
+    CommentedOnReview,
+    DecidedOnReview,
     DiskWarning,
     Event,
     ExecutionKilled,
@@ -60,7 +60,7 @@ from drawbridge.server.events import (
     StateChanged,
     Stored,
     Submission,
-    SubmittedInEditor,
+    SubmittedReview,
     Title,
 )
 from drawbridge.server.sessions.audience import frame, replayed
@@ -168,6 +168,15 @@ RECORDED: list[Recorded] = [
     ReviewDecided(
         by="phone", decision="edit", files=1, hunks=1, left=0, paths=("a.py",), diff="-a\n+b\n", diff_truncated=True
     ),
+    ApprovalRequested(
+        "appr_1",
+        "run_1",
+        "Write",
+        Raw(b'{"file_path":"/a","content":"y"}'),
+        Raw(b"[]"),
+        Proposal("/a", "x", "y"),
+        shown_fields=("file_path", "content"),
+    ),
 ]
 
 SUMMARY = summary("p1", str(PATH))
@@ -182,9 +191,9 @@ ANNOUNCED: list[Event] = [
     StateReported(AgentState(model="opus", todos=(Todo("Fix it", "pending"),))),
     OffersReported(AgentOffers(commands=(Offer("compact"),), steer=True)),
     Answered({"by": "Neovim"}, ApprovalRequested("appr_1", "run_1", "Bash", Raw(b"{}"), Raw(b"[]")), "allow"),
-    DecidedInEditor("Neovim", "keep", hunks=1),
-    CommentedInEditor("Neovim", "comment_1", "a.py"),
-    SubmittedInEditor("VS Code", "run_1"),
+    DecidedOnReview({"by": "Neovim"}, "keep", hunks=1, files=1),
+    CommentedOnReview({"by": "Neovim"}, "comment_1", "a.py"),
+    SubmittedReview({"by": "VS Code"}, "run_1"),
 ]
 
 

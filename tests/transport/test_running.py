@@ -11,10 +11,11 @@ import msgspec
 import psutil
 import pytest
 
+from drawbridge.core.process_start import StartTime, started_at
 from drawbridge.transport import private_socket, running
 
 
-def of(pid: int, began: float) -> bytes:
+def of(pid: int, began: StartTime | None) -> bytes:
     found = running.Running(
         pid=pid, began=began, url="wss://x", pages=(), loopback=True, fingerprint=None, data_dir="/srv/data"
     )
@@ -31,7 +32,7 @@ def test_announcements_of_killed_servers_are_ignored_and_removed(
     ended.wait()
     (place / f"{ended.pid}.json").write_bytes(of(ended.pid, 0.0))
     parent = psutil.Process(os.getppid())
-    (place / f"{parent.pid}.json").write_bytes(of(parent.pid, parent.create_time()))
+    (place / f"{parent.pid}.json").write_bytes(of(parent.pid, started_at(parent.pid)))
     assert [one.pid for one in running.announcements()] == [parent.pid]
     with running.announced(tmp_path, "wss://y", (), None, loopback=True):
         assert {path.name for path in place.iterdir()} == {f"{parent.pid}.json", f"{os.getpid()}.json"}

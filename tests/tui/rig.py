@@ -19,7 +19,8 @@ from textual.screen import Screen
 
 from drawbridge.agents import registry
 from drawbridge.agents.base import Proposal
-from drawbridge.server.approvals.pending import with_call
+from drawbridge.agents.tool_calls import Tools
+from drawbridge.server.approvals.pending import PendingApproval, with_call
 from drawbridge.server.approvals.words import words
 from drawbridge.server.events import ApprovalRequested
 from drawbridge.tui import approval_view
@@ -148,15 +149,17 @@ async def attached(
     name: str = "Ada",
     size: tuple[int, int] = (100, 30),
     palette: Palette = DARK,
+    ends_server: bool = False,
     **how: Any,
 ) -> AsyncIterator[Person]:
     """Yields a person whose terminal client is connected to ``server``, as if ``drawbridge attach`` had been started
-    with its URL and token file. ``how`` may contain another ``url`` or ``token_file``."""
+    with its URL and token file, or ``drawbridge review`` if the client ``ends_server``. ``how`` may contain another
+    ``url`` or ``token_file``."""
     ca = str(server.data / "tls" / "cert.pem") if server.url.startswith("wss") else None
     finder = Finder(how.get("url", server.url), how.get("token_file", str(server.data / "token")), ca)
     client = Client(finder.find, name)
     first = await begin(client, None if project is None else str(project), str(project))
-    app = AttachApp(client, palette, first)
+    app = AttachApp(client, palette, first, ends_server=ends_server)
     async with app.run_test(size=size, notifications=True) as pilot:
         person = Person(app, pilot)
         await person.sees("Connected")
@@ -181,7 +184,11 @@ def event(request: dict[str, Any]) -> ApprovalRequested:
         request.get("changeable", True),
         form=request.get("form", "fields"),
     )
-    return with_call(asked, registry.tools("gemini" if asked.form == "acp" else "claude"))
+    return with_call(asked, tools_of(asked))
+
+
+def tools_of(asked: ApprovalRequested) -> Tools:
+    return registry.tools("gemini" if asked.form == "acp" else "claude")
 
 
 def described(request: dict[str, Any], agent: str) -> dict[str, Any]:
@@ -189,8 +196,10 @@ def described(request: dict[str, Any], agent: str) -> dict[str, Any]:
     asked = event(request)
     assert asked.call is not None
     found = words(asked, asked.call, agent.lower(), "/home/ada/blog", os.path.normpath)
+    approval = PendingApproval(asked, "", "")
+    approval.interpret(tools_of(asked))
     fields: dict[str, Any] = json.loads(json.dumps(msgspec.to_builtins(found)))
-    return {**fields, **request}
+    return {**fields, "shown_fields": [*approval.shown_fields()], **request}
 
 
 class Alone(App[None]):

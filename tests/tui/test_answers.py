@@ -143,7 +143,7 @@ def test_bidirectional_reordering_is_off_while_drawing(monkeypatch: pytest.Monke
 
     monkeypatch.setenv("TERM", "xterm")
     finder = Finder("ws://127.0.0.1:1")
-    runs = attach(finder, None, "", DARK) if command == "attach" else decide(finder, "", DARK)
+    runs = attach(finder, None, "", DARK) if command == "attach" else decide(finder, "", DARK, ends_server=False)
     monkeypatch.setattr("drawbridge.tui.command.begin", begun)
     monkeypatch.setattr("drawbridge.tui.command.begin_review", begun)
     monkeypatch.setattr("drawbridge.tui.app.AttachApp.run_async", draw)

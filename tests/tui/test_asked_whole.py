@@ -529,6 +529,19 @@ async def test_unknown_fields_are_shown_above_a_change() -> None:
         assert "content:" not in app.text
 
 
+@pytest.mark.parametrize(
+    "more",
+    [{}, {"shown_fields": None}, {"shown_fields": ["file_path"]}, {"shown_fields": ["content"], "proposal": None}],
+    ids=["another text", "an older server", "another field", "no diff"],
+)
+async def test_a_field_that_the_diff_does_not_show_is_shown(more: dict[str, Any]) -> None:
+    proposal = {"path": "/x/a.py", "old_text": "a\n", "new_text": "b\n"}
+    given = {"file_path": "/x/a.py", "content": EVIL}
+    app = Alone({"tool_name": "Write", "input": given, "proposal": proposal, **more})
+    async with alone(app):
+        assert EVIL in app.text
+
+
 async def test_a_path_through_a_link_is_shown_with_its_target() -> None:
     proposal = {"path": "/x/README.md", "old_text": "a\n", "new_text": "b\n"}
     request = {"tool_name": "Write", "input": {"file_path": "/x/README.md", "content": "b\n"}, "proposal": proposal}
@@ -735,6 +748,7 @@ async def test_the_path_of_a_change_is_on_one_line() -> None:
     ("tool", "given"),
     [
         ("Edit", {"old_string": "a", "new_string": "b", "replace_all": {"cmd": EVIL}}),
+        ("Write", {"content": EVIL}),
         ("MultiEdit", {"edits": [{"old_string": "a", "new_string": "b", "cmd": EVIL}]}),
         ("MultiEdit", {"edits": [{"old_string": "a", "new_string": "b", "replace_all": EVIL}]}),
         ("MultiEdit", {"edits": [{"old_string": "a", "new_string": "b"}, EVIL]}),
@@ -746,7 +760,7 @@ async def test_the_path_of_a_change_is_on_one_line() -> None:
 )
 async def test_input_that_the_diff_of_a_proposal_omits_is_shown(tool: str, given: dict[str, Any]) -> None:
     proposal = {"path": "/x/a", "old_text": "a", "new_text": "b"}
-    app = Alone({"tool_name": tool, "input": given, "proposal": proposal})
+    app = Alone({"tool_name": tool, "input": {"file_path": "/x/a", **given}, "proposal": proposal})
     async with alone(app, height=40):
         assert EVIL in app.text
 

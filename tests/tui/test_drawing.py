@@ -100,6 +100,18 @@ def test_a_decision_unfolds_to_what_it_changed() -> None:
     assert drawn("notice", {"by": "Ada", "text": "kept 1 change in a.py", "paths": ["a.py"]}).startswith("── Ada")
 
 
+def test_a_file_with_a_strange_name_is_listed_once() -> None:
+    """git quotes such a path in the diff, but the record contains it as it is."""
+    path = 'odd "name"\t\x01\\é.py'
+    old, new = (rf'"{side}/odd \"name\"\t\001\\é.py"' for side in "ab")
+    diff = f"diff --git {old} {new}\n--- {old}\n+++ {new}\n@@ -1 +1 @@\n-TEN\n+ten\n"
+    shown = drawn(
+        "notice", {"by": "Ada", "text": "undid 1 change", "files": 1, "paths": [path], "diff": diff}, folded=False
+    )
+    assert shown.count("odd") == 1
+    assert "TEN" in shown
+
+
 def test_a_summary_is_recognized_by_its_field() -> None:
     assert drawn("aside", {"text": "Short.", "summary": True}) == "▸ Summary that the agent continues from"
 

@@ -286,7 +286,13 @@ async def test_a_closing_reason_is_never_mistaken_for_a_missing_one() -> None:
 
 @pytest.mark.parametrize("problem", ["The token has expired.", "The token has expired"])
 async def test_a_refused_token_is_described_in_sentences(problem: str) -> None:
-    connection = Connection(lambda: ServerAddress("ws://127.0.0.1:1", "x", Path("token"), None, None), "Ada")
+    connection = Connection(
+        lambda: ServerAddress("ws://127.0.0.1:1", "x", Path("token"), None, None),
+        "Ada",
+        on_message=lambda message: None,
+        on_state=lambda: None,
+        on_open=lambda: None,
+    )
     connection.state, connection.problem = "refused", problem
     words = "Disconnected: The token has expired. To use another token, quit and restart with --token-file."
     with pytest.raises(RequestError) as refusal:

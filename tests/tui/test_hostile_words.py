@@ -62,8 +62,8 @@ def test_no_drawn_text_controls_the_terminal(kind: Kind, data: dict[str, Any], w
 @pytest.mark.parametrize(("kind", "start"), [("prompt", "▎ {}  "), ("notice", "── {} did it ")])
 def test_who_did_something_is_decided_by_client(kind: Kind, start: str) -> None:
     """Records of older servers have no ``client_id``, so only their names can be compared."""
-    painter = Painter(DARK)
-    painter.me, painter.is_mine = "ada", lambda data: data["client_id"] == "c1"
+    painter = Painter(DARK, lambda data: data["client_id"] == "c1")
+    painter.me = "ada"
 
     def drawn(**client: str) -> str:
         item = Item(1, 1, "2026-11-21T09:00:00Z", kind, {"text": "did it", **client})

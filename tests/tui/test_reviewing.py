@@ -19,7 +19,7 @@ from drawbridge.tui.review_view import ReviewView
 from drawbridge.tui.screen_conversation import ConversationScreen
 from drawbridge.tui.screen_review import ReviewScreen
 from tests import programs
-from tests.rigs.reviews import WORK, decides, make_repository, poem
+from tests.rigs.reviews import MISSING, WORK, decides, make_repository, misses_the_first_checkpoint, poem
 from tests.server.checkpoints.rig import git
 from tests.server.processes import Server, serving
 
@@ -134,6 +134,15 @@ async def test_a_directory_outside_a_repository_is_mentioned_once(server: Server
         await person.sees("in its own repository")
         await person.presses("escape", "v")
         await person.loses("in its own repository")
+
+
+async def test_changes_that_may_be_missing_are_pointed_out(server: Server, repository: Path) -> None:
+    misses_the_first_checkpoint(server, await project_of(server, repository))
+    async with reviewing(server, repository, {"old.txt": None}) as (person, _):
+        await is_told(person, MISSING)
+        await person.sees("Changes of the latest run may be missing here, because no checkpoint was taken in time")
+        await person.presses("u")
+        await person.sees("Nothing to review", "Changes of the latest run may be missing here")
 
 
 @pytest.mark.thorough

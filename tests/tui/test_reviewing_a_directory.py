@@ -98,7 +98,14 @@ async def test_without_a_server_the_review_command_starts_its_own(home: Path, bl
         pane.type("y")
         pane.wait_for("Nothing to review")
         assert (home / "data" / "server.json").exists(), "a phone could follow"
+        pane.press("Escape")
+        pane.wait_for("undid 2 changes")
+        pane.type("/Fix the notes")
+        pane.press("Enter")
+        pane.wait_for("Working")
         pane.press("C-q")
+        pane.wait_for(r"Quit and stop the run\?")
+        pane.type("y")
         pane.wait_for(r"exit code 0\b")
 
     await in_a_terminal(undoes_all, blog)

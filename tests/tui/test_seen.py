@@ -203,7 +203,7 @@ def call(random: Random, words: Words, kind: int) -> dict[str, Any]:
         case _:
             old, new, around = words.some(3), words.some(20), "".join(f"line {number}\n" for number in range(30))
             given = {"file_path": "/ws/a.txt", "old_string": old, "new_string": new}
-            proposal = {"path": "/ws/a.txt", "old_text": f"{around}{old}\n", "new_text": f"{around}{new}\n{around}"}
+            proposal = {"path": "/ws/a.txt", "old_text": around + old + around, "new_text": around + new + around}
             return {"tool_name": "Edit", "input": given, "proposal": proposal}
 
 

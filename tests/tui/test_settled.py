@@ -20,8 +20,7 @@ EDITED: dict[str, Any] = {"decision": "allow", "by": "phone", "edited": True, "c
 
 
 def _drawn(request: dict[str, Any], answer: dict[str, Any], *, folded: bool, mine: bool = False) -> str:
-    painter = Painter(DARK)
-    painter.is_mine = lambda answer: mine
+    painter = Painter(DARK, lambda answer: mine)
     item = Item(1, 1, "", "question", {"request": request, "answer": answer})
     return "\n".join(strip.text.rstrip() for strip in painter.item(item, 80, folded=folded, whole=None))
 

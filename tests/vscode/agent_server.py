@@ -42,12 +42,14 @@ class AgentServer:
         assert self._process.stdout.readline(), "drawbridge serve has ended"
 
     def end(self) -> None:
+        """Ends the server, even if a test that failed has left it stopped."""
         if self._process is not None:
             self._process.terminate()
-            assert self._process.wait(PATIENCE) == 0
-            assert self._process.stdout is not None
-            self._process.stdout.close()
-            self._process = None
+            self._process.send_signal(signal.SIGCONT)
+            try:
+                assert self._process.wait(PATIENCE) == 0
+            finally:
+                self.kill()
 
     def stop(self) -> None:
         """Stops the process of the server. Its socket still accepts connections and requests."""

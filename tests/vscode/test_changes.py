@@ -13,6 +13,7 @@ import pytest
 from drawbridge.core.review_memory import ReviewMemory
 from tests.chaos.rig import StoppingGit
 from tests.server.reviews.rig import POEM, make_repository
+from tests.waiting import PATIENCE
 
 from .agent_server import AgentServer, agent_server
 from .rig import VSCode, wait_until
@@ -93,8 +94,7 @@ class Changes:
         before = self.rows()
 
         def is_done() -> bool:
-            self.rig.window.browser.send(page=self.rig.window.name, hover=self._line(line))
-            self.rig.window.clicks(f"{self._line(line)} .action-label[aria-label='{action}']")
+            self.clicks(action, line)
             wait_until(lambda: self.rows() != before or self.rig.window.sees(NOTICES), f"an effect of {action}")
             was_reading = any(MOVED in notice for notice in self.rig.window.sees(NOTICES))
             if was_reading:
@@ -102,6 +102,11 @@ class Changes:
             return not was_reading
 
         wait_until(is_done, action)
+
+    def clicks(self, action: str, line: str) -> None:
+        """Clicks a button of a line in the list."""
+        self.rig.window.browser.send(page=self.rig.window.name, hover=self._line(line))
+        self.rig.window.clicks(f"{self._line(line)} .action-label[aria-label='{action}']")
 
     def _line(self, text: str) -> str:
         return f"{ROWS}:has-text('{text}')"
@@ -304,10 +309,14 @@ def test_the_notice_about_missing_git_is_shown_once(rig: Workstation, server: Ag
 
 
 def test_a_decision_is_carried_out_after_the_server_was_killed(changes: Changes) -> None:
+    """Progress is shown from the click on, even while the decision waits for another request."""
+    changes.rig.does("workbench.view.explorer")
     changes.server.stop()
-    changes.rig.window.browser.send(page=changes.rig.window.name, hover=f"{ROWS}:has-text('Line 3')")
-    changes.rig.window.clicks(f"{ROWS}:has-text('Line 3') .action-label[aria-label='Undo Change']")
-    wait_until(lambda: changes.rig.window.sees(".monaco-progress-container.active"), "the progress of the decision")
+    changes.rig.does("drawbridge.showChanges")  # the extension sends what the user has seen, and waits for the answer
+    changes.shows(*ALL)
+    changes.clicks("Undo Change", "Line 3")
+    progress = ".monaco-progress-container.active"
+    wait_until(lambda: changes.rig.window.sees(progress), "the progress of the decision", timeout=PATIENCE / 2)
     changes.server.kill()
     changes.server.start()
     wait_until(lambda: "Undone: 1 change in poem.txt. 2 changes left." in status_bar(changes), "what was done")
@@ -351,8 +360,10 @@ def test_the_list_reconnects_to_a_restarted_server(changes: Changes) -> None:
 
 
 def test_the_reason_for_an_unreadable_review_is_shown(changes: Changes) -> None:
+    """The server notices that the directory was moved when it receives the decision, or before that."""
+    changes.rig.opens(changes.poem)
     shutil.move(changes.directory, changes.directory.with_name("moved"))
-    changes.does("Keep Changes in File", "old.txt")
+    changes.rig.does("drawbridge.keepThisFile")  # a row of the list may already be gone
     changes.shows()
     changes.rig.does("notifications.clearAll")
     changes.rig.does("drawbridge.showChanges")

@@ -61,7 +61,7 @@ let trying = kept.triedToken();
 /** The code of a sign-in link, until it is known whether this device's own token is still valid, and what it allows. */
 let offered: string | undefined;
 
-/** What a pairing link contains, until it is known whether this device's own token is still valid. */
+/** The content of a pairing link, until it is known whether this device's own token is still valid. */
 let held: Invitation | undefined;
 
 /** Whether the token was typed. If so, the form stays until the server has accepted it. */

@@ -19,7 +19,7 @@ from msgspec import Raw, Struct, field, structs
 from drawbridge.core.json_text import object_in
 
 LEAVING_PLAN: Final = "ExitPlanMode"
-"""The name under which every driver reports the tool with which its agent asks to leave plan mode: the name of Claude
+"""The name that all drivers use for the tool with which an agent asks to leave plan mode. It is the name of Claude
 Code's tool.
 """
 

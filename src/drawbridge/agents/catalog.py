@@ -109,8 +109,8 @@ class Row:
         """The protocol with which it connects to an editor's bridge: ``WEBSOCKET`` or ``HTTP``. Empty if it does not
         connect to one."""
         self.proposes = proposes
-        """Whether the approval requests of its terminal sessions reach the server only as proposals from a bridge,
-        since it has no hook for them."""
+        """Whether it has no hook for approval requests, so that those of its terminal sessions reach the server only as
+        proposals from a bridge."""
         self.own_variables = own_variables
         """Variables that it sets for the processes that it starts, and variables that an editor sets for it in the
         editor's terminals. A name that ends with ``*`` matches every name that begins with the text before the ``*``.

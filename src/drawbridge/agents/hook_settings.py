@@ -63,8 +63,8 @@ class AskMode(NamedTuple):
 
 class AgentHooks(NamedTuple):
     """The hooks of one agent. ``home``: the environment variable that names its directory, and the default directory.
-    ``events``: event → matcher, or None for a hook without one. The first event precedes a tool call, such as an
-    edit."""
+    ``events`` maps each event to its matcher, or to None for a hook without one. The first event precedes a tool call,
+    such as an edit."""
 
     name: str
     home: tuple[str, str]
@@ -72,7 +72,7 @@ class AgentHooks(NamedTuple):
     project_file: str
     events: Mapping[str, str | None]
     sample: tuple[str, str, Mapping[str, str]]
-    """A call of the hook about an edit to a file that can't be open in an editor: the event, the tool and the tool's
+    """A call to the hook about an edit to a file that can't be open in an editor: the event, the tool and the tool's
     input."""
     handler: Callable[[Sequence[str], int, bool], dict[str, Any]]
     """Returns a hook for the settings, given the words of its command, its timeout in the agent's unit, and whether the
@@ -124,7 +124,7 @@ class AgentHooks(NamedTuple):
     def groups(
         self, command: Sequence[str], settings: HookSettings, *, can_block: bool
     ) -> dict[str, Mapping[str, Any]]:
-        """The hooks for the agent's settings: event → one group with one handler. ``settings``: the guard's.
+        """The hooks for the agent's settings: one group with one handler for each event. ``settings``: the guard's.
         ``can_block``: whether the agent's version supports ``onFailure``."""
         groups: dict[str, Mapping[str, Any]] = {}
         for number, (event, matcher) in enumerate(self.events.items()):

@@ -51,7 +51,7 @@ def image_block(media_type: str, data: str) -> dict[str, Any]:
 
 
 def call(session_id: str, id: str, name: str, given: Mapping[str, Any]) -> AgentLine:
-    """A call of the tool ``name`` with the input ``given``. Until the call has a result, a later line with the same
+    """A call to the tool ``name`` with the input ``given``. Until the call has a result, a later line with the same
     ``id`` replaces the earlier one."""
     return block(session_id, {"type": "tool_use", "id": id, "name": name, "input": given})
 
@@ -73,7 +73,7 @@ def result(
     patch: Sequence[Mapping[str, Any]] = (),
 ) -> AgentLine:
     """The result of the call ``id``: text, or blocks of text and images. ``patch``: what the call has changed in its
-    file, see ``patch_of``."""
+    file (see ``patch_of``)."""
     given = {"type": "tool_result", "tool_use_id": id, "content": content, "is_error": is_error}
     message = {"type": "user", "message": {"role": "user", "content": [given]}, "parent_tool_use_id": None}
     return _line(message | ({"tool_use_result": {"structuredPatch": patch}} if patch else {}), session_id)

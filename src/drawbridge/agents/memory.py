@@ -132,7 +132,7 @@ class _Watched:
 
 
 def resident(agents: Collection[int]) -> dict[int, int]:
-    """The process id of an agent → its resident bytes, including those of everything that it started. Blocking.
+    """The resident bytes of each agent, including everything that it started, by the agent's process id. Blocking.
 
     On Linux, processes whose parents have ended are included, since the supervisor becomes their parent.
     """

@@ -20,8 +20,8 @@ NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "plan": ("plan", "read-only"),
     BYPASS: (BYPASS, "yolo", "full-access", "agent-full-access"),
 }
-"""A mode of the client protocol → the names that agents have for it. Other names are passed on unchanged, unless they
-match ``_CARELESS``."""
+"""Maps a mode of the client protocol to the names that agents have for it. Other names are passed on unchanged, unless
+they match ``_CARELESS``."""
 
 OFFERS: Final = (
     ModeOffer("default", "Ask first", "Asks before it changes files or runs commands."),

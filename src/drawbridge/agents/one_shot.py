@@ -124,7 +124,7 @@ class Turn:
         if self.turn_open:
             failure = Failure(FAILED, fault) if fault else self.failed(code, stderr.strip() or readable(self.junk.text))
             interrupted = failure is not None and self._interrupted and fault is None
-            if interrupted:  # the signal that interrupted it is not the user's concern
+            if interrupted:  # the signal that interrupted the program is not the user's concern
                 failure = Failure(FAILED, INTERRUPTED)
             self.turn_open = False
             outputs.append(

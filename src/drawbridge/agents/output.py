@@ -60,8 +60,8 @@ class Lines:
 
 
 def parsed(line: bytes, decoder: msgspec.json.Decoder[Kind]) -> tuple[Kind, bytes] | None:
-    """The decoded line, and the bytes to pass on: the line's own, with each carriage return replaced by a space, if
-    they are valid, otherwise repaired ones.
+    """The decoded line, and the bytes to pass on. If the line's own bytes are valid, they are passed on with each
+    carriage return replaced by a space. Otherwise, repaired bytes are passed on.
 
     None if the line is not a JSON object. The decoder must accept any value in each field.
     """

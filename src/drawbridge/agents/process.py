@@ -37,6 +37,7 @@ from drawbridge.agents.output import LINE_LIMIT, STDERR_LIMIT, Lines, Tail
 from drawbridge.agents.shortage import shortage
 from drawbridge.agents.supervisor_pipe import SupervisorPipe
 from drawbridge.core.disk_threads import DiskThreads
+from drawbridge.core.subprocesses import check_descriptors
 from drawbridge.core.tasks import BackgroundTasks
 
 STDIN_LIMIT: Final = 64 * 1024 * 1024
@@ -71,8 +72,8 @@ class Times(Struct, frozen=True):
     reply: float = 5.0
     """The time that the agent has to answer a command. This is not a step of ending the process."""
     disk: float = 5.0
-    """The time that the disk has to respond before a question or a change of directory is reported without what it
-    would have shown. This is not a step of ending the process, either."""
+    """The time that the disk has to respond. After that, a question or a change of directory is reported without what
+    the disk would have shown. This is not a step of ending the process, either."""
 
 
 class Process(asyncio.SubprocessProtocol):
@@ -99,7 +100,7 @@ class Process(asyncio.SubprocessProtocol):
         self._outputs: deque[Output] = deque()
         """What has not been passed on yet. The first one waits for the disk, and the others wait behind it."""
         self._looking: asyncio.Task[None] | None = None
-        """The look at the disk in progress."""
+        """The task that is looking at the disk, if any."""
         self._disk = DiskThreads(LOOKS)
         self._looks = BackgroundTasks(logger)
         self.times = Times()
@@ -120,6 +121,10 @@ class Process(asyncio.SubprocessProtocol):
         return self._conversation.busy
 
     # Messages to the process.
+
+    async def identify(self) -> None:
+        """Makes ``pid`` the agent's process id, which the supervisor reports. Until then, it is the supervisor's."""
+        self.pid = await self._pipe.agent_pid() or self.pid
 
     def prompt(self, text: str, attachments: tuple[Attachment, ...] = ()) -> None:
         if not self._ended.is_set():
@@ -206,14 +211,14 @@ class Process(asyncio.SubprocessProtocol):
 
     def process_exited(self) -> None:
         self._exited.set()
-        self._pause(on=False)  # what is left in the pipe is not large, and would be lost
+        self._pause(on=False)  # what is left in the pipe is not large, and would otherwise be lost
         self._tasks.start(self._finish(), f"{self._name}: cleaning up after its exit")
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closed.set()
 
     def _handle(self, outputs: Sequence[Output]) -> None:
-        self._tell_supervisor()  # first, so that a question is reported before any client can answer it
+        self._tell_supervisor()  # this comes first, so that a question is reported before any client can answer it
         self._outputs += outputs
         if self._looking is None:
             self._pass_on()
@@ -401,6 +406,7 @@ async def start(
     pipe = SupervisorPipe()
     process = kind(name, environment[MARK], pipe, conversation, emit, look)
     try:
+        check_descriptors()
         await asyncio.get_running_loop().subprocess_exec(
             lambda: process,
             *pipe.command(confinement, command),
@@ -416,7 +422,7 @@ async def start(
         pipe.close()
         raise
     try:
-        process.pid = await pipe.agent_pid() or process.pid
+        await process.identify()
     except BaseException:  # the caller was canceled, and nobody else would end the process
         await process.stop()
         raise

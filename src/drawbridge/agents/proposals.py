@@ -56,3 +56,7 @@ class WholeFiles(Tools):
 
     def with_text(self, name: str, given: Mapping[str, Any], old_text: str, text: str) -> dict[str, Any] | None:
         return {**given, _TEXT: text} if name == _TOOL else None
+
+    def shown_fields(self, name: str, given: Mapping[str, Any], proposal: Proposal) -> tuple[str, ...]:
+        is_shown = name == _TOOL and (given.get(_PATH), given.get(_TEXT)) == (proposal.path, proposal.new_text)
+        return (_PATH, _TEXT) if is_shown else ()

@@ -38,7 +38,7 @@ _TOOLS: Final[Mapping[str, Tools]] = {
     for row in catalog.ROWS
     if row.asks or row.terminal or row.proposes
 }
-"""Agent → its tools, for the agents with a row that ask for decisions."""
+"""Maps each agent to its tools, for the agents with a row that ask for decisions."""
 
 _UNKNOWN: Final = UnknownTools()
 
@@ -52,7 +52,8 @@ class AgentPrograms(Struct, frozen=True):
 
 
 def agents(named: AgentPrograms) -> dict[str, Agent]:
-    """Name → agent, for all agents; the default agent is the first. ``named`` must have passed ``problems``."""
+    """All agents, by name. The default agent is the first. ``named`` must have passed
+    ``problems``."""
     paths = dict(_parts(given) for given in named.paths)
     found: list[Agent] = [built_in(row.name, paths.get(row.name)) for row in catalog.ROWS if row.program]
     found += [Acp(name, shlex.split(command)) for name, command in map(_parts, named.acp)]
@@ -69,7 +70,7 @@ def built_in(name: str, path: str | None) -> Agent:
 
 
 def terminal_agents() -> dict[str, TerminalAgent]:
-    """Name → agent, for the agents with hooks that report their sessions in terminals."""
+    """The agents with hooks that report their sessions in terminals, by name."""
     names = [row.name for row in catalog.ROWS if row.terminal]
     return {name: importlib.import_module(f"drawbridge.agents.{name}.terminal").agent() for name in names}
 
@@ -90,8 +91,8 @@ def with_forks(known: Mapping[str, Agent]) -> list[str]:
 
 
 def missing(named: AgentPrograms) -> dict[str, str]:
-    """Agent → the name or path of its program, for agents whose program is not installed. The result may change
-    while the server runs, since programs can be installed at any time."""
+    """The agents whose programs are not installed, by name, each with the name or path of its program. The result may
+    change while the server runs, since programs can be installed at any time."""
     return {name: program for name, program in _programs(named).items() if _place(name, program) is None}
 
 
@@ -103,7 +104,7 @@ class Program(Struct, frozen=True):
 
 
 def programs(named: AgentPrograms) -> dict[str, Program]:
-    """Agent → its program, for all agents that have one. Blocking, but it starts none of the programs."""
+    """The programs of all agents that have one, by the agent's name. Blocking, but starts none of the programs."""
     found = {}
     for name, program in _programs(named).items():
         path = _place(name, program)
@@ -132,7 +133,7 @@ class _Package(Struct):
 
 
 def _programs(named: AgentPrograms) -> dict[str, str]:
-    """Agent → the name or path of its program."""
+    """The name or path of each agent's program, by the agent's name."""
     paths = dict(_parts(given) for given in named.paths)
     found = {row.name: paths.get(row.name, row.program) for row in catalog.ROWS if row.program}
     return found | {name: shlex.split(command)[0] for name, command in map(_parts, (*named.acp, *named.commands))}

@@ -43,7 +43,7 @@ def not_logged_in(name: str, reason: str) -> Failure:
 
 
 def with_reason(text: str, reason: str) -> str:
-    """``text``, which has no period at the end, and the reason, which may be empty, as one sentence."""
+    """``text`` and the reason as one sentence. ``text`` has no period at its end, and the reason may be empty."""
     return f"{text}: {sentence(reason)}" if reason else f"{text}."
 
 

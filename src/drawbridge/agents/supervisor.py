@@ -94,7 +94,7 @@ def run_agent(open_files: str, nice: str, confined: str, program: str, *argument
             )  # Python ignores some, and a shell makes its background jobs ignore others
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     if LINUX:
-        prctl(PR_SET_PDEATHSIG, signal.SIGTERM)  # in case the supervisor is killed
+        prctl(PR_SET_PDEATHSIG, signal.SIGTERM)  # ends the agent if the supervisor is killed
         if os.getppid() != supervisor:
             os._exit(NOT_STARTED)
         with suppress(OSError), open("/proc/self/oom_score_adj", "wb", buffering=0) as file:
@@ -126,7 +126,7 @@ def supervise(control: int, child_pipe: int, agent: int) -> int | None:
         if control in ready:
             signals = receive(control)
             if not signals and waits:
-                signal_group(agent, signal.SIGKILL)  # immediately, since the search for everything else takes a moment
+                signal_group(agent, signal.SIGKILL)  # first the agent, since finding the rest takes a moment
                 return None
             for number in signals or [signal.SIGTERM, signal.SIGCONT]:  # SIGCONT wakes a stopped process
                 if number == signal.SIGKILL:

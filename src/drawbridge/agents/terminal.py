@@ -22,7 +22,7 @@ SUBAGENT: Final = "subagent"
 """The type of a task that is a subagent. A run stays open until the last one has ended."""
 
 _KINDS: Final = {SUBAGENT: "local_agent", "shell": "local_bash"}
-"""The type of a task → its type in the client protocol."""
+"""Maps the type of a task to its type in the client protocol."""
 
 
 class NotItsFile(Exception):
@@ -260,13 +260,13 @@ class AskingAgent(Protocol):
         ...
 
     def is_same_call(self, tool: str, before: Mapping[str, Any], after: Mapping[str, Any], *, as_run: bool) -> bool:
-        """Whether a call of ``tool`` with the input ``after`` is the call that the agent asked about with the input
+        """Whether a call to ``tool`` with the input ``after`` is the call that the agent asked about with the input
         ``before``. ``as_run``: whether ``after`` is what the call ran with. It may then contain additional fields
         (answers), or differ because a person edited the text, but the file is still the same."""
         ...
 
     def reports_input(self, tool: str) -> bool:
-        """Whether the hook after a call of ``tool`` reports the input that the call ran with."""
+        """Whether the hook after a call to ``tool`` reports the input that the call ran with."""
         ...
 
     def is_command(self, prompt: str) -> bool:
@@ -299,8 +299,8 @@ class TerminalAgent(AskingAgent, Protocol):
         ...
 
     def proposal(self, tool: str, given: Mapping[str, Any], read: Reader) -> base.Proposal | None:
-        """The change that a call of ``tool`` with the input ``given`` would make to a file, which it reads with
-        ``read``; None if the call does not change a file, or if the result can't be predicted."""
+        """The change that a call to ``tool`` with the input ``given`` would make to a file. The file is read with
+        ``read``. None if the call does not change a file, or if the result can't be predicted."""
         return None
 
     # The transcript.

@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 import msgspec
 from msgspec import Raw, Struct
 
-from drawbridge.agents.base import Form
+from drawbridge.agents.base import Form, Proposal
 from drawbridge.core.json_text import UNDECODABLE
 
 Kind: TypeAlias = Literal[
@@ -108,8 +108,8 @@ class Option(_Grant, frozen=True, kw_only=True, tag=True):
 
 
 class Other(_Grant, frozen=True, kw_only=True, tag=True):
-    """Anything else, with its JSON in ``text``. ``widens``: false if it certainly does not allow the agent any more
-    than before."""
+    """Anything else, with its JSON in ``text``. ``widens``: false if it certainly allows the agent nothing more than
+    before."""
 
     text: str
     widens: bool = True
@@ -157,16 +157,16 @@ class Tools(Protocol):
 
     @property
     def acts(self) -> Mapping[str, Act]:
-        """Tool → what it does. Clients show the calls of other tools with the tool's name."""
+        """Maps a tool to what it does. Clients show the calls of any other tool with the tool's name."""
         return {}
 
     @property
     def tasks(self) -> Mapping[str, str]:
-        """Kind of background task, as the agent reports it → its name for users."""
+        """Maps a kind of background task, as the agent reports it, to its name for users."""
         return {}
 
     def call(self, name: str, given: Mapping[str, Any], suggestions: Raw, form: Form) -> ToolCall:
-        """Describes a call of the tool ``name`` with the input ``given``. The parameters are as in ``base.Question``;
+        """Describes a call to the tool ``name`` with the input ``given``. The parameters are as in ``base.Question``;
         ``given`` is empty if the input is not an object, or can't be decoded."""
         ...
 
@@ -177,6 +177,11 @@ class Tools(Protocol):
     def with_text(self, name: str, given: Mapping[str, Any], old_text: str, text: str) -> dict[str, Any] | None:
         """The input with which the tool changes ``old_text`` to ``text``; None if the tool can't do that."""
         return None
+
+    def shown_fields(self, name: str, given: Mapping[str, Any], proposal: Proposal) -> tuple[str, ...]:
+        """The fields of the input that the diff of ``proposal`` shows completely, so that clients need not show them
+        again. A field that may differ from the diff, or that changes anything else, must not be among them."""
+        return ()
 
 
 class UnknownTools(Tools):

@@ -62,7 +62,7 @@ def _main(given: list[str]) -> int:
     name = ALIASES.get(given[0], given[0]) if given else ""
     if name not in COMMANDS:
         everything = parser()
-        everything.parse_args(given)  # exits after --help, --version or an error, and returns without arguments
+        everything.parse_args(given)  # argparse exits here after --help, --version or an error
         everything.print_help(sys.stderr)
         return 2
     command = module(name)

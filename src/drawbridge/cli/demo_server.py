@@ -90,7 +90,7 @@ def _begin(url: str, token: str, directory: Path, agent: str) -> str:
                     raise NoProgram(f"The demo did not start: {answer['data']['message']}")
                 return answer
 
-        ask("hello", client="drawbridge demo")  # the name next to the first prompt
+        ask("hello", client="drawbridge demo")  # the name that is shown next to the first prompt
         project: str = ask("project_create", path=str(directory), agent=agent)["project_id"]
         if not catalog.AGENTS[agent].program:  # a real agent costs money, so the user sends its first prompt
             ask("execute", project_id=project, prompt=PROMPT, options={"partial_messages": True})

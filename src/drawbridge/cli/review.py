@@ -35,4 +35,4 @@ def run(chosen: argparse.Namespace) -> int:
         if given.url is not None:
             raise
     with own_server("--host", "127.0.0.1", failure="The review can't be shown", quiet=True):
-        return command.review(chosen.directory, given)
+        return command.review(chosen.directory, given, ends_server=True)

@@ -13,9 +13,9 @@ _M_MMAP_THRESHOLD: Final = -3
 
 
 def return_large_blocks() -> None:
-    """Makes the C library return each block of ``LARGE`` bytes or more to the system as soon as it is freed. glibc
-    raises its own threshold, up to 32 MB, with each large block that is freed, so a process that has once handled 5 MB
-    of text would keep several times that amount of memory. Has no effect with other C libraries."""
+    """Makes the C library return each block of ``LARGE`` bytes or more to the system as soon as it is freed. With each
+    large block that is freed, glibc raises its own threshold, up to 32 MB. A process that has once handled 5 MB of text
+    would therefore keep several times that amount of memory. Has no effect with other C libraries."""
     set_option = getattr(ctypes.CDLL(None), "mallopt", None)
     if set_option is not None:
         set_option(_M_MMAP_THRESHOLD, LARGE)

@@ -1,7 +1,7 @@
 """Threads for functions that may wait for a disk that does not respond, such as a network disk.
 
-They are daemon threads, each for one call. A thread of asyncio's executor would be missing for other work as long as
-the disk is silent, and the end of the process would wait for it.
+They are daemon threads, each for one call. A thread of asyncio's executor would not be available for other work while
+the disk does not respond, and the process could not end before that thread does.
 """
 
 from __future__ import annotations
@@ -55,4 +55,4 @@ class DiskThreads:
     def _ended(self, running: asyncio.Future[Any]) -> None:
         self._free.release()
         if not running.cancelled():
-            running.exception()  # so that asyncio does not report it if nothing waits for it any more
+            running.exception()  # so that asyncio does not report the error if nothing waits for the result anymore

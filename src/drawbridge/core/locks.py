@@ -37,7 +37,7 @@ class UrgentLock:
             await turn
         except asyncio.CancelledError:
             if turn.cancelled():
-                with contextlib.suppress(ValueError):  # the holder has already removed it
+                with contextlib.suppress(ValueError):  # the holder has already removed this waiter
                     queue.remove(turn)
             else:
                 self._release()  # the caller had just received the lock

@@ -58,7 +58,7 @@ def _make_missing(path: str) -> None:
         try:
             os.mkdir(path, PRIVATE_DIRECTORY)
         except FileExistsError:
-            if not os.path.isdir(path):  # otherwise another process was faster
+            if not os.path.isdir(path):  # otherwise, another process has created it
                 raise
 
 
@@ -85,7 +85,7 @@ def write_private(path: str, data: bytes, *, synced: bool = False) -> None:
         remedy = " You need write permission for its directory." if isinstance(error, PermissionError) else ""
         raise NotPrivate(f"{path} can't be written: {_why(error)}.{remedy}") from None
     finally:
-        remove_quietly(temporary)  # after the rename it no longer exists, but a signal may arrive before that
+        remove_quietly(temporary)  # the file still exists if a signal arrived before the rename
 
 
 def remove_quietly(path: str) -> None:

@@ -18,6 +18,11 @@ REST_SECONDS = 1.0
 """The maximum number of seconds for which the remaining output is read after a program was killed."""
 
 
+NEEDED_DESCRIPTORS = 12
+"""The descriptors that the start of a program takes for a moment: uvloop creates a pair of sockets for each of stdin,
+stdout and stderr, and libuv some pipes."""
+
+
 class Finished(NamedTuple):
     """The result of ``run``. ``output``: stdout and stderr, at most ``limit`` bytes; ``dropped``: the number of bytes
     that were read beyond that limit.
@@ -60,6 +65,23 @@ def run_blocking(command: Sequence[str], *, seconds: float, input: bytes = b"") 
             return Ended(None, b"", b"")
 
 
+def check_descriptors() -> None:
+    """Raises ``OSError`` (EMFILE or ENFILE) if too few descriptors are left to start a program.
+
+    Call it before each start in an event loop that may be uvloop: uvloop 0.23 closes none of the sockets that it has
+    already created for a program when it can't create the next one, so each such start would leave up to six of them
+    open, until no program can be started again.
+    """
+    taken: list[int] = []
+    try:
+        taken += os.pipe()
+        while len(taken) < NEEDED_DESCRIPTORS:
+            taken.append(os.dup(taken[0]))
+    finally:
+        for descriptor in taken:
+            os.close(descriptor)
+
+
 async def run(
     command: Sequence[str],
     *,
@@ -76,6 +98,7 @@ async def run(
     ``limit``: bytes of output that are kept. A program that writes more is killed. With ``drain`` the rest is read and
     dropped instead.
     """
+    check_descriptors()
     process = await asyncio.create_subprocess_exec(
         *command,
         cwd=directory,
@@ -122,7 +145,8 @@ async def _feed(process: asyncio.subprocess.Process, input: bytes) -> None:
     """Writes ``input`` to the program. A program that ends before it has read all of it is not an error."""
     assert process.stdin is not None
     try:
-        with contextlib.suppress(ConnectionError):
+        # If the program has already ended, uvloop raises ``RuntimeError`` for a closed pipe.
+        with contextlib.suppress(ConnectionError, RuntimeError):
             process.stdin.write(input)
             await process.stdin.drain()
     finally:

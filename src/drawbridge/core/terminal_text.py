@@ -94,8 +94,8 @@ class Terminal:
             self.write("\x1b[8l" if keeps else "\x1b[8h")
 
     def line_start(self) -> str:
-        """The text to write before a line while a question is open. On a terminal the line replaces the question,
-        elsewhere it starts on a new line."""
+        """The text to write before a line while a question is open. On a terminal, the line replaces the question.
+        Elsewhere, it starts on a new line."""
         return "\r\x1b[K" if self.is_terminal else "\n"
 
     def width(self) -> int:

@@ -47,7 +47,7 @@ def _hooks(agent: AgentHooks, directory: str) -> Iterator[Fix]:
             try:
                 plan = guard.plan_setup(agent.name, project, _settings(agent.name, project), None)
             except DrawbridgeError:
-                continue  # the finding names the setup command, which reports the error
+                continue  # the finding names the setup command, which reports this error
             scope = " --scope project" if project else ""
             lines = [f"{step.kind} {step.path}" for step in plan.steps]
             yield Fix(f"Run `drawbridge setup {agent.name}{scope}` again", lines, partial(_apply, plan))

@@ -43,7 +43,7 @@ def _safely(check: Check) -> list[Finding]:
     try:
         return check.run()
     except BadSetting:
-        return []  # the check of the settings reports it
+        return []  # the check of the settings reports this problem
     except Exception as error:  # the results of the other checks are more useful than a traceback
         why = "The check itself failed, so it is not known whether anything is wrong."
         title = f"Could not check {check.name}: {type(error).__name__}."

@@ -22,7 +22,7 @@ class Lines:
     def descriptor(self) -> int | None:
         try:
             return self._stream.fileno() if self._stream is not None else None
-        except (OSError, ValueError):  # it is not a real file, or it is closed
+        except (OSError, ValueError):  # the stream is not a real file, or it is closed
             return None
 
     @property

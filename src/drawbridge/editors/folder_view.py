@@ -105,7 +105,7 @@ class Canvas(Terminal):
             yield _Row(((f"  {note}", "warn"),))
         yield _Row(())
         rows = unified(old_lines, new_lines, proposal.hunks)
-        next(rows, None)  # the line numbers show what the first header would
+        next(rows, None)  # the line numbers already show what the first header would show
         digits = len(str(max(len(old_lines), len(new_lines), 1)))
         has_room = columns > 4 * digits + 10
         for row in rows:

@@ -70,7 +70,7 @@ return require('drawbridge.link').REVISION
 """The Lua code that loads the plugin and returns its revision. It looks for the file first, because ``require`` alone
 would run a ``drawbridge/link.lua`` in the current directory."""
 
-REVISION: Final = 6
+REVISION: Final = 7
 """The version of the messages between the two halves. ``link.lua`` has the same number."""
 
 NOT_SHOWN: Final = (
@@ -128,8 +128,7 @@ class Neovim:
 
     async def start(self, listener: Listener) -> None:
         """Attaches to the plugin. Raises ``Refused`` if it has a different version or serves another bridge."""
-        self._session.on_notification = self._heard
-        self._session.on_gone = self._ended
+        self._session.listen(self._heard, self._ended)
         channel = (await self._session.call("nvim_get_api_info"))[0]
         revision = await self._session.call("nvim_exec_lua", ADD_RUNTIME, [str(plugin.directory())])
         if revision != REVISION:
@@ -232,7 +231,7 @@ class Neovim:
                     raise Refused(NOT_SHOWN)
                 await asyncio.sleep(PASTE_LOOK_SECONDS)
         except Refused:
-            with contextlib.suppress(Refused):  # if the terminal has been closed
+            with contextlib.suppress(Refused):  # the terminal may have been closed
                 await self._ask("take_back", pid=terminal)
             raise
 
@@ -293,6 +292,7 @@ class Neovim:
                     payload["text"],
                     payload.get("suggestion"),
                     payload.get("window"),
+                    payload.get("id"),
                 )
             )
         elif event == "review_comment_removed":

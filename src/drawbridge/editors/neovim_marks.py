@@ -97,8 +97,8 @@ _Word: TypeAlias = tuple[int, int, int]
 
 
 def _words(hunk: Hunk, old_lines: Sequence[str], new_lines: Sequence[str]) -> Iterator[tuple[_Word, _Word]]:
-    """The changed parts of lines that were replaced by similar ones, in pairs: the part of the removed line (numbered
-    within the hunk), and the part of the new one (numbered within the text)."""
+    """The changed parts of lines that were replaced by similar lines, in pairs: the part of the removed line, which is
+    numbered within the hunk, and the part of the new line, which is numbered within the text."""
     if max(hunk.old_count, hunk.new_count) > PAIRED_LINES:
         return
     in_pairs = hunk.old_count == hunk.new_count

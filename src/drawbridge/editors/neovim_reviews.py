@@ -201,8 +201,9 @@ class NeovimReviews:
 
 
 def _changed(found: Sequence[Hunk]) -> dict[str, Any]:
-    """The numbers of added and removed lines, and their places: for each hunk, the first and last (exclusive) line of
-    the new text, then of the old text, all in one flat list because Neovim reads many small lists slowly."""
+    """The numbers of added and removed lines, and their places. The places are, for each hunk, the first and last
+    (exclusive) line of the new text, then of the old text. All are in one flat list, because Neovim reads many small
+    lists slowly."""
     return {
         "added": sum(hunk.new_count for hunk in found),
         "removed": sum(hunk.old_count for hunk in found),

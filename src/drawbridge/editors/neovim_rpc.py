@@ -33,8 +33,7 @@ class NeovimError(DrawbridgeError):
 
 
 class Session(asyncio.Protocol):
-    """One connection. ``on_notification`` and ``on_gone`` are called from the event loop, ``on_gone`` only once, when
-    the connection has ended."""
+    """One connection."""
 
     def __init__(self) -> None:
         self._wire = Connection()
@@ -44,12 +43,18 @@ class Session(asyncio.Protocol):
         self._gone = False
         self.call_seconds: float | None = None
         """The timeout of this session's calls, in seconds; if None, ``CALL_SECONDS``."""
-        self.on_notification: OnNotification = lambda method, params: None
-        self.on_gone: Callable[[], None] = lambda: None
+        self._on_notification: OnNotification = lambda method, params: None
+        self._on_gone: Callable[[], None] = lambda: None
 
     @property
     def is_gone(self) -> bool:
         return self._gone
+
+    def listen(self, on_notification: OnNotification, on_gone: Callable[[], None]) -> None:
+        """Passes on what Neovim sends from now on. Both functions are called from the event loop, ``on_gone`` only once,
+        when the connection has ended."""
+        self._on_notification = on_notification
+        self._on_gone = on_gone
 
     async def call(self, method: str, *params: Any) -> Any:
         """Calls an API function and returns its result. Raises ``NeovimError``, ``EditorHung`` or ``EditorGone``.
@@ -121,7 +126,7 @@ class Session(asyncio.Protocol):
 
     def _handle(self, event: Event) -> None:
         if isinstance(event, Notification):
-            self.on_notification(event.method, event.params)
+            self._on_notification(event.method, event.params)
         elif isinstance(event, Request):
             self._send(self._wire.respond(event.id, error=f"Drawbridge has no function {event.method!r}."))
         elif (answer := self._pending.get(event.id)) is not None and not answer.done():
@@ -137,7 +142,7 @@ class Session(asyncio.Protocol):
         for answer in self._pending.values():
             if not answer.done():
                 answer.set_exception(EditorGone(GONE))
-        self.on_gone()
+        self._on_gone()
 
 
 def _error_text(error: Any) -> str:

@@ -314,7 +314,8 @@ class ReviewDecided(Struct, frozen=True):
 class ReviewCommented(Struct, frozen=True):
     """The user has commented on the lines ``line`` to ``end_line`` (from 1) of a file (by its name). ``quote``: the
     text of these lines; ``text``: the comment. ``suggestion``: the text that the user suggests instead of these lines, if
-    any; ``window``: the id of the window in which the user wrote it, for ``Editor.suggested``.
+    any; ``window``: the id of the window in which the user wrote it, for ``Editor.suggested``; ``id``: the id of the
+    request, which is the same if the user sends the suggestion again.
     """
 
     file: str
@@ -324,6 +325,7 @@ class ReviewCommented(Struct, frozen=True):
     text: str
     suggestion: str | None = None
     window: int | None = None
+    id: str | None = None
 
 
 class ReviewCommentRemoved(Struct, frozen=True):

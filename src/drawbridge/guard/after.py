@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from drawbridge.guard.settings import Settings
 
 REFRESH_TIMEOUT = 2_000
-"""The deadline for a busy editor, in milliseconds. The file is already written, so only the agent's next step waits for
-this."""
+"""The deadline for a busy editor, in milliseconds. The file has already been written, so only the agent's next step
+waits for this."""
 
 DIAGNOSTICS_SECONDS = 0.5
 DIAGNOSTICS_EVERY = 0.04
@@ -110,8 +110,8 @@ def _about_unsaved(
 
 
 def _difference(one: UnsavedFile, settings: Settings, why: str) -> str:
-    """A diff of the two texts, for the agent to merge by hand, if they could not be merged (``why``: the reason); "" if
-    no merge was attempted, or if no diff can be shown."""
+    """A diff of the two texts, if they could not be merged (``why``: the reason), so that the agent can merge them by
+    hand. "" if no merge was attempted, or if no diff can be shown."""
     if not why:
         return ""
     from drawbridge.guard.refusal import shown_difference

@@ -136,7 +136,7 @@ def _connect(path: str, answer: "Answer") -> "socket | None":
     try:
         connected.connect(path)
     except BlockingIOError:
-        answer.problem = "does not accept connections"  # its queue is full, so it hangs
+        answer.problem = "does not accept connections"  # its queue of connections is full, so the process hangs
     except OSError as error:
         if isinstance(error, ConnectionRefusedError):
             _sweep(path)

@@ -49,10 +49,10 @@ if TYPE_CHECKING:
 
         @property
         def session(self) -> Callable[[Mapping[bytes, bytes], Ancestors], dict[str, Any] | None] | None:
-            """A function that returns, from the environment and the ancestors of the hook's process, what is reported
-            to an agent server about the agent's process: "background", "config", and "pid" unless it is the hook's
-            parent. It returns None if nothing is reported about that process. None if nothing is ever reported for
-            this agent."""
+            """A function that determines what is reported to an agent server about the agent's process, from the
+            environment and the ancestors of the hook's process. It returns "background", "config", and "pid" unless
+            that is the hook's parent, or None if nothing is reported about this process. None instead of a function if
+            nothing is ever reported for this agent."""
 
         def paths(self, value: str) -> list[str]:
             """The files that an edit or a read touches, from the value in the tool's input; empty if it names none."""
@@ -64,8 +64,8 @@ if TYPE_CHECKING:
 
         @property
         def continue_with(self) -> Callable[[str, str], dict[str, Any]] | None:
-            """A function that returns, for an event and a text, the answer with which an agent that has stopped
-            continues with the text. None if the agent can't continue in this way."""
+            """A function that returns, for an event and a text, the answer that makes an agent that has stopped
+            continue with the text. None if the agent can't continue in this way."""
 
         @property
         def hides_dialog(self) -> Callable[[Mapping[str, Any]], bool] | None:
@@ -249,8 +249,8 @@ def _without_surrogates(text: str) -> str:
 
 def add_context(call: "Call", context: str = "", watch: "list[str] | None" = None) -> bytes:
     """An answer without a decision: the text that was ``handed`` over and, if both fit, ``context`` for the model, and
-    files for the agent to ``watch`` if it can. An agent that has stopped gets only the handed text, and continues with
-    it."""
+    files for the agent to ``watch`` if it can. An agent that has stopped gets only the text that was handed over, and
+    continues with it."""
     if call.handed and call.event == STOP and call.dialect.continue_with:
         return _bytes(call.dialect.continue_with(call.event_name, _without_surrogates(call.handed)))
     specific: dict[str, Any] = {"hookEventName": call.event_name}

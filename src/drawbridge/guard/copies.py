@@ -48,7 +48,7 @@ def _found(directory: str) -> Iterator[Copy]:
                     try:
                         size = os.stat(file).st_size
                     except OSError:
-                        continue  # removed in the meantime
+                        continue  # the file was removed in the meantime
                     yield Copy(file, file.removeprefix(entry.path), seconds, size)
 
 

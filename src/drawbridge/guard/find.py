@@ -88,7 +88,7 @@ def pid_in(name: str) -> int:
     if name[:HASH_LENGTH].strip(HEX):
         return 0
     digits = name[HASH_LENGTH + 1 : -5].removeprefix("vscode-")
-    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 10 else 0  # it has to fit pid_t
+    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 10 else 0  # it must fit in pid_t
 
 
 def _candidates(places: "tuple[str, ...] | None", environ: "Mapping[bytes, bytes]", me: int) -> "Iterator[str]":

@@ -2,9 +2,9 @@
 
 Whatever happens, except for an interrupt, the agent receives JSON and exit code 0. After a failure, the JSON is ``{}``
 (no decision) or, with ``fail = "closed"``, a denial if the call can be denied. An edit to a file that is known to be
-protected is denied in any case. Every tool call of an agent pays for the modules that are loaded before the answer, so
-all others are imported where they are needed. The modules that are loaded first quote their annotations, because ``from
-__future__ import annotations`` would load another module, which takes 0.2 ms of each call.
+protected is denied in any case. Each of an agent's tool calls pays for the modules that are loaded before the answer,
+so all others are imported where they are needed. The modules that are loaded first quote their annotations, because
+``from __future__ import annotations`` would load another module, which takes 0.2 ms of each call.
 """
 
 import posix
@@ -104,7 +104,7 @@ def _not_called(settings: "Settings", environ: "Mapping[bytes, bytes]") -> bytes
 
         state.log(settings, environ, "started without input: nothing was checked")
     except Exception:
-        return calls.NO_OPINION  # only the log can't be written, and a start without input is not a failure
+        return calls.NO_OPINION  # the log can't be written, but a start without input is not a failure
     return calls.NO_OPINION
 
 

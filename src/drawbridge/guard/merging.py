@@ -34,9 +34,9 @@ BASE_SECONDS = 24 * 60 * 60
 
 
 def begin(call: Call, protected: Sequence[UnsavedFile], environ: Mapping[bytes, bytes]) -> bool:
-    """Stores the files' current content as bases. Returns False if a file can't be merged later, because it does not
-    exist, is empty, too large or not UTF-8, its editor sends no text (for a notebook, for example), or it can't be read
-    or stored.
+    """Stores the files' current content as bases. Returns False if a file can't be merged later: if it does not exist,
+    is empty, too large or not UTF-8, can't be read or stored, or if its editor sends no text (for a notebook, for
+    example).
     """
     if any(buffer_text(one) is None for one in protected):
         return False

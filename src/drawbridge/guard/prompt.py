@@ -89,8 +89,8 @@ def _unsaved(call: calls.Call, answers: list[ask.Answer], settings: Settings) ->
 
 
 def _selections(call: calls.Call, answers: list[ask.Answer], settings: Settings) -> Iterator[str]:
-    """The selections in this project's editors, and those in its files in other editors, except in editors with a
-    bridge that already sends them to the agent, and except in files that are hidden from agents."""
+    """The selections in this project's editors, and those in its files in other editors. Editors with a bridge that
+    already sends the selection to the agent are left out, and so are files that are hidden from agents."""
     project, hidden = _project(call), privacy(settings)
     informed = connected_to(answers)
     if (

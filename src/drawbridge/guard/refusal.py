@@ -73,7 +73,7 @@ def notice(call: Call, protected: Sequence[UnsavedFile], *, asked: bool) -> str:
     80."""
     what = base_names(one.name for one in protected)
     have, them = ("has", "it") if len({one.name for one in protected}) == 1 else ("have", "them")
-    if call.kind == SHELL:  # it names the file, but may not change it
+    if call.kind == SHELL:  # a command names the file, but does not necessarily change it
         if asked:
             return f"{title(call.agent)} asks to run a command on {what} (unsaved)"
         return f"{title(call.agent)} can't run a command on {what} until you save {them}"

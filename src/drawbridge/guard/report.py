@@ -77,7 +77,7 @@ def to_server(
     call: "calls.Call", servers: "list[str]", settings: "Settings", environ: "Mapping[bytes, bytes]"
 ) -> "bytes | None":
     """Reports the call. Returns a person's decision in the agent's format; None if the server sends none, so that the
-    guard continues. Stores text that the server hands over in ``call.handed``. Never raises.
+    guard continues. Stores the text that the server hands over, if any, in ``call.handed``. Never raises.
     """
     process = call.dialect.session(environ, _ancestors()) if call.dialect.session and MARK not in environ else None
     if process is None:

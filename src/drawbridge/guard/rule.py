@@ -71,7 +71,7 @@ def policy_for(tool: str, settings: "Settings") -> str:
 
 
 def protects(file: "Mapping[str, Any]", policy: str) -> bool:
-    """Whether the file is protected, because in a single editor instance it has unsaved changes *and* is covered by the
-    policy (the current file, a visible file, or any file).
+    """Whether the file is protected: in a single editor instance, it has unsaved changes *and* is covered by the policy
+    (the current file, a visible file, or any file).
     """
     return bool(file.get("modified") and (policy == "any" or file.get(policy)))

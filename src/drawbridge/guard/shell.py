@@ -3,8 +3,8 @@ names can be. Looks up paths in the file system, but reads no files.
 
 A word names a file if it leads there from the command's directory: literally, as a pattern, or through a link. If the
 words can't be resolved (a variable, a ``cd`` in the middle, a substitution), or if another word names the file's
-directory (``cp other/a.py .``), a word with the file's name as its last part is enough, because an unnecessary
-question, or a denial if the agent can't ask, is better than lost work.
+directory (``cp other/a.py .``), a word with the file's name as its last part is enough. An unnecessary question, or a
+denial if the agent can't ask, is better than lost work.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ UNSURE = re.compile(
     r"[$`~]|\b(cd|chdir|pushd|popd|find|xargs|patch|apply|am|tar|unzip|npm|pnpm|yarn|bun)\b"
     r"|\s-C\b|--directory\b|:/(?!/)"
 )
-"""Matches what can make a path start at a directory other than the command's, including programs that drop parts of
-paths or that work at the root of a project, and git's paths from the root (``:/a.py``).
+"""Matches anything that can make a path start at a directory other than the command's. This includes programs that drop
+parts of paths or work at the root of a project, and git's paths from the root (``:/a.py``).
 """
 
 CD = re.compile(r"""\s*cd[ \t]+(?:"([^"$`\\]+)"|'([^']+)'|([\w./+@,-]+))[ \t]*(?:&&|;|\n)""")
@@ -61,7 +61,7 @@ def _after_cd(directory: str, command: str) -> tuple[str, str]:
     """The directory in which the rest of the command runs, and that rest, after each ``cd`` at the beginning that is
     certain to succeed.
     """
-    if IN_BACKGROUND.search(command):  # in `cd sub && make & rm a.py`, the file is not in sub
+    if IN_BACKGROUND.search(command):  # in `cd sub && make & rm a.py`, for example, a.py is not in sub
         return directory, command
     while found := CD.match(command):
         target = found[1] or found[2] or found[3]

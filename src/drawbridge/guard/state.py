@@ -39,7 +39,7 @@ def directory(environ: Mapping[bytes, bytes], *names: str) -> str:
 def make_directory(path: str) -> None:
     """Makes the directory and missing parents, all with mode 0700, because ``os.makedirs`` ignores its mode for the
     parents."""
-    before = os.umask(0o077)  # this changes the whole process, which has one thread
+    before = os.umask(0o077)  # the umask is the whole process's, but the process has only one thread
     try:
         os.makedirs(path, 0o700, exist_ok=True)
     finally:

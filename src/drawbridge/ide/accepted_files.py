@@ -1,7 +1,7 @@
 """Remembers what agents have written to files after the user accepted their proposals in this editor, as far as the
 user has not decided on it again. Does no I/O.
 
-It is stored in the memory of the bridge, within limits, and ends with it.
+The changes are kept in the bridge's memory, within limits, and are lost when the bridge ends.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class AcceptedFiles:
 
     def wrote(self, file: AcceptedFile) -> None:
         """Stores a file after an agent has written an accepted proposal (``after_write``)."""
-        self.forget(file.path)  # it becomes the last one
+        self.forget(file.path)  # so that it becomes the last one
         self.store(file)
         self._forget_oldest()
         for changed in self._watchers:

@@ -80,7 +80,7 @@ async def _serve(launched: Launched, folders: list[str], folder: str | None) -> 
     for number in SIGNALS:
         asyncio.get_running_loop().add_signal_handler(number, signalled)
     try:
-        if not launched.is_ending:  # otherwise the signal arrived before these handlers were set
+        if not launched.is_ending:  # otherwise, the signal arrived before these handlers were set
             editor = await _editor(launched.settings, folder)
             bridge = Bridge(launched, editor, folders, stop)
             try:
@@ -96,7 +96,7 @@ async def _serve(launched: Launched, folders: list[str], folder: str | None) -> 
         if not stop.is_set():
             raise
     finally:
-        launched.remove_files()  # before the loop removes the handlers, because then another signal would kill the program
+        launched.remove_files()  # while the handlers are set: later, a signal would kill the program
     return 0
 
 
@@ -163,7 +163,7 @@ class Bridge:
             lambda owner: (getattr(owner, "pid", None), getattr(owner, "id", "")),
             editor.type_prompt,
         )
-        self.reviews.arbiter = self._server_link
+        self.reviews.use_arbiter(self._server_link)
         self._changes = Changes(editor, self._server_link, ReviewMemory(), self.reviews.accepted)
         self._context = ContextWatch(self.workspace, self.gemini.update)
         self._tasks = BackgroundTasks(logger)
@@ -173,10 +173,10 @@ class Bridge:
     async def open(self) -> None:
         await self._editor.start(self._on_event)
         if not self._fixed_folders:
-            self.workspace.folders = await self._editor.folders() or self.workspace.folders
+            self.workspace.open_folders(await self._editor.folders())
         selection = await self._editor.selection()
-        if selection is not None and not self.workspace.privacy.hides(selection.path):
-            self.workspace.selection = selection
+        if selection is not None:
+            self.workspace.select(selection)
         self._ide_name = await asyncio.to_thread(self._distinct_name)
         self._write_files()
         self._context.changed()
@@ -200,15 +200,14 @@ class Bridge:
     def _on_event(self, event: EditorEvent) -> None:
         match event:
             case SelectionChanged(selection):
-                if not self.workspace.privacy.hides(selection.path):
-                    self.workspace.selection = selection
+                if self.workspace.select(selection):
                     self.claude.select(selection)
                     self._context.changed()
             case Mentioned():
                 self._mention(event)
             case FoldersChanged(folders):
                 if not self._fixed_folders and folders:
-                    self.workspace.folders = folders
+                    self.workspace.open_folders(folders)
                     self._write_files()
                     self._server_link.changed()
             case TerminalsChanged(pids):

@@ -102,7 +102,7 @@ class Changes:
         """The server's latest notice about an interrupted decision, or "", by the review's directory. The server sends a
         notice with each answer until another decision is made, so a later notice is new even if it has the same text.
         """
-        link.on_review_changed = self._changed
+        link.watch(self._changed)
         accepted.watch(self._accepted_changed)
 
     async def close(self) -> None:
@@ -383,8 +383,8 @@ class Changes:
         await self._editor.show_review(review, is_wanted=is_wanted)
 
     def _forget_decided(self, before: Review, review: Review) -> None:
-        """Forgets the accepted proposals of files with changes that have left the server's review, so that what was
-        decided there is not shown again without the server."""
+        """If some of a file's changes have left the server's review, forgets the accepted proposals of that file, so
+        that decided changes are not shown again when no server is running."""
         for file in before.files:
             if not {hunk.id for hunk in file.hunks} <= review.hunk_ids:
                 self._accepted.forget(file.path)
@@ -400,7 +400,8 @@ class Changes:
 
 
 def read(answer: wire.ReviewAnswer) -> tuple[Review, str]:
-    """The review as an editor shows it, and a sentence about the files that did not fit into the message, if any."""
+    """The review as an editor shows it, and sentences about what it lacks, if anything: the files that did not fit into
+    the message, and changes that were not recorded."""
     data: dict[str, Any] = msgspec.json.decode(answer.review)
     by_id = {str(one["comment_id"]): one for one in data["comments"]}
     files = tuple(_file(answer.directory, file, by_id) for file in data["files"])
@@ -408,8 +409,8 @@ def read(answer: wire.ReviewAnswer) -> tuple[Review, str]:
     more = data["more"]
     title = review_words.numbers(data).words
     review = Review(data["version"], title, files, comments, data["drafts"], more=more)
-    words = f"{counted(more, 'more file')} will be shown after these."
-    return review, words if more else ""
+    words = f"{counted(more, 'more file')} will be shown after these." if more else ""
+    return review, " ".join(filter(None, (words, harmless(data.get("missing", "")))))
 
 
 def _is_without_review(error: DrawbridgeError) -> bool:
@@ -492,6 +493,7 @@ def _comment_line(event: CommentEvent, project: str) -> tuple[wire.ReviewComment
         case ReviewCommented():
             line = msgspec.structs.replace(
                 line,
+                id=event.id or line.id,
                 path=event.file,
                 line=event.line,
                 end_line=event.end_line,

@@ -107,7 +107,7 @@ class ClaudeClients:
         if self._single_client and head.one(PROBE_HEADER) is None:
             for other in list(self._clients):
                 other.websocket.close(1000, "replaced by a newer connection")
-                other.closed(1000)  # immediately, so that the editor's next event goes to the new client
+                other.closed(1000)  # closed immediately, so that the editor's next event goes to the new client
         client = ClaudeClient(self, websocket)
         self._clients.append(client)
         return client

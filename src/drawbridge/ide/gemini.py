@@ -119,9 +119,9 @@ class GeminiSession:
             text = await self._reviews.withdraw_with_text(self, file_path)
         except EditorHung as error:
             logger.warning("%s", error)
-            text = None  # the CLI writes its own text, as without an editor
+            text = None  # in this case, the CLI writes its own text, as it does without an editor
         if text is None and task is not None:
-            task.cancel()  # it is not shown yet, or the editor does not answer
+            task.cancel()  # the proposal is not shown yet, or the editor does not answer
         return text
 
     async def decide(self, file_path: str, *, accept: bool) -> bool:

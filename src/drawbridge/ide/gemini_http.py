@@ -52,7 +52,7 @@ class SessionIds:
     """Session ids, signed with the bridge's token.
 
     A bridge that is restarted with the same token accepts them again, because the real CLI reconnects with its old id,
-    3 s after the stream has ended (``sse.RETRY_LATER``), and, if it is refused, does not try again until the user types
+    3 s after the stream has ended (``sse.RETRY_LATER``). If it is refused, it does not try again until the user types
     ``/ide enable`` (0.61.0).
     """
 

@@ -75,7 +75,7 @@ def _check_address(address: str) -> None:
             with socket.socket(socket.AF_UNIX) as probe:
                 probe.settimeout(5)
                 probe.connect(address)
-    except (OSError, ValueError, OverflowError) as error:  # the last two: an invalid host or port
+    except (OSError, ValueError, OverflowError) as error:  # the last two mean that the host or port is invalid
         reason = (getattr(error, "strerror", None) or str(error)).lower()
         is_missing = isinstance(error, FileNotFoundError | ConnectionRefusedError)
         advice = f" Start it with nvim --listen {address}." if is_missing else ""

@@ -96,9 +96,14 @@ class Reviews:
         self._numbers = itertools.count(1)
         self._tasks = BackgroundTasks(logger)
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self.arbiter: Arbiter | None = None
+        self._arbiter: Arbiter | None = None
         self.accepted = AcceptedFiles()
         self._asked: set[str] = set()
+
+    def use_arbiter(self, arbiter: Arbiter) -> None:
+        """Lets ``arbiter`` decide which answer to a proposal was the first. It is not a parameter of the constructor,
+        because it needs these reviews itself."""
+        self._arbiter = arbiter
 
     def was_asked(self, path: str) -> bool:
         """Returns whether the next write of ``path`` was proposed, and forgets this, because one proposal covers one
@@ -146,7 +151,7 @@ class Reviews:
                 is_same = await asyncio.to_thread(signature, path) == as_read
                 now = seen if is_same else await asyncio.to_thread(_read, path)
                 await self._propose(review, key[0], agent, title, seen, now, new_text)
-                del seen, now  # a person may take hours to decide
+                del seen, now  # frees the memory, because a person may take hours to decide
                 return await review.decision
 
     async def _propose(
@@ -158,8 +163,8 @@ class Reviews:
             change = replace(change, note=f"{linked} {change.note}" if change.note else linked)
         review.old_text = change.old_text
         await self._show(review, agent, title, change)
-        if self.arbiter is not None and not review.decision.done():
-            self.arbiter.proposed(review.approval.id, owner, agent, review.path, change, new_text)
+        if self._arbiter is not None and not review.decision.done():
+            self._arbiter.proposed(review.approval.id, owner, agent, review.path, change, new_text)
 
     async def review_code(self, owner: Hashable, agent: str, code: str) -> Accepted | None:
         """Asks whether ``code`` may be run. The user may edit it first. Returns None if it may not be run. Raises
@@ -174,8 +179,8 @@ class Reviews:
 
     def decided(self, event: Decided) -> None:
         """Handles a decision that the user made in the editor."""
-        if self.arbiter is not None and self.arbiter.knows(event.proposal_id):
-            self._tasks.start(self._ask_arbiter(self.arbiter, event), "asking the agent server about a decision")
+        if self._arbiter is not None and self._arbiter.knows(event.proposal_id):
+            self._tasks.start(self._ask_arbiter(self._arbiter, event), "asking the agent server about a decision")
         else:
             self._answer(event.proposal_id, self._editor.name, event.decision)
 
@@ -229,7 +234,7 @@ class Reviews:
         if review is None:
             return None
         made = await self._editor.proposed_text(review.approval.id) if review.shown else None
-        if self._open.get((owner, title)) is review:  # but not a newer proposal with the same key
+        if self._open.get((owner, title)) is review:  # a newer proposal with the same key stays open
             self.withdraw(owner, title, IN_ITS_DIALOG)
         return made
 
@@ -268,11 +273,11 @@ class Reviews:
                 coming = group.create_task(turn.acquire())
                 waited_for: set[asyncio.Future[Any]] = {coming, review.decision}
                 await asyncio.wait(waited_for, return_when=asyncio.FIRST_COMPLETED)
-                coming.cancel()  # no effect once its turn has come
+                coming.cancel()  # has no effect once the proposal's turn has come
             yield
         finally:
             if coming is None or coming.cancelled():
-                pass  # it was withdrawn before its turn came
+                pass  # the proposal was withdrawn before its turn came
             elif review.written is None:
                 turn.release()
             else:
@@ -307,8 +312,8 @@ class Reviews:
             raise
         finally:
             self._by_id.pop(review.approval.id, None)
-            if self.arbiter is not None:
-                self.arbiter.gone(
+            if self._arbiter is not None:
+                self._arbiter.gone(
                     review.approval.id, settled=review.decision.done() and not review.decision.cancelled()
                 )
             if self._open.get(key) is review:
@@ -316,7 +321,7 @@ class Reviews:
 
     async def _show(self, review: _Review, agent: str, title: str, change: Draft, *, kind: Kind = "change") -> None:
         if review.decision.done():
-            return  # it was withdrawn while it was being prepared
+            return  # the proposal was withdrawn while it was being prepared
         review.shown = True
         await self._editor.show(
             Proposal(
@@ -371,7 +376,7 @@ class Reviews:
         else:
             review.approval.overrule()
         if accepted is not None:
-            # Before the editor shows the text, because the user may undo what is shown.
+            # This is done before the editor shows the text, because the user may undo what is shown.
             await self._remember(review, written)
         await self._editor.written(review.path, written, review.approval.id if is_as_accepted else "")
 
@@ -382,7 +387,7 @@ class Reviews:
         while True:
             known = self.accepted.find(path)
             file = await asyncio.to_thread(after_write, known, path, before, written)
-            if self.accepted.find(path) is known:  # otherwise, the user has decided on a change in the meantime
+            if self.accepted.find(path) is known:  # otherwise, the user has decided on a change to the file since
                 break
         self.accepted.wrote(file)
 

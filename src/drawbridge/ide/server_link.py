@@ -40,7 +40,7 @@ REVIEW_SECONDS: Final = 60.0
 """The maximum number of seconds to wait for an answer about a review. git looks at all files in a directory."""
 
 RESTART_SECONDS: Final = 20.0
-"""Seconds that a restarted server has to welcome the bridge, so that a decision can be sent again."""
+"""Seconds that a restarted server has to welcome the bridge, so that a request can be sent again."""
 
 NO_SERVER: Final = "No agent server is running. Start one with: drawbridge serve"
 EARLIER: Final = "The agent server did not respond, or is too old for reviews in editors. Update and restart it."
@@ -98,14 +98,17 @@ class ServerLink:
         self._suggests = False
         """Whether the connected server supports suggestions in comments, and resolving comments."""
         self._requests: dict[str, asyncio.Future[wire.ReviewAnswer]] = {}
-        self.on_review_changed: Callable[[wire.ReviewChanged | None], None] = lambda _: None
-        """Called with each change to a review, and with None when a server connects, because any review may have
-        changed."""
+        self._on_review_changed: Callable[[wire.ReviewChanged | None], None] = lambda _: None
 
     @property
     def is_connected(self) -> bool:
         """Whether a server that supports reviews is connected."""
         return self._welcome.is_set()
+
+    def watch(self, on_review_changed: Callable[[wire.ReviewChanged | None], None]) -> None:
+        """Calls ``on_review_changed`` with each change to a review, and with None when a server connects, because any
+        review may have changed."""
+        self._on_review_changed = on_review_changed
 
     def start(self, tasks: BackgroundTasks, failed: Callable[[Exception], None]) -> asyncio.Task[None]:
         """Connects to the newest server, and reconnects, until the task is canceled. An unexpected error ends only the
@@ -191,13 +194,14 @@ class ServerLink:
         self, line: wire.ReviewDecision | wire.ReviewComment | wire.ReviewSubmission
     ) -> wire.ReviewAnswer:
         """Sends a change and returns the review after it. If a change was made but the review could not be read after
-        it, the answer has no review and ``done`` is set. If the server is restarted in the meantime, a decision is sent
-        again with the same id, and the server carries it out once. Raises ``ReviewRefused``, or ``Refused`` if no
-        server answers."""
+        it, the answer has no review and ``done`` is set. If the server is restarted in the meantime, a decision or a new
+        comment is sent again with the same id, and the server carries it out once. Raises ``ReviewRefused``, or
+        ``Refused`` if no server answers."""
         try:
             return await self._request(line)
         except _Lost:
-            if not isinstance(line, wire.ReviewDecision):
+            is_new_comment = isinstance(line, wire.ReviewComment) and line.comment is None
+            if not (is_new_comment or isinstance(line, wire.ReviewDecision)):
                 raise
             try:
                 async with asyncio.timeout(RESTART_SECONDS):
@@ -316,9 +320,9 @@ class ServerLink:
             case wire.Welcome():
                 self._suggests = message.suggests
                 self._welcome.set()
-                self.on_review_changed(None)
+                self._on_review_changed(None)
             case wire.ReviewChanged():
-                self.on_review_changed(message)
+                self._on_review_changed(message)
             case wire.ReviewAnswer():
                 answer = self._requests.get(message.id)
                 if answer is not None and not answer.done():

@@ -21,6 +21,17 @@ class Workspace:
         self.privacy = privacy
         self.selection: Selection | None = None
 
+    def open_folders(self, folders: Sequence[str]) -> None:
+        """Takes over the editor's folders. There is always at least one, so without any, the previous ones are kept."""
+        self.folders = tuple(folders) or self.folders
+
+    def select(self, selection: Selection) -> bool:
+        """Takes over the editor's selection. Returns False without doing so if its file is hidden from agents."""
+        if self.privacy.hides(selection.path):
+            return False
+        self.selection = selection
+        return True
+
     def resolve(self, path_or_uri: str) -> str:
         """The absolute path. A relative path is resolved against the first folder. Raises ``UnusableFile`` if the path
         is empty, or for a URI that is not a local file.

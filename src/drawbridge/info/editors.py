@@ -111,8 +111,9 @@ def unseen(places: tuple[str, ...] | None) -> list[str]:
 
 
 def how_to_see(place: str, places: tuple[str, ...] | None) -> str:
-    """The change of the guard's setting after which a guard with these ``places`` also looks in ``place``. None stands
-    for the usual ones, which the setting would replace, so it has to list them, too."""
+    """The change of the guard's setting after which a guard with these ``places`` also looks in ``place``. If
+    ``places`` is None, the guard searches the usual directories. The setting replaces them, so it has to list them,
+    too."""
     change = f'Add "{place}" to socket_dir'
     if places is None:
         listed = ", ".join(f'"{one}"' for one in (place, *find.usual_places(os.environb, os.geteuid())))
@@ -138,7 +139,7 @@ def is_left_behind(entry: Socket) -> bool:
 
 
 def _listens(path: str) -> bool:
-    """Whether a process is listening or may be listening, since the queue of a busy process can be full."""
+    """Whether a process is listening, or may be listening: the queue of a busy process can be full."""
     with socket.socket(socket.AF_UNIX) as probe:
         probe.setblocking(False)
         try:

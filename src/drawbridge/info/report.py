@@ -1,4 +1,5 @@
-"""The report of ``drawbridge info``, composed of the other modules' results. It changes nothing unless it sweeps."""
+"""The report of ``drawbridge info``, composed of the other modules' results. Nothing is changed unless ``sweep`` is
+set."""
 
 from __future__ import annotations
 

@@ -42,9 +42,7 @@ def agreed(head: Head) -> str | None:
 
 
 class Compression(PerMessageDeflate):
-    """The compression of one connection. ``left``: the number of bytes that may still be decompressed; None for as many
-    as the message limit allows.
-    """
+    """The compression of one connection."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -54,14 +52,19 @@ class Compression(PerMessageDeflate):
             local_max_window_bits=LARGEST_WINDOW,
             compress_settings={"level": LEVEL},
         )
-        self.left: int | None = None
+        self._left: int | None = None
+
+    def allow(self, size: int | None) -> None:
+        """Limits the number of bytes that may be decompressed from now on; None for as many as the message limit
+        allows."""
+        self._left = size
 
     def decode(self, frame: Frame, *, max_size: int | None = None) -> Frame:
-        if self.left is None:
+        if self._left is None:
             return super().decode(frame, max_size=max_size)
-        allowed = self.left if max_size is None else min(max_size, self.left)
+        allowed = self._left if max_size is None else min(max_size, self._left)
         found = super().decode(frame, max_size=max(allowed, 1))  # 0 would mean no limit
-        self.left -= len(found.data)
+        self._left -= len(found.data)
         return found
 
 

@@ -51,7 +51,7 @@ class HungUp(Struct, frozen=True):
 Event: TypeAlias = RequestHead | Body | HungUp | Message | Closed
 
 _PROBLEMS: Final = {431: HEAD_TOO_LONG, 501: "Only one Transfer-Encoding header is supported, with the value chunked."}
-"""The status that h11 suggests for an invalid request → the reason, if the status implies it."""
+"""Maps the status that h11 suggests for an invalid request to the reason, if the status implies it."""
 
 
 class HttpConnection:
@@ -251,7 +251,7 @@ class HttpConnection:
         self._asked = RequestHead(head, wants and offers)
         self._bodyless = not head.all("transfer-encoding") and head.all("content-length") in ([], ["0"])
         if self._asked.upgrade and self._bodyless:
-            self._http.next_event()  # the end of the message, because h11 offers the switch only after it
+            self._http.next_event()  # reads the end of the message, because h11 switches the protocol only after that
         return [self._asked]
 
     def _refuse_length(self) -> None:

@@ -131,8 +131,9 @@ class PromptFailed(Struct, tag="untyped", frozen=True):
 
 class ReviewRequest(Struct, tag="review_get", frozen=True):
     """Requests the review of the session ``project``. If that is empty, requests a review in the directories that
-    contain the file ``path``, beginning with the innermost one, and then in the editor's directory ``folder`` (either
-    may be empty): the first review with files or, if none has files, the first one. Answered by ``ReviewAnswer``.
+    contain the file ``path``, beginning with the innermost one, and then in the editor's directory ``folder``. Either
+    of the two may be empty. The answer is the first review with files or, if none has files, the first one. Answered by
+    ``ReviewAnswer``.
     """
 
     id: str
@@ -296,10 +297,10 @@ class ReviewAnswer(Struct, tag="review", frozen=True, kw_only=True):
     """The review of the session ``project`` in ``directory``: ``review`` is a ``Review`` of the client protocol.
 
     If the request failed, or the review could not be read afterwards, ``code``, ``text`` and ``details`` are the
-    reason, as in an error of the client protocol, ``project`` and ``review`` are empty, and ``directory`` is empty unless
-    the session is known. ``done``: whether only the review could not be read, after a comment was changed or the drafts
-    were sent. ``notice``: a sentence about the result of another person's decision that was interrupted because the
-    server was killed; the same until another decision is made.
+    reason, as in an error of the client protocol. In that case, ``project`` and ``review`` are empty, and so is
+    ``directory`` unless the session is known. ``done``: whether only the review could not be read, after a comment was
+    changed or the drafts were sent. ``notice``: a sentence about the result of another person's decision that was
+    interrupted because the server was killed; the same until another decision is made.
     """
 
     id: str

@@ -80,7 +80,7 @@ class McpServer:
         results: dict[str, object] = {
             "ping": {},
             "tools/list": {"tools": self._tools},
-            # These are not declared as capabilities, but some clients request them nevertheless.
+            # These are not declared as capabilities, but some clients request them anyway.
             "prompts/list": {"prompts": []},
             "resources/list": {"resources": []},
             "resources/templates/list": {"resourceTemplates": []},

@@ -110,8 +110,12 @@ class WebSocketConnection:
         self._not_text = False
         self._out: list[bytes] = []
         self.finished = False
-        self.unfinished_limit: int | None = None
-        """The number of bytes of an incomplete message that may be buffered; None for as many as a message may have."""
+        self._unfinished_limit: int | None = None
+
+    def limit_unfinished(self, size: int | None) -> None:
+        """Limits the number of bytes of an incomplete message that may be buffered; None for as many as a message may
+        have."""
+        self._unfinished_limit = size
 
     def receive(self, data: bytes) -> list[Event]:
         """Handles bytes from the network; b"" is the end of the stream. Returns the events to handle."""
@@ -122,7 +126,7 @@ class WebSocketConnection:
         leaving = frames.close_sent is not None
         if self._compression is not None:
             # A few bytes from an unauthenticated peer must not be decompressed into many messages.
-            self._compression.left = None if self.unfinished_limit is None else self._message_limit
+            self._compression.allow(None if self._unfinished_limit is None else self._message_limit)
         if data:
             frames.receive_data(data)
         else:
@@ -138,7 +142,7 @@ class WebSocketConnection:
             if frame.fin and not self._finish_message(events):
                 break
         # If the same bytes contained a message, the limit is not checked, because that message may lift it.
-        if not events and self.unfinished_limit is not None and self._unfinished > self.unfinished_limit:
+        if not events and self._unfinished_limit is not None and self._unfinished > self._unfinished_limit:
             self._refuse(1009, "the message is too large for a client that is not signed in")
         self._flush()
         ended = not data or frames.close_rcvd is not None or frames.parser_exc is not None or self._not_text

@@ -12,8 +12,8 @@ from drawbridge.server.events import (
     Answered,
     ApprovalRequested,
     ApprovalResolved,
-    CommentedInEditor,
-    DecidedInEditor,
+    CommentedOnReview,
+    DecidedOnReview,
     DiskWarning,
     ExecutionKilled,
     PermissionWithdrawn,
@@ -37,7 +37,7 @@ from drawbridge.server.events import (
     SessionRenamed,
     SessionReset,
     StateChanged,
-    SubmittedInEditor,
+    SubmittedReview,
 )
 
 logger = logging.getLogger("drawbridge.server")
@@ -60,9 +60,9 @@ RECEIVERS: Final[Mapping[type, tuple[Receiver, ...]]] = {
     ReviewChanged: ("clients", "editors", "notices"),
     RunContinued: ("audit",),
     Answered: ("audit",),
-    DecidedInEditor: ("audit",),
-    CommentedInEditor: ("audit",),
-    SubmittedInEditor: ("audit",),
+    DecidedOnReview: ("audit",),
+    CommentedOnReview: ("audit",),
+    SubmittedReview: ("audit",),
     ExecutionKilled: ("clients",),
     ApprovalRequested: ("clients", "notices"),
     ApprovalResolved: ("clients", "notices"),

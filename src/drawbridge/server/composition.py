@@ -38,9 +38,9 @@ from drawbridge.server.notifications.send import Notifier
 from drawbridge.server.notifications.web_push import Subscriptions
 from drawbridge.server.plan import Plan
 from drawbridge.server.screen import pages
-from drawbridge.server.sessions.allowed_directories import AllowedDirectories
+from drawbridge.server.sessions.conversations.searching import INDEXING_SECONDS
+from drawbridge.server.sessions.directories.allowed_directories import AllowedDirectories
 from drawbridge.server.sessions.projects import MAINTENANCE_SECONDS
-from drawbridge.server.sessions.searching import INDEXING_SECONDS
 
 ENDING_SECONDS: Final = 10.0
 """Seconds within which runs and their processes must end. After that, clients are disconnected (1001)."""

@@ -375,8 +375,9 @@ class ApprovalRequested(Struct, frozen=True, dict=True):
     agent must not use without asking.
 
     The other fields describe the request to people (see ``approvals.words``). ``remember`` applies everything in
-    ``always``. ``editable``: the fields of ``input`` that clients offer for editing. ``summary``: the text of a
-    notification, without a path or any other part of the input.
+    ``always``. ``editable``: the fields of ``input`` that clients offer for editing. ``shown_fields``: the fields of
+    ``input`` that the diff of ``proposal`` shows completely. ``summary``: the text of a notification, without a path or
+    any other part of the input.
     """
 
     approval_id: str
@@ -396,6 +397,7 @@ class ApprovalRequested(Struct, frozen=True, dict=True):
     risks: tuple[Risk, ...] = ()
     always: tuple[Always, ...] = ()
     editable: tuple[str, ...] = ()
+    shown_fields: tuple[str, ...] = ()
     summary: str = ""
     form: Form = "fields"
     call: ToolCall | None = None
@@ -621,40 +623,40 @@ class Answered(Struct, frozen=True):
     changed: bool = False
 
 
-# Actions of users in editors. Clients' commands are audited when they are carried out. These events report the same
-# actions for editors. ``by``: the editor's name.
+# What people did with reviews, on any surface. These events are for the audit log, and are published once for each change,
+# by the code that makes it. ``surface``: see ``Surface.audited``.
 
 
-class DecidedInEditor(Struct, frozen=True):
-    """A person decided on this number of ``hunks`` or ``files`` of a review, or on ``all``."""
+class DecidedOnReview(Struct, frozen=True):
+    """A person decided on this number of ``hunks``, in this number of ``files``."""
 
-    by: str
+    surface: Mapping[str, Any]
     decision: Literal["keep", "undo", "edit"]
-    hunks: int = 0
-    files: int = 0
-    all: bool = False
+    hunks: int
+    files: int
 
 
-class CommentedInEditor(Struct, frozen=True):
-    """A person wrote a comment on a review, ``removed`` one, or resolved (``resolved`` true) or reopened (false) one.
+class CommentedOnReview(Struct, frozen=True):
+    """A person wrote or changed a comment, ``removed`` one, or resolved (``resolved`` true) or reopened (false) one.
     ``path``: the file; None for a removed comment."""
 
-    by: str
+    surface: Mapping[str, Any]
     comment_id: str
     path: str | None
     removed: bool = False
     resolved: bool | None = None
 
 
-class SubmittedInEditor(Struct, frozen=True):
-    """A person submitted comments. ``run_id``: the run that they begin; empty if they wait for the agent of a
-    terminal session."""
+class SubmittedReview(Struct, frozen=True):
+    """A person submitted comments. ``run_id``: the run that they begin or, with ``steer``, that they were sent into;
+    empty if they wait for the agent of a terminal session."""
 
-    by: str
+    surface: Mapping[str, Any]
     run_id: str
+    steer: bool = False
 
 
-DoneInEditor: TypeAlias = DecidedInEditor | CommentedInEditor | SubmittedInEditor
+Audited: TypeAlias = RunContinued | Answered | DecidedOnReview | CommentedOnReview | SubmittedReview
 
 Recorded: TypeAlias = (
     AgentLine
@@ -687,9 +689,7 @@ Event: TypeAlias = (
     | QueueChanged
     | ReviewChanged
     | DiskWarning
-    | RunContinued
-    | Answered
-    | DoneInEditor
+    | Audited
 )
 
 
@@ -697,9 +697,9 @@ class Announced(Struct, frozen=True):
     """An event in the directory ``path``. ``project_id``: its project or terminal session; None if it has neither.
 
     ``sender``: the id of the client that caused the event with a request. It learns of the event from the reply, and
-    receives nothing else about it. It is empty if no client's request caused it. ``quiet``: the event needs no
-    attention, for example because it happened earlier: nobody is notified, and only clients that have joined receive
-    it. ``timestamp``: the time of a record that could not be written; None for events that are only announced.
+    receives nothing else about it. ``sender`` is empty if no client's request caused the event. ``quiet``: the event
+    needs no attention, for example because it happened earlier: nobody is notified, and only clients that have joined
+    receive it. ``timestamp``: the time of a record that could not be written; None for events that are only announced.
     """
 
     project_id: str | None

@@ -21,9 +21,9 @@ from drawbridge.server.auth.ssh_keys import Keys
 from drawbridge.server.auth.tls import Certificate
 from drawbridge.server.checkpoints.private import Largest
 from drawbridge.server.data_directory import data_directory
-from drawbridge.server.sessions.ceilings import Ceilings, is_open
 from drawbridge.server.sessions.disk import Sizes
-from drawbridge.server.sessions.limits import Limits
+from drawbridge.server.sessions.options.ceilings import Ceilings, is_open
+from drawbridge.server.sessions.options.limits import Limits
 from drawbridge.server.sessions.projects import Retention
 from drawbridge.settings.serve import ServeSettings
 

@@ -84,7 +84,7 @@ async def _serve(
         with announced(plan, port, certificate):
             lacking = missing(plan.agents)
             for name, program in lacking.items():
-                if program != name:  # set by the owner, since a built-in agent that is not installed needs no warning
+                if program != name:  # set by the owner; a missing built-in agent needs no warning
                     where = "was not found or is not executable" if os.sep in program else "is not on PATH"
                     logger.warning(
                         "%s can't run: its program %s %s. Install it, or correct --acp-agent or --command-agent.",
@@ -103,7 +103,7 @@ async def _serve(
                 await stop.wait()
             finally:
                 await tasks.close()
-        await server.close("the server is shutting down")  # before the connections are closed
+        await server.close("the server is shutting down")  # the connections are closed after this
     return 0
 
 
@@ -172,7 +172,7 @@ async def _renew(plan: Plan, names: OwnNames, certificate: Certificate, tls: Any
     before = certificate.shown
     try:
         fingerprint = await asyncio.to_thread(renewed)
-        certificate.load_into(tls)  # not in the thread, because the context must not change during a TLS handshake
+        certificate.load_into(tls)  # not in the thread: the context must not change during a handshake
     except (DrawbridgeError, OSError, ValueError) as error:
         what = "renewed" if plan.certificate is None else "read again"
         logger.error("the certificate could not be %s (new connections get the previous one): %s", what, error)

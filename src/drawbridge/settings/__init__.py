@@ -52,8 +52,8 @@ class Spec(NamedTuple):
     choices: tuple[str, ...] = ()
     """The allowed values, such as the agents in the catalog, if the type is not a ``Literal``."""
     separator: str = os.pathsep
-    """The separator of a list's values in the environment variable. Values that may contain a colon need another one,
-    such as a comma."""
+    """The separator of a list's values in the environment variable. Values that may contain a colon need another
+    separator, such as a comma."""
     bare: str = ""
     """A second environment variable, with a name that has no prefix. It is read only with the ``spec_env`` setting,
     because many shells set PORT for a web project."""
@@ -132,7 +132,7 @@ def load(
     """The settings of ``command``, from all sources. Raises ``BadSetting``, which lists all problems.
 
     ``flags["config"]`` names the file, if the command has such a flag. ``check`` returns the problems that only the
-    command itself can find. It gets the default instead of each invalid value.
+    command itself can find. ``check`` gets the default in place of each invalid value.
     """
     if flags.get("config"):
         environ = {**environ, "DRAWBRIDGE_CONFIG": flags["config"]}

@@ -70,8 +70,8 @@ def install(folder: Path, parts: Iterable[str], place: Path, inside: str, prepar
 
 
 def remove_unused(directory: Path, is_used: Callable[[Path], bool]) -> None:
-    """Removes unused copies, and unfinished ones that ended processes have left behind, and then the directory and
-    Drawbridge's data directory if they are empty."""
+    """Removes unused copies, and unfinished copies that ended processes have left behind. Then removes the directory
+    and Drawbridge's data directory if they are empty."""
     for entry in list(directory.iterdir()) if directory.is_dir() else []:
         unfinished = UNFINISHED.fullmatch(entry.name)
         old = NAME.fullmatch(entry.name) and not is_used(entry)

@@ -136,7 +136,7 @@ def _keep(path: Path, content: bytes) -> Path:
 
 
 def _write(target: Path, content: bytes, mode: int) -> None:
-    """Writes atomically. A reader sees either the old content or the new, never a part of it."""
+    """Writes atomically. A reader sees either the whole old content or the whole new content."""
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
         _write_new(temporary, content, mode)
@@ -147,7 +147,7 @@ def _write(target: Path, content: bytes, mode: int) -> None:
 
 def _write_new(path: Path, content: bytes, mode: int) -> None:
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), "wb") as file:
-        os.fchmod(file.fileno(), mode)  # regardless of the umask
+        os.fchmod(file.fileno(), mode)  # this sets the mode regardless of the umask
         file.write(content)
         file.flush()
         os.fsync(file.fileno())

@@ -72,7 +72,7 @@ def _add_to_list(document: Document, event: str, group: Group, agent: str) -> Do
 
 
 def remove(document: Document, agent: str, made: Collection[Path] | None, only: str | None = None) -> Document:
-    """The settings without Drawbridge's hooks. ``only``: removes the hooks of this event only. Lists and objects that
+    """The settings without Drawbridge's hooks. ``only``: the only event whose hooks are removed. Lists and objects that
     become empty are removed if setup ``made`` them. If that is not known (None), all of them are."""
     places = [place for place in _guard_hooks(document, agent) if only in (None, place[0])]
     for event, number, handler in reversed(places):

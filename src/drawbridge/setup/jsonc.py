@@ -205,7 +205,7 @@ class Document:
         return lines.replace("\n", self._newline() + indent)
 
     def _gaps(self, start: int, end: int) -> Iterator[tuple[int, int, bool]]:
-        """The start and end of each comment and of each character between comments, and whether it is a comment."""
+        """Yields each comment and each character between comments: its start, its end, and whether it is a comment."""
         while start < end:
             comment = COMMENT.match(self.text, start)
             stop = comment.end() if comment else start + 1
@@ -291,14 +291,14 @@ class _Parser:
     def _number(self, number: re.Match[str]) -> int | float:
         try:
             value: int | float = json.loads(number[0])
-        except ValueError:  # more digits than Python accepts
+        except ValueError:  # the number has more digits than Python accepts
             raise json.JSONDecodeError("the number is too large", self._text, number.start()) from None
         return value
 
     def _string(self, place: int) -> Node:
         try:
             value, end = scanstring(self._text, place + 1, True)
-        except json.JSONDecodeError as error:  # such as "Unterminated string starting at"
+        except json.JSONDecodeError as error:  # an error such as "Unterminated string starting at"
             problem = error.msg.removesuffix(" at").removesuffix(" starting")
             raise json.JSONDecodeError(problem[:1].lower() + problem[1:], self._text, error.pos) from None
         return Node(place, end, value)

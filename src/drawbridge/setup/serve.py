@@ -155,7 +155,7 @@ class Launchd:
                 "EnvironmentVariables": passed_on(self._environ),
                 "RunAtLoad": True,
                 "KeepAlive": {"SuccessfulExit": False},
-                "ProcessType": "Interactive",  # otherwise launchd throttles the server's agents like background work
+                "ProcessType": "Interactive",  # otherwise, launchd throttles the server's agents like background work
                 "ExitTimeOut": 30,
                 "HardResourceLimits": {"Core": 0},
             }

@@ -47,7 +47,7 @@ def pack(extension_dir: Path, target: Path) -> None:
     except OSError as error:
         raise NotWritable(f"{target} can't be written: {(error.strerror or 'unknown reason').lower()}.") from None
     finally:
-        with contextlib.suppress(OSError):  # it was renamed to the target
+        with contextlib.suppress(OSError):  # the temporary file was renamed to the target
             temporary.unlink()
 
 

@@ -174,7 +174,7 @@ def _cuts(left: list[int], right: list[int]) -> list[tuple[int, int]]:
 
 def _longest_rise(values: list[int]) -> list[int]:
     """The indices of a longest increasing subsequence of distinct ``values``."""
-    tops: list[int] = []  # the smallest last value of an increasing sequence of each length, and its index
+    tops: list[int] = []  # for each length, the smallest last value of an increasing sequence, and its index
     tops_at: list[int] = []
     before: list[int] = []
     for at, value in enumerate(values):

@@ -36,8 +36,8 @@ HANDSHAKE_SECONDS: Final = 5.0
 complete."""
 
 GRACE_SECONDS: Final = 1.0
-"""Seconds that the peer of a new connection gets for its first request even if there are too many connections, because
-many clients reconnect at the same moment after the server restarts, some over a slow network.
+"""Seconds that the peer of a new connection gets for its first request even if there are too many connections. After
+the server restarts, many clients reconnect at the same moment, some over a slow network.
 """
 
 GRACE_NETWORKS: Final = 64
@@ -291,7 +291,7 @@ class _Connection(asyncio.Protocol):
 
     def limit_unfinished(self, size: int | None) -> None:
         if self._http.websocket is not None:
-            self._http.websocket.unfinished_limit = size
+            self._http.websocket.limit_unfinished(size)
 
     @property
     def compressed(self) -> bool:

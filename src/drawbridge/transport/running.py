@@ -16,11 +16,11 @@ from typing import Final, Literal
 from urllib.parse import urlsplit
 
 import msgspec
-import psutil
 from msgspec import Struct
 
 from drawbridge.core.json_text import UNDECODABLE
-from drawbridge.core.private_files import make_private_directory, remove_quietly, write_private
+from drawbridge.core.private_files import make_private_directory, process_alive, remove_quietly, write_private
+from drawbridge.core.process_start import StartTime, is_same_process, started_at
 from drawbridge.transport import private_socket
 
 FILE: Final = "server.json"
@@ -33,11 +33,11 @@ class Running(Struct, frozen=True, kw_only=True):
     one for other devices first; ``loopback``: whether only this machine can reach them; ``fingerprint``: SHA-256 of its
     TLS certificate, None if it does not use TLS.
 
-    ``began``: when its process started (seconds since 1970), to distinguish it from a later process with the same PID.
+    ``began``: when its process was started, to distinguish it from a later process with the same PID; None if not known.
     """
 
     pid: int
-    began: float
+    began: StartTime | None
     url: str
     pages: tuple[str, ...]
     loopback: bool
@@ -70,10 +70,10 @@ def announced(
 ) -> Iterator[None]:
     """Lets other processes find this server while the block runs. Raises ``NotPrivate``."""
     path = str(directory / FILE)
-    me = psutil.Process()
+    pid = os.getpid()
     found = Running(
-        pid=me.pid,
-        began=me.create_time(),
+        pid=pid,
+        began=started_at(pid),
         url=url,
         pages=pages,
         loopback=loopback,
@@ -83,10 +83,10 @@ def announced(
     )
     place = private_socket.directory()
     make_private_directory(place)
-    copy = os.path.join(place, f"{me.pid}{COPY_ENDING}")
+    copy = os.path.join(place, f"{pid}{COPY_ENDING}")
     for other in _copies():
         if _read(other) is None:
-            remove_quietly(str(other))  # its server was killed
+            remove_quietly(str(other))  # the server that wrote this file was killed
     try:
         for file in (path, copy):
             write_private(file, msgspec.json.encode(found))
@@ -151,7 +151,6 @@ def _answers(url: str) -> bool:
 def _read(file: Path) -> Running | None:
     try:
         found = msgspec.json.decode(file.read_bytes(), type=Running)
-        began = psutil.Process(found.pid).create_time()
-    except (OSError, psutil.Error, ValueError, *UNDECODABLE):
+    except (OSError, ValueError, *UNDECODABLE):
         return None
-    return found if abs(began - found.began) < 1 else None
+    return found if process_alive(found.pid) and is_same_process(found.pid, found.began) else None

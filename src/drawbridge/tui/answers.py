@@ -83,8 +83,9 @@ def _edited(request: Request, text: str) -> dict[str, Any] | None:
     if proposal is None or not isinstance(given, dict):
         return None
     whole = edited_text(request, text)
-    # The strings of an edit use "\n", whatever line endings the file has. The agent preserves these.
-    # `replace_all` stays as it was given: it makes no difference to them, and the scope `approve` may not change it.
+    # The strings of an edit use "\n", whatever line endings the file has. The agent preserves the file's line endings.
+    # `replace_all` stays as it was given: it makes no difference if the old string is the whole file, and the `approve`
+    # scope does not allow a change to it.
     change = {
         "old_string": proposal["old_text"].replace("\r\n", "\n"),
         "new_string": whole.replace("\r\n", "\n"),
@@ -121,7 +122,7 @@ def piece(request: Request, risk: Mapping[str, Any]) -> str:
 
 def questions(request: Request) -> list[dict[str, Any]]:
     """The questions that the agent asks the user. Empty for any other request, and for a preview, which may lack some of
-    the questions. Also empty if a question has no text, because the form can't show it, although the answer, which
+    the questions. Also empty if a question has no text: the form can't show such a question, but the answer, which
     repeats the whole input, would contain it."""
     given = request["input"]
     asked = given.get("questions") if isinstance(given, dict) else None

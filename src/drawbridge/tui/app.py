@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -12,17 +12,25 @@ from textual.app import App
 from drawbridge.tui.client import Client, Unsent
 from drawbridge.tui.colors import Palette, theme
 from drawbridge.tui.connection import RequestError
+from drawbridge.tui.dialogs import ConfirmDialog
 from drawbridge.tui.drawing import Painter
 from drawbridge.tui.screen_conversation import ConversationScreen
 from drawbridge.tui.screen_projects import HOW_TO_ADD, ProjectScreen
 from drawbridge.tui.screen_review import ReviewScreen
-from drawbridge.tui.wording import block
+from drawbridge.tui.wording import base_name, block
 
 DRAWING_SECONDS: Final = 0.04
 """The delay in seconds between a change and the redraw, which shows everything that has arrived by then."""
 
 WARNING_SECONDS: Final = 60.0
 """The number of seconds for which a warning stays on the screen, unless a click closes it."""
+
+
+SERVER_ENDS: Final = "The server that this command started will end, too."
+COMMENTS_WAIT: Final = "Comments are waiting for the agent in the terminal. It gets them only while a server runs."
+
+LISTED: Final = 3
+"""The maximum number of projects that the question before quitting names."""
 
 
 class StartView(NamedTuple):
@@ -34,27 +42,47 @@ class StartView(NamedTuple):
     review: bool = False
 
 
+class QuitDialog(ConfirmDialog):
+    """Asks before the user quits and thereby ends the server. ``working``: the names of the projects whose runs would be
+    stopped. ``has_waiting``: whether comments wait for an agent in a terminal."""
+
+    def __init__(self, working: Sequence[str], *, has_waiting: bool) -> None:
+        names = ", ".join(working[:LISTED]) + (" and others" if len(working) > LISTED else "")
+        text = [f"Still working: {names}."] if working else []
+        text.append(SERVER_ENDS)
+        if has_waiting:
+            text.append(COMMENTS_WAIT)
+        what = "the run" if len(working) == 1 else f"{len(working)} runs"
+        super().__init__(f"Quit and stop {what}?" if working else "Quit?", " ".join(text), "Quit")
+
+
 class AttachApp(App[None]):
-    """The application. ``client``: a connected client. ``first``: the view to start with."""
+    """The application. ``client``: a connected client. ``first``: the view to start with. ``ends_server``: whether the
+    server, and with it every run, ends with the application."""
 
     CSS_PATH = "attach.tcss"
     TITLE = "Drawbridge"
     ENABLE_COMMAND_PALETTE = False
 
-    def __init__(self, client: Client, palette: Palette, first: StartView | None = None) -> None:
+    def __init__(
+        self, client: Client, palette: Palette, first: StartView | None = None, *, ends_server: bool = False
+    ) -> None:
         super().__init__()
+        self._ends_server = ends_server
         self.client = client
-        self.painter = Painter(palette)
+        self.painter = Painter(palette, client.is_mine)
         self.register_theme(theme(palette))
         self.theme = theme(palette).name
         self._first = first or StartView()
         self._projects = ProjectScreen(client)
         self._stale = False
-        client.on_change = self._changed
-        client.on_refused = self._refused
-        client.on_project_removed = partial(self._later, self._gone)
-        client.on_warning = self._warn
-        client.connection.on_open = partial(self._later, self._begin)
+        client.report_to(
+            on_change=self._changed,
+            on_refused=self._refused,
+            on_project_removed=partial(self._later, self._gone),
+            on_warning=self._warn,
+            on_open=partial(self._later, self._begin),
+        )
 
     async def on_mount(self) -> None:
         self.push_screen(self._projects)
@@ -110,7 +138,22 @@ class AttachApp(App[None]):
 
     def action_help_quit(self) -> None:
         """Handles Ctrl-C outside text fields by showing the key that quits everywhere."""
-        self.notify("Ctrl-Q quits. Agents continue to work while the server runs.", markup=False)
+        words = "The server ends, too." if self._ends_server else "Agents continue to work while the server runs."
+        self.notify(f"Ctrl-Q quits. {words}", markup=False)
+
+    async def action_quit(self) -> None:
+        """Quits. If that would stop a run, or leave comments for an agent undelivered, asks first."""
+        projects = self.client.projects.all.values()
+        working = [base_name(one["path"]) for one in projects if one["state"] == "EXECUTING" and not one.get("desk")]
+        has_waiting = any(one.has_waiting_comments for one in self.screen_stack if isinstance(one, ReviewScreen))
+        if not self._ends_server or not (working or has_waiting):
+            self.exit()
+        elif not any(isinstance(one, QuitDialog) for one in self.screen_stack):
+            self.push_screen(QuitDialog(working, has_waiting=has_waiting), self._quit_answered)
+
+    def _quit_answered(self, yes: bool | None) -> None:
+        if yes:
+            self.exit()
 
     def _refused(self, unsent: Unsent, error: RequestError) -> None:
         conversation = self.client.conversation

@@ -39,8 +39,8 @@ from drawbridge.tui.fields import PlainTextArea
 from drawbridge.tui.question_form import QuestionForm
 
 READING_SECONDS: Final = 0.5
-"""The number of seconds for which keys and buttons do not answer a request that has just appeared, and for which a
-button that has just moved does nothing, because the user may have aimed at what was there before."""
+"""The number of seconds for which keys and buttons do not answer a request that has just appeared. A button that has
+just moved does nothing for the same time. In both cases, the user may have aimed at what was there before."""
 
 ROOMY: Final = 24
 """The minimum height, in lines, at which there is room for an empty line."""
@@ -104,7 +104,7 @@ class ApprovalView(Vertical, can_focus=True):
         self._draft = ""
         self._found = self._difference()
         self._unseen_as_sent = 1
-        """The number of lines of the agent's version that were unseen when it was last shown."""
+        """The number of lines of the agent's version that were still unseen when that version was last shown."""
         self._shown_at = time.monotonic()
         self._places: dict[str | None, tuple[Region, float]] = {}
         """Maps a button's name to its place on the screen and the time (``time.monotonic``) when it moved there."""
@@ -285,7 +285,7 @@ class ApprovalView(Vertical, can_focus=True):
             return True
         self._set_state(hasty=True)
         if not self.has_focus_within:
-            self.focus_first()  # the notice names keys that only work there
+            self.focus_first()  # the notice names keys that only work in the request
         return False
 
     def page(self, by: int) -> bool:
@@ -331,7 +331,7 @@ class ApprovalView(Vertical, can_focus=True):
         why_not = answers.why_not_edited(self.request, may_run=self._state.may_remember)
         if why_not:
             if not self.has_focus_within:
-                self.focus_first()  # the notice may name a key that only works there
+                self.focus_first()  # the notice may name a key that only works in the request
             self._say(why_not)
             return
         area = self.query_one(".draft", PlainTextArea)

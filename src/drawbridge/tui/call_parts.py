@@ -9,21 +9,6 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-PLAN: Final = "ExitPlanMode"
-"""The tool with which an agent asks to leave plan mode. Its input contains the plan."""
-
-OF_PROPOSAL: Final[Mapping[str, frozenset[str]]] = {
-    "Edit": frozenset({"file_path", "old_string", "new_string", "replace_all"}),
-    "MultiEdit": frozenset({"file_path", "edits"}),
-    "Write": frozenset({"file_path", "content"}),
-    "NotebookEdit": frozenset({"notebook_path", "new_source", "cell_id", "cell_type", "edit_mode"}),
-}
-"""Maps a tool to the fields of its input that the proposal's diff shows, unless a value has a type that the diff can't
-show."""
-
-EDIT: Final = OF_PROPOSAL["Edit"] - {"file_path"}
-"""The fields of each element of a MultiEdit's ``edits``."""
-
 ACP_WORDS: Final[Mapping[str, frozenset[str]]] = {
     "kind": frozenset(
         {"read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"}
@@ -63,23 +48,26 @@ class Part(NamedTuple):
 def of_request(request: Mapping[str, Any], given: Any) -> list[Part]:
     """The parts of an approval request. ``given``: its input, with the user's edits. The proposal is not one of the
     parts."""
-    form, links = request.get("form"), request.get("link_targets")
-    return parts(request["tool_name"], given, request.get("proposal"), links, is_acp=form == "acp")
-
-
-def parts(
-    tool: str, given: Any, proposal: Mapping[str, Any] | None = None, links: Any = None, *, is_acp: bool = False
-) -> list[Part]:
-    """The parts of a tool call. ``proposal``: the change, if it is shown next to them. ``links``: maps paths that lead
-    through a symbolic link to their targets. ``is_acp``: ``given`` is a tool call of the Agent Client Protocol."""
+    links, kind, proposal = request.get("link_targets"), request.get("kind"), request.get("proposal")
     found = [
         Part("warning", f"{path} leads through a symbolic link to {end}.")
         for path, end in (links.items() if isinstance(links, Mapping) else ())
     ]
+    if request.get("form") == "acp" and isinstance(given, Mapping):
+        found += sorted(_of_acp(kind, given, proposal), key=is_said)
+    elif proposal is not None and isinstance(given, Mapping):
+        found += sorted(_fields(given, request.get("shown_fields") or ()), key=is_said)
+    else:
+        found += parts(kind, given)
+    return found
+
+
+def parts(kind: str | None, given: Any) -> list[Part]:
+    """The parts of a tool call, next to which no proposal is shown. ``kind``: what an approval request is about
+    (``PermissionRequest.kind`` of the protocol), or what the tool of another call does (``AgentWords.tools``)."""
     if not isinstance(given, Mapping):
-        return [*found, Part("json", _json(given))]
-    found += _of_acp(tool, given, proposal) if is_acp else _of_tool(tool, given, proposal)
-    return sorted(found, key=is_said)
+        return [Part("json", _json(given))]
+    return sorted(_of_tool(kind, given), key=is_said)
 
 
 def is_said(part: Part) -> bool:
@@ -87,18 +75,15 @@ def is_said(part: Part) -> bool:
     return part.kind == "words" or (part.kind == "field" and part.name == "description")
 
 
-def _of_tool(tool: str, given: Mapping[str, Any], proposal: Mapping[str, Any] | None) -> Iterator[Part]:
-    if proposal is not None:
-        yield from _fields(given, {name for name in OF_PROPOSAL.get(tool, ()) if _is_in_diff(name, given)})
-        return
-    match tool, given:
-        case _, {"plan": str(plan)} if tool == PLAN:
+def _of_tool(kind: str | None, given: Mapping[str, Any]) -> Iterator[Part]:
+    match kind, given:
+        case "plan", {"plan": str(plan)}:
             yield Part("markdown", plan)
             yield from _fields(given, {"plan"})
-        case "Edit", {"file_path": str(path), "old_string": str(old), "new_string": str(new)}:
+        case "edit" | "create", {"file_path": str(path), "old_string": str(old), "new_string": str(new)}:
             yield from _fields(given, {"file_path", "old_string", "new_string"})
             yield Part("diff", new, path, old)
-        case "Write", {"file_path": str(path), "content": str(new)}:
+        case "write" | "overwrite" | "create", {"file_path": str(path), "content": str(new)}:
             yield from _fields(given, {"file_path", "content"})
             yield Part("diff", new, path)
         case _, {"command": str(command)}:
@@ -108,23 +93,7 @@ def _of_tool(tool: str, given: Mapping[str, Any], proposal: Mapping[str, Any] | 
             yield from _fields(given, ())
 
 
-def _is_in_diff(name: str, given: Mapping[str, Any]) -> bool:
-    """Whether a proposal's diff shows this field of ``given``. False for a value that has no effect on the file."""
-    match name, given.get(name):
-        case "replace_all", value:
-            return isinstance(value, bool)
-        case "edits", edits:
-            return isinstance(edits, list) and all(
-                isinstance(edit, Mapping) and edit.keys() <= EDIT and all(_is_in_diff(each, edit) for each in edit)
-                for edit in edits
-            )
-        case "new_source" | "cell_type", str():
-            return given.get("edit_mode") != "delete"
-        case _, value:
-            return isinstance(value, str)
-
-
-def _of_acp(tool: str, call: Mapping[str, Any], proposal: Mapping[str, Any] | None) -> Iterator[Part]:
+def _of_acp(kind: str | None, call: Mapping[str, Any], proposal: Mapping[str, Any] | None) -> Iterator[Part]:
     """The parts of an ACP tool call. What runs or is written comes first."""
     raw = call.get("rawInput")
     fields = raw if isinstance(raw, Mapping) else {}
@@ -134,13 +103,13 @@ def _of_acp(tool: str, call: Mapping[str, Any], proposal: Mapping[str, Any] | No
         shown |= {text for text in proposal.values() if isinstance(text, str)}
     title, content, command = call.get("title"), call.get("content"), _command(fields.get("command"))
     listed = content if isinstance(content, list) else []
-    of_content = [part for one in listed for part in _content_of_acp(tool, one, proposal)]
+    of_content = [part for one in listed for part in _content_of_acp(kind, one, proposal)]
     if command:
         yield Part("command", command)
         shown.add(command)
     yield from (part for part in of_content if part.kind in WRITTEN)
     if isinstance(title, str) and title not in shown:
-        yield Part("words" if command or tool != "execute" else "command", title)
+        yield Part("words" if command or kind != "command" else "command", title)
     drawn = {name for name in DRAWN_BY_DIFF if isinstance(fields.get(name), str) and fields[name] in shown}
     yield from _fields(fields, drawn | ({"command"} if command else set()))
     yield from _fields(call, _shown_of_acp(call))
@@ -164,11 +133,11 @@ def _shown_of_acp(call: Mapping[str, Any]) -> set[str]:
     return found | {name for name, kind in kinds.items() if isinstance(call.get(name), kind)}
 
 
-def _content_of_acp(tool: str, part: Any, proposal: Mapping[str, Any] | None) -> Iterator[Part]:
+def _content_of_acp(kind: str | None, part: Any, proposal: Mapping[str, Any] | None) -> Iterator[Part]:
     """The parts for one element of an ACP tool call's ``content``, including fields that its type does not define."""
     match part:
         case {"type": "content", "content": {"type": "text", "text": str(text), **of_text}, **rest}:
-            yield Part("markdown" if tool == PLAN else "words", text)
+            yield Part("markdown" if kind == "plan" else "words", text)
             more = {**rest, "content": of_text} if of_text else rest
         case {"type": "diff", "path": str(path), "newText": str(new), **rest}:
             if proposal is None:

@@ -59,21 +59,24 @@ class Sent(NamedTuple):
 
 
 class Client:
-    """The state that the screens draw, and the requests to the server. Callbacks must not block. ``on_change`` is
-    called when any state has changed; ``on_refused`` with a refused prompt and the reason; ``on_project_removed`` when
-    the shown project was removed; ``on_warning`` with a message for the user.
-    """
+    """The state that the screens draw, and the requests to the server. ``report_to`` connects it to the screens."""
 
     def __init__(self, find: Callable[[], ServerAddress], name: str | None = None) -> None:
         self.name = name or own_name()
-        self.connection = Connection(find, self.name)
+        self.connection = Connection(
+            find,
+            self.name,
+            on_message=self._received,
+            on_state=lambda: self.on_change(),
+            on_open=lambda: self.on_open(),
+        )
         self.projects = Projects()
         self.reviews = Reviews()
         self.memory = ReviewMemory()
         self.conversation: Conversation | None = None
         self.unsent: list[Unsent] = []
         self._sent: dict[str, Sent] = {}
-        """Run id → this client's prompt that waits for the run."""
+        """Maps a run's id to this client's prompt that waits for the run."""
         self.features: frozenset[str] | None = None
         """The message types that the server accepts from this client; None until it has reported them."""
         self.modes: frozenset[str] | None = None
@@ -89,13 +92,30 @@ class Client:
         self._agent_words: Sequence[Mapping[str, Any]] = ()
         """The agents that the server describes: each with a ``name``, a ``label`` and its ``tools``."""
         self.acts: Mapping[str, str] = {}
-        """Tool of any agent → what it does, as the server describes it."""
+        """Maps a tool of any agent to what it does, as the server describes it."""
         self.on_change: Callable[[], None] = lambda: None
         self.on_refused: Callable[[Unsent, RequestError], None] = lambda unsent, error: None
         self.on_project_removed: Callable[[], None] = lambda: None
         self.on_warning: Callable[[str], None] = lambda words: None
-        self.connection.on_message = self._received
-        self.connection.on_state = lambda: self.on_change()
+        self.on_open: Callable[[], None] = lambda: None
+
+    def report_to(
+        self,
+        *,
+        on_change: Callable[[], None],
+        on_refused: Callable[[Unsent, RequestError], None],
+        on_project_removed: Callable[[], None],
+        on_warning: Callable[[str], None],
+        on_open: Callable[[], None],
+    ) -> None:
+        """Calls ``on_change`` when any state has changed, ``on_refused`` with a refused prompt and the reason,
+        ``on_project_removed`` when the shown project was removed, ``on_warning`` with a message for the user, and
+        ``on_open`` on each new connection. They must not block."""
+        self.on_change = on_change
+        self.on_refused = on_refused
+        self.on_project_removed = on_project_removed
+        self.on_warning = on_warning
+        self.on_open = on_open
 
     def may(self, type: str) -> bool:
         return self.features is None or type in self.features
@@ -233,9 +253,7 @@ class Client:
         conversation = self.conversation
         if conversation is not None and conversation.joined and conversation.has_older:
             page = (await self.command("get_messages", {"before_seq": conversation.first, "limit": PAGE}))["data"]
-            conversation.prepend(map(record_in, page["messages"]))
-            if not page["has_more"]:
-                conversation.begins = conversation.first
+            conversation.prepend(map(record_in, page["messages"]), has_more=page["has_more"])
             self.on_change()
 
     async def newer(self) -> None:
@@ -345,16 +363,12 @@ class Client:
             conversation.apply(record)
         elif message["type"] == "accepted":
             self._accepted(message, conversation)
-        elif message["type"] == "update" and data["update_type"] == "queue_changed":
-            conversation.queue = list(data["data"]["queue"])
-        elif message["type"] == "update" and data["update_type"] == "agent_state":
-            conversation.agent = data["data"]
-        elif message["type"] == "update" and data["update_type"] == "agent_offers":
-            conversation.offers = data["data"]
         elif message["type"] == "agent_message":
             conversation.apply_partial(data["messages"][0])
         elif message["type"] == "update" and data["update_type"] == "project_deleted":
             self.on_project_removed()
+        elif message["type"] == "update":
+            conversation.apply_update(data["update_type"], data["data"])
 
     def _note_sent(self, message: Message) -> None:
         """Remembers a prompt of this client until its run begins or it is removed."""
@@ -403,10 +417,8 @@ class Client:
             return
         self.unsent.remove(one)
         data = message["data"]
-        known = any(queued["run_id"] == data["run_id"] for queued in conversation.queue)
-        if data["position"] > 0 and not known:
-            queued = {"run_id": data["run_id"], "position": data["position"], "prompt": one.prompt}
-            conversation.queue = [*conversation.queue, queued]
+        if data["position"] > 0:
+            conversation.enqueue({"run_id": data["run_id"], "position": data["position"], "prompt": one.prompt})
         if message.get("seq") is not None:
             entry = {"type": "user", "message": {"prompt": one.prompt}, "run_id": data["run_id"], "by": self.name}
             now = datetime.now(UTC).isoformat()
@@ -421,14 +433,14 @@ class Client:
             return
         behind = self.projects.all[conversation.id]["last_seq"] - conversation.cursor
         restart = not conversation.joined or not conversation.at_end or behind > TOO_FAR
-        conversation.joined = False
+        conversation.leave()
         after = {} if restart else {"after_seq": conversation.cursor}
         answer = await self._ask("project_join", after, project=conversation.id)
         conversation.join(answer["data"]["data"], restart=restart)
         if restart:
             await self.older()
         self.on_change()
-        with contextlib.suppress(RequestError):  # the project is joined nevertheless, and the next time it tries again
+        with contextlib.suppress(RequestError):  # the project is joined anyway, and the next call tries again
             await self._look_back(conversation, answer["data"]["data"])
 
     async def _input(self, input: Message) -> Message:

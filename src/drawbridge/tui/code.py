@@ -73,8 +73,8 @@ def line_text(raw: str, styles: Sequence[tuple[int, int, Style]]) -> Text:
 
 
 def _folded(text: str, width: int) -> list[str]:
-    """The lines of ``text`` when it is wrapped to ``width``, at least one. ``chop_cells`` returns none for text without
-    width, such as an emoji's skin tone on its own."""
+    """The lines of ``text`` when it is wrapped to ``width``, at least one. ``chop_cells`` returns no lines for text
+    without width, such as an emoji's skin tone on its own."""
     return chop_cells(text, width) or [text]
 
 

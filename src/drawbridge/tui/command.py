@@ -41,16 +41,17 @@ def run(project: str | None, settings: AttachSettings) -> int:
     return 0
 
 
-def review(given: str, settings: AttachSettings) -> int:
+def review(given: str, settings: AttachSettings, *, ends_server: bool = False) -> int:
     """Like ``run``, but shows the review of a directory, or prints why nothing can be shown. In that case, the exit
-    code is 1 if the server could not read the review, otherwise 0. Raises ``NoServer`` or ``BadSetting``."""
+    code is 1 if the server could not read the review, otherwise 0. ``ends_server``: whether the server ends with the
+    command. Raises ``NoServer`` or ``BadSetting``."""
     finder = _finder(settings, elsewhere=False)
     directory = os.path.realpath(given)
     if is_here(finder.find().url) and not os.path.isdir(directory):
         what = "is not a directory" if os.path.exists(directory) else "can't be found"
         raise BadSetting(f"{given} {what}. Name a directory whose changes you want to review.")
     try:
-        asyncio.run(decide(finder, directory, of_terminal()))
+        asyncio.run(decide(finder, directory, of_terminal(), ends_server=ends_server))
     except NoReview as reason:
         shown = Terminal(sys.stdout)
         shown.write(f"{shown.plain(str(reason))}\n")
@@ -76,12 +77,12 @@ async def attach(finder: Finder, project: str | None, directory: str, palette: P
         await AttachApp(client, palette, first).run_async()
 
 
-async def decide(finder: Finder, directory: str, palette: Palette) -> None:
-    """Like ``attach``, but shows a review first. Also raises ``NoReview``."""
+async def decide(finder: Finder, directory: str, palette: Palette, *, ends_server: bool = False) -> None:
+    """Like ``attach``, but shows a review first. ``ends_server``: as in ``review``. Also raises ``NoReview``."""
     client = Client(finder.find)
     first = await begin_review(client, directory)
     with in_written_order():
-        await AttachApp(client, palette, first).run_async()
+        await AttachApp(client, palette, first, ends_server=ends_server).run_async()
 
 
 @contextlib.contextmanager

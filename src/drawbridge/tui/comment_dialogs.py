@@ -303,7 +303,6 @@ class CommentsDialog(ModalScreen[None]):
 
     def action_withdraw(self) -> None:
         if self._commenting.may_withdraw:
-            self._commenting.problem = ""
             self.run_worker(self._commenting.withdraw())
 
     def action_send(self) -> None:

@@ -99,10 +99,14 @@ class Commenting:
         handover = str(given.get("state", "")), given.get("project_id") not in (None, self._project)
         before = self.all, self.version, self.handover, self._is_handover_elsewhere
         if found[1] != self.version:
-            self.unsent = ""  # it is not the prompt that would be sent now
+            self.unsent = ""  # ``unsent`` is no longer the prompt that would be sent
         self.all, self.version = found
         self.handover, self._is_handover_elsewhere = handover
         return (*found, *handover) != before
+
+    def update_parts(self, parts: Sequence[Part]) -> None:
+        """Takes over the parts of the review that is shown, at which the comments are shown."""
+        self.parts = parts
 
     def remarks(self) -> dict[str, Remarks]:
         """The comments and unsaved texts, by the keys of the parts at which they are shown."""
@@ -232,6 +236,7 @@ class Commenting:
 
     async def withdraw(self) -> None:
         """Turns comments that wait for an agent back into drafts. If that fails, ``problem`` contains the reason."""
+        self.problem = ""
         try:
             await self._client.withdraw_comments(self._project)
         except RequestError as error:

@@ -77,7 +77,7 @@ class Committing:
         """Prepares the dialog that is being opened: clears the result of the last commit, and proposes a message unless
         the user has written one."""
         if self.state.done is not None:
-            self._client.reviews.commits[self._project] = Commit()
+            self._client.reviews.clear_commit(self._project)
         state = self.state
         state.problem = state.output = ""
         state.message = state.message or pasted(self.offer.get("message", ""))
@@ -115,7 +115,7 @@ class Committing:
             state.problem = review_words.COMMIT_LOST if error.code == "OFFLINE" and is_sent else words
             state.output = str(error.details.get("output") or "")
         else:
-            self._client.reviews.commits[self._project] = Commit(done=done)
+            self._client.reviews.committed(self._project, done)
         finally:
             state.is_busy = False
             self._load()
@@ -170,7 +170,7 @@ class CommitDialog(ModalScreen[None]):
 
     def show(self) -> None:
         committing, state = self._committing, self._committing.state
-        if len(self.query(PARTS)) != PARTS.count(",") + 1:  # it is being opened or closed
+        if len(self.query(PARTS)) != PARTS.count(",") + 1:  # the dialog is being opened or closed
             return
         self.query_one(".form").display = state.done is None
         area, branch = self.query_one(PlainTextArea), self.query_one(Input)

@@ -37,7 +37,7 @@ OTHER_PROTOCOL: Final = "it does not use the Drawbridge protocol"
 UNANSWERED: Final = "The connection was lost before the server responded. Once you’re back online, try again if needed."
 """The error for a request that was sent. The server may have executed it. The web UI uses the same words."""
 NO_REASON: Final = "it closed the connection"
-NOT_HTTP: Final = "it sent no valid HTTP response"
+NOT_HTTP: Final = "it did not send a valid HTTP response"
 
 REFUSALS: Final = ("UNAUTHORIZED", "TOKEN_REVOKED", "TOKEN_EXPIRED")
 
@@ -85,18 +85,26 @@ class Connection:
     attempt. ``name``: the name that other clients see for decisions from here if the token is the owner's. With any
     other token, they see the device's name.
 
-    ``on_open`` is called once the token has been accepted, before lasting requests are sent again. Callbacks must not
-    block.
+    ``on_message`` is called with each message except errors, ``on_state`` when ``state`` has changed, and ``on_open``
+    once the token has been accepted, before lasting requests are sent again. Callbacks must not block.
     """
 
-    def __init__(self, find: Callable[[], ServerAddress], name: str) -> None:
+    def __init__(
+        self,
+        find: Callable[[], ServerAddress],
+        name: str,
+        *,
+        on_message: Callable[[Message], None],
+        on_state: Callable[[], None],
+        on_open: Callable[[], None],
+    ) -> None:
         self.name = name
         self.state: State = "connecting"
         self.problem = ""
         """The reason why the connection is not open, as text for the user; empty while it is open."""
-        self.on_state: Callable[[], None] = lambda: None
-        self.on_open: Callable[[], None] = lambda: None
-        self.on_message: Callable[[Message], None] = lambda message: None
+        self._on_message = on_message
+        self._on_state = on_state
+        self._on_open = on_open
         self._find = find
         self._socket: ClientConnection | None = None
         self._asked: dict[str, _PendingRequest] = {}
@@ -222,7 +230,7 @@ class Connection:
         self._socket = socket
         self.problem = ""
         self._become("open")
-        self.on_open()
+        self._on_open()
         try:
             for asked in [*self._asked.values()]:
                 if asked.lasting:
@@ -238,7 +246,7 @@ class Connection:
     def _received(self, message: Message) -> None:
         asked = self._asked.get(message.get("request_id", ""))
         if message["type"] != "error":
-            self.on_message(message)
+            self._on_message(message)
         if asked is None or asked.answer.done():
             return
         if message["type"] != "error":
@@ -246,7 +254,7 @@ class Connection:
             return
         error = message["data"]
         if asked.lasting and error["code"] == "SHUTTING_DOWN":
-            return  # it is sent again on the next connection
+            return  # the request is sent again on the next connection
         asked.answer.set_exception(RequestError(error["code"], error["message"], error.get("details")))
 
     async def _say(self, text: str) -> None:
@@ -279,7 +287,7 @@ class Connection:
     def _become(self, state: State) -> None:
         if self.state != state:
             self.state = state
-            self.on_state()
+            self._on_state()
 
 
 def refused_words(problem: str) -> str:
@@ -372,7 +380,7 @@ def _why(error: Exception) -> str:
         return f"no answer within {OPENING_SECONDS:g} seconds"
     if isinstance(error, ConnectionRefusedError):
         return "nothing listens there"
-    if isinstance(error, ssl.SSLError):  # its number is not one of the operating system's
+    if isinstance(error, ssl.SSLError):  # the error's number is not one of the operating system's
         return (error.reason or str(error)).replace("_", " ").lower()
     if isinstance(error, OSError):
         if error.errno is None:  # asyncio tried several addresses, and lists all of them in its text

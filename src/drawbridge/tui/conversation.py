@@ -23,7 +23,7 @@ NEVER: Final = 2**63
 """A number greater than any ``seq``, because the run of a prompt that was removed from the queue never begins."""
 
 UNKNOWN: Final = "unknown content"
-"""What stands for a part of a tool's result that names no type."""
+"""Replaces a part of a tool's result that does not name its type."""
 
 Kind: TypeAlias = Literal["prompt", "text", "aside", "tool", "question", "finished", "notice"]
 Json: TypeAlias = Mapping[str, Any]
@@ -145,6 +145,25 @@ class Conversation:
         self._accepted.clear()
         self._drain()
 
+    def leave(self) -> None:
+        """Until the next ``join``, live records wait, because records before them may be missing."""
+        self.joined = False
+
+    def apply_update(self, type: str, data: Json) -> None:
+        """Applies an update that is not in the history, if it concerns the conversation."""
+        match type:
+            case "queue_changed":
+                self.queue = list(data["queue"])
+            case "agent_state":
+                self.agent = data
+            case "agent_offers":
+                self.offers = data
+
+    def enqueue(self, prompt: Json) -> None:
+        """Adds the user's own prompt to the queue, unless the server has reported it first."""
+        if all(one["run_id"] != prompt["run_id"] for one in self.queue):
+            self.queue = [*self.queue, prompt]
+
     def apply(self, record: Record) -> None:
         """Applies a live record. A repeated record changes nothing; an early record waits for the records before it."""
         if record.seq > self.cursor:
@@ -163,8 +182,14 @@ class Conversation:
             case {"type": "content_block_delta", "delta": {"type": "text_delta", "text": str(text)}}:
                 self.live += text
 
-    def prepend(self, records: Iterable[Record]) -> None:
-        """Adds older records, in order, the last of them directly before ``first``."""
+    def prepend(self, records: Iterable[Record], *, has_more: bool = True) -> None:
+        """Adds older records, in order, the last of them directly before ``first``. ``has_more``: whether the server has
+        records before them."""
+        self._prepend(records)
+        if not has_more:
+            self.begins = self.first
+
+    def _prepend(self, records: Iterable[Record]) -> None:
         older = [record for record in records if record.seq < self.first]
         if not older:
             return
@@ -180,7 +205,7 @@ class Conversation:
         self.items += behind
         self.first = older[0].seq
         if len(self.items) > MOST_ITEMS:
-            cut = self.items[MOST_ITEMS].seq  # only whole records, because their items are added and released together
+            cut = self.items[MOST_ITEMS].seq  # a record's items are released together
             self._release([item for item in self.items if item.seq < cut])
             self.last = cut - 1
 
@@ -428,7 +453,7 @@ class Conversation:
             case "task_notification":
                 tool, text = self._tools.get(str(message.get("tool_use_id"))), message.get("summary")
                 if isinstance(text, str) and text and (tool is None or tool.data["result"] is not None):
-                    self._add(record, "aside", {"text": text})  # the agent's words, so no notice of the client
+                    self._add(record, "aside", {"text": text})  # the agent's words, not the client's
 
     def _show_event(self, record: Record, message: Json) -> None:
         data = message.get("message", {})

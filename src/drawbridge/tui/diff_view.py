@@ -120,7 +120,8 @@ class LinesView(ScrollView, can_focus=True):
             self.post_message(self.Seen())
 
     def _check_again(self, is_needed: bool) -> None:
-        """Sets whether to check again soon, because an animation or a notice that covers lines will end."""
+        """Sets whether to check again soon, because an animation will end, or a notice that covers lines will
+        disappear."""
         if self._again is not None:
             (self._again.resume if is_needed else self._again.pause)()
 

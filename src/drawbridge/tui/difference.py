@@ -23,8 +23,8 @@ class Line(NamedTuple):
     """A line of a diff. ``number``: its number from 1, in the old text if it was removed, otherwise in the new text;
     for ``skipped``, the number of unchanged lines that are left out.
 
-    ``marks``: the ranges in which the line differs from the one that it replaces, or that replaces it; empty if it has
-    no counterpart, if one of the two is too long, or if they have hardly anything in common.
+    ``marks``: the ranges in which the line differs from its counterpart (the line that it replaces or is replaced by).
+    Empty without a counterpart, if one of the two is too long, or if they have hardly anything in common.
     """
 
     kind: Kind

@@ -67,18 +67,25 @@ MARKDOWN_CHARACTERS: Final = 60_000
 
 class Painter:
     """Draws with one palette. ``root``: the project's directory; ``me``: this client's name; ``acts``: what
-    the agents' tools do; ``is_mine``: returns whether an answer was given from this terminal.
+    the agents' tools do.
     """
 
-    def __init__(self, palette: Palette) -> None:
+    def __init__(self, palette: Palette, is_mine: Callable[[Mapping[str, Any]], bool] = lambda answer: False) -> None:
+        """``is_mine``: returns whether an answer was given from this terminal."""
         self.palette = palette
         self.root = ""
         self.me = ""
         self.acts: Acts = {}
-        self.is_mine: Callable[[Mapping[str, Any]], bool] = lambda answer: False
+        self._is_mine = is_mine
         self._console = Console(
             file=StringIO(), color_system="truecolor", force_terminal=True, legacy_windows=False, theme=_styles(palette)
         )
+
+    def update(self, me: str, acts: Acts, root: str | None) -> None:
+        """Takes over what the server has reported. ``root``: None if the server has not sent the project (any more)."""
+        self.me, self.acts = me, acts
+        if root is not None:
+            self.root = root
 
     def item(self, item: Item, width: int, *, folded: bool, whole: str | None, everything: bool = False) -> list[Strip]:
         """The lines of an item. ``whole``: the text of the complete record, if the user has requested it;
@@ -147,7 +154,7 @@ class Painter:
 
     def _is_me(self, data: Mapping[str, Any]) -> bool:
         """Whether this terminal did something. Older records have no ``client_id``, so only names can be compared."""
-        return self.is_mine(data) if data.get("client_id") else data["by"] == self.me
+        return self._is_mine(data) if data.get("client_id") else data["by"] == self.me
 
     def prompt(self, who: str, timestamp: str, text: str, width: int) -> Iterator[Strip]:
         wash = Style(color=self.palette.ink, bgcolor=self.palette.accent_wash)
@@ -297,7 +304,9 @@ class Painter:
 
     def _tool_body(self, data: Mapping[str, Any], width: int, *, everything: bool) -> Iterator[Strip]:
         result = data["result"]
-        yield from self.call(parts(data["name"], data["input"]), width, None if everything else DIFF_LINES)
+        yield from self.call(
+            parts(act(data["name"], self.acts), data["input"]), width, None if everything else DIFF_LINES
+        )
         if result is not None:
             text = result.text or "(no output)"
             if act(data["name"], self.acts) in ("command", "output"):
@@ -320,7 +329,7 @@ class Painter:
         given = request["input"] if isinstance(request["input"], dict) else {}
         path = proposal["path"] if proposal else given.get("file_path")
         about = wording.shown_path(str(path), self.root) if path else request["tool_name"]
-        words = wording.settled_words(answer, request, is_mine=self.is_mine(answer))
+        words = wording.settled_words(answer, request, is_mine=self._is_mine(answer))
         head = Text(f"{sign} {words}", Style(color=color))
         head.append(f"  {wording.one_line(about)}", Style(color=palette.soft))
         yield from self._rendered(head, width)
@@ -470,18 +479,19 @@ class _CodeBlock(CodeBlock):
     """A code block without its language, which is not drawn, since the colors show it. Any other text after the fence
     is drawn."""
 
-    info = ""
+    def __init__(self, lexer_name: str, theme: str, info: str) -> None:
+        super().__init__(lexer_name, theme)
+        self._info = info
 
     @classmethod
     def create(cls, markdown: Markdown, token: Token) -> _CodeBlock:
         is_language = _is_language(token.info)
-        found = cls(token.info if is_language else "text", markdown.code_theme)
-        found.info = "" if is_language else token.info.strip()
-        return found
+        lexer_name, info = (token.info, "") if is_language else ("text", token.info.strip())
+        return cls(lexer_name, markdown.code_theme, info)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        if self.info:
-            yield Text(self.info)
+        if self._info:
+            yield Text(self._info)
         yield Padding(_code(str(self.text).rstrip(), self.lexer_name, self.theme), (0, 1), style="code.ground")
 
 
@@ -523,7 +533,7 @@ class _Markdown(Markdown):
         numbers = iter(self._numbers())
         numbered = _NUMBER.sub(lambda _: next(numbers, ""), source)
         sources = [source, numbered]
-        if not self._has_references_in_code:  # in code, they are text
+        if not self._has_references_in_code:  # in code, references are plain text
             sources += [unescapeAll(source), unescapeAll(numbered)]
         return any(_letters(text) == letters for text in sources)
 

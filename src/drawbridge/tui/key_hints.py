@@ -8,8 +8,8 @@ from textual.widgets import Footer
 
 
 class KeyHints(Footer):
-    """Textual's footer, except that it is built again only when one of its keys has changed. Building it takes longer than
-    everything else that most keys change, and Textual does so whenever the focus moves or the screen asks for a check.
+    """Textual's footer, except that it is built again only when one of its keys has changed. Textual itself builds it
+    whenever the focus moves or the screen asks for a check. For most keys, that takes longer than everything else.
     """
 
     def __init__(self) -> None:
@@ -27,6 +27,6 @@ class KeyHints(Footer):
 
 
 def _keys(screen: Screen[object]) -> list[tuple[str, str, bool]]:
-    """The key, the description and whether it is enabled, of each key that is shown."""
+    """For each key that is shown: the key, its description, and whether it is enabled."""
     active = [one for one in screen.active_bindings.values() if one.binding.show]
     return [(one.binding.key, one.binding.description, one.enabled) for one in active]

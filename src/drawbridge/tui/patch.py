@@ -12,6 +12,9 @@ UNSHOWN: Final = "Its content is not shown: git does not compare it as text, or 
 
 _HUNK: Final = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)")
 
+_ESCAPE: Final = re.compile(r"\\([0-7]{3}|.)")
+_ESCAPED: Final = {"a": "\a", "b": "\b", "t": "\t", "n": "\n", "v": "\v", "f": "\f", "r": "\r"}
+
 
 class PatchHunk(NamedTuple):
     """A hunk. ``old``, ``new``: its lines on each side. ``lines``: the same lines, numbered from 1 on each side.
@@ -62,9 +65,18 @@ def files_in(text: str) -> list[FilePatch]:
 
 
 def _path(line: str) -> str:
-    """The path in ``diff --git a/x b/x``. Both halves are the same, because the diff has no renames."""
+    """The path in ``diff --git a/x b/x``. Both halves are the same, because the diff has no renames. git quotes both if
+    the path contains quotes, backslashes or control characters."""
     rest = line.removeprefix("diff --git ")
-    return rest[: (len(rest) - 1) // 2].removeprefix('"').removeprefix("a/").removesuffix('"')
+    half = rest[: (len(rest) - 1) // 2]
+    if half.startswith('"'):
+        half = _ESCAPE.sub(_unescaped, half[1:].removesuffix('"'))
+    return half.removeprefix("a/")
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    escaped = found[1]
+    return chr(int(escaped, 8)) if len(escaped) == 3 else _ESCAPED.get(escaped, escaped)
 
 
 def _hunk(written: Sequence[str], above: tuple[int, int], skipped: int) -> PatchHunk:

@@ -156,7 +156,7 @@ class PushDialog(ModalScreen[None]):
 
     def show(self) -> None:
         pushing, state = self._pushing, self._pushing.state
-        if len(self.query(PARTS)) != PARTS.count(",") + 1:  # it is being opened or closed
+        if len(self.query(PARTS)) != PARTS.count(",") + 1:  # the dialog is being opened or closed
             return
         offer, done = pushing.offer or {}, state.done
         where = self.query_one(".where", Static)

@@ -117,7 +117,7 @@ class QuestionForm(VerticalScroll):
                 for widget in (*self._needed(), *self._groups[self._step].buttons)
             ]
             is_incomplete = any(covered)
-        if self._again is not None:  # an animation, or a notice that covers lines, will end
+        if self._again is not None:  # an animation will end, or a notice that covers lines will disappear
             (self._again.resume if is_incomplete else self._again.pause)()
         if self.unseen != self._unseen:
             self._unseen = self.unseen
@@ -137,7 +137,7 @@ class QuestionForm(VerticalScroll):
             )
         top = shown.y - region.y
         free = {top + row for row in range(shown.height) if not notices.cover(shown, row)}
-        rows.seen |= free
+        rows.see(free)
         return len(free) < shown.height
 
     def _laid_out(self, _: Screen[Any]) -> None:
@@ -209,6 +209,10 @@ class _Rows:
     @property
     def left(self) -> int:
         return self.size.height - len(self.seen)
+
+    def see(self, rows: set[int]) -> None:
+        """Counts these lines as seen."""
+        self.seen |= rows
 
 
 def _typed(widget: Widget) -> str:

@@ -24,9 +24,9 @@ or the directory is no longer allowed."""
 
 
 class Change(NamedTuple):
-    """What a new version of the review changes. ``note``: a note from the server about the directory; ``words``: a
-    message that somebody else has changed the review. Both may be empty. ``parts``: whether the parts to show, or which
-    of them are new, have changed."""
+    """The changes that a new version of the review makes to what is shown. ``note``: a note from the server about the
+    directory; ``words``: a message that somebody else has changed the review. Both may be empty. ``parts``: whether the
+    parts to show, or which of them are new, have changed."""
 
     note: str
     words: str
@@ -34,10 +34,10 @@ class Change(NamedTuple):
 
 
 class Events(NamedTuple):
-    """The functions that ``ReviewContents`` calls. None of them may block. ``run``: runs a request in the background;
-    ``arrived``: is called with the number of a request and its review, or with None if nothing is left to review;
-    ``comments_changed``, ``texts_changed``: after a change to the comments, or to the texts of files; ``redraw``: after
-    any other change."""
+    """The functions that ``ReviewContents`` calls. None of them may block. ``run`` runs a request in the background.
+    ``arrived`` is called with the number of a request and its review, or with None if nothing is left to review.
+    ``comments_changed`` and ``texts_changed`` are called after a change to the comments or to the texts of files,
+    ``redraw`` after any other change."""
 
     run: Callable[[Coroutine[Any, Any, None]], object]
     arrived: Callable[[int, Message | None], None]
@@ -60,12 +60,15 @@ class ReviewContents:
         """The parts that are shown."""
         self.more = 0
         """The number of files that were not sent, because they do not fit into the message."""
+        self.missing = ""
+        """A sentence that says that changes of the latest run may be missing, and why; empty if all of them are
+        there."""
         self.version: str | None = None
         """The version of the review that is shown; None if no review is shown."""
         self.problem = ""
         """Why the review could not be loaded; empty if nothing went wrong."""
         self.texts: dict[str, str] = {}
-        """Path → the current text of a file, as far as it was requested."""
+        """Maps the path of a file to its current text, if that was requested."""
         self.commenting = Commenting(client, project, events.comments_changed, self.load)
         self.committing = Committing(client, project, events.redraw, self.load)
         self.pushing = Pushing(client, project, events.redraw, self.load)
@@ -78,7 +81,7 @@ class ReviewContents:
         self._connection = client.reviews.connections
         self._requested: dict[str, object] = {}
         self._state = ""
-        """The project's state at the last call of ``refresh``."""
+        """The project's state when ``refresh`` was last called."""
 
     @property
     def drafts(self) -> dict[str, Draft]:
@@ -97,10 +100,9 @@ class ReviewContents:
 
     @property
     def more_words(self) -> str:
-        """The text below the last change if some files were not sent; otherwise empty."""
-        if not self.more:
-            return ""
-        return f"{counted(self.more, 'more file')} will follow. Decide on these changes first."
+        """The text below the last change if something is missing from the review; otherwise empty."""
+        more = f"{counted(self.more, 'more file')} will follow. Decide on these changes first." if self.more else ""
+        return " ".join(filter(None, (more, self.missing)))
 
     # Loading the review.
 
@@ -117,7 +119,7 @@ class ReviewContents:
             self.load()
 
     def load(self) -> None:
-        """Requests the review as it is now. Calls made while a request is running lead to a single further request."""
+        """Requests the review as it is now. Calls during a request lead to only one more request."""
         self._is_stale = True
         if not self._is_loading:
             self._is_loading = True
@@ -155,7 +157,7 @@ class ReviewContents:
         if number <= self._shown:
             return False
         self._shown = number
-        self.files, self.every, self.more, self.version = (), (), 0, None
+        self.files, self.every, self.more, self.missing, self.version = (), (), 0, "", None
         self.committing.update({})
         self.pushing.update({})
         self.commenting.update({})
@@ -170,6 +172,9 @@ class ReviewContents:
         news, self._news = self._news, []
         is_first = self.version is None
         note = str(found["notice"]) if is_first and found.get("notice") and self.visiting.saw_notice() else ""
+        missing, self.missing = self.missing, str(found.get("missing") or "")
+        if self.missing != missing:
+            note = " ".join(filter(None, (self.missing, note)))
         self.committing.update(found)
         self.pushing.update(found)
         has_comments = self.commenting.update(found)
@@ -208,7 +213,7 @@ class ReviewContents:
     def choose_parts(self, editing: str | None) -> set[str]:
         """Chooses the parts to show: all of them or, if the user wants to see only what is new, the new ones. Returns
         the keys of the hidden ones. ``editing``: the key of the part that is being edited."""
-        self.commenting.parts = self.every
+        self.commenting.update_parts(self.every)
         self.visiting.update(self.every)
         written = {editing, *self.drafts, *(one.part for one in self.commenting.writings)}
         self.parts = self.visiting.shown(written)

@@ -255,7 +255,7 @@ class ReviewView(ScrollView, can_focus=True):
         self._seen = {key: seen for key, seen in self._seen.items() if key in {*now, *hidden}}
         self._lay_out(place)
         if self.choice is not None and (self.choice.key != self.current or self.quote != quote):
-            self.choice = None  # its lines have changed
+            self.choice = None  # the lines of the part have changed
 
     def put_texts(self, texts: Mapping[str, str]) -> None:
         """Shows the lines around the hunks of these files. ``texts``: the current texts, by path."""

@@ -100,8 +100,16 @@ class Reviews:
             self._numbers[id] = Numbers(changed["files"], changed["added"], changed["removed"])
             self._changes[id].append(changed)
 
+    def clear_commit(self, project: str) -> None:
+        """Forgets the user's input for a commit, and its result."""
+        self.commits[project] = Commit()
+
+    def committed(self, project: str, done: Mapping[str, Any]) -> None:
+        """Replaces the user's input for a commit with the result."""
+        self.commits[project] = Commit(done=done)
+
     def expect(self, project: str) -> bool:
-        """Whether the numbers of this project have to be requested, which is the case once per connection, since
+        """Whether the numbers of this project have to be requested. They are requested only once per connection, since
         changes are reported."""
         is_new = project not in self._numbers
         self._numbers.setdefault(project, Numbers())

@@ -68,7 +68,6 @@ class ConversationScreen(Screen[None]):
         super().__init__()
         self._client = client
         self._painter = painter
-        painter.is_mine = client.is_mine
         self._questions = Questions(client, painter)
         self._loading = False
         self._keys: object = None
@@ -111,9 +110,9 @@ class ConversationScreen(Screen[None]):
             self._cancels_since = None
         elif self._cancels_since is None:
             self._cancels_since = time.monotonic()
-        self._painter.me, self._painter.acts = self._client.name, self._client.acts
+        root = None if project is None else project["path"]
+        self._painter.update(self._client.name, self._client.acts, root)
         if project is not None:
-            self._painter.root = project["path"]
             facts = project.get("title"), self._client.agent_label(project["agent"]), project["path"]
             more = " · ".join(filter(None, facts))
             self.query_one(Bar).show(wording.base_name(project["path"]), more, self._client.connection)
@@ -295,7 +294,7 @@ class ConversationScreen(Screen[None]):
 
     @property
     def _cancels(self) -> bool:
-        """Whether the stop key cancels what is scheduled, since no run is active."""
+        """Whether the stop key cancels what is scheduled, which it does if no run is active."""
         is_running = self._client.conversation is not None and self._client.conversation.run
         return not is_running and wording.is_scheduled(self._client.project or {})
 
@@ -417,7 +416,7 @@ def _status(conversation: Conversation, project: Project, *, may_stop: bool) -> 
     if desk := project.get("desk"):
         words = wording.project_state(
             {**project, "approvals": ()}
-        )  # the answer may have reached the conversation before the list
+        )  # the conversation may have received the answer before the list has
         if desk.get("in_terminal") or desk.get("state") == "waiting":
             return words, "$wait"
         return words, "$accent" if desk.get("state") == "working" else "$soft"

@@ -124,6 +124,11 @@ class ReviewScreen(Screen[None]):
             view.record_visible()
 
     @property
+    def has_waiting_comments(self) -> bool:
+        """Whether comments wait for the agent of a terminal session."""
+        return self._commenting.handover == "waiting"
+
+    @property
     def _view(self) -> ReviewView:
         return self.query_one(ReviewView)
 
@@ -155,7 +160,8 @@ class ReviewScreen(Screen[None]):
         view.display = not is_empty
         nothing = self.query_one("#nothing", Static)
         nothing.display = is_empty
-        nothing.update(Content(f"{review_words.NOTHING}\n\n{EMPTY}\n\n{ways_on(contents)}Esc goes back."))
+        missing = f"{wording.one_line(contents.missing)}\n\n" if contents.missing else ""
+        nothing.update(Content(f"{review_words.NOTHING}\n\n{missing}{EMPTY}\n\n{ways_on(contents)}Esc goes back."))
         field = self._field
         field.display = self._editing is not None
         field.read_only = self._is_sending or self._is_lost
@@ -184,7 +190,7 @@ class ReviewScreen(Screen[None]):
     # Loading the review.
 
     def load(self) -> None:
-        """Requests the review as it is now. Calls made while a request is running lead to a single further request."""
+        """Requests the review as it is now. Calls during a request lead to only one more request."""
         self._contents.load()
 
     def _arrived(self, number: int, found: Message | None, *, is_mine: bool = False) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, TypeAlias
 from drawbridge.tui.wording import shown_path
 
 Acts: TypeAlias = Mapping[str, str]
-"""Tool → what it does, as the server describes it (``AgentWords.tools`` of the protocol)."""
+"""Maps a tool to what it does, as the server describes it (``AgentWords.tools`` of the protocol)."""
 
 State: TypeAlias = Literal["running", "waiting", "done", "failed", "rejected", "stopped"]
 """The state of a call. ``waiting``: for the decision on an approval request. ``stopped``: its run ended first."""
@@ -76,7 +76,7 @@ def verb(name: str, state: State, acts: Acts) -> str:
 
 
 def subject(name: str, given: Mapping[str, Any], root: str, acts: Acts) -> str:
-    """What a call with the input ``given`` acts on; empty if the verb says it all. Not harmless. ``root``: the
+    """What a call with the input ``given`` acts on; empty if the verb is enough. Not harmless. ``root``: the
     project's directory, to which paths are relative."""
     kind = act(name, acts)
     words = _subject(kind, given, root)

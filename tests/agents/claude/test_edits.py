@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from drawbridge.agents.base import Proposal
-from drawbridge.agents.claude.edits import proposal
+from drawbridge.agents.claude.edits import proposal, shown_fields
 from drawbridge.agents.proposals import TEXT_LIMIT
 from drawbridge.core.errors import UnusableFile
 
@@ -189,6 +189,62 @@ def test_an_invalid_cell_edit_creates_no_proposal(given_: dict[str, Any]) -> Non
 @pytest.mark.parametrize("old", [None, "", "no JSON", "[]", "5", '{"cells": 5}', '{"cells": [5]}', "[" * 5000])
 def test_an_invalid_notebook_creates_no_proposal(old: str | None) -> None:
     assert changed("NotebookEdit", old, cell_id="c1", new_source="") is None
+
+
+def shown(tool: str, old: str | None, **given: Any) -> set[str]:
+    """Returns the fields of the call that the diff of its proposal shows."""
+    name = "notebook_path" if tool == "NotebookEdit" else "file_path"
+    given = {name: PATH, **given}
+    found = proposal(tool, given, {PATH: old}.get)
+    assert found is not None
+    return {*shown_fields(tool, given, found)}
+
+
+def test_the_diff_shows_the_fields_that_change_the_file() -> None:
+    change = {"old_string": "a", "new_string": "b", "replace_all": False}
+    assert shown("Edit", "a", **change) == {"file_path", *change}
+    assert shown("MultiEdit", "a", edits=[change]) == {"file_path", "edits"}
+    assert shown("Write", None, content="x") == {"file_path", "content"}
+    cell = {"cell_id": "m1", "new_source": "x", "cell_type": "markdown", "edit_mode": "insert"}
+    assert shown("NotebookEdit", NOTEBOOK_TEXT, **cell) == {"notebook_path", *cell}
+
+
+@pytest.mark.parametrize(
+    ("tool", "given_", "hidden"),
+    [
+        ("Write", {"content": "x", "chmod": "4755"}, "chmod"),
+        ("Write", {"content": "x", "old_string": "x"}, "old_string"),
+        ("Edit", {"old_string": "a", "new_string": "b", "notebook_path": PATH}, "notebook_path"),
+        ("Edit", {"old_string": "a", "new_string": "b", "replace_all": {"run": "x"}}, "replace_all"),
+        ("MultiEdit", {"edits": [{"old_string": "a", "new_string": "b", "run": "x"}]}, "edits"),
+        ("MultiEdit", {"edits": [{"old_string": "a", "new_string": "b", "replace_all": "x"}]}, "edits"),
+        ("MultiEdit", {"edits": [{"old_string": "a", "new_string": "b"}, "x"]}, "edits"),
+        ("NotebookEdit", {"edit_mode": "delete", "cell_id": "m1", "new_source": "x"}, "new_source"),
+        ("NotebookEdit", {"edit_mode": "delete", "cell_id": "m1", "cell_type": "x"}, "cell_type"),
+        ("NotebookEdit", {"cell_id": "m1", "new_source": "x", "cell_type": ["x"]}, "cell_type"),
+    ],
+    ids=str,
+)
+def test_the_diff_does_not_show_a_field_without_effect(tool: str, given_: dict[str, Any], hidden: str) -> None:
+    found = shown(tool, NOTEBOOK_TEXT if tool == "NotebookEdit" else "a", **given_)
+    assert hidden not in found
+    assert found
+
+
+@pytest.mark.parametrize(
+    "other",
+    [Proposal("/p/other.txt", "a", "b"), Proposal(PATH, "a", "c"), Proposal(PATH, "aa", "b")],
+    ids=["another file", "another text", "a call that fails"],
+)
+def test_the_diff_of_another_change_shows_no_fields(other: Proposal) -> None:
+    given = {"file_path": PATH, "old_string": "a", "new_string": "b"}
+    assert shown_fields("Edit", given, Proposal(PATH, "a", "b"))
+    assert shown_fields("Edit", given, other) == ()
+
+
+def test_the_diff_of_an_unknown_tool_shows_no_fields() -> None:
+    given = {"": PATH, "file_path": PATH, "content": "b", "edits": [{"old_string": "a", "new_string": "b"}]}
+    assert shown_fields("mcp__files__write", given, Proposal(PATH, "a", "b")) == ()
 
 
 TEXTS = some.text(some.sampled_from("ab\n\r ä😀"), max_size=12)

@@ -7,6 +7,7 @@ import {
   editableFields,
   FLAG,
   flagsIn,
+  inDiff,
   risksIn,
   shownFlags,
   titleOf,
@@ -160,6 +161,13 @@ test('only text fields of the input can be edited', () => {
   assert.deepEqual(editableFields(request), ['command']);
   assert.deepEqual(editableFields({ ...request, truncated: { bytes: 1 } }), []);
   assert.deepEqual(editableFields({ ...request, editable: undefined }), []);
+});
+
+test('the diff shows only the fields that the server names', () => {
+  const request = { input: { file_path: '/a', mode: 'x' }, proposal: {}, shown_fields: ['file_path'] };
+  assert.deepEqual(inDiff(request), ['file_path']);
+  assert.deepEqual(inDiff({ ...request, proposal: undefined }), []);
+  assert.deepEqual(inDiff({ ...request, shown_fields: undefined }), []);
 });
 
 test('a risk without a position marks nothing', () => {

@@ -1,5 +1,4 @@
 // The functions of the web UI that tests in Python use.
-export { IN_DIFF, isInDiff } from '../../../web/src/approvals/input.ts';
 export { KINDS, learn } from '../../../web/src/conversation/tool-kinds.ts';
 export { subject, verb } from '../../../web/src/conversation/tool-words.ts';
 export { settledWords } from '../../../web/src/conversation/settled.ts';

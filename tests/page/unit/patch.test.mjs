@@ -49,6 +49,13 @@ test('every file of a diff is parsed, with line numbers, paired lines and marked
   assert.match(script.note, /File mode changed/);
 });
 
+test('a path that git quotes is read as it is', () => {
+  const [before, now] = ['a', 'b'].map((side) => String.raw`"${side}/odd \"name\"\t\001\\é.py"`);
+  const [file] = filesIn(`diff --git ${before} ${now}\n--- ${before}\n+++ ${now}\n@@ -1 +1 @@\n-TEN\n+ten\n`);
+  assert.equal(file.path, 'odd "name"\t\x01\\é.py');
+  assert.equal(file.added, 1);
+});
+
 test('a diff that was cut off is parsed as far as possible', () => {
   assert.equal(filesIn(DIFF.slice(0, 120))[0].path, 'src/a b.py');
   assert.deepEqual(filesIn(''), []);

@@ -40,7 +40,8 @@ const result = (id, content = 'ok', more = {}) => ({
   message: { content: [{ type: 'tool_result', tool_use_id: id, content, ...more }] },
 });
 const event = (subtype, message) => ({ direction: 'server', type: 'system', subtype, message });
-const asked = (id, tool_name, input) => event('permission_request', { approval_id: id, tool_name, input });
+const asked = (id, tool_name, input, more = {}) =>
+  event('permission_request', { approval_id: id, tool_name, input, ...more });
 const resolved = (id, more = {}) =>
   event('permission_resolved', { approval_id: id, by: 'a', decision: 'allow', ...more });
 
@@ -141,7 +142,7 @@ test('an approval has no row of its own besides its call', () => {
 });
 
 test('a call without an input is joined to the plan that it presents', () => {
-  const plan = (id) => asked(id, 'ExitPlanMode', { plan: `# ${id}`, planFilePath: '/plans/a.md' });
+  const plan = (id) => asked(id, 'ExitPlanMode', { plan: `# ${id}`, planFilePath: '/plans/a.md' }, { kind: 'plan' });
   const outside = [call('1', 'ExitPlanMode', {}), result('1', 'You are not in plan mode.', { is_error: true })];
   const ids = (messages) => rowsOf(itemsOf(...messages), true).map((row) => row.question?.request.approval_id);
   assert.deepEqual(ids([...outside, call('2', 'ExitPlanMode', {}), plan('q')]), [undefined, 'q']);

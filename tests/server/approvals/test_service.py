@@ -88,6 +88,29 @@ def test_an_approval_request_has_the_input_that_the_driver_decoded(is_disk_silen
     assert PendingApproval.new(question, "run_1", "", look=look).request.given is given
 
 
+WRITE = Question("q1", "Write", Raw(b'{"file_path":"/p/a.py","content":"new","mode":"x"}'), Raw(b"[]"))
+
+
+@pytest.mark.parametrize("is_disk_silent", [False, True])
+def test_a_request_names_the_fields_that_its_diff_shows(service: Service, is_disk_silent: bool) -> None:
+    question = WRITE.about(Proposal("/p/a.py", "old", "new"))
+    look = None if is_disk_silent else look_at(question, "claude", "/p")
+    service.approvals.request(PendingApproval.new(question, "run_1", "", look=look), "claude", service.asking)
+    [recorded] = service.recorded
+    assert isinstance(recorded, ApprovalRequested)
+    [shown] = service.approvals.shown(100_000)
+    assert recorded.shown_fields == shown.shown_fields == ("file_path", "content")
+
+
+@pytest.mark.parametrize(
+    "proposal",
+    [None, Proposal("/p/b.py", "old", "new"), Proposal("/p/a.py", "old", "else")],
+    ids=["none", "another file", "another text"],
+)
+def test_a_field_that_differs_from_the_diff_is_not_named(proposal: Proposal | None) -> None:
+    assert look_at(WRITE.about(proposal), "claude", "/p").shown_fields == ()
+
+
 def test_only_the_first_asker_receives_the_decision(service: Service) -> None:
     approval = service.requested()
     service.approvals.decide(approval, ALLOW, PHONE)

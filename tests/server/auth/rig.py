@@ -22,7 +22,7 @@ from drawbridge.server.auth.entrance import ClientLimits
 from drawbridge.server.auth.scopes import Scope
 from drawbridge.server.auth.tls import Certificate
 from drawbridge.server.serve import terms
-from drawbridge.server.sessions.limits import Limits
+from drawbridge.server.sessions.options.limits import Limits
 from drawbridge.transport.http_server import HttpServer
 from tests.server.plans import plan_of
 from tests.server.wire_client import WireClient, connected

@@ -22,7 +22,7 @@ from drawbridge.server.auth.access import Access, OwnNames
 from drawbridge.server.auth.audit import FILE, AuditLog
 from drawbridge.server.auth.devices import TOKEN, Devices, new_code
 from drawbridge.server.auth.entrance import CHANGES, CONNECTS, DENIALS, LIMITED_SECONDS, ClientLimits, Entrance
-from drawbridge.server.events import Announced, Answered, ApprovalRequested, DecidedInEditor, RunContinued
+from drawbridge.server.events import Announced, Answered, ApprovalRequested, DecidedOnReview, RunContinued
 from tests.server.auth.rig import Server
 from tests.server.auth.test_command import drawbridge, made
 from tests.server.auth.test_scopes import asking
@@ -90,7 +90,7 @@ def test_a_decision_in_an_editor_is_audited(tmp_path: Path) -> None:
     asked = ApprovalRequested("perm_1", "run_1", "Write", Raw(b"{}"), Raw(b"[]"), Proposal("/code/a.py", "", "secret"))
     for done in (
         Answered(Person("Neovim").audited, asked, "allow", changed=True),
-        DecidedInEditor("VS Code", "keep", hunks=2),
+        DecidedOnReview(Person("VS Code").audited, "keep", hunks=2, files=1),
     ):
         entrance.published(Announced("proj_1", Path("/code"), done))
     first, second = read(tmp_path)

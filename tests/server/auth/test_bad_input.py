@@ -24,8 +24,8 @@ from drawbridge.server.auth.entrance import DENIALS, ClientLimits, Entrance
 from drawbridge.server.auth.scopes import Identity
 from drawbridge.server.auth.ssh_keys import Keys, challenge
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.sessions.ceilings import Budgets
 from drawbridge.server.sessions.disk import Sizes
+from drawbridge.server.sessions.options.ceilings import Budgets
 from tests.server.auth.rig import OWNER, Server, code_of, serving
 from tests.server.auth.test_audit import events
 from tests.server.auth.test_limits import SOMEWHERE, Clock, auth, first_words, many, status

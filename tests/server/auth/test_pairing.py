@@ -260,7 +260,7 @@ def test_a_file_left_by_a_killed_server_is_ignored(tmp_path: Path) -> None:
         assert running.find(tmp_path) is not None
         left = (tmp_path / running.FILE).read_bytes()
     assert running.find(tmp_path) is None
-    for content in (left.replace(b'"began":', b'"began":1'), b"", b"[]", b'{"pid":-1}'):
+    for content in (left.replace(b'"began":"', b'"began":"1'), b"", b"[]", b'{"pid":-1}'):
         (tmp_path / running.FILE).write_bytes(content)
         assert running.find(tmp_path) is None
 

@@ -69,6 +69,17 @@ async def test_a_users_display_settings_change_nothing(project: Path) -> None:
     assert everything(project) == before
 
 
+async def test_attributes_do_not_hide_what_a_run_changed(project: Path) -> None:
+    (project / ".gitattributes").write_text("*.txt -diff\n*.bin diff\n")
+    before = everything(project)
+    checkpoints = await a_run(project)
+    diff = (await checkpoints.changes.of(RUN)).diff
+    assert "-line 3\n+LINE 3\n" in diff
+    assert "Binary files /dev/null and b/new.bin differ\n" in diff
+    await checkpoints.reverter.revert(RUN)
+    assert everything(project) == before
+
+
 async def test_a_large_change_is_shown_in_part_and_reverted_fully(project: Path) -> None:
     checkpoints = Checkpoints(project, "proj_1")
     before = everything(project)

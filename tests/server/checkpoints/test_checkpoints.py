@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
-from drawbridge.server.sessions.limits import Limits
+from drawbridge.server.sessions.options.limits import Limits
 from tests.server.checkpoints.rig import RUN, a_run, git, refs
 from tests.server.core_rig import Client, Server, serving
 from tests.waiting import until

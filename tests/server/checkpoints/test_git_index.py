@@ -27,6 +27,10 @@ def found(project: Path) -> git_index.Index | None:
     return git_index.read(project / ".git" / "index", 20)
 
 
+def is_damaged(project: Path) -> bool:
+    return git_index.is_damaged(project / ".git" / "index", 20)
+
+
 def listed(project: Path) -> dict[str, tuple[int, bytes]]:
     entries = (item.partition("\t") for item in git(project, "ls-files", "-s", "-z").split("\0") if item)
     return {path: (int(entry.split()[0], 8), bytes.fromhex(entry.split()[1])) for entry, _, path in entries}
@@ -90,12 +94,14 @@ def test_a_missing_index_has_no_entries(tmp_path: Path) -> None:
 def test_a_split_index_is_left_to_git(project: Path) -> None:
     git(project, "update-index", "--split-index")
     assert found(project) is None
+    assert not is_damaged(project)
 
 
 def test_a_sparse_index_is_left_to_git(project: Path) -> None:
     git(project, "commit", "-q", "-m", "all")
     git(project, "sparse-checkout", "set", "--cone", "--sparse-index", "none")
     assert found(project) is None
+    assert not is_damaged(project)
 
 
 def test_reading_a_pipe_does_not_block(tmp_path: Path) -> None:
@@ -110,6 +116,7 @@ def test_damaged_indexes_raise_no_errors(project: Path) -> None:
     for length in range(0, len(data), 7):
         damaged.write_bytes(data[:length])
         assert git_index.read(damaged, 20) is None
+        assert git_index.is_damaged(damaged, 20)
     for _ in range(2_000):
         changed = bytearray(data)
         for _ in range(chance.randint(1, 4)):

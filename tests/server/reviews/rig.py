@@ -11,7 +11,7 @@ import pytest
 
 from drawbridge.agents.base import TurnBegun
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.sessions.limits import Limits
+from drawbridge.server.sessions.options.limits import Limits
 from tests.server.checkpoints.rig import git
 from tests.server.core_rig import Client, Server, serving
 from tests.waiting import until

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from drawbridge.server.checkpoints import shell
+from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.reviews import committing
-from drawbridge.server.sessions.ceilings import Ceilings
+from drawbridge.server.sessions.options.ceilings import Ceilings
 from drawbridge.text.review_words import subject_of
 from tests.server.checkpoints.rig import git
 from tests.server.core_rig import records
@@ -428,8 +429,26 @@ async def test_nothing_is_committed_with_a_split_index(tmp_path: Path) -> None:
         await keep(one, "new.txt")
         git(one.directory, "update-index", "--split-index")
         before = state(one.directory)
-        assert ((await one.not_committed()).details or {})["reason"] == "index"
+        refused = await one.not_committed()
+        assert (refused.details or {})["reason"] == "index"
+        assert "split" in str(refused)
         assert state(one.directory) == before
+
+
+async def test_a_commit_names_an_index_that_was_just_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with committing_to(tmp_path) as one:
+        await one.run(three_changes)
+        await keep(one, "new.txt")
+        index, author_of = one.directory / ".git" / "index", committing.author_of
+
+        async def damages(git: Git) -> str:
+            index.write_bytes(b"damaged")
+            return await author_of(git)
+
+        monkeypatch.setattr(committing, "author_of", damages)
+        refused = await one.not_committed()
+        assert refused.code == "CHECKPOINT_NOT_FOUND"
+        assert f"its index is damaged. Delete {index}" in str(refused)
 
 
 @pytest.mark.thorough

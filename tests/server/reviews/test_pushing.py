@@ -13,7 +13,7 @@ import pytest
 
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.reviews import pushing
-from drawbridge.server.sessions.ceilings import Ceilings
+from drawbridge.server.sessions.options.ceilings import Ceilings
 from tests.server.checkpoints.rig import git
 from tests.server.core_rig import records
 from tests.server.reviews.remotes import ADDRESS, GITHUB, add_remote, calls_of, path_with, stand_in, tip

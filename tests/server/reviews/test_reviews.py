@@ -19,7 +19,8 @@ from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import ReviewNumbers
 from drawbridge.server.reviews import contents, recorded_diff
 from drawbridge.server.reviews.commenting import Commenting
-from drawbridge.server.sessions.limits import Limits
+from drawbridge.server.sessions.options.limits import Limits
+from drawbridge.tui.drawing import files_of
 from tests.server.checkpoints.rig import git
 from tests.server.core_rig import Client, records, settled
 from tests.server.reviews.rig import POEM, Reviewed, hunks, id_of, reviewing
@@ -139,6 +140,36 @@ async def test_the_record_shows_what_was_decided(tmp_path: Path) -> None:
         assert "diff" not in kept, "the file stays as it is"
 
 
+async def test_attributes_do_not_hide_what_was_undone(tmp_path: Path) -> None:
+    """An agent can write to both files with attributes."""
+
+    def hides_its_work(directory: Path) -> None:
+        (directory / ".gitattributes").write_text("*.txt -diff\n*.bin diff\n")
+        (directory / ".git" / "info" / "attributes").write_text("*.txt binary")
+        (directory / "0.bin").write_bytes(b"\0" * 100)
+        three_files(directory)
+
+    async with reviewing(tmp_path) as one:
+        await one.run(hides_its_work)
+        review = await one.get()
+        await one.decide(hunks=[id_of(review, "LINE 3"), id_of(review, "0.bin")], decision="undo")
+        [undone] = one.phone.updates("review_decided")
+        assert "\n-LINE 3\n+line 3\n" in undone["diff"]
+        assert "Binary files a/0.bin and /dev/null differ\n" in undone["diff"]
+        assert "LINE 3" not in one.text()
+        assert not (one.directory / "0.bin").exists()
+
+
+async def test_clients_find_a_strange_name_in_the_diff(tmp_path: Path) -> None:
+    name = 'odd "name"\t\x01\\ é.txt'
+    async with reviewing(tmp_path) as one:
+        await one.run(lambda directory: (directory / name).write_text("odd\n"))
+        await one.decide(hunks=[id_of(await one.get(), "odd\n")], decision="undo")
+        [undone] = one.phone.updates("review_decided")
+        assert undone["paths"] == [name]
+        assert [file.path for file in files_of(undone)] == [name]
+
+
 async def test_a_record_contains_only_the_beginning_of_a_long_diff(tmp_path: Path) -> None:
     """For a binary file, the diff contains only the name."""
 
@@ -155,6 +186,20 @@ async def test_a_record_contains_only_the_beginning_of_a_long_diff(tmp_path: Pat
         assert "Binary files a/0.bin and /dev/null differ\n" in undone["diff"]
         assert 19_000 < len(undone["diff"]) <= 20_000
         assert undone["diff"].endswith("\n")
+
+
+async def test_a_damaged_index_is_named_and_can_be_rebuilt(tmp_path: Path) -> None:
+    async with reviewing(tmp_path) as one:
+        await one.run(three_files)
+        index = one.directory / ".git" / "index"
+        index.write_bytes(index.read_bytes()[:40])
+        with pytest.raises(ClientError) as refused:
+            await one.get()
+        assert refused.value.code == "CHECKPOINT_NOT_FOUND"
+        assert f"its index is damaged. Delete {index} and run git reset" in str(refused.value)
+        index.unlink()
+        git(one.directory, "reset", "-q")
+        assert [file["path"] for file in (await one.get())["files"]] == ["new.txt", "old.txt", "poem.txt"]
 
 
 async def test_a_decision_counts_even_if_its_diff_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -644,7 +689,7 @@ async def test_only_images_in_the_review_are_served(tmp_path: Path, monkeypatch:
         assert await refused(secret) == ("BLOB_NOT_FOUND", "data.blob_id")
         assert await refused("HEAD:secret.png") == ("BLOB_NOT_FOUND", "data.blob_id")
         assert await refused(image_of(review, "none.png", "new_image")) == ("FILE_UNSUPPORTED", "data.blob_id")
-        monkeypatch.setattr("drawbridge.server.sessions.files.LARGEST_IMAGE", len(after) - 1)
+        monkeypatch.setattr("drawbridge.server.sessions.files.files.LARGEST_IMAGE", len(after) - 1)
         assert await refused(new) == ("FILE_TOO_LARGE", "data.blob_id")
         await one.decide(files=["icon.png"], version=review["version"], decision="keep")
         assert await refused(old) == ("BLOB_NOT_FOUND", "data.blob_id")

@@ -13,7 +13,7 @@ from drawbridge.server.auth.devices import Devices
 from drawbridge.server.events import Announced, ReviewChanged
 from drawbridge.server.protocol import commands
 from drawbridge.server.sessions.audience import Audience
-from drawbridge.server.sessions.limits import Limits
+from drawbridge.server.sessions.options.limits import Limits
 from tests.server.checkpoints.rig import make_project
 from tests.server.core_rig import Client
 from tests.server.processes import serving

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from drawbridge.agents.base import AgentUnusable, QuestionCancelled, TurnBegun
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.sessions.controller import NOBODY_ASKED
-from drawbridge.server.sessions.limits import Limits
-from drawbridge.server.sessions.runs import Slot
+from drawbridge.server.sessions.options.limits import Limits
+from drawbridge.server.sessions.runs.controller import NOBODY_ASKED
+from drawbridge.server.sessions.runs.runs import Slot
 from tests.server.core_rig import Client, Process, Server, records, settled
 from tests.waiting import until
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from drawbridge.server.events import RunFinished
 from drawbridge.server.plan import Plan
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.sessions.ceilings import LEAST_USD, Budgets, Ceilings, day_of
+from drawbridge.server.sessions.options.ceilings import LEAST_USD, Budgets, Ceilings, day_of
 from drawbridge.server.sessions.recorded_state import RecordedState
 from drawbridge.settings import load
 from drawbridge.settings.serve import ServeSettings

@@ -8,7 +8,7 @@ import pytest
 
 from drawbridge.agents.base import ModeChanged, ModeOffer
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.sessions.ceilings import Ceilings
+from drawbridge.server.sessions.options.ceilings import Ceilings
 from tests.server.core_rig import Agent, Client, Process, Server, StoredSessions, records, serving, settled
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from drawbridge.agents import memory
 from drawbridge.agents.base import Confinement
-from drawbridge.server.sessions.processes import FILE
+from drawbridge.server.sessions.processes.processes import FILE
 from tests.agents.rig import lives
 from tests.server.bad_claude import bad_claude, kept, project, words
 from tests.server.processes import serving

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.sessions.allowed_directories import AllowedDirectories
+from drawbridge.server.sessions.directories.allowed_directories import AllowedDirectories
 from tests.server import processes
 from tests.server.auth.rig import Server, code_of
 from tests.server.auth.test_audit import read

@@ -12,10 +12,10 @@ from types import SimpleNamespace
 import pytest
 
 from drawbridge.agents import base
-from drawbridge.server.sessions import continuing
-from drawbridge.server.sessions.ceilings import Ceilings
-from drawbridge.server.sessions.limits import Limits
+from drawbridge.server.sessions.options.ceilings import Ceilings
+from drawbridge.server.sessions.options.limits import Limits
 from drawbridge.server.sessions.recorded_state import CONTINUE
+from drawbridge.server.sessions.runs import continuing
 from tests.agents.claude.stream import Stream
 from tests.server.core_rig import Client, Process, Server, serving, settled
 from tests.waiting import until

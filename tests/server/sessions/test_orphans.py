@@ -20,7 +20,8 @@ import pytest
 
 from drawbridge.agents import process_tree
 from drawbridge.agents.environment import MARK
-from drawbridge.server.sessions.processes import FILE, Entry, RunningProcesses
+from drawbridge.core.process_start import started_at
+from drawbridge.server.sessions.processes.processes import FILE, Entry, RunningProcesses
 from tests.agents.rig import eventually, lives
 from tests.server.bad_claude import bad_claude, project, words
 from tests.server.processes import serving
@@ -55,7 +56,7 @@ def mark() -> str:
 
 
 def entry(mark: str, pid: int) -> Entry:
-    return Entry(mark, pid, psutil.Process(pid).create_time())
+    return Entry(mark, pid, started_at(pid))
 
 
 def write(directory: Path, *entries: Entry) -> None:
@@ -84,7 +85,7 @@ def test_children_of_an_ended_agent_are_ended(tmp_path: Path, start: Start, mark
 
 def test_a_process_with_a_reused_id_is_left_alone(tmp_path: Path, start: Start, mark: str) -> None:
     stranger = start()
-    write(tmp_path, Entry(mark, stranger, psutil.Process(stranger).create_time() - 60))
+    write(tmp_path, Entry(mark, stranger, "an earlier start"))
     RunningProcesses(tmp_path).end_leftovers()
     assert lives(stranger)
 
@@ -112,8 +113,7 @@ def test_the_start_time_is_used_if_the_environment_is_hidden(
         raise psutil.AccessDenied(process.pid)
 
     monkeypatch.setattr(psutil.Process, "environ", denied)
-    recorded = entry(mark, pid)
-    write(tmp_path, recorded if same else Entry(mark, pid, recorded.started - 5))
+    write(tmp_path, entry(mark, pid) if same else Entry(mark, pid, "another start"))
     RunningProcesses(tmp_path).end_leftovers()
     assert lives(pid) != same
 
@@ -124,7 +124,7 @@ def test_a_server_started_by_an_agent_does_not_end_itself(tmp_path: Path, mark: 
         "import os, subprocess, sys\n"
         "from pathlib import Path\n"
         "if len(sys.argv) > 2: sys.exit(subprocess.call([sys.executable, __file__, sys.argv[1]]))\n"
-        "from drawbridge.server.sessions.processes import RunningProcesses\n"
+        "from drawbridge.server.sessions.processes.processes import RunningProcesses\n"
         "RunningProcesses(Path(sys.argv[1])).end_leftovers()\n"
         "print('alive')\n"
     )
@@ -173,7 +173,7 @@ async def test_a_restart_ends_what_a_crashed_server_left_running(tmp_path: Path)
             await client.receive("update", "run_finished")
         (running,) = msgspec.json.decode((data / FILE).read_bytes(), type=list[Entry])
         assert stat.S_IMODE((data / FILE).stat().st_mode) == 0o600
-        assert running.started == pytest.approx(psutil.Process(running.pid).create_time(), abs=1)
+        assert running.started == started_at(running.pid)
         supervisor = psutil.Process(running.pid).ppid()
         with contextlib.suppress(ProcessLookupError):
             os.kill(supervisor, signal.SIGSTOP)

@@ -18,10 +18,12 @@ from drawbridge.agents.base import TurnEnded
 from drawbridge.core.errors import HistoryNotWritten
 from drawbridge.server.app.outbox import Writers
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.sessions import allowed_directories, continuing, metadata
-from drawbridge.server.sessions.allowed_directories import AllowedDirectories
-from drawbridge.server.sessions.limits import Limits
+from drawbridge.server.sessions import metadata
+from drawbridge.server.sessions.directories import allowed_directories
+from drawbridge.server.sessions.directories.allowed_directories import AllowedDirectories
+from drawbridge.server.sessions.options.limits import Limits
 from drawbridge.server.sessions.projects import Projects
+from drawbridge.server.sessions.runs import continuing
 from drawbridge.server.store.log import History
 from tests.server.core_rig import Client, Process, Server, records, serving, settled
 from tests.waiting import PATIENCE, until

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.sessions import allowed_directories
+from drawbridge.server.sessions.directories import allowed_directories
 
 NAMES = [
     "home",

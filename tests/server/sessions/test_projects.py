@@ -16,7 +16,7 @@ import pytest
 
 from drawbridge.server.app.command_table import COMMANDS
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.sessions.limits import Limits
+from drawbridge.server.sessions.options.limits import Limits
 from drawbridge.server.store import index
 from drawbridge.server.store.log import History
 from tests.server.core_rig import Client, Server, records, serving, settled
@@ -343,7 +343,9 @@ async def test_no_session_is_resumed_in_a_project_being_deleted(
     what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     phone, deleted = Client(), threading.Event()
-    monkeypatch.setattr("drawbridge.server.sessions.conversations.known", lambda *_: deleted.wait(PATIENCE))
+    monkeypatch.setattr(
+        "drawbridge.server.sessions.conversations.conversations.known", lambda *_: deleted.wait(PATIENCE)
+    )
     async with serving(tmp_path) as server:
         project = await server.project(phone)
         asked = asyncio.create_task(server.does(phone, what, project, session_id="s"))

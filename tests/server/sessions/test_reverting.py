@@ -15,8 +15,8 @@ from drawbridge.agents.base import DirectoryChanged, TurnBegun
 from drawbridge.server.checkpoints import filters
 from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.sessions.ceilings import Ceilings
-from drawbridge.server.sessions.limits import Limits
+from drawbridge.server.sessions.options.ceilings import Ceilings
+from drawbridge.server.sessions.options.limits import Limits
 from tests import programs
 from tests.server.checkpoints.rig import git
 from tests.server.core_rig import Client, Process, Server, records, serving, settled

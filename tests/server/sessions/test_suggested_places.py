@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.server.sessions import allowed_directories
-from drawbridge.server.sessions.allowed_directories import AllowedDirectories, repositories, suggested
+from drawbridge.server.sessions.directories import allowed_directories
+from drawbridge.server.sessions.directories.allowed_directories import AllowedDirectories, repositories, suggested
 from tests.server.auth.rig import code_of
 from tests.server.core_rig import Client
 from tests.server.core_rig import serving as core_serving

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from drawbridge.agents.base import Tokens, TurnEnded
 from drawbridge.server.events import RunFinished
-from drawbridge.server.sessions.ceilings import day_of
+from drawbridge.server.sessions.options.ceilings import day_of
 from drawbridge.server.sessions.recorded_state import DAYS_KEPT, Day, count_run
 from drawbridge.server.store.log import Page
 from tests.server.auth.rig import serving as with_devices

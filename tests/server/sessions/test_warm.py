@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from drawbridge.agents.base import ScheduleChanged, TurnBegun
-from drawbridge.server.sessions import processes
-from drawbridge.server.sessions.limits import Limits
-from drawbridge.server.sessions.processes import IdlePool
+from drawbridge.server.sessions.options.limits import Limits
+from drawbridge.server.sessions.processes import processes
+from drawbridge.server.sessions.processes.processes import IdlePool
 from tests.server.core_rig import Client, Process, Server, StoredSessions, serving, settled
 from tests.waiting import until
 

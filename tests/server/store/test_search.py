@@ -98,6 +98,24 @@ def test_each_kind_of_text_is_found(store: Store) -> None:
     assert store.seqs("walnuts", kinds=("tool", "decision")) == [4, 2]
 
 
+def test_decisions_on_changes_are_found_by_file_and_by_line(store: Store) -> None:
+    diff = (
+        "diff --git a/src/a.py b/src/a.py\n--- a/src/a.py\n+++ b/src/a.py\n@@ -1,2 +1,2 @@\n same\n-walnuts\n+pears\n"
+    )
+    store.reports("review_decided", by="ada", decision="undo", files=1, hunks=1, left=1, paths=["src/a.py"], diff=diff)
+    store.reports("review_decided", by="ada", decision="keep", files=1, hunks=1, left=0, paths=["src/b.py"])
+    store.reports("review_decided", files=0, hunks=0, left=0)
+    store.reports("review_committed", commit="9f2c41", branch="topic", files=["src/b.py"], output="[topic 9f2c41] Nuts")
+    store.reports("run_reverted", run_id="run_1", by="ada", files=[{"path": "src/c.py", "change": "added"}])
+    assert store.seqs("walnuts") == store.seqs("pears") == [1]
+    assert store.seqs("same") == [], "this line was not changed"
+    assert store.seqs("src/a.py") == [1]
+    assert store.seqs("src/b.py", kinds=("decision",)) == [4, 2]
+    assert store.seqs("nuts") == store.seqs("9f2c") == store.seqs("topic") == [4]
+    assert store.seqs("src/c.py") == [5]
+    assert store.find("walnuts")[0].snippet == ("src/a.py\n-", "walnuts", "\n+pears")
+
+
 @pytest.mark.parametrize(
     ("query", "found"),
     [

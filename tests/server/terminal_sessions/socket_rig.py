@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.sessions.limits import Limits
+from drawbridge.server.sessions.options.limits import Limits
 from drawbridge.server.terminal_sessions.socket import private_socket as opened
 from drawbridge.transport import private_socket
 from tests.server.core_rig import Client, Server, serving
@@ -200,9 +200,10 @@ async def socket_rig(folder: Path, limits: Limits | None = None) -> AsyncIterato
 
 
 def in_editors(rig: SocketRig) -> list[tuple[str, str, dict[str, Any]]]:
-    """The entries in the audit log about commands from editors: the event, the editor, and the other fields except the
+    """All entries in the audit log about what was done in Neovim: the event, the editor, and the other fields except the
     session's id."""
     return [
         (entry.pop("event"), entry.pop("by"), {name: value for name, value in entry.items() if name != "project_id"})
         for entry in rig.server.audited()
+        if entry["by"] == "Neovim"
     ]

@@ -19,7 +19,7 @@ from drawbridge.server.checkpoints.work_tree import WorkTree
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.reviews.commenting import Commenting
 from drawbridge.server.reviews.reviews import Review
-from drawbridge.server.sessions.limits import Limits
+from drawbridge.server.sessions.options.limits import Limits
 from tests.chaos.rig import seeded
 from tests.server.core_rig import Client
 from tests.server.reviews.rig import POEM, killed, make_repository
@@ -163,7 +163,7 @@ async def test_the_first_decision_counts_and_names_its_author(rig: SocketRig) ->
         assert (record["by"], record["state"]) == ("Neovim", "decided")
         late = await asks(second, "review_decide", project=project, decision="keep", hunk=hunk)
         assert (late["code"], late["details"]["by"], late["details"]["decision"]) == ("HUNK_GONE", "Neovim", "undo")
-        assert in_editors(rig) == [("review_decided", "Neovim", {"decision": "undo", "hunks": 1})]
+        assert in_editors(rig) == [("review_decided", "Neovim", {"decision": "undo", "hunks": 1, "files": 1})]
 
 
 class Race:
@@ -298,8 +298,23 @@ async def test_an_editor_resolves_and_reopens_a_comment(rig: SocketRig) -> None:
         for resolved, state in ((True, "resolved"), (False, "sent")):
             answer = await asks(line, "review_comment", **about, resolved=resolved)
             assert [comment["state"] for comment in answer["review"]["comments"]] == [state]
-        fields = {"comment_id": id, "path": "poem.txt", "resolved": False}
-        assert in_editors(rig)[-1] == ("review_commented", "Neovim", fields)
+        fields = {"comment_id": id, "path": "poem.txt"}
+        assert in_editors(rig) == [
+            ("review_commented", "Neovim", fields | {"resolved": resolved}) for resolved in (True, False)
+        ]
+
+
+async def test_what_an_editor_sends_again_is_audited_once(rig: SocketRig) -> None:
+    one = await changed(rig, "one")
+    async with bridge() as line:
+        review = (await asks(line, folder=str(one.place)))["review"]
+        comment = {"path": "poem.txt", "line": 1, "end_line": 1, "quote": "LINE 1\n", "text": "Why?"}
+        decision = {"decision": "keep", "hunk": review["files"][0]["hunks"][0]["id"]}
+        for type, id, fields in (("review_comment", "7", comment), ("review_decide", "8", decision)):
+            for _ in range(2):
+                line.send(type=type, id=id, project=one.session.project, **fields)
+                assert (await receives(line, "review"))["code"] == ""
+        assert [event for event, *_ in in_editors(rig)] == ["review_commented", "review_decided"]
 
 
 @pytest.mark.parametrize("error", [GitFailed("git was killed"), NotPrivate("The folder is not private.")])

@@ -16,8 +16,8 @@ import pytest
 from drawbridge.agents.claude import start_mode
 from drawbridge.agents.claude.terminal import agent as claude
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.sessions.allowed_directories import GONE
-from drawbridge.server.sessions.ceilings import Ceilings
+from drawbridge.server.sessions.directories.allowed_directories import GONE
+from drawbridge.server.sessions.options.ceilings import Ceilings
 from drawbridge.server.terminal_sessions import prompt_text, report_queue
 from drawbridge.server.terminal_sessions import prompts as desk_prompts
 from tests.waiting import PATIENCE, until

@@ -13,7 +13,7 @@ import pytest
 
 from drawbridge.core.errors import NotPrivate
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.sessions.limits import Limits
+from drawbridge.server.sessions.options.limits import Limits
 from drawbridge.server.terminal_sessions import shared_comments
 from tests.server.core_rig import Client
 from tests.server.reviews.rig import make_repository

@@ -20,8 +20,8 @@ from drawbridge.server.checkpoints.snapshotter import Snapshotter, _Collected
 from drawbridge.server.checkpoints.work_tree import WorkTree
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.reviews.reviews import Review
-from drawbridge.server.sessions.ceilings import Ceilings
-from drawbridge.server.sessions.limits import Limits
+from drawbridge.server.sessions.options.ceilings import Ceilings
+from drawbridge.server.sessions.options.limits import Limits
 from drawbridge.server.terminal_sessions import directories
 from drawbridge.server.terminal_sessions import sessions as sessions_module
 from drawbridge.server.terminal_sessions import turn as turn_module
@@ -432,6 +432,41 @@ async def test_a_tool_waits_for_a_limited_time(
     monkeypatch.setattr(directories, "READY_SECONDS", 600.0)
     await at.may_write()  # tools wait only once in each run
     held.set()
+
+
+async def test_a_late_checkpoint_is_said_until_the_next_run(
+    rig: SocketRig, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The agent's first change was made before the checkpoint, so that the review lacks it."""
+    held, collect = asyncio.Event(), Snapshotter._collect_before
+
+    async def holds(self: Snapshotter, *given: Any) -> Any:
+        await held.wait()
+        return await collect(self, *given)
+
+    at = At(rig, place)
+    with monkeypatch.context() as patched:
+        patched.setattr(directories, "READY_SECONDS", 0.05)
+        patched.setattr(Snapshotter, "_collect_before", holds)
+        await at.begins()
+        at.replace("line 3\n", "LINE 3\n")
+        held.set()
+        await at.settled()
+    at.replace("line 6\n", "LINE 6\n")
+    review = await at.get()
+    assert [added for _, _, added in hunks(review)] == ["LINE 6\n"]
+    assert review["missing"] == (
+        "Changes of the latest run may be missing here, because no checkpoint was taken in time before it: "
+        "git took longer than 5 s."
+    )
+    await at.stops()
+    left = await at.decide(all=True, version=(await at.get())["version"], decision="keep")
+    assert (left["files"], left["missing"]) == ([], review["missing"])
+    await at.begins()
+    at.replace("line 9\n", "LINE 9\n")
+    later = await at.get()
+    assert (len(hunks(later)), later["missing"]) == (1, "")
+    assert later["version"] != left["version"]
 
 
 @pytest.mark.thorough

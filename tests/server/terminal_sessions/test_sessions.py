@@ -18,8 +18,8 @@ import pytest
 
 from drawbridge.agents import catalog, registry
 from drawbridge.guard import calls
-from drawbridge.server.sessions import allowed_directories
-from drawbridge.server.sessions.allowed_directories import AllowedDirectories
+from drawbridge.server.sessions.directories import allowed_directories
+from drawbridge.server.sessions.directories.allowed_directories import AllowedDirectories
 from drawbridge.server.terminal_sessions import report_queue, transcript_file
 from drawbridge.server.terminal_sessions import sessions as sessions_module
 from drawbridge.server.terminal_sessions.reports import ProcessCheck, Report

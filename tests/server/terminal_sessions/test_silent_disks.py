@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from drawbridge.agents import proposals
-from drawbridge.server.sessions import allowed_directories
-from drawbridge.server.sessions.limits import Limits
+from drawbridge.server.sessions.directories import allowed_directories
+from drawbridge.server.sessions.options.limits import Limits
 from drawbridge.server.terminal_sessions import bridges, socket, texts_read_ahead
 from tests.waiting import PATIENCE, until
 

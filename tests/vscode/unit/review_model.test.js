@@ -174,3 +174,8 @@ test('a notice about a later decision is new even if it has the same text', () =
   assert.deepEqual(model.newNotices([{ directory: '/a', notice: '' }], latest), []);
   assert.deepEqual(model.newNotices([same], latest), [same.notice]);
 });
+
+test('a review from which changes may be missing is named', () => {
+  const late = placed([file()], { missing: 'Changes may be missing: git was\u001b late.' });
+  assert.deepEqual(model.missing([placed([file()]), late]), ['blog: Changes may be missing: git was\\x1b late.']);
+});

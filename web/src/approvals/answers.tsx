@@ -41,12 +41,12 @@ export function Answers({ card, version }: CardProps) {
         )}
         {!isUnopened && isUnseen && card.text === undefined && <ReadOn card={card} version={version} />}
         <Button
-          label={disabled ? 'Sending…' : 'Accept edited version'}
+          label={disabled ? 'Sending…' : card.isChanged.value ? 'Accept edited version' : 'Accept'}
           icon="check"
           shortcut={COMMAND_KEY}
           ariaShortcut="Control+Enter Meta+Enter"
           class="yes accepts edited moved"
-          disabled={disabled || isUnopened || isUnseen}
+          disabled={disabled || isUnopened || isUnseen || !card.isEditorOpen.value}
           onClick={single(() => card.accept())}
         />
         <Back card={card} />
@@ -229,7 +229,7 @@ function Rejection({ card }: CardProps) {
   const area = useRef<HTMLTextAreaElement>(null);
   const give = (reason: Reason) => {
     card.giveReason(reason);
-    // Not on a touch screen, where the focus would open the keyboard.
+    // On a touch screen, the field does not get the focus, which would open the keyboard.
     const field = area.current;
     if (!field || !matchMedia('(hover: hover)').matches) return;
     field.focus();

@@ -1,4 +1,5 @@
-// What an agent asks for, with every field that means something to the user, because any of them may matter.
+// The content of an agent's request. It includes every field that means something to the user, because any of them may
+// matter.
 
 import type { Signal } from '@preact/signals';
 import { useMemo } from 'preact/hooks';
@@ -16,9 +17,8 @@ import {
   FLAG,
   type FileChange,
   flagsIn,
-  IN_DIFF,
+  inDiff,
   isDrawn,
-  isInDiff,
   isObject,
   isToolCall,
   othersIn,
@@ -48,7 +48,7 @@ export type Context = {
 
 const NONE: readonly string[] = [];
 
-/** What precedes the names of an ACP tool call's arguments in risks. */
+/** The prefix that the names of an ACP tool call's arguments have in risks. */
 const RAW = 'rawInput.';
 
 /** All of a request except the diff of its proposal. */
@@ -91,16 +91,14 @@ function Path({ request: { proposal, title }, root }: Pick<Context, 'request' | 
 type FieldsProps = Pick<Context, 'request' | 'comments' | 'redrawn'> & { edited: readonly string[] };
 
 function Fields({ request, comments, redrawn, edited }: FieldsProps) {
-  const { tool_name: tool, input, proposal } = request;
+  const { input } = request;
   const plan = planIn(request);
   const main = typeof input.command === 'string' ? 'command' : '';
   const isEdited = (name: string) => edited.includes(name);
   const drawn = [
     ...shownFlags(request, input),
     // While fields are being edited, the diff may be hidden, so the other fields are always shown.
-    ...(proposal && Object.hasOwn(IN_DIFF, tool)
-      ? IN_DIFF[tool].filter((name) => isInDiff(name, input) && (!edited.length || isEdited(name)))
-      : []),
+    ...inDiff(request).filter((name) => !edited.length || isEdited(name)),
     ...(main ? [main] : []),
     ...(typeof input.plan === 'string' && plan !== undefined ? ['plan'] : []),
   ];

@@ -1,4 +1,4 @@
-// What the card of an approval request shows: who asks, what for, the editor, and the ways to answer.
+// The content of an approval request's card: who asks, what for, the editor, and the ways to answer.
 
 import { Component, type ComponentChildren } from 'preact';
 import { useLayoutEffect, useMemo } from 'preact/hooks';
@@ -203,6 +203,7 @@ function Editing({ card }: CardProps) {
       text={text}
       isReadOnly={isReadOnly}
       takesFocus={!card.isRestored}
+      opened={() => (card.isEditorOpen.value = true)}
       changed={(now) => card.typed(now)}
       hides={(isRemovedHidden) => (card.hidesRemoved.value = isRemovedHidden)}
       seen={(isSeen) => card.editorSeen(isSeen)}

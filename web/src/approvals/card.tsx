@@ -66,6 +66,10 @@ export class ApprovalCard {
   isUndrawable: Signal<boolean> = signal(false);
   /** Whether the whole request has been in view. */
   isSeen: Signal<boolean> = signal(false);
+  /** Whether the file editor, or the plain field instead of it, has loaded. Always true if only fields are edited. */
+  isEditorOpen: Signal<boolean> = signal(true);
+  /** Whether the user's version differs from the agent's. */
+  isChanged: Signal<boolean> = signal(false);
   /** Whether everything that differs in the user's version has been in view. */
   isEditSeen: Signal<boolean> = signal(false);
   /** Whether the editor may hide text that the proposal removes, which then has to be read in the proposal. */
@@ -174,11 +178,12 @@ export class ApprovalCard {
   }
 
   /**
-   * What has to happen before a key, click or tap can accept the request, or undefined if nothing has to. The user can
-   * skip reading the rest of a proposal, but only with the button for that.
+   * The step that has to precede a key, click or tap that accepts the request, or undefined if nothing has to. The user
+   * can skip reading the rest of a proposal, but only with the button for that.
    */
-  get lack(): 'to open' | 'to read' | undefined {
+  get lack(): 'to open' | 'to load' | 'to read' | undefined {
     if (!this.isWhole) return 'to open';
+    if (this.mode === 'edit' && !this.isEditorOpen.value) return 'to load';
     return this.isSeen.value || (this.mode === 'edit' && this.isEditSeen.value) ? undefined : 'to read';
   }
 
@@ -343,7 +348,7 @@ export class ApprovalCard {
     const isSkipped = unread && this.mode === 'read' && this.lack === 'to read' && this.unread.value !== undefined;
     if (this.questions) this.submit();
     else if (this.lack && !isSkipped) return;
-    else if (this.mode === 'edit') void this._give({ allow: true, input: this._edited() });
+    else if (this.mode === 'edit' && this.isEdited) void this._give({ allow: true, input: this._edited() });
     else void this._give({ allow: true, remember });
   }
 
@@ -373,12 +378,14 @@ export class ApprovalCard {
 
   edit() {
     if (!this.canEdit) return;
+    if (this.mode !== 'edit') this.isEditorOpen.value = !this._hasEditor;
     this.mode = 'edit';
     this.isEditSeen.value = this.hidesRemoved.value = this._isEditorSeen = false;
     this.sight = new Sight(); // the fields that are edited move below the others
     const { editable, request } = this;
     if (!editable.length) this.text ??= this.proposed;
     else this.fields = Object.fromEntries(editable.map((name) => [name, this.fields?.[name] ?? request.input[name]]));
+    this.isChanged.value = this.isEdited;
     this._count();
     this._draw();
   }
@@ -482,6 +489,7 @@ export class ApprovalCard {
   typed(text: string) {
     this._changes(this.text, text);
     this.text = text;
+    this.isChanged.value = this.isEdited;
     clearTimeout(this._counting);
     this._counting = setTimeout(() => {
       this._counting = undefined;
@@ -494,6 +502,7 @@ export class ApprovalCard {
   typedField(name: string, text: string) {
     this._changes(this.fields?.[name], text);
     this.fields = { ...this.fields, [name]: text };
+    this.isChanged.value = this.isEdited;
     this._keep();
     this._draw();
   }

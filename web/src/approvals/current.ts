@@ -1,7 +1,7 @@
-// Tracks which approval request, or which change of a review, the keys act on, and which parts of it have been in view.
-// A key decides only if all of the card has been in view, and the card has now been in view for a moment. A letter also
-// requires that the last click was not on text, because the user may type next. A click decides only once the button
-// has been in its place for a moment.
+// Tracks the approval request, or the change of a review, that the keys act on, and which of its parts have been in
+// view. A key decides only if all of the card has been in view, and the card has now been in view for a moment. A
+// letter also requires that the last click was not on text, because the user may type next. A click decides only once
+// the button has been in its place for a moment.
 
 import { isBeyond } from '../ui/dom.ts';
 import { isTyping } from '../ui/typing.ts';
@@ -137,7 +137,7 @@ export class Sight {
  */
 export type Cut = 'zoomed' | 'wide' | undefined;
 
-/** What keys decide on: a card with a header and a footer. `answered` is set once it can no longer be decided on. */
+/** A card with a header and a footer, on which keys decide. `answered` is set once it can no longer be decided on. */
 export type Decidable = {
   element: HTMLElement;
   sight: Sight;
@@ -147,7 +147,7 @@ export type Decidable = {
 
 /**
  * The areas in which cards may be covered now. They are found once for all cards, because the whole page is searched.
- * The search is by class, for which browsers keep lists. A selector would take long on a page with a long diff.
+ * The search is by class, for which browsers keep lists. A selector would take a long time on a page with a long diff.
  */
 const covering = () =>
   COVERS.flatMap((name) => [...document.getElementsByClassName(name)])
@@ -161,7 +161,7 @@ function isCut({ left, right }: DOMRect) {
   return zoom !== null && (left < zoom.offsetLeft - 2 || right > zoom.offsetLeft + zoom.width + 2);
 }
 
-/** What the screen shows of the vertical range of a box. Empty if the user has zoomed in to a part of its width. */
+/** The part of a box's vertical range that the screen shows. Empty if the user has zoomed in to a part of its width. */
 function onScreen(box: DOMRect, { top, bottom }: Extent): Extent {
   const zoom = visualViewport;
   if (!zoom) return { top, bottom };
@@ -262,12 +262,12 @@ export class Current<Card extends Decidable> {
     const isText = !target.closest(CONTROL);
     if (isText) this._clicked = performance.now();
     this._armed = !isText;
-    // In the next frame, because `look` could disable the button that is being pressed.
+    // Looks again only in the next frame, because `look` could disable the button that is being pressed.
     requestAnimationFrame(() => this.look());
   }
 
   /**
-   * Makes the clicked card the current one. On click, not on pointerdown, because the change can move what is clicked.
+   * Makes the clicked card the current one. Called on click, not on pointerdown, because this can move what is clicked.
    * @param cards the cards among which the clicked one is
    */
   pointed(event: Event, cards = this._cards()) {
@@ -381,7 +381,7 @@ export class Current<Card extends Decidable> {
     return ready;
   }
 
-  /** What determines which parts of a card are in view, as a string. If two strings are equal, nothing has moved. */
+  /** A string that determines which parts of a card are in view. If two such strings are equal, nothing has moved. */
   _placeOf(card: Card, covers: readonly DOMRect[]) {
     return JSON.stringify([card.element.clientWidth, ...this._places(card, covers)]);
   }

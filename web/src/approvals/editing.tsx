@@ -45,8 +45,8 @@ function useRoom(place: { current: HTMLElement | null }) {
 
 /**
  * An editor for a file, or a cell of a notebook, as it will be written. It is a plain field if the editor can't be
- * loaded. `hides` is called with whether removed text can be hidden. If it can't, the editor calls `seen` with whether
- * all changes have been in view, whenever this changes.
+ * loaded. `opened` is called once either can be used. `hides` is called with whether removed text can be hidden. If it
+ * can't, the editor calls `seen` with whether all changes have been in view, whenever this changes.
  */
 export function FileEditor({
   path,
@@ -55,6 +55,7 @@ export function FileEditor({
   text,
   isReadOnly,
   takesFocus,
+  opened,
   changed,
   hides,
   seen,
@@ -66,6 +67,7 @@ export function FileEditor({
   text: string;
   isReadOnly: boolean;
   takesFocus: boolean;
+  opened: () => void;
   changed: (text: string) => void;
   hides: (isRemovedHidden: boolean) => void;
   seen: (isSeen: boolean) => void;
@@ -85,6 +87,8 @@ export function FileEditor({
   const done = useRef(accept);
   done.current = accept;
   const isSeen = useRef(false);
+  const isReady = useRef(opened);
+  isReady.current = opened;
   const see = useRef(seen);
   see.current = seen;
   const isHiding = useRef(hides);
@@ -101,6 +105,7 @@ export function FileEditor({
       if (error) console.error(error);
       isHiding.current(original !== '');
       setState('failed');
+      isReady.current();
     };
     const look = () => editor?.look();
     const lookedAt = host.current;
@@ -139,6 +144,7 @@ export function FileEditor({
           accept: () => done.current(),
         });
         setState('open');
+        isReady.current();
         if (hasFocus.current) editor.focus();
       })
       .catch(fail);

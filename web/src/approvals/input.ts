@@ -1,4 +1,4 @@
-// What an approval request asks for. Pure.
+// Interprets the input of approval requests. Pure.
 
 /**
  * A part of the input that the user should check: `start` to `end` of `field`, in UTF-16 code units, or the whole field
@@ -82,7 +82,7 @@ export const textsIn = (request: any): string[] =>
     .map(textOf)
     .filter((text) => text !== undefined);
 
-/** What an ACP tool call contains besides its changes and texts. */
+/** The contents of an ACP tool call other than its changes and texts. */
 export function othersIn(request: any): any[] {
   return contentOf(request).flatMap((part) => {
     const { type, content, path, oldText, newText, ...rest } = isObject(part) ? part : ({} as any);
@@ -175,31 +175,9 @@ export const shownFlags = (request: any, input: any, prefix = ''): string[] =>
     .map(({ name }) => name)
     .filter((name) => asText(input[name]).length <= FLAG);
 
-/** The fields of each edit in a MultiEdit. */
-const EDIT = ['old_string', 'new_string', 'replace_all'];
-
-/** Fields of the input that the proposal’s diff shows, unless a value has a type that the diff can’t show. */
-export const IN_DIFF: Record<string, string[]> = {
-  Edit: ['file_path', ...EDIT],
-  MultiEdit: ['file_path', 'edits'],
-  Write: ['file_path', 'content'],
-  NotebookEdit: ['notebook_path', 'new_source', 'cell_id', 'cell_type', 'edit_mode'],
-};
-
-/** Whether a proposal’s diff shows this field of `given`. A value that does not change the file is not in the diff. */
-export function isInDiff(name: string, given: any): boolean {
-  const value = given[name];
-  if (name === 'replace_all') return typeof value === 'boolean';
-  if (name === 'edits')
-    return (
-      Array.isArray(value) &&
-      value.every(
-        (edit) => isObject(edit) && Object.keys(edit).every((each) => EDIT.includes(each) && isInDiff(each, edit)),
-      )
-    );
-  if (['new_source', 'cell_type'].includes(name) && given.edit_mode === 'delete') return false;
-  return typeof value === 'string';
-}
+/** The fields of the input that the proposal’s diff shows completely, according to the server. */
+export const inDiff = ({ proposal, shown_fields: fields }: any): string[] =>
+  proposal && Array.isArray(fields) ? fields : [];
 
 /** The text fields of the input that the user may change. None if the user edits the change to a file instead. */
 export function editableFields({ editable, input, proposal, truncated, kind }: any): string[] {

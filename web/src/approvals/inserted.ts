@@ -1,4 +1,4 @@
-// What an edit has inserted into a text, and whether that can be out of view.
+// The text that an edit has inserted, and whether that text can be out of view.
 
 /** Whether a text is so long that some of it can be out of view while the text beside it is in view. */
 export const isLong = (text: string) => text.length > 200 || text.split('\n').length - 1 > 3;

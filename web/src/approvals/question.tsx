@@ -1,4 +1,5 @@
-// An agent's questions, each with its options and a field for the user's own answer. In a narrow window, one at a time.
+// An agent's questions, each with its options and a field for the user's own answer. In a narrow window, one question
+// is shown at a time.
 
 import { signal } from '@preact/signals';
 import type { ComponentChildren } from 'preact';
@@ -228,7 +229,7 @@ function Choice({
   );
 }
 
-/** What an option would look like. */
+/** The preview of an option. */
 function Preview({ text, part, isOpen }: { text: string; part: string; isOpen: boolean }) {
   return (
     <details class={`preview${isOpen ? ' chosen' : ''}`} data-part={part} open={isOpen}>

@@ -1,4 +1,4 @@
-// What the user has chosen and written as answers to an agent's questions. Pure, except for its signals.
+// The user's answers to an agent's questions, as chosen and written so far. Pure, except for its signals.
 
 import { type Signal, signal } from '@preact/signals';
 
@@ -6,7 +6,7 @@ import { isObject } from './input.ts';
 
 export type Option = { label: string; description?: string; preview?: string };
 
-/** What the user has chosen and written for one question. */
+/** The user's answer to one question, as chosen and written so far. */
 type Begun = { chosen: string[]; own: string };
 
 /** The fields that are not drawn. */
@@ -107,11 +107,11 @@ export class Questions {
   all: Question[];
   /** The index of the question that number keys act on, and that is shown if there is room for only one. */
   at: Signal<number>;
-  /** What the user has to do first, in words: answer a question, or show a preview in full, or '' if nothing. */
+  /** The user's next step, in words: answer a question, or show a preview in full. '' if no step is left. */
   problem: Signal<string>;
   /** The parts of the form that have been in view. */
   read = new Set<string>();
-  /** Whether a part that is shown now, and has to be read, has not been in view. */
+  /** Whether some part that is shown now and has to be read has not been in view yet. */
   isUnread: Signal<boolean> = signal(false);
   _input: any;
   _keep: (begun: Begun[] | undefined) => void;
@@ -136,8 +136,8 @@ export class Questions {
   }
 
   /**
-   * The first unread part of all questions, or of those with these indexes, that has to be read before they are
-   * answered, or undefined if all such parts have been read.
+   * The first part that still has to be read before all questions, or those with these indexes, are answered. Undefined
+   * if no such part is left.
    */
   unread(indexes = this.all.map((_, index) => index)): string | undefined {
     const parts = [...(isEmpty(this.more) ? [] : [MORE]), ...indexes.flatMap((index) => this.all[index].parts(index))];

@@ -27,8 +27,8 @@ type World = {
 };
 
 /**
- * What the session determines: the placeholder, the files that are accepted, whether a message waits for the end of
- * the active run, whether it can steer that run, and the chips.
+ * The properties that depend on the session: the placeholder, the files that are accepted, whether a message waits for
+ * the end of the active run, whether it can steer that run, and the chips.
  */
 type Around = { placeholder: string; accepts: Accepts; queues: boolean; steers: boolean; chips: ComponentChildren };
 

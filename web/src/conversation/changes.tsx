@@ -1,4 +1,4 @@
-// What a run changed in its project's files, and a way to undo it.
+// The changes that a run made to its project's files, and a way to undo them.
 
 import { useRef, useState } from 'preact/hooks';
 

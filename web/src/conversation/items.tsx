@@ -149,7 +149,7 @@ function Thinking({ item, world }: ViewOf) {
   );
 }
 
-/** What happened, in one line. What a decision in a review changed unfolds below it. */
+/** An event on one line. The changes that a decision in a review made unfold below it. */
 function Notice({ item, world }: ViewOf) {
   const line = (
     <span>

@@ -1,4 +1,4 @@
-// What a tool has returned: its text with the colors of a terminal, and its images.
+// The output of a tool: its text with the colors of a terminal, and its images.
 
 import { useEffect, useMemo, useState } from 'preact/hooks';
 
@@ -120,7 +120,7 @@ function decoded(data: string) {
 
 type Sent = { images: SentImage[]; files: SentFile[]; names: string[]; world: World };
 
-/** What was sent with a prompt: images that are still stored, the names of everything else, the sizes of `files`. */
+/** The attachments of a prompt: images that are still stored, the names of everything else, the sizes of `files`. */
 export function SentFiles({ images, files, names, world }: Sent) {
   const [found, setFound] = useState<Map<string, Uint8Array<ArrayBuffer>>>(new Map());
   const wanted = images.filter((image) => IMAGES.includes(image.media_type));

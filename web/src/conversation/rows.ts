@@ -60,14 +60,14 @@ const sorted = (_: string, value: any) =>
     : value;
 
 /**
- * Whether a request is about this call of the same tool. The request may have additional fields, which the agent has
+ * Whether a request is about this call to the same tool. The request may have additional fields, which the agent has
  * filled in, such as the whole plan when Claude Code presents one.
  */
-function isAbout(request: any, call: any, tool: string) {
-  if (written(request) === written(call)) return true;
+function isAbout({ input, kind }: any, call: any) {
+  if (written(input) === written(call)) return true;
   const fields = typeof call === 'object' && call !== null ? Object.keys(call) : [];
-  if (!fields.length) return tool === 'ExitPlanMode';
-  return fields.every((name) => written(request?.[name]) === written(call[name]));
+  if (!fields.length) return kind === 'plan';
+  return fields.every((name) => written(input?.[name]) === written(call[name]));
 }
 
 /** @param isRunning whether a run is active, so that calls after the end of the previous run may still be running */
@@ -120,7 +120,7 @@ function questionsOf(items: readonly Item[]) {
     taken.add(question);
   };
   const about = ({ request }: Item, tool: Item) =>
-    isToolCall(request) ? request.input.toolCallId === tool.id : isAbout(request.input, tool.input, tool.name);
+    isToolCall(request) ? request.input.toolCallId === tool.id : isAbout(request, tool.input);
   for (const item of items) {
     if (item.kind === 'tool') {
       const asked = [...(early.get(item.name) ?? []), ...(early.get(BY_ID) ?? [])];
@@ -139,7 +139,7 @@ function questionsOf(items: readonly Item[]) {
   return { byTool, taken };
 }
 
-/** The key for calls of any tool. A request of the Agent Client Protocol contains the id of its call. */
+/** The key for calls to any tool. A request of the Agent Client Protocol contains the id of its call. */
 const BY_ID = '';
 
 /** The number of recent calls that are searched for the call that an approval request is about. */

@@ -231,7 +231,7 @@ function ToolBody({ row, world }: { row: ToolRow; world: World }) {
   );
 }
 
-/** What the call was meant to do or, if there was an approval request, what was decided. */
+/** The purpose of the call or, if there was an approval request, the decision. */
 function Asked({ row: { tool, question }, world }: { row: ToolRow; world: World }) {
   const kind = kindOf(tool as any);
   const { name } = tool;

@@ -31,7 +31,7 @@ void markdown.load();
 /** Milliseconds for which the target of a jump is highlighted. */
 const FOUND = 2_000;
 
-/** The answer to a request of which only is known that it is no longer open. Its record may still arrive. */
+/** The answer to a request that is no longer open, while its actual answer is unknown. Its record may still arrive. */
 const UNKNOWN = { reason: 'answered elsewhere or withdrawn' };
 
 type PageWorld = {
@@ -44,7 +44,7 @@ type PageWorld = {
   resume: (session: string) => void;
 };
 
-/** What is shown around the list of messages and the approval requests. */
+/** The elements around the list of messages and the approval requests. */
 type Look = {
   isEmpty: boolean;
   isInTerminal: boolean;
@@ -55,7 +55,7 @@ type Look = {
   /** Whether the loaded records begin where earlier ones have been deleted. */
   isCut: boolean;
   /**
-   * Whether an answer is being streamed, or a run is active that does not wait for a person. `isSilent`: whether no
+   * Whether an answer is being streamed, or a run is active and does not wait for a person. `isSilent`: whether no
    * answer is being streamed at the moment.
    */
   isLive: boolean;

@@ -1,4 +1,4 @@
-// What the views in a conversation can use from outside it.
+// The functions and data outside a conversation that its views can use.
 
 import type { OpenFile } from '../text/markdown.tsx';
 
@@ -11,7 +11,7 @@ export type World = {
   isOwn: (answer: any) => boolean;
   /** Who gave an answer that is not from this window. */
   called: (answer: any) => string;
-  /** Fetches the whole record of which only a preview was received. */
+  /** Fetches the whole record of a message that was received only as a preview. */
   whole: (blob: string) => Promise<any>;
   /** The bytes of an image that was sent with a prompt, or undefined if it is no longer stored. */
   image: (id: string) => Promise<Uint8Array<ArrayBuffer> | undefined>;

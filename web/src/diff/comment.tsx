@@ -12,7 +12,7 @@ export type Comments = {
   set: (path: string, line: string, text: string, quote: string) => void;
 };
 
-/** What is shown at lines of a diff. A line is named "12", or "−12" in the old text. The functions read signals. */
+/** The notes at lines of a diff. A line is named "12", or "−12" in the old text. The functions read signals. */
 export type Notes = {
   /** Begins a comment on a line or, with `isRange`, extends the last comment to the line. Undefined if not allowed. */
   begin?: (line: string, isRange: boolean) => void;

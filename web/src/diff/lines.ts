@@ -1,4 +1,4 @@
-// What differs between two texts: lines first, then the words of lines that were changed. Pure.
+// The differences between two texts: lines first, then the words of lines that were changed. Pure.
 
 /**
  * The number of edit steps above which a text counts as rewritten. Finding more would block the page for seconds. Also
@@ -140,7 +140,7 @@ export type Row = { kind: 'same' | 'changed'; old?: Side; new?: Side };
 /** Rows around a change. `skipped`: the number of unchanged rows before them that are left out. */
 export type Hunk = { skipped: number; rows: Row[] };
 
-/** What differs between two texts of a file, or what a patch changes in it. */
+/** The differences between two texts of a file, or the changes that a patch makes to it. */
 export type Difference = {
   hunks: Hunk[];
   added: number;

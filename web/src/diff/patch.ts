@@ -5,7 +5,7 @@ import { type Difference, markWords, type Row } from './lines.ts';
 /** The note about a file whose content git does not compare. */
 export const BINARY = 'Binary file.';
 
-/** What git reports about one file. `note`: a change without lines, such as a new file mode. */
+/** Git's report about one file. `note`: a change without lines, such as a new file mode. */
 export type GitChange = Difference & { path: string; note: string };
 
 /** The files of a git diff, or none if the text is not a diff. */
@@ -33,14 +33,21 @@ export function filesIn(text: string): GitChange[] {
   return files;
 }
 
-/** `diff --git a/x b/x`: both halves are the same path, because the server's diffs do not detect renames. */
+/**
+ * `diff --git a/x b/x`: both halves are the same path, because the server's diffs do not detect renames. git quotes both
+ * if the path contains quotes, backslashes or control characters.
+ */
 function pathIn(line: string) {
   const rest = line.slice('diff --git '.length);
-  return rest
-    .slice(0, (rest.length - 1) / 2)
-    .replace(/^"?a\//, '')
-    .replace(/"$/, '');
+  const half = rest.slice(0, (rest.length - 1) / 2);
+  return (half.startsWith('"') ? half.slice(1).replace(/"$/, '').replace(ESCAPE, unescaped) : half).replace(/^a\//, '');
 }
+
+const ESCAPE = /\\([0-7]{3}|.)/g;
+const ESCAPED: Record<string, string> = { a: '\x07', b: '\b', t: '\t', n: '\n', v: '\v', f: '\f', r: '\r' };
+
+const unescaped = (_: string, escaped: string) =>
+  escaped.length === 3 ? String.fromCharCode(parseInt(escaped, 8)) : (ESCAPED[escaped] ?? escaped);
 
 /** The patch that Claude Code reports with an edit, with the file's line numbers, or undefined if it is not a patch. */
 export function patchIn(patch: any): Difference | undefined {

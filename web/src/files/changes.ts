@@ -1,4 +1,4 @@
-// What has changed in a file since the last commit, as a diff and in words. Pure.
+// The changes to a file since the last commit, as a diff and in words. Pure.
 
 import { compare, type Difference } from '../diff/lines.ts';
 import { filesIn } from '../diff/patch.ts';
@@ -18,7 +18,7 @@ export function differenceOf({ status, old, new: fresh, diff }: FileChanges): Di
   const both = status === 'M';
   const found = typeof diff === 'string' ? patched(diff) : compare(old ?? '', fresh ?? '');
   if (!found?.hunks.length && !found?.end) return undefined;
-  // In a new or deleted file, the newline at the end has not changed.
+  // For a new or deleted file, no change to the newline at the end is reported.
   return { ...found, both, end: both ? found.end : '' };
 }
 

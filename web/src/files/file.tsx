@@ -110,7 +110,7 @@ export function FileView({ project, path, line, changes = false, isInGit }: File
   );
 }
 
-/** What has changed in a file since the last commit. */
+/** The changes to a file since the last commit. */
 function ChangedFile({ changes }: { changes: FileChanges }) {
   const difference = useMemo(() => differenceOf(changes), [changes]);
   const isWhole = useSignal(false);

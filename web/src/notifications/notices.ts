@@ -1,4 +1,5 @@
-// What attracts attention: the number in the title and on the icon, and, if the user wants, notifications and a sound.
+// Attracts the user's attention: with the number in the title and on the icon and, if the user wants, with
+// notifications and a sound.
 
 import { baseName, counted } from '../ui/dom.ts';
 import { harmless } from '../text/harmless.ts';
@@ -8,7 +9,7 @@ import { deviceName } from '../state/device-name.ts';
 import * as kept from '../state/kept.ts';
 import type { Numbers, Reviews } from '../state/reviews.ts';
 
-/** The same words as in the server's notifications. Whoever interrupts a run already knows that it has ended. */
+/** The same words as in the server's notifications. Whoever interrupts a run knows that it has ended. */
 const OUTCOMES = { completed: 'Run finished', failed: 'Run failed', timeout: 'Run timed out' };
 
 /**

@@ -156,7 +156,7 @@ function Folder({ path, setPath }: { path: string; setPath: (path: string) => vo
     if (event.key === 'ArrowDown' || event.key === 'ArrowUp') {
       event.preventDefault();
       const step = event.key === 'ArrowDown' ? 1 : -1;
-      const count = found.length + 1; // the field itself is one of the positions
+      const count = found.length + 1; // the arrow keys also lead to the field itself
       setAt(((at + 1 + step + count) % count) - 1);
     } else if (event.key === 'Enter' && at >= 0) {
       event.preventDefault();

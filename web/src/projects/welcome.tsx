@@ -1,5 +1,5 @@
-// What is shown while no session is open: the three steps to a new session, the latest sessions, or a hint that this
-// device can't add projects.
+// The view while no session is open: the three steps to a new session, the latest sessions, or a hint that this device
+// can't add projects.
 
 import { useEffect, useRef } from 'preact/hooks';
 

@@ -53,7 +53,7 @@ export const plainLine = (text: string) =>
     .replace(/\*\*|`/g, '')
     .replace(/\[([^\][]+)\]\([^)\s]*\)/g, '$1');
 
-/** What is known about a mode: from the server or, if it does not know the mode, from the agent; else undefined. */
+/** The description of a mode by the server or, if the server does not know it, by the agent; otherwise undefined. */
 export const modeOffer = (project: any, mode: string, offers: ModeOffer[] = []): ModeOffer | undefined =>
   [...offers, ...(project?.own_modes ?? [])].find((one) => one.name === mode);
 

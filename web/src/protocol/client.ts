@@ -49,7 +49,7 @@ export type Unsent = {
 /** A prompt of this browser that another window or device has removed from the queue. */
 export type Removed = { run: string; by: string } & kept.Sent;
 
-/** What can be sent with a prompt, besides its text. */
+/** The additional data that can be sent with a prompt. */
 type Extra = Pick<Unsent, 'agent' | 'options' | 'steer'>;
 
 export class Client extends EventTarget {
@@ -309,7 +309,7 @@ export class Client extends EventTarget {
         const { data } = await this.command('get_messages', { after_seq, limit: PAGE });
         if (!isWanted()) return false;
         conversation.place(data.messages);
-        if (conversation.last >= seq) break; // if it is missing, large records before it have filled the message
+        if (conversation.last >= seq) break; // otherwise, large records before this one have filled the message
       }
     } catch (error) {
       if (this.conversation === conversation) {
@@ -329,7 +329,7 @@ export class Client extends EventTarget {
     await this._reload();
   }
 
-  /** Fetches the whole record of a message of which only a preview was received. */
+  /** Fetches the whole record of a message that was received only as a preview. */
   async whole(blob: string) {
     return JSON.parse(await new Blob([await this.bytes(blob)]).text());
   }

@@ -1,4 +1,5 @@
-// The parts of a review that are drawn: which one the keys act on, which are near, and how one is scrolled into view.
+// Tracks the parts of a review that are drawn: which part the keys act on, and which parts are near. Scrolls parts into
+// view.
 
 import { type Signal, signal } from '@preact/signals';
 

@@ -163,7 +163,7 @@ export class Comments {
     this._version = drafts;
     this.all.value = comments;
     this.handover.value = handover ?? undefined;
-    // If the reply to a save was lost, the server may have stored the comment nevertheless.
+    // If the reply to a save was lost, the server may still have stored the comment.
     for (const one of this.writings.peek())
       if (one.before && comments.some((other) => !one.before?.has(other.comment_id) && isLike(one, other)))
         this.discard(one);

@@ -1,4 +1,4 @@
-// What a review consists of in the web UI: its parts in order, and each part as a diff and in words. Pure.
+// The structure of a review in the web UI: its parts in order, and each part as a diff and in words. Pure.
 
 import { type Difference, markWords, type Row } from '../diff/lines.ts';
 import { FIRST, LONGEST } from '../diff/rows.ts';
@@ -9,8 +9,8 @@ import { endsLike } from '../state/projects.ts';
 const MARKED = 200;
 
 /**
- * What is decided on as a unit: a hunk, or a file that was too large for the message. `isGone`: the part is no longer
- * in the review, and is shown because the user has written something for it or has to read what happened to it.
+ * A unit that is decided on as a whole: a hunk, or a file that was too large for the message. `isGone`: the part is no
+ * longer in the review, and is shown because the user has written something for it or has to read what happened to it.
  */
 export type Part = { key: string; path: string; hunk?: ReviewHunk; isGone?: boolean };
 
@@ -172,7 +172,7 @@ const REGULAR = ['100644', '100755'];
 
 const modeOf = (mode: string | null) => (mode && MODES[mode]) || `a file with the mode ${mode}`;
 
-/** What the lines of a part do not show, in words, or '' if there is nothing to add. */
+/** Describes the changes that the lines of a part do not show; '' if there is nothing to add. */
 export function wordsOf(file: ReviewFile, hunk?: ReviewHunk): string {
   const { old_mode: old, new_mode: fresh } = file;
   if (!hunk) return 'The changes to this file are too large to show here.';
@@ -230,7 +230,7 @@ export function titleOf({ kind, new_start: start, added, old_start: before, remo
 
 const DECIDED: Record<string, string> = { keep: 'kept', undo: 'undid', edit: 'edited' };
 
-/** What happened to a hunk that is gone, from the details of `HUNK_GONE` or the name of whoever changed the review. */
+/** Explains why a hunk is gone, based on the details of `HUNK_GONE` or the name of whoever changed the review. */
 export function goneWords({ by, decision }: { by?: string | null; decision?: string | null } = {}): string {
   if (!by) return 'This change is no longer in the review: someone has decided on it, or the file has changed.';
   return decision ? `${by} already ${DECIDED[decision] ?? 'decided on'} this change.` : `${by} decided on this change.`;

@@ -50,8 +50,8 @@ export type Standing = {
   draft: Signal<string | undefined>;
   isEditing: Signal<boolean>;
   /**
-   * How many of its buttons still have to be pressed, and how many of its images still have to be drawn, before it can
-   * be decided on, or undefined if that is not known, because it is not drawn.
+   * How many of the part's buttons still have to be pressed, and images drawn, before it can be decided on. Undefined
+   * if that is not known, because the part is not drawn.
    */
   unopened: Signal<number | undefined>;
   /** Lines of context on each side. */
@@ -92,7 +92,9 @@ export class OpenReview {
   problem: Signal<string> = signal('');
   /** A sentence about the review of a directory without git, or '' if there isn’t one or it was dismissed here. */
   notice: Signal<string> = signal('');
-  /** What was done here or by others, in words. */
+  /** Says that changes of the latest run may be missing, and why; empty if all of them are there. */
+  missing: Signal<string> = signal('');
+  /** The latest news: what was done here or by others, in words. */
   news: Signal<string> = signal('');
   parts: ReadonlySignal<Part[]> = computed(() => partsIn(this.files.value));
   /** Whether the agent is working. While it is, files can't be written. */
@@ -164,8 +166,8 @@ export class OpenReview {
   }
 
   /**
-   * Whether the hunk had not been in view before this visit or, if a run has ended since, before its end
-   * (`_lookedAt`). False if none had been in view.
+   * Whether the hunk is new: it had not been in view before this visit or, if a run has ended since, before that run's
+   * end (`_lookedAt`). False if none had been in view.
    */
   isNew({ key, hunk, isGone }: Part): boolean {
     const looked = this._lookedAt.value;
@@ -377,6 +379,7 @@ export class OpenReview {
     const files = review.files ?? [];
     const answers = files.flatMap(({ hunks }) => hunks.map((one) => one.answers?.join(' '))).join();
     if (number > this._toldAt) this.comments.show(review);
+    this.missing.value = review.missing ?? '';
     this.kept.value = review.kept ?? [];
     this.notice.value = kept.dismissedNotices().includes(this._directory) ? '' : (review.notice ?? '');
     this.commit.offer.value = review.commit ?? undefined;
@@ -425,6 +428,7 @@ export class OpenReview {
     batch(() => {
       this._all.value = [];
       this.more.value = 0;
+      this.missing.value = '';
       this.version.value = undefined;
       this.kept.value = [];
       this.commit.offer.value = undefined;
@@ -501,7 +505,7 @@ export class OpenReview {
   };
 
   _changed = (event: Event) => {
-    // What happened while the connection was lost was not reported.
+    // Changes that were made while the connection was lost were not reported.
     if ((event as CustomEvent).detail === 'hello') void this.load();
   };
 

@@ -29,7 +29,7 @@ const ROW = 1.3; // rem
 const VIEW_ONLY = 'View only. Decide from another device.';
 const COMMENTS_ONLY = 'You can comment here. Decide from another device.';
 
-/** What a device that may not decide can do here. */
+/** Explains what a device that may not decide can do here. */
 const onlyWords = ({ comments }: OpenReview) => (comments.mayWrite ? COMMENTS_ONLY : VIEW_ONLY);
 
 type Decision = 'keep' | 'undo';
@@ -173,6 +173,11 @@ function Opened({ project }: { project: string }) {
           Loading the review…
         </p>
       )}
+      {review.missing.value && (
+        <p class="notice about-all">
+          <Text>{review.missing.value}</Text>
+        </p>
+      )}
       {review.notice.value && (
         <p class="hint about-all">
           <Text>{review.notice.value}</Text>{' '}
@@ -231,7 +236,7 @@ function Empty({ project, review, board }: Shared) {
   );
 }
 
-/** What else belongs to the review: its comments, the commit of what was kept, and the push. */
+/** The other parts of the review: its comments, the commit of what was kept, and the push. */
 function Beside({ review, board }: Pick<Shared, 'review' | 'board'>) {
   return (
     <div class="acts beside">

@@ -1,4 +1,4 @@
-// What the agent is doing at the moment, in a few words. Pure.
+// Describes in a few words what the agent is doing. Pure.
 
 import { kindOf } from '../conversation/tool-kinds.ts';
 import { nowWords } from '../conversation/tool-words.ts';
@@ -9,7 +9,7 @@ const LONGEST = 60;
 const TESTS =
   /(?:^|[;&|]\s*|\s)(?:pytest|jest|vitest|mocha|rspec|phpunit|ctest|tox|nox|(?:npm|pnpm|yarn|bun|make|cargo|go|mix|dotnet|gradle|\.\/gradlew|mvn|deno|rake)\s+(?:run\s+)?test)\b/;
 
-/** The calls that are running now: the latest run's calls without a result, except calls of subagents, in order. */
+/** The calls that are running now: the latest run's calls without a result, in order, except those by subagents. */
 export function running(items: { kind: string; result?: unknown; nested?: boolean }[]) {
   const found = [];
   for (let at = items.length - 1; at >= 0 && items[at].kind !== 'finished'; at--) {

@@ -1,4 +1,4 @@
-// What is below the conversation: notices, the agent's lists, the queue, the state line and the message box.
+// The elements below the conversation: notices, the agent's lists, the queue, the state line and the message box.
 
 import { render } from 'preact';
 

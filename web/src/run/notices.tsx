@@ -1,4 +1,5 @@
-// What is shown above the message box when something is wrong: the connection, the latest run, a removed message.
+// The notices above the message box about problems: with the connection, with the latest run, or with a removed
+// message.
 
 import { useState } from 'preact/hooks';
 
@@ -39,7 +40,7 @@ type ErrorProps = {
   close: () => void;
 };
 
-/** What the user can do after the latest run has failed. The agent's own words are in the history. */
+/** The possible actions after the latest run has failed. The agent's own words are in the history. */
 export function ErrorCard({ problem, agent, client, acts, close }: ErrorProps) {
   const [shown, setShown] = useState<'login' | 'install' | undefined>();
   const [hint, setHint] = useState('');

@@ -52,7 +52,7 @@ type Props = {
   project: any;
   /** The agent’s model and mode, unless chips beside the message box show them. */
   settings: readonly string[];
-  /** What the user can do now. Each function is undefined if its action is not possible. */
+  /** The actions that are possible now. Each function is undefined if its action is not possible. */
   stop?: () => void;
   /** Replaces `stop` if the agent does not stop. */
   kill?: () => void;

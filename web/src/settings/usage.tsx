@@ -1,4 +1,4 @@
-// What the runs have used, by day and by project.
+// The usage of the runs, by day and by project.
 
 import { useEffect, useState } from 'preact/hooks';
 

@@ -1,4 +1,4 @@
-// What is known about one project's conversation, built only from records and live messages. Pure.
+// The state of one project's conversation, built only from records and live messages. Pure.
 //
 // `items` are what the user sees, ordered by `seq`: a part of the history without gaps. `prepend` adds older items
 // before them, and items that are far from the reader are dropped. `cursor` is the `seq` up to which everything was
@@ -277,7 +277,7 @@ export class Conversation {
     }
   }
 
-  /** Updates the state with a record. What happened before the snapshot is already in the snapshot. */
+  /** Updates the state with a record. The snapshot already reflects all records from before it. */
   _follow(record: Record) {
     const { seq, direction, message } = record;
     if (direction === 'claude' && !message.parent_tool_use_id && ['assistant', 'result'].includes(message.type)) {

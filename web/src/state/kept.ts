@@ -1,4 +1,5 @@
-// What the browser stores: the token, drafts, settings, what was read. Without storage, these are kept in memory.
+// The data that the browser stores: the token, drafts, settings, and what was read. Without storage, these are kept in
+// memory.
 
 import { deviceName } from './device-name.ts';
 
@@ -182,8 +183,8 @@ export function keepSeen(project: string, seq: number) {
 }
 
 /**
- * What the user has set, '' until then: 'off' for `keys` and `wrap`, 'split' or 'unified' for `diff`, 'light' or 'dark'
- * for `theme`.
+ * What the user has set: 'off' for `keys` and `wrap`, 'split' or 'unified' for `diff`, 'light' or 'dark' for `theme`.
+ * '' if nothing was set.
  */
 export const setting = (name: 'keys' | 'theme' | 'diff' | 'wrap') => get(`setting.${name}`) ?? '';
 export const keepSetting = (name: 'keys' | 'theme' | 'diff' | 'wrap', value: string) => set(`setting.${name}`, value);

@@ -1,4 +1,4 @@
-// What is known about all projects, built from messages from the server. Pure.
+// The state of all projects, built from messages from the server. Pure.
 
 import { baseName } from '../ui/dom.ts';
 

@@ -1,5 +1,5 @@
 // The character references of Markdown, such as `&lt;` and `&#8594;`. Pure. A name that is not in the table is left
-// unchanged. HTML has 2,231 names, but agents hardly use any others.
+// unchanged. HTML has 2,231 names, but agents hardly ever use the others.
 
 const NAMES: Record<string, string> = Object.assign(Object.create(null), {
   amp: '&',

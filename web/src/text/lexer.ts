@@ -21,7 +21,7 @@ const SPAN = 500;
 /** The maximum number of searches for emphasis in a text. Many meaningless markers would take a long time. */
 const SEARCHES = 2_000;
 
-/** What a link, an image or a reference begins with. */
+/** The characters with which a link, an image or a reference begins. */
 const BRACKETS = new Set(['[', '!']);
 const IN_WORD = /[\p{L}\p{N}]/u;
 
@@ -59,7 +59,7 @@ class Bounded extends Tokenizer {
   }
 
   /**
-   * What `find` finds at the beginning of `text`, or undefined beyond the limits. `masked`: the whole text, of which
+   * The result of `find` at the beginning of `text`, or undefined beyond the limits. `masked`: the whole text, of which
    * `text` is the rest, with links and code masked.
    */
   _spanning<T extends { raw: string }>(

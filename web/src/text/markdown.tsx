@@ -222,12 +222,15 @@ function link(token: Tokens.Generic, world: World): ComponentChildren {
   return <Text>{token.raw}</Text>;
 }
 
-/** A link or an image inside a link, as text: its words, else its address; with `whole`, also address and title. */
+/**
+ * A link or an image inside a link, as text: its words or, if it has none, its address. With `whole`, its address and
+ * its title are added.
+ */
 const linkAsText = (token: Tokens.Generic, world: World) => (wordsOf(token) || hrefOf(token)) + hiddenOf(token, world);
 
 const hrefOf = (token: Tokens.Generic): string => (token.autolink ? token.href : decoded(token.href));
 
-/** What the words of a link don’t show of it. Empty unless `world.whole`. */
+/** The parts of a link that its words don’t show. Empty unless `world.whole`. */
 function hiddenOf(token: Tokens.Generic, world: World) {
   const href = hrefOf(token);
   if (!world.whole || token.autolink || wordsOf(token) === href) return '';

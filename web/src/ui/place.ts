@@ -1,4 +1,4 @@
-// What an address of the web UI shows. Pure.
+// Parses the addresses of the web UI. Pure.
 
 import { type FilePlace, fileIn } from '../files/address.ts';
 import { reviewIn } from '../review/address.ts';

@@ -22,8 +22,7 @@ export function Shell({ shown }: { shown: Shown | undefined }) {
   const isEmpty = world.client.projects.known && world.client.projects.all.size === 0;
   const inside = view !== 'home' || (isEmpty && world.client.may('project_create'));
   const main = useRef<HTMLElement>(null);
-  // In the same frame as the drawer, not in the next one, because a key that is pressed immediately is meant for the
-  // drawer.
+  // The focus moves in the same frame as the drawer, because a key that is pressed immediately is meant for the drawer.
   useLayoutEffect(() => {
     if (!drawer.value) return;
     focusList();

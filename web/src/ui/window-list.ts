@@ -1,10 +1,10 @@
-// A long list that keeps only the items near the reader in the DOM. What the reader sees stays in place while items are
-// added and removed around it.
+// A long list that keeps only the items near the reader in the DOM. The visible items stay in place while items are
+// added and removed around them.
 
 /** The maximum number of items in the DOM. */
 const MOST = 90;
 
-/** How many items are added at once when the reader scrolls on. */
+/** How many items are added at once when the reader scrolls further. */
 const STEP = 30;
 
 /** Pixels from either end at which more items are added. */

@@ -1,4 +1,4 @@
-// What the views in the shell share.
+// The state and functions that the views in the shell share.
 
 import type { Signal } from '@preact/signals';
 import { createContext } from 'preact';

@@ -1,5 +1,5 @@
-"""The tool calls in progress, as reported by the agent so far. By the time it asks about a call, it may already have
-sent the call's diff. Pure.
+"""The tool calls in progress, as reported by the agent so far. By the time the agent asks about a call, it may already
+have sent the call's diff. Pure.
 
 codex-acp (2.6.0) sends the diff with ``tool_call``, and then asks with only a title and a path.
 """

@@ -41,7 +41,7 @@ class Acp:
     own_modes = True
     sees = forks = True
     sessions: StoredConversations | None = None
-    embeds = staticmethod(is_text)  # what else the agent can read is known only once it runs
+    embeds = staticmethod(is_text)  # what else the agent can read is known only after it has started
     own: Mapping[str, str] = MappingProxyType({})
     """Environment variables for this agent only."""
 

@@ -50,7 +50,7 @@ class Incoming(Struct):
 
     @property
     def request_id(self) -> jsonrpc.Id | None:
-        """The id of the request; None if the message has no valid id and therefore can't be answered."""
+        """The id of the request; None if the message does not have a valid id and therefore can't be answered."""
         return self.id if isinstance(self.id, int | str) and not isinstance(self.id, bool) else None
 
 

@@ -19,10 +19,10 @@ LONGEST_TITLE: Final = 2_000
 """The maximum length of a call's title, in characters."""
 
 NAMES: Final = {"execute": "Bash", "read": "Read", "edit": "Edit", "fetch": "WebFetch", "search": "Grep"}
-"""The protocol's kinds of calls → the names of the equivalent tools of Claude Code, which clients show."""
+"""Maps the protocol's kinds of calls to the names of Claude Code's equivalent tools, which clients show."""
 
 SUBJECTS: Final = {"Bash": "command", "Read": "file_path", "Edit": "file_path", "WebFetch": "url", "Grep": "pattern"}
-"""A tool in ``NAMES`` → the field of its input that clients show next to its name."""
+"""Maps a tool in ``NAMES`` to the field of its input that clients show next to its name."""
 
 
 class Shown:
@@ -30,7 +30,7 @@ class Shown:
 
     def __init__(self) -> None:
         self._calls: OrderedDict[tuple[str, str], int] = OrderedDict()
-        """(session, id of a call) → the hash of the call's latest line in the history."""
+        """Maps a session and the id of a call to the hash of the call's latest line in the history."""
 
     def add(self, session_id: str, id: str, fields: Mapping[str, Any]) -> list[AgentLine]:
         """The new lines of the call ``id``; empty if nothing that clients show has changed. ``fields``: everything that

@@ -29,8 +29,8 @@ KINDS: Final[Mapping[str, Kind]] = {
     "read": "read",
     LEAVING_PLAN: "plan",
 }
-"""The protocol's kind of a tool call → what the request is about. ``questions.question`` reports a request to leave
-plan mode under the name ``LEAVING_PLAN``."""
+"""Maps the protocol's kind of a tool call to what the request is about. ``questions.question`` reports a request to
+leave plan mode under the name ``LEAVING_PLAN``."""
 
 UNNAMED: Final = "other"
 """The kind of a tool call that has no other kind. It is not a tool's name."""

@@ -127,7 +127,7 @@ class _Moves(Struct):
 
 
 WORKTREE: Final = b'"worktreePath"'
-"""The bytes without which a line of type ``user`` is not decoded to look for a change of directory."""
+"""A line of type ``user`` is decoded to look for a change of directory only if it contains these bytes."""
 
 _moves: Final = msgspec.json.Decoder(_Moves)
 _message: Final = msgspec.json.Decoder(Message)
@@ -191,11 +191,11 @@ class ClaudeConversation:
         answer and after a compaction."""
         self._retrying = False
         self._efforts: dict[str, str] = {}
-        """The id of a command that sets the effort → that effort."""
+        """Maps the id of a command that sets the effort to that effort."""
         self._initialize: str | None = None
         """The id of the ``initialize`` command, until it is answered."""
         self._subagents: dict[str, str] = {}
-        """The id of a task, which is the subagent's id → the subagent's type. Only the latest are kept."""
+        """Maps the id of a task, which is also the subagent's id, to the subagent's type. Only the latest are kept."""
         self._waited_for: set[str] = set()
         self._requests = 0
         self._out: list[bytes] = []
@@ -234,7 +234,7 @@ class ClaudeConversation:
             return []
         message, data = read
         match message.type:
-            case "assistant":  # first, because it is the most frequent type
+            case "assistant":  # this is the first case, because it is the most frequent type
                 return [AgentLine(data, session_id_of(message.session_id)), *self._answered(message, data)]
             case "control_request":
                 return self._asked(message)
@@ -523,7 +523,7 @@ class ClaudeConversation:
         another turn with it after this one. Either way, it reports "idle" only once both this turn and the message have
         been handled (2.1.329).
         """
-        if self._session_id is None:  # what it accepts is not known yet
+        if self._session_id is None:  # it is not known yet what the CLI accepts
             raise NotAtWork(f"{self._name} is still starting")
         if not self._reports.steers:
             raise AgentRefused(f"{self._name} does not accept messages while it is working")

@@ -1,7 +1,7 @@
 """The change that one of Claude Code's edit tools would make to a file, so that a person can see it first. Pure.
 
-The result is what version 2.1.329 writes: an edit gives all lines the line ending that prevails in the file, a deletion
-at the end of a line also removes the line break, and a notebook is indented by one space. If the result can't be
+The result is what version 2.1.329 writes. An edit gives all lines the line ending that most of the file's lines have. A
+deletion at the end of a line also removes the line break. A notebook is indented by one space. If the result can't be
 predicted to the byte (except for the id of a new cell in a notebook), no proposal is made, because the plain call is
 better than a wrong diff.
 """
@@ -18,6 +18,17 @@ from drawbridge.agents.proposals import TEXT_LIMIT, Reader
 from drawbridge.core.errors import UnusableFile
 
 _PATHS: Final = {"Edit": "file_path", "MultiEdit": "file_path", "Write": "file_path", "NotebookEdit": "notebook_path"}
+
+_EDIT: Final = ("old_string", "new_string", "replace_all")
+"""The fields of an edit."""
+
+_IN_DIFF: Final[Mapping[str, tuple[str, ...]]] = {
+    "Edit": ("file_path", *_EDIT),
+    "MultiEdit": ("file_path", "edits"),
+    "Write": ("file_path", "content"),
+    "NotebookEdit": ("notebook_path", "new_source", "cell_id", "cell_type", "edit_mode"),
+}
+"""Maps a tool to the fields of its input that a diff shows, unless a value has no effect on the file."""
 
 
 class _Unforeseeable(Exception):
@@ -68,6 +79,31 @@ def with_text(tool: str, given: Mapping[str, Any], old_text: str, text: str) -> 
         case "MultiEdit":
             return {**given, "edits": [{"old_string": old, "new_string": new, "replace_all": False}]}
     return None
+
+
+def shown_fields(tool: str, given: Mapping[str, Any], proposal: Proposal) -> tuple[str, ...]:
+    """See ``Tools.shown_fields``. Empty if ``proposal`` is not what the call does."""
+    if tool not in _IN_DIFF or given.get(_PATHS[tool]) != proposal.path:
+        return ()
+    if changed_text(tool, given, proposal.old_text) != proposal.new_text:
+        return ()
+    return tuple(name for name in _IN_DIFF[tool] if _is_in_diff(name, given))
+
+
+def _is_in_diff(name: str, given: Mapping[str, Any]) -> bool:
+    """Whether the diff shows this field of ``given``. False for a value that has no effect on the file."""
+    match name, given.get(name):
+        case "replace_all", value:
+            return isinstance(value, bool)
+        case "edits", edits:
+            return isinstance(edits, list) and all(
+                isinstance(edit, dict) and edit.keys() <= {*_EDIT} and all(_is_in_diff(each, edit) for each in edit)
+                for edit in edits
+            )
+        case "new_source" | "cell_type", str():
+            return given.get("edit_mode") != "delete"
+        case _, value:
+            return isinstance(value, str)
 
 
 def _changed(tool: str, given: Mapping[str, Any], old: str | None) -> str:

@@ -35,8 +35,8 @@ TOOLS = {
     "ExitPlanMode": ("other", ()),
     "WebFetch": ("other", ()),
 }
-"""A tool → the kind of its calls, and the fields of its input that name a file or contain a command. The last three
-tools ask a person first, and the hook after their call shows that the question was answered."""
+"""Maps a tool to the kind of its calls, and to the fields of its input that name a file or contain a command. The last
+three tools ask a person first, and the hook after their call shows that the question was answered."""
 
 ASKS = WATCHES = RESOLVES_DOTS = CALLED_BY_CLIENT = True
 NO_CONTEXT = ("moved", "changed")

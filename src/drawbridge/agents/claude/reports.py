@@ -36,7 +36,7 @@ SYNTHETIC: Final = "<synthetic>"
 """The model name in a message that Claude Code itself wrote, such as an error."""
 
 TODO_TOOL: Final = b"TodoWrite"
-"""The bytes without which a line is not decoded to look for a to-do list."""
+"""A line is decoded to look for a to-do list only if it contains these bytes."""
 
 
 class _Usage(Struct):

@@ -23,7 +23,7 @@ from drawbridge.agents.reported import MOST, decoded, name_of
 WAKE_UP, CREATE, DELETE = "ScheduleWakeup", "CronCreate", "CronDelete"
 
 SCHEDULING: Final = (WAKE_UP.encode(), CREATE.encode(), DELETE.encode())
-"""The names of tools without which a line of type ``assistant`` is not decoded to look for calls."""
+"""A line of type ``assistant`` is decoded to look for calls only if it contains one of these names of tools."""
 
 CALL_ID: Final = rb"[A-Za-z0-9_-]{1,200}"
 """Matches the id of a tool call. The CLI's ids are ``toolu_`` followed by 24 letters and digits."""
@@ -65,13 +65,13 @@ class Schedule:
 
     def __init__(self, jobs: Mapping[str, float] | None = None) -> None:
         self._calls: dict[str, str] = {}
-        """The id of a call that has no result yet → its tool. Only the latest calls are kept."""
+        """Maps the id of each call that has no result yet to its tool. Only the latest calls are kept."""
         self._wake_up: float | None = None
         """The time of the wake-up, in seconds since 1970; None if none is scheduled. A new one replaces the previous
         one."""
         self._jobs = dict(jobs or {})
-        """The id of a job → the last time that it begins a turn, which may have passed. Only the jobs with the latest
-        times are kept."""
+        """Maps the id of a job to the last time at which it begins a turn, which may have passed. Only the jobs with
+        the latest times are kept."""
 
         self._is_reported = not jobs
 
@@ -130,13 +130,13 @@ class Schedule:
             first = _time(result.get("nextFireAt"))
             if first is not None:
                 self._jobs[id] = first + RECURS_SECONDS if result.get("recurring") is True else first
-            if len(self._jobs) > MOST:  # the earliest times have passed, or matter least
+            if len(self._jobs) > MOST:  # drops the job with the earliest time, which has passed or matters least
                 del self._jobs[min(self._jobs, key=self._jobs.__getitem__)]
 
 
 def jobs_in(lines: Iterable[bytes], now: float) -> dict[str, float]:
-    """The jobs that a conversation still has, according to the lines of its file: the id of a job → the last time that
-    it begins a turn, in seconds since 1970. Only jobs with a last time after ``now`` are included."""
+    """The jobs that a conversation still has, according to the lines of its file, by id. The value is the last time at
+    which the job begins a turn, in seconds since 1970. Only jobs with a last time after ``now`` are included."""
     found = Schedule()
     for line in lines:
         if any(tool in line for tool in SCHEDULING):

@@ -26,7 +26,7 @@ PLACES: Final[Mapping[str, tuple[str, str]]] = {
     "projectSettings": ("shared", ".claude/settings.json"),
     "userSettings": ("everywhere", "~/.claude/settings.json"),
 }
-"""The ``destination`` of a suggestion → ``Grant.where`` and ``Grant.saved_in``."""
+"""Maps the ``destination`` of a suggestion to ``Grant.where`` and ``Grant.saved_in``."""
 
 KEYS: Final = frozenset(
     {

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from msgspec import Raw
 
-from drawbridge.agents.base import LEAVING_PLAN, Form
+from drawbridge.agents.base import LEAVING_PLAN, Form, Proposal
 from drawbridge.agents.claude import edits
 from drawbridge.agents.claude.suggestions import BASH, WEB_FETCH, grants
 from drawbridge.agents.tool_calls import (
@@ -124,11 +124,14 @@ class ClaudeTools(Tools):
     def with_text(self, name: str, given: Mapping[str, Any], old_text: str, text: str) -> dict[str, Any] | None:
         return edits.with_text(name, given, old_text, text)
 
+    def shown_fields(self, name: str, given: Mapping[str, Any], proposal: Proposal) -> tuple[str, ...]:
+        return edits.shown_fields(name, given, proposal)
+
 
 TOOLS: Final = ClaudeTools()
 
 
 def _editable(name: str, given: Mapping[str, Any]) -> tuple[str, ...]:
     if name == NOTEBOOK and given.get("edit_mode") == "delete":
-        return ()  # the new source is ignored
+        return ()  # the tool ignores the new source in this case
     return EDITABLE.get(name) or text_fields(given)

@@ -36,7 +36,7 @@ _CODES: Final = {
     "overloaded": UNAVAILABLE,
     "server_error": UNAVAILABLE,
 }
-"""The CLI's name for the reason why a request to the model failed (2.1.332) → the client protocol's code."""
+"""Maps the CLI's name for the reason why a request to the model failed (2.1.332) to the client protocol's code."""
 
 
 def code_of(error: object, said: str) -> str | None:
@@ -75,7 +75,7 @@ class _Outcome(Struct, omit_defaults=True):
     content: str = ""
     """The content of a file that was created."""
     answers: dict[str, str | list[str]] = {}
-    """Question → its answer."""
+    """Maps each question to its answer."""
 
 
 class _Block(Struct):

@@ -43,8 +43,8 @@ SANDBOXES: Final[Mapping[str | None, str]] = {
     "acceptEdits": "workspace-write",
     "auto": "workspace-write",
 }
-"""A permission mode (None if none was chosen) → Codex's sandbox. Codex can't ask, so it may write only in a mode that
-allows edits. The sandbox is off only with ``dangerously_skip_permissions``."""
+"""Maps a permission mode (None if none was chosen) to Codex's sandbox. Codex can't ask, so it may write only in a mode
+that allows edits. The sandbox is off only with ``dangerously_skip_permissions``."""
 
 ITEMS: Final = ("item.started", "item.updated", "item.completed")
 

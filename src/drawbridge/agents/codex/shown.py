@@ -13,8 +13,8 @@ from drawbridge.agents.base import AgentLine
 from drawbridge.agents.output import text_in
 
 FILE_TOOLS: Final = {"add": "Write", "update": "Edit", "delete": "Delete"}
-"""Codex's kinds of changes to a file → the names of tools that clients show. All except ``Delete`` are tools of Claude
-Code."""
+"""Maps Codex's kinds of changes to a file to the names of tools that clients show. All except ``Delete`` are tools of
+Claude Code."""
 
 
 class Shown:

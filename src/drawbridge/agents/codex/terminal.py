@@ -101,7 +101,7 @@ class CodexInTerminal(TerminalAgent):
         return all(name in after and _trimmed(after[name]) == _trimmed(before[name]) for name in names)
 
     def reports_input(self, tool: str) -> bool:
-        return False  # it does, but there is nothing to compare, because the input can't have been changed
+        return False  # the hook reports the input, but there is nothing to compare, because it can't have changed
 
     def is_command(self, prompt: str) -> bool:
         return prompt.startswith(("/", "!"))

@@ -25,8 +25,8 @@ KINDS: Final[Mapping[str, Kind]] = {PATCH: "edit", HOOKED_SHELL: "command"}
 ACTS: Final[Mapping[str, Act]] = {PATCH: "edit", HOOKED_SHELL: "command"}
 
 CHANGED: Final[Mapping[str, Kind]] = {"add": "create", "update": "edit", "move_to": "edit", "delete": "delete"}
-"""The fields of a patch's input (see ``transcript.patch_input``) → what a request is about if only this field contains
-paths."""
+"""Maps a field of a patch's input (see ``transcript.patch_input``) to what a request is about if only this field
+contains paths."""
 
 
 class CodexTools(Tools):

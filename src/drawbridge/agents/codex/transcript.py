@@ -1,7 +1,7 @@
 """Reads the lines of Codex's transcripts, which Codex calls rollouts (0.169.0). Pure.
 
 A transcript contains each message and call twice: as the model sees it (``response_item``), and as users see it
-(``event_msg``). Calls and their results are read from the former, and most other entries from the latter.
+(``event_msg``). Calls and their results are read from ``response_item``, and most other entries from ``event_msg``.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ CHANGES: Final = {
     "*** Move to: ": "move_to",
     "*** Delete File: ": "delete",
 }
-"""The mark before a file's path in a patch → the field of the call's input that contains the path."""
+"""Maps the mark before a file's path in a patch to the field of the call's input that contains the path."""
 
 ID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 """Matches the id of a conversation."""

@@ -52,7 +52,7 @@ class Command:
 
 class CommandConversation(Turn):
     """Passes the program's text on as the agent's answer: line by line as it arrives, if requested, and as longer
-    blocks for the history, each of which ends before a JSON line, after ``LONGEST_TEXT`` or at the end."""
+    blocks for the history. A block ends before a JSON line, after ``LONGEST_TEXT`` or at the end of the output."""
 
     def __init__(self, name: str, *, partial: bool) -> None:
         super().__init__(name)

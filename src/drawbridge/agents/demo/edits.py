@@ -12,7 +12,8 @@ LARGEST: Final = 64 * 1024
 COMMENTS: Final = {".py": "# {}", ".sh": "# {}", ".toml": "# {}", ".js": "// {}", ".ts": "// {}", ".go": "// {}"}
 COMMENTS_MORE: Final = {".rs": "// {}", ".c": "/* {} */", ".css": "/* {} */", ".lua": "-- {}", ".html": "<!-- {} -->"}
 STYLES: Final = COMMENTS | COMMENTS_MORE | {".md": "> {}", ".txt": "{}"}
-"""The suffix of a file → the format of the line that is added to it. Files with other suffixes are not changed."""
+"""Maps the suffix of a file to the format of the line that is added to it. Files with other suffixes are not
+changed."""
 
 
 class Edit(NamedTuple):

@@ -1,8 +1,8 @@
 """The demo agent's program: a script that implements ``claude``'s stream on stdin and stdout.
 
-``python -P -m drawbridge.agents.demo.script`` accepts the real CLI's flags and ignores those that it does not need. It
-asks before it changes a file (unless its mode allows edits), changes nothing outside its working directory, and makes
-no network connections.
+``python -P -m drawbridge.agents.demo.script`` accepts the real CLI's flags and ignores those that it does not need. The
+agent asks before it changes a file (unless its mode allows edits). It changes nothing outside its working directory,
+and makes no network connections.
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ from drawbridge.agents.gemini.sessions import GeminiSessionFiles, spare
 ROW: Final = catalog.AGENTS["gemini"]
 
 OWN: Final = {"GEMINI_CLI_NO_RELAUNCH": "true"}
-"""The variable without which the CLI restarts itself with a larger heap, which takes one more process and twice the
-start time."""
+"""This variable prevents the CLI from restarting itself with a larger heap, which would take one more process and twice
+the start time."""
 
 
 class Gemini(Acp):

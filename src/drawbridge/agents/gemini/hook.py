@@ -39,7 +39,7 @@ SHELLS = (b"bash", b"sh")
 """The programs that Gemini CLI starts a hook's command with."""
 
 UNATTENDED = (b"-p", b"--prompt", b"--acp", b"--experimental-acp")
-"""Gemini CLI's arguments with which it runs without its own user interface."""
+"""The arguments with which Gemini CLI runs without its own user interface."""
 
 
 def paths(value: str) -> "list[str]":

@@ -24,7 +24,7 @@ TOOLS: Final = {
     "list_directory": "LS",
     "google_web_search": "WebSearch",
 }
-"""The CLI's tools → the names of the equivalent tools of Claude Code, which clients show."""
+"""Maps the CLI's tools to the names of Claude Code's equivalent tools, which clients show."""
 
 CONTEXT: Final = "<session_context>"
 """The beginning of the text that the CLI itself sends before the first prompt."""
@@ -81,7 +81,7 @@ def calls(message: Mapping[str, Any]) -> list[EndedCall]:
 
 
 def _given(name: str, args: dict[str, Any]) -> dict[str, Any]:
-    """The input of a call of the tool ``name``. For the tools that read or write one file, the file's path is in
+    """The input of a call to the tool ``name``. For the tools that read or write one file, the file's path is in
     ``file_path``, the field that clients read."""
     path = next((args[one] for one in PATHS if isinstance(args.get(one), str)), None)
     if path is None or name not in ("read_file", "replace", "write_file"):

@@ -43,7 +43,7 @@ def spare(home: Path, session_id: str) -> None:
     for path in home.glob(f"tmp/*/chats/{name.format(now)}"):
         spared = path.with_name(name.format(now - timedelta(minutes=1)))
         if not spared.exists():
-            with contextlib.suppress(OSError):  # the CLI may remove the file in the meantime
+            with contextlib.suppress(OSError):  # the CLI may have removed the file in the meantime
                 path.rename(spared)
 
 
@@ -127,9 +127,9 @@ class _Line(Struct):
 
 
 def _read(path: Path, time: float) -> StoredConversation | None:
-    """The conversation in a file, with ``time`` as the time of its last activity. Its title is the first prompt that has
-    a text. None if the beginning of the file contains no prompt (a conversation without one can't be resumed), if the
-    conversation is not a main agent's, or if the file can't be read."""
+    """The conversation in a file, with ``time`` as the time of its last activity. Its title is the first prompt that
+    contains text. None if the beginning of the file contains no prompt (a conversation without one can't be resumed),
+    if the conversation is not a main agent's, or if the file can't be read."""
     try:
         with path.open("rb") as opened:
             head = opened.read(HEAD_BYTES)

@@ -45,7 +45,7 @@ NAMES: Final[Mapping[str, str]] = {
     "BeforeTool": "PreToolUse",
     "AfterTool": "PostToolUse",
 }
-"""Gemini CLI's names of events → those in ``HookEvent``. The other names are the same."""
+"""Maps Gemini CLI's names of events to those in ``HookEvent``. The names of all other events are the same in both."""
 
 ASKS: Final = "ToolPermission"
 """The type of the notification that the CLI sends before it opens a dialog."""

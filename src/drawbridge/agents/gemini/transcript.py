@@ -93,8 +93,8 @@ def _calls_a_tool(messages: list[Any]) -> bool:
 
 
 def of_user(id: str, content: object) -> Sequence[Prompt | Context]:
-    """What the user and hooks have said in a message of the type ``user``. Empty if it is a result of a call, or if the
-    CLI itself has sent it."""
+    """The user's prompt and the texts from hooks in a message of the type ``user``. Empty if it is a result of a call,
+    or if the CLI itself has sent it."""
     given = content if isinstance(content, list) else [content]
     parts = [one if isinstance(one, dict) else {"text": one} for one in given]
     if any("functionResponse" in part for part in parts):

@@ -83,7 +83,7 @@ end
 local function edit_lines(buf, edit)
   local first, finish, new = edit.start, edit['end'], edit.lines
   local paired = math.min(finish - first, #new)
-  -- Surplus or missing lines first: they are at the end, so the rows above stay valid.
+  -- Surplus or missing lines come first. They are at the end, so the rows above stay valid.
   if #new ~= finish - first then
     api.nvim_buf_set_lines(buf, first + paired, finish, true, vim.list_slice(new, paired + 1))
   end
@@ -178,7 +178,7 @@ local function take_as_saved(buf)
   local ok, problem = pcall(api.nvim_buf_call, buf, function()
     vim.cmd('silent keepalt lockmarks write!')
   end)
-  -- Not nvim_del_autocmd: in 0.7 it leaves an empty entry behind, which would swallow every later save.
+  -- nvim_del_autocmd is not used, because in 0.7 it leaves an empty entry behind, which would swallow every later save.
   vim.cmd('autocmd! drawbridge_guard_saved')
   api.nvim_del_augroup_by_id(group)
   if not may_write then

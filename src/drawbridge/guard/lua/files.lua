@@ -146,8 +146,8 @@ local function stamp(buf)
 end
 
 --- Whether the file was written after the first unsaved change. The times of undo entries are in whole seconds, and
---- their clock can be one tick behind the clock of file times (Linux 6.13 and newer: 4 ms measured), so a file can seem
---- newer than a change that was made after it was written.
+--- their clock can be one tick behind the clock of file times (Linux 6.13 and newer: 4 ms measured). A file can
+--- therefore seem newer than a change that was made after the file was written.
 local function written_since(buf)
   local first
   local undo = api.nvim_buf_call(buf, fn.undotree)
@@ -197,7 +197,7 @@ local function watch(guard)
   end)
 end
 
--- What is kept in this Neovim from one request to the next.
+-- The data that this Neovim keeps between requests.
 local guard = _G.__drawbridge_guard
 if not guard or guard.revision ~= REVISION then
   guard = {

@@ -22,7 +22,7 @@ local function decoded(bytes, encoding)
   if is_utf8(encoding) then
     return bytes, encoding
   elseif bytes:find('[\128-\255]') and not is_unicode(encoding) and is_valid(bytes) then
-    return bytes, 'utf-8' -- whoever wrote the file assumed UTF-8
+    return bytes, 'utf-8' -- the program that wrote the file assumed UTF-8
   end
   local text = convert(bytes, encoding, 'utf-8')
   if not text or convert(text, 'utf-8', encoding) ~= bytes then

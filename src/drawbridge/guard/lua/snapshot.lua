@@ -10,7 +10,7 @@ local function in_front()
     end
   end
   local found, newest = {}, 1
-  -- Not getbufinfo() itself: its result would include everything that plugins store in buffers.
+  -- getbufinfo() is not called directly, because its result would include everything that plugins store in buffers.
   for _, one in ipairs(fn.eval('map(getbufinfo({"bufloaded": 1}), "[v:val.bufnr, v:val.lastused]")')) do
     if one[2] >= newest and is_file(one[1]) then
       found, newest = one[2] > newest and {} or found, one[2]

@@ -64,7 +64,8 @@ class Blobs:
         self._blobs: dict[Key, _Blob] = {}
         self._names = map(str, itertools.count())
         self._putting = asyncio.Lock()
-        """Held while a piece is written, because each is checked against the room that the previous ones left."""
+        """Held while a piece is written, because each piece is checked against the room that the earlier pieces have
+        left."""
         for left in directory.iterdir():
             left.unlink()
 

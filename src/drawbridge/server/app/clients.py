@@ -72,7 +72,7 @@ class Client:
         self.certificate = certificate
         self.topics: set[str] = set()
         self.identity: Identity | None = None
-        self.nonce: str | None = None
+        self._nonce: str | None = None
         """The nonce of the challenge that waits for a signature; None if no challenge is waiting."""
         self.is_closed = self.is_dismissed = False
         self.outbox = Outbox(websocket, self._too_slow)
@@ -135,10 +135,22 @@ class Client:
             self._timer.cancel()
             self._timer = None
 
-    def wait_for_signature(self) -> None:
-        """Extends the time limit, because a person may have to type a passphrase or touch a key."""
+    def rename(self, name: str) -> None:
+        """Gives the client the name that it has chosen."""
+        self.name = name
+
+    def wait_for_signature(self, nonce: str) -> None:
+        """Remembers the nonce of a challenge. Extends the time limit, because a person may have to type a passphrase or
+        touch a key."""
+        self._nonce = nonce
         if self._timer is not None:
             self._expect_within(SIGNING_SECONDS, f"the challenge was not signed within {SIGNING_SECONDS:g} seconds")
+
+    def take_nonce(self) -> str | None:
+        """The nonce of the challenge that waits for a signature; None if no challenge is waiting. The first signature
+        uses it up, also if it is not valid."""
+        nonce, self._nonce = self._nonce, None
+        return nonce
 
     def next_correlation_id(self) -> str:
         """An id for one request, which the request's log lines and its error share."""
@@ -245,7 +257,7 @@ class Clients:
         if identity is not None:
             try:
                 self.let_in(client, identity)
-            except ClientError as full:  # others may have connected since its request was accepted
+            except ClientError as full:  # other clients may have connected since this one's request was accepted
                 client.close(TRY_LATER, full.text)
             return
         if not self._make_room(client.network):
@@ -270,7 +282,7 @@ class Clients:
             return False
         crowds = Counter(stranger.network for stranger in crowd)
         gives_way = max(over, key=lambda stranger: crowds[stranger.network])
-        self._strangers.pop(gives_way, None)  # its connection takes a moment to end
+        self._strangers.pop(gives_way, None)  # the connection of that client takes a moment to end
         gives_way.close(TRY_LATER, CROWDED)
         return True
 

@@ -35,7 +35,7 @@ def _is_typed(command: commands.Execute) -> bool:
     return command.project_id.startswith(TERMINAL_PREFIX)
 
 
-# The table is not annotated, because from an annotation mypy would infer the rows' type variables, and check nothing.
+# The table has no annotation, because mypy would infer the rows' type variables from it, and check nothing.
 # fmt: off
 COMMANDS: Final = (
     Row("hello", commands.Hello, "view", Server, Server.hello, Reply("hello", replies.Hello)),

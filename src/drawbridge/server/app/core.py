@@ -34,18 +34,18 @@ from drawbridge.server.protocol.answers import Answer, updated
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.protocol.replies import OK, Health, Nothing
-from drawbridge.server.sessions.allowed_directories import AllowedDirectories
 from drawbridge.server.sessions.audience import Audience, Broadcast
-from drawbridge.server.sessions.ceilings import Ceilings, modes
 from drawbridge.server.sessions.context import SessionContext
+from drawbridge.server.sessions.directories.allowed_directories import AllowedDirectories
 from drawbridge.server.sessions.disk import Disk
-from drawbridge.server.sessions.grants import Grants
-from drawbridge.server.sessions.limits import Limits
 from drawbridge.server.sessions.managed import ManagedSession
-from drawbridge.server.sessions.metrics import RunMetrics, summary
-from drawbridge.server.sessions.processes import AgentProcesses
+from drawbridge.server.sessions.options.ceilings import Ceilings, modes
+from drawbridge.server.sessions.options.grants import Grants
+from drawbridge.server.sessions.options.limits import Limits
+from drawbridge.server.sessions.processes.processes import AgentProcesses
 from drawbridge.server.sessions.projects import Maintenance, Projects, Retention
-from drawbridge.server.sessions.runs import Runs
+from drawbridge.server.sessions.runs.metrics import RunMetrics, summary
+from drawbridge.server.sessions.runs.runs import Runs
 from drawbridge.server.sessions.session import Session, Sessions
 from drawbridge.server.store.syncing import FsyncPolicy
 from drawbridge.server.terminal_sessions.session import TerminalSession
@@ -304,13 +304,13 @@ class Core:
         try:
             await self.projects.delete(session)
         finally:
-            if self.all_sessions.find(session.id) is not session:  # also if its data could not be moved
+            if self.all_sessions.find(session.id) is not session:  # also true if the project's data could not be moved
                 gone = ProjectGone(session.id, str(session.path))
                 self.context.publish(Announced(session.id, session.path, gone))
 
     async def project_join(self, command: commands.ProjectJoin, client: Subscriber) -> Answer[messages.ProjectJoined]:
         await self.all_sessions.get(command.project_id).restore_agent_state()
-        session = self.all_sessions.get(command.project_id)  # it may have been deleted in the meantime
+        session = self.all_sessions.get(command.project_id)  # the session may have been deleted in the meantime
         snapshot = self._joining.join(session, client, command.after_seq)
         return updated("project_joined", snapshot, session.id)
 

@@ -25,7 +25,7 @@ from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError, internal_error, not_written
 from drawbridge.server.protocol.commands import Command, parse
 from drawbridge.server.protocol.replies import Reply
-from drawbridge.server.sessions.allowed_directories import expanded
+from drawbridge.server.sessions.directories.allowed_directories import expanded
 
 Owner = TypeVar("Owner")
 C = TypeVar("C", bound=Command)
@@ -64,8 +64,8 @@ AnyRow = Row[Any, Any, Any]
 
 
 class Dispatch:
-    """Executes the commands of all clients. ``rows``: the commands that the server accepts. ``owners``: the objects that
-    have their handlers, one of each row's ``owner``."""
+    """Executes the commands of all clients. ``rows``: the commands that the server accepts. ``owners``: the objects
+    with the handlers of these rows. Each row's ``owner`` is the type of one of these objects."""
 
     def __init__(self, rows: Iterable[AnyRow], core: Core, owners: Sequence[object], entrance: Entrance) -> None:
         self._ending = False

@@ -18,10 +18,12 @@ from drawbridge.server.protocol import commands, replies
 from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.frames import Subscriber
-from drawbridge.server.sessions import allowed_directories, conversations, files
-from drawbridge.server.sessions.file_changes import Comparisons
-from drawbridge.server.sessions.file_index import FileIndexes, listed, matching
-from drawbridge.server.sessions.files import Sources
+from drawbridge.server.sessions.conversations import conversations
+from drawbridge.server.sessions.directories import allowed_directories
+from drawbridge.server.sessions.files import files
+from drawbridge.server.sessions.files.file_changes import Comparisons
+from drawbridge.server.sessions.files.file_index import FileIndexes, listed, matching
+from drawbridge.server.sessions.files.files import Sources
 from drawbridge.server.terminal_sessions.session import TerminalSession
 
 

@@ -21,10 +21,10 @@ from drawbridge.server.protocol import commands, frames, messages, replies
 from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.frames import Subscriber
-from drawbridge.server.sessions import conversations, exporting, timeline
-from drawbridge.server.sessions.ceilings import day_of
+from drawbridge.server.sessions.conversations import conversations, exporting, timeline
+from drawbridge.server.sessions.conversations.searching import Searching, no_session
 from drawbridge.server.sessions.managed import ManagedSession
-from drawbridge.server.sessions.searching import Searching, no_session
+from drawbridge.server.sessions.options.ceilings import day_of
 from drawbridge.server.sessions.session import Session
 from drawbridge.server.store.search import Part
 from drawbridge.server.terminal_sessions.session import TerminalSession
@@ -32,7 +32,7 @@ from drawbridge.server.terminal_sessions.session import TerminalSession
 logger = logging.getLogger("drawbridge.server")
 
 COUNTING_SECONDS: Final = 2.0
-"""The maximum number of seconds that the ``usage`` command waits for the runs in older histories to be counted."""
+"""The maximum number of seconds that the ``usage`` command waits until the runs in older histories are counted."""
 
 
 class HistoryCommands:

@@ -19,8 +19,9 @@ from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.reviews.messages import requested_decision
-from drawbridge.server.sessions import allowed_directories, files
-from drawbridge.server.sessions.run import Order
+from drawbridge.server.sessions.directories import allowed_directories
+from drawbridge.server.sessions.files import files
+from drawbridge.server.sessions.runs.run import Order
 from drawbridge.server.terminal_sessions.session import TerminalSession
 from drawbridge.server.updates import converted
 
@@ -84,7 +85,7 @@ class ReviewCommands:
                 request_id=command.request_id,
                 options=await self._core.grants.resolved(managed.options.usual(agent), agent),
             )
-            return await managed.submit_review(order, command.drafts, command.text, steer=command.steer)
+            return await managed.submit_review(order, command.drafts, command.text, client, steer=command.steer)
 
     async def review_withdraw(self, command: commands.ReviewWithdraw, client: Subscriber) -> Answer[replies.Review]:
         session = await self._core.usable_session(command.project_id)

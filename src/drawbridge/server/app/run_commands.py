@@ -19,10 +19,10 @@ from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.protocol.replies import OK, Nothing
-from drawbridge.server.sessions import conversations
-from drawbridge.server.sessions.ceilings import checked_mode, checked_model
+from drawbridge.server.sessions.conversations import conversations
 from drawbridge.server.sessions.managed import ManagedSession
-from drawbridge.server.sessions.run import Order
+from drawbridge.server.sessions.options.ceilings import checked_mode, checked_model
+from drawbridge.server.sessions.runs.run import Order
 from drawbridge.server.terminal_sessions.session import TerminalSession
 
 _NO_WISH = msgspec.structs.asdict(Options())
@@ -56,7 +56,7 @@ class RunCommands:
             for one in command.attachments
         ]
         if not command.steer:
-            await managed.settle()  # this may abandon a conversation, and with it the mode that applies to this prompt
+            await managed.settle()  # may abandon the conversation, and with it the mode that would apply to this prompt
         options = msgspec.structs.asdict(command.options)
         wishes = {name: value for name, value in options.items() if value != _NO_WISH[name]}
         agent = command.agent or managed.data.agent

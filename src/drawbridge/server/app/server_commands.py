@@ -30,9 +30,9 @@ from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.replies import OK, Directories, Nothing
 from drawbridge.server.reviews.messages import IMAGE
-from drawbridge.server.sessions import allowed_directories
-from drawbridge.server.sessions.allowed_directories import allowed
-from drawbridge.server.sessions.files import PREFIX as FILE_PREFIX
+from drawbridge.server.sessions.directories import allowed_directories
+from drawbridge.server.sessions.directories.allowed_directories import allowed
+from drawbridge.server.sessions.files.files import PREFIX as FILE_PREFIX
 from drawbridge.server.sessions.metadata import instant
 
 logger = logging.getLogger("drawbridge.server")
@@ -105,15 +105,14 @@ class ServerCommands:
         return self._authenticated(identity, client, command.client)
 
     def ssh_challenge(self, command: commands.SshChallenge, client: Client) -> Answer[replies.SshChallenge]:
-        client.nonce = self._entrance.nonce()
-        client.wait_for_signature()
-        text = challenge(client.host, client.certificate, client.nonce).decode()
-        given = replies.SshChallenge(client.nonce, client.host, client.certificate or NO_CERTIFICATE, text)
+        nonce = self._entrance.nonce()
+        client.wait_for_signature(nonce)
+        text = challenge(client.host, client.certificate, nonce).decode()
+        given = replies.SshChallenge(nonce, client.host, client.certificate or NO_CERTIFICATE, text)
         return Answer(type="ssh_challenge", data=given)
 
     def ssh_auth(self, command: commands.SshAuth, client: Client) -> Answer[replies.Authenticated]:
-        nonce, client.nonce = client.nonce, None
-        identity = self._entrance.by_signature(command, nonce, client.certificate, client.address)
+        identity = self._entrance.by_signature(command, client.take_nonce(), client.certificate, client.address)
         return self._authenticated(identity, client, None)
 
     async def pair(self, command: commands.Pair, client: Client) -> Answer[replies.Paired]:
@@ -136,7 +135,7 @@ class ServerCommands:
             text = "This connection is already signed in with another identity. Open a new connection to change it."
             raise ClientError("UNAUTHORIZED", text, "data.token")
         if name is not None and identity.is_owner:
-            client.name = name
+            client.rename(name)
         return Answer(type="auth", data=replies.Authenticated(client.id, client.name))
 
     # the server and its topics
@@ -147,7 +146,7 @@ class ServerCommands:
         identity = client.known
         if command.client is not None and identity.is_owner:
             logger.info("%s at %s is now named %r", client.id, client.address, command.client)
-            client.name = command.client
+            client.rename(command.client)
         return Answer(
             type="hello",
             data=replies.Hello(
@@ -209,8 +208,8 @@ class ServerCommands:
         return Answer(type="blob", data=piece(command.blob_id, data, command.offset, length))
 
     async def _of_session(self, blob_id: str, client: Client) -> bytes:
-        """A record of a history, an image that a record names, or an image in the review. Cached briefly, since clients
-        download it in pieces. Raises ``ClientError``."""
+        """A record of a history, an image that a record names, or an image in the review. It is cached for a short
+        time, since clients download it in pieces. Raises ``ClientError``."""
         project_id, _, which = blob_id.partition(":")
         await self._core.check_sees(client.known, project_id)
         if self._record is None or self._record[0] != blob_id:

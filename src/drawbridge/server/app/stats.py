@@ -32,7 +32,7 @@ from drawbridge.server.app.clients import Clients
 from drawbridge.server.protocol.messages import State, Stats
 from drawbridge.server.protocol.replies import Health
 from drawbridge.server.sessions.disk import LOW_FREE
-from drawbridge.server.sessions.metrics import BOUNDS, Metrics
+from drawbridge.server.sessions.runs.metrics import BOUNDS, Metrics
 from drawbridge.transport.http_server import Exchange, HttpServer, Peer, ServerOptions, WebSocket
 
 EVERY_SECONDS: Final = 10.0
@@ -63,7 +63,7 @@ class ServerMonitor:
         self.metrics = metrics or Metrics()
         self._began = time.monotonic()
         self._process = psutil.Process()
-        self._used: dict[tuple[int, float], float] = {}
+        self._used: dict[psutil.Process, float] = {}
         self._measured_at = time.monotonic()
 
     async def report(self, clients: Clients) -> None:
@@ -95,13 +95,13 @@ class ServerMonitor:
     def _measure(self) -> tuple[float, int]:
         """CPU use in percent of one core since the last call (0 in the first one), and resident memory in MB, of the
         server's process tree."""
-        used: dict[tuple[int, float], float] = {}
+        used: dict[psutil.Process, float] = {}
         memory = 0
         with contextlib.suppress(psutil.Error):
             for process in [self._process, *self._process.children(recursive=True)]:
                 with contextlib.suppress(psutil.Error), process.oneshot():
                     times = process.cpu_times()
-                    used[process.pid, process.create_time()] = times.user + times.system
+                    used[process] = times.user + times.system
                     memory += process.memory_info().rss
         now = time.monotonic()
         # The time of a new process counts from its start. A process that has ended is not counted.

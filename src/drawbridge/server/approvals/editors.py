@@ -89,8 +89,8 @@ class Editors:
     # Called by sessions.
 
     def offer(self, approval: PendingApproval, agent: str, decide: Decide, besides: int | None) -> None:
-        """Shows an open approval request. Does nothing if it has no proposal, or if its input can't be changed so that
-        the tool writes an edited text."""
+        """Shows an open approval request. Does nothing if the request has no proposal, or if no change to its input
+        makes the tool write an edited text."""
         if approval.request.proposal is None or approval.with_text(approval.request.proposal.new_text) is None:
             return
         offered = self._offered[approval.id] = _Offer(approval, agent, decide, besides)
@@ -142,15 +142,14 @@ class Editors:
         offered = self._offered.get(approval_id)
         if offered is None or editor not in offered.editors:
             return
-        self._forget(offered, editor)  # its view is closed already
+        self._forget(offered, editor)  # the editor has already closed its view
         name = editor.about.editor if editor.about else "an editor"
         try:
             await offered.decide(offered.approval, decision(offered.approval, text), Person(name))
         except ClientError as error:
             logger.info("%s: %s", approval_id, error.text)
-            if (
-                approval_id in self._offered
-            ):  # still open, for example because the decision could not be written, so the user is asked again
+            if approval_id in self._offered:
+                # The request is still open, for example because the decision could not be written. Ask the user again.
                 self._show(offered, editor)
 
     def _show(self, offered: _Offer, editor: Editor) -> None:

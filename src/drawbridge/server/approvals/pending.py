@@ -87,6 +87,13 @@ class PendingApproval(Approval[Decision]):
             return None
         return self._tools.with_text(request.tool_name, request.given, request.proposal.old_text, text)
 
+    def shown_fields(self) -> tuple[str, ...]:
+        """The fields of the input that the diff of the proposal shows completely; empty without a proposal."""
+        request = self.request
+        if request.proposal is None or request.given is None:
+            return ()
+        return self._tools.shown_fields(request.tool_name, request.given, request.proposal)
+
     def described(self, **fields: Any) -> None:
         """Sets what the server adds to the agent's request: its description, and the targets of its links."""
         self.request = self.request.described(**fields)
@@ -163,7 +170,7 @@ class ExpectedAsker:
         """``is_certain``: whether this process is known to be the one that asked."""
         self.pid = pid
         self.is_certain = is_certain
-        self.in_editor = pid is None  # only a bridge asks for an agent with an unknown process
+        self.in_editor = pid is None  # only bridges ask on behalf of an agent whose process is unknown
 
     def decided(self, approval: PendingApproval, decision: Decision, by: str) -> None:
         """Does nothing, because the asker receives the decision when it reports again."""

@@ -113,7 +113,8 @@ _OPENS_TO_ALL: Final = re.compile(r"0?[0-7]?777\Z|(a|o|ugo)?\+[rxX]*w[rwxX]*\Z")
 
 _WRITES: Final = _WRITES_ALL | _WRITES_LAST | _TARGETS.keys() | {"dd", "sed", "tar"}
 _READINGS: Final = 3
-"""How often each word of a command is read as an argument, on average, before the rest of the command is unchecked."""
+"""How often each word of a command may be read as an argument, on average. Beyond that, the rest of the command is not
+checked."""
 _LETTERS: Final = 100
 """The maximum number of letters in a word of options that are read."""
 
@@ -424,7 +425,7 @@ def _options(program: str, words: Sequence[Token]) -> Iterator[tuple[str, Token 
             name, given, value = text.partition("=")
             yield name, word._replace(text=value) if given else next(rest, None) if name in long else None
         elif program == "tar" and at == 0 and not text.startswith("-"):
-            for letter in text[:_LETTERS]:  # the form without a "-", whose values follow the letters
+            for letter in text[:_LETTERS]:  # the form without a "-", in which the values follow the letters
                 yield letter, next(rest, None) if letter in valued else None
         elif text.startswith("-") and len(text) > 1:
             for index, letter in enumerate(text[1 : _LETTERS + 1], 2):

@@ -104,7 +104,7 @@ class Approvals:
         approval.interpret(registry.tools(agent))
         if not approval.is_described:
             found = words(approval.request, approval.call, agent, self._root, normal)
-            approval.described(**msgspec.structs.asdict(found))
+            approval.described(shown_fields=approval.shown_fields(), **msgspec.structs.asdict(found))
         self._open[approval.id] = approval
         self._askers[approval.id] = [asker]
         approval.recorded(self._record(approval.request))
@@ -263,7 +263,9 @@ def look_at(question: Question, agent: str, root: str) -> ApprovalRequested:
     request, path = approval.request, question.proposal.path if question.proposal is not None else None
     found = words(request, approval.call, agent, root, real)
     approval.described(
-        link_targets=link_targets(request.given, root, path, request.blocked_path), **msgspec.structs.asdict(found)
+        link_targets=link_targets(request.given, root, path, request.blocked_path),
+        shown_fields=approval.shown_fields(),
+        **msgspec.structs.asdict(found),
     )
     return approval.request
 
@@ -275,8 +277,9 @@ def _has_answers(call: ToolCall, decision: Decision) -> bool:
 
 
 def _edited(approval: PendingApproval, decision: Decision) -> dict[str, Any]:
-    """The fields of a record that show that the agent may do something other than what it asked for, and the file's new
-    text, if that has at most ``SHOWN_TEXT`` characters. Empty if the request was denied or allowed unchanged."""
+    """The fields of a record about an edit of the input: they show that the agent may do something other than what it
+    asked for, and contain the file's new text, if that has at most ``SHOWN_TEXT`` characters. Empty if the request was
+    denied or allowed unchanged."""
     request, instead = approval.request, decision.updated_input
     if not decision.allow or instead is None:
         return {}

@@ -62,7 +62,7 @@ PLACES: Final[Mapping[str, str]] = {
     "everywhere": "in all projects",
     "": "",
 }
-"""``Grant.where`` → the wording for the user. The agent's own words are shown as they are."""
+"""Maps ``Grant.where`` to the wording for the user. The agent's own words are shown unchanged."""
 
 EFFECTS: Final[Mapping[str, str]] = {"allow": "Always allow", "deny": "Always reject", "ask": "Always ask about"}
 

@@ -136,7 +136,8 @@ class OwnNames:
             address = ipaddress.ip_address(name)
         except ValueError:
             return False
-        # Looked up each time, because a laptop changes networks, and requests that use an IP address are rare.
+        # The addresses are looked up each time, because laptops change networks, and requests that use an IP address
+        # are rare.
         return address.is_loopback or address in of_this_machine()
 
     def dialled(self, host: str, port: int, default_port: int) -> bool:

@@ -6,7 +6,7 @@ The commands' rows (``app.command_table``) determine which commands are audited.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from msgspec import Struct
@@ -14,15 +14,16 @@ from msgspec import Struct
 from drawbridge.server.events import (
     Answered,
     ApprovalRequested,
-    CommentedInEditor,
-    DecidedInEditor,
-    DoneInEditor,
-    SubmittedInEditor,
+    Audited,
+    CommentedOnReview,
+    DecidedOnReview,
+    RunContinued,
+    SubmittedReview,
 )
 from drawbridge.server.protocol import commands
 from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import ReviewCommented, ReviewCommitted, ReviewPushed
+from drawbridge.server.protocol.messages import ReviewCommitted, ReviewPushed
 from drawbridge.server.protocol.replies import Accepted, DeviceRevoked, DirectoryCreated, PairCreated
 
 C = TypeVar("C", contravariant=True)
@@ -112,27 +113,6 @@ def of_run(command: OfRun, reply: object) -> dict[str, Any]:
     return {"run_id": command.run_id}
 
 
-def review_decide(command: commands.ReviewDecide, reply: object) -> dict[str, Any]:
-    return _decided(command.decision or "edit", len(command.hunks), len(command.files), command.all)
-
-
-def _decided(decision: str, hunks: int, files: int, all: bool) -> dict[str, Any]:
-    return {"decision": decision, "hunks": hunks or None, "files": files or None, "all": all or None}
-
-
-def review_comment(command: commands.ReviewComment, reply: ReviewCommented) -> dict[str, Any]:
-    path = reply.comment.path if reply.comment else None
-    return _commented(reply.comment_id, path, command.remove, command.resolved)
-
-
-def _commented(comment_id: str, path: str | None, removed: bool, resolved: bool | None) -> dict[str, Any]:
-    return {"comment_id": comment_id, "path": path, "removed": removed or None, "resolved": resolved}
-
-
-def review_submit(command: commands.ReviewSubmit, reply: Accepted) -> dict[str, Any]:
-    return {"run_id": reply.run_id, "steer": command.steer or None}
-
-
 def review_commit(command: commands.ReviewCommit, reply: ReviewCommitted) -> dict[str, Any]:
     return {"commit": reply.commit, "branch": reply.branch}
 
@@ -182,32 +162,38 @@ def _question(asked: ApprovalRequested) -> dict[str, Any]:
     return {"tool": asked.tool_name, "path": found[0] if found else None}
 
 
-# entries for actions that are also possible in an editor
+# entries for what happened on any surface
 
 ANSWERED: Final = AuditEntry[commands.PermissionResponse, object]("answered", by_bus=True)
-REVIEW_DECIDED: Final = AuditEntry("review_decided", review_decide)
-REVIEW_COMMENTED: Final = AuditEntry("review_commented", review_comment)
-REVIEW_SUBMITTED: Final = AuditEntry("review_submitted", review_submit)
+REVIEW_DECIDED: Final = AuditEntry[commands.ReviewDecide, object]("review_decided", by_bus=True)
+REVIEW_COMMENTED: Final = AuditEntry[commands.ReviewComment, object]("review_commented", by_bus=True)
+REVIEW_SUBMITTED: Final = AuditEntry[commands.ReviewSubmit, object]("review_submitted", by_bus=True)
 
 
-def answered(event: Answered) -> dict[str, Any]:
-    """The fields of the entry for a decision on an approval request, in addition to the project and the sender."""
-    return {
-        "approval_id": event.asked.approval_id,
-        "decision": event.decision,
-        "remember": event.remember or None,
-        "changed": event.changed or None,
-        **_question(event.asked),
-    }
-
-
-def in_editor(event: DoneInEditor) -> tuple[str, dict[str, Any]]:
-    """The entry for an action in an editor: its event, and the fields that it has in addition to the project and the
-    sender. They are those of the same command from a client."""
+def published(event: Audited) -> tuple[str, Mapping[str, Any], dict[str, Any]]:
+    """The entry for an event on the bus: its name, the fields about who caused it, and all other fields except the
+    project."""
     match event:
-        case DecidedInEditor():
-            return REVIEW_DECIDED.event, _decided(event.decision, event.hunks, event.files, event.all)
-        case CommentedInEditor():
-            return REVIEW_COMMENTED.event, _commented(event.comment_id, event.path, event.removed, event.resolved)
-        case SubmittedInEditor():
-            return REVIEW_SUBMITTED.event, {"run_id": event.run_id}
+        case RunContinued():
+            return "continued", {"by": event.by}, {"run_id": event.run_id}
+        case Answered():
+            answer = {
+                "approval_id": event.asked.approval_id,
+                "decision": event.decision,
+                "remember": event.remember or None,
+                "changed": event.changed or None,
+            }
+            return ANSWERED.event, event.surface, answer | _question(event.asked)
+        case DecidedOnReview():
+            decision = {"decision": event.decision, "hunks": event.hunks, "files": event.files}
+            return REVIEW_DECIDED.event, event.surface, decision
+        case CommentedOnReview():
+            comment = {
+                "comment_id": event.comment_id,
+                "path": event.path,
+                "removed": event.removed or None,
+                "resolved": event.resolved,
+            }
+            return REVIEW_COMMENTED.event, event.surface, comment
+        case SubmittedReview():
+            return REVIEW_SUBMITTED.event, event.surface, {"run_id": event.run_id, "steer": event.steer or None}

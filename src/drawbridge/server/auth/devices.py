@@ -146,7 +146,8 @@ class Devices:
         except OSError:
             stamp = None
         if stamp != self._read_at[0]:
-            # A single assignment, because several threads use this object, and an old list must not get a new stamp.
+            # Both are set in a single assignment, because several threads use this object, and an old list must not get
+            # a new stamp.
             self._read_at = stamp, {device.id: device for device in self._read().devices}
             self._damaged = None
 
@@ -473,7 +474,7 @@ def pairing_link(page: str, code: str, fingerprint: str | None) -> str:
 
 def qr_modules(text: str) -> list[str]:
     """The QR code of the text, row by row: "1" for a dark module, without the quiet zone."""
-    import segno  # importing it takes a third of the server's startup time
+    import segno  # importing this module takes a third of the server's startup time
 
     made = segno.make(text, error="l", micro=False)
     return ["".join("1" if module else "0" for module in row) for row in made.matrix]

@@ -25,14 +25,14 @@ from drawbridge.server.auth.access import Access, is_loopback
 from drawbridge.server.auth.audit import AuditLog
 from drawbridge.server.auth.rate_limits import Buckets, Refused
 from drawbridge.server.auth.scopes import Identity
-from drawbridge.server.events import Announced, Answered, DoneInEditor, RunContinued
+from drawbridge.server.events import Announced, Audited
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.commands import SshAuth
 
 HANDSHAKES: Final = (60, 2.0)
-"""The limit for WebSockets that one address opens without a valid token: the number in one burst, and the number per
-second in the long run (like the other pairs below). WebSockets from this machine are not counted, so a proxy on it
-should be configured (``--trusted-proxy``)."""
+"""The limit for WebSockets that one address opens without a valid token. Like the other pairs below, it consists of the
+number in one burst and the number per second in the long run. WebSockets from this machine are not counted, so a proxy
+on it should be configured (``--trusted-proxy``)."""
 
 REQUESTS: Final = (600, 20.0)
 """The limit for plain requests from one address. Requests from this machine are not counted. Opening the web UI for the
@@ -414,18 +414,13 @@ class Entrance:
             self._audit.write(event, **fields)
 
     def published(self, announced: Announced) -> None:
-        """Receives events from the bus as "audit". Writes to the audit log which runs were continued automatically,
-        which approval requests were answered, and what else users did in editors. ``Dispatch`` audits other commands.
+        """Receives events from the bus as "audit", and writes to the audit log which runs were continued automatically,
+        and what people did on any surface. ``Dispatch`` audits commands that only clients have.
         """
         event = announced.event
-        if isinstance(event, RunContinued):
-            self.note("continued", by=event.by, project_id=announced.project_id, run_id=event.run_id)
-        elif isinstance(event, Answered):
-            fields = audited.answered(event)
-            self.note(audited.ANSWERED.event, **event.surface, project_id=announced.project_id, **fields)
-        elif isinstance(event, DoneInEditor):
-            name, fields = audited.in_editor(event)
-            self.note(name, by=event.by, project_id=announced.project_id, **fields)
+        if isinstance(event, Audited):
+            name, by, fields = audited.published(event)
+            self.note(name, **by, project_id=announced.project_id, **fields)
 
 
 def _from(address: str, device: str | None) -> str:

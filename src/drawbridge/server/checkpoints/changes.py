@@ -51,7 +51,7 @@ class Changes:
         self._operations = operations
         self._refs = refs
         self._reading: dict[str, asyncio.Future[RunChanges]] = {}
-        """Run id → the task that reads the run's changes, so that identical requests share an answer."""
+        """Maps a run's id to the task that reads the run's changes, so that identical requests share an answer."""
 
     async def of(self, run_id: str) -> RunChanges:
         """The changes of the run, as many as fit into one message. Raises ``NoCheckpoint``, ``GitFailed`` or

@@ -32,8 +32,8 @@ class Filtered(msgspec.Struct, frozen=True):
 
 
 async def differences(git: Git, old: str, new: str) -> dict[str, tuple[str, str]]:
-    """The differences between two versions of the project: path, relative to the project → "mode blob" of both sides;
-    zeros for a side without the file. ``old``, ``new``: the ids of commits or trees."""
+    """The differences between two versions of the project. Maps each path, relative to the project, to the "mode blob"
+    of both sides (zeros for a side without the file). ``old``, ``new``: the ids of commits or trees."""
     return listed_differences(await git.read_once(*PATCH, "--relative", "-z", old, new, "--", "."))
 
 
@@ -55,15 +55,15 @@ async def tree_of(git: Git, commit: str) -> str:
 
 async def _commit(git: Git, commit: str) -> tuple[str, str]:
     """The tree and the message of a commit. Both are empty if the commit does not exist."""
-    if commit in git.commits:
-        return git.commits[commit]
+    if (known := git.known_commit(commit)) is not None:
+        return known
     code, text, _ = await git.run("cat-file", "commit", commit)
     if code:
         return "", ""
     header, _, message = text.partition("\n\n")
     found = header.partition("\n")[0].removeprefix("tree "), message
-    if "/" not in commit:  # an id always names the same object, but a ref can change
-        git.commits[commit] = found
+    if "/" not in commit:
+        git.remember_commit(commit, *found)
     return found
 
 
@@ -83,7 +83,8 @@ async def committed(git: Git, tree: str, title: str, filtered: Filtered, more: M
 
 
 def listed_differences(listed: str) -> dict[str, tuple[str, str]]:
-    """Parses git's raw diff format with ``-z``: path → "mode blob" of both sides; zeros for a side without the file."""
+    """Parses git's raw diff format with ``-z``. Maps each path to the "mode blob" of both sides (zeros for a side
+    without the file)."""
     words = listed.split("\0")
     sides = [word.removeprefix(":").split(" ") for word in words[::2]]
     return {path: (f"{one[0]} {one[2]}", f"{one[1]} {one[3]}") for one, path in zip(sides, words[1::2], strict=False)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 NAMED: Final = 5
@@ -36,7 +37,7 @@ class Changed(Exception):
     """Files that were to be written have other changes in the same places. The text names up to ``NAMED`` of them.
     Nothing was written.
 
-    ``paths`` are relative to the project. ``lines``: path → the line where the conflict begins, from 1; only
+    ``paths`` are relative to the project. ``lines`` maps a path to the line where the conflict begins, from 1; only
     for conflicts in lines.
     """
 
@@ -51,6 +52,11 @@ class Changed(Exception):
 def unavailable(reason: str) -> NoCheckpoint:
     """The error for a repository in which git can't work. ``reason``: a clause without a period."""
     return NoCheckpoint(f"git can't be used in this repository: {reason}.")
+
+
+def damaged_index(index: Path) -> NoCheckpoint:
+    """The error for a repository with a damaged index. ``index``: the user's index."""
+    return unavailable(f"its index is damaged. Delete {index} and run git reset, then stage again what was staged")
 
 
 def enumerated(files: Sequence[str]) -> str:

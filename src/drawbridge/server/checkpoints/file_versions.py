@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
 Versions: TypeAlias = Mapping[str, tuple[int, ...] | None]
-"""Path of a file → a value that changes when the file does; None if the file does not exist."""
+"""Maps the path of a file to a value that changes when the file does, or to None if the file does not exist."""
 
 
 def versions(files: Iterable[str]) -> Versions:

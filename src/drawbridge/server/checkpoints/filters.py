@@ -29,13 +29,13 @@ not apply to a checkpoint that is based on an earlier one. The same files are re
 
 
 async def filtered_entries(git: Git) -> dict[str, str]:
-    """The entries of the files with a filter in git's index: path → "mode blob stage". Raises ``GitFailed`` or
-    ``NoCheckpoint``."""
+    """The entries of the files with a filter in git's index. Maps each path to "mode blob stage". Raises ``GitFailed``
+    or ``NoCheckpoint``."""
     return entries(await git.read(*LIST))
 
 
 def entries(listed: str) -> dict[str, str]:
-    """Parses the output of ``ls-files -s -z``: path → "mode blob stage"."""
+    """Parses the output of ``ls-files -s -z``. Maps each path to "mode blob stage"."""
     items = (item.partition("\t") for item in listed.split("\0") if item)
     return {path: entry for entry, _, path in items}
 
@@ -44,7 +44,7 @@ def smallest(directory: Path, paths: Iterable[str]) -> frozenset[str]:
     """The smallest of these files of ``directory``, as many as are read for one checkpoint. Blocking."""
     sizes = []
     for path in paths:
-        with contextlib.suppress(OSError):  # a file that no longer exists
+        with contextlib.suppress(OSError):  # the file may no longer exist
             sizes.append(((directory / path).lstat().st_size, path))
     sums = itertools.accumulate(size for size, _ in sorted(sizes))
     return frozenset(path for (_, path), sum in zip(sorted(sizes), sums, strict=True) if sum <= FILTERED_BYTES)

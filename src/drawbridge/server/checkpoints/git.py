@@ -8,7 +8,7 @@ shell under a supervisor (``shell.py``). A filter without a configured program d
 without a remote fetches nothing, and a submodule's status is never requested. Only ``git config --list`` and, if that
 prints an error, ``git rev-parse --git-dir`` read the repository's configuration. They start no program, and only the
 extensions (such as the object format) and a few settings are used (``git_settings.py``). (To determine where a push
-goes, the settings of remotes and branches are used as well.) The one exception is ``as_person``: a commit, a push or a
+goes, the settings of remotes and branches are used as well.) The one exception is ``as_person``. A commit, a push or a
 pull request that was requested by a client is made with the user's configuration and hooks, and the author of a
 possible commit is read from that configuration.
 """
@@ -86,8 +86,8 @@ class Git:
         """The contents that this operation has read or written, by object id; None for contents that are not text."""
         self.sizes: dict[str, int] = {}
         """The known sizes of contents in bytes, by object id."""
-        self.commits: dict[str, tuple[str, str]] = {}
-        """The tree and the message of the commits that this operation has read, by the commit's id."""
+        self._commits: dict[str, tuple[str, str]] = {}
+        """What ``known_commit`` returns, by the commit's id."""
         self._environment = {
             "GIT_DIR": str(self.folder / "git"),
             "GIT_WORK_TREE": str(self.repository.root),
@@ -125,6 +125,14 @@ class Git:
         """Runs git and returns its output. Raises the errors of ``run``, and ``GitFailed`` if git's exit code is not
         0."""
         return _output(words, *await self.run(*words, stdin=stdin, environment=environment))
+
+    def known_commit(self, id: str) -> tuple[str, str] | None:
+        """The tree and the message of a commit that this operation has read; None if it has not read the commit."""
+        return self._commits.get(id)
+
+    def remember_commit(self, id: str, tree: str, message: str) -> None:
+        """Remembers a commit for the rest of this operation. ``id``: not a ref, because a ref can change."""
+        self._commits[id] = tree, message
 
     async def once(self, *words: str) -> tuple[int, str, str]:
         """Like ``run``, but for results that can't change during an operation, such as the content of an object. git is

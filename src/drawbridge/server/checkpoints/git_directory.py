@@ -1,7 +1,7 @@
 """Drawbridge's own git directory, in a temporary folder that exists only during one operation.
 
-Objects, refs and the repository's ``info/exclude`` and ``info/attributes`` are links into the repository. The
-configuration is Drawbridge's own, and the directory contains no hooks.
+Objects, refs and the repository's ``info/exclude`` are links into the repository, and ``info/attributes`` is a copy with
+one more line. The configuration is Drawbridge's own, and the directory contains no hooks.
 """
 
 from __future__ import annotations
@@ -19,13 +19,18 @@ from typing import Final
 from drawbridge.agents import process_tree
 from drawbridge.agents.environment import MARK
 from drawbridge.core.private_files import process_alive
-from drawbridge.server.checkpoints.repository import Repository, line_of
+from drawbridge.server.checkpoints.repository import LARGEST_FILE, Repository, beginning_of, line_of
 
 FOLDER: Final = "drawbridge-git-"
 """The prefix of the names of folders for one operation."""
 
 LEFT_SECONDS: Final = 5.0
 """Seconds for git to end after its server was killed. Its supervisor gives it 3 seconds."""
+
+SHOW_ALL: Final = b"* !diff\n"
+"""The last line of ``info/attributes``, which takes precedence over all other attributes. Whether a diff shows the lines
+of a file depends only on its content, because users decide on these lines. Otherwise, an agent could hide a change with
+a line in ``.gitattributes``."""
 
 NOBODY: Final = -1
 """A process id that no process has."""
@@ -77,8 +82,10 @@ def make(folder: Path, repository: Repository, format: str) -> None:
     (git / "HEAD").write_text("ref: refs/heads/drawbridge\n")
     version = "0" if format == "sha1" else f"1\n[extensions]\n\tobjectFormat = {format}"
     (git / "config").write_text(f"[core]\n\tbare = false\n\trepositoryFormatVersion = {version}\n")
-    for name in ("objects", "refs", "packed-refs", "info/exclude", "info/attributes"):
+    for name in ("objects", "refs", "packed-refs", "info/exclude"):
         (git / name).symlink_to(repository.common / name)
+    attributes = beginning_of(repository.common / "info/attributes", LARGEST_FILE) or b""
+    (git / "info/attributes").write_bytes(attributes + b"\n" + SHOW_ALL)
     for shared in repository.own.glob("sharedindex.*"):  # the larger part of an index that git split
         (git / shared.name).symlink_to(shared)
 

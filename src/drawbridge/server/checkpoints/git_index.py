@@ -32,8 +32,8 @@ _STAT_BYTES: Final = 40
 
 
 class Index(Struct, frozen=True):
-    """A parsed index. ``entries``: path → mode and object id. ``digest`` does not depend on the file times in the
-    index, so it does not change when ``git status`` refreshes the index."""
+    """A parsed index. ``entries`` maps each path to its mode and object id. ``digest`` does not depend on the file
+    times in the index, so it does not change when ``git status`` refreshes the index."""
 
     entries: dict[str, tuple[int, bytes]]
     digest: bytes
@@ -54,6 +54,24 @@ def read(file: Path, id_bytes: int) -> Index | None:
     is damaged, too large, split or sparse, or can't be opened. ``id_bytes``: the size of an object id, 20 or 32.
     Blocking."""
     try:
+        return _read(file, id_bytes)
+    except (ValueError, IndexError, struct.error):
+        return None
+
+
+def is_damaged(file: Path, id_bytes: int) -> bool:
+    """Whether the index in ``file`` is damaged. False if the file does not exist or can't be opened, and for an index of
+    a kind that only git can read. ``id_bytes``: as in ``read``. Blocking."""
+    try:
+        _read(file, id_bytes)
+    except (ValueError, IndexError, struct.error):
+        return True
+    return False
+
+
+def _read(file: Path, id_bytes: int) -> Index | None:
+    """Like ``read``, but raises ``ValueError``, ``IndexError`` or ``struct.error`` if the index is damaged."""
+    try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return NO_INDEX
@@ -64,10 +82,7 @@ def read(file: Path, id_bytes: int) -> Index | None:
         if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST_INDEX:
             return None
         data = opened.read(LARGEST_INDEX)
-    try:
-        return _parsed(data, id_bytes)
-    except (ValueError, IndexError, struct.error):
-        return None
+    return _parsed(data, id_bytes)
 
 
 def may_have_repositories(file: Path) -> bool:
@@ -77,12 +92,14 @@ def may_have_repositories(file: Path) -> bool:
     return GITLINK.to_bytes(4, "big") in data or _ELSEWHERE.search(data) is not None
 
 
-def _parsed(data: bytes, id_bytes: int) -> Index:
-    """Parses an index. Raises ``ValueError``, ``IndexError`` or ``struct.error`` unless it is complete and of a known
-    kind."""
+def _parsed(data: bytes, id_bytes: int) -> Index | None:
+    """Parses an index; None if it is of a kind that only git can read. Raises ``ValueError``, ``IndexError`` or
+    ``struct.error`` unless it is complete."""
     version = int.from_bytes(data[4:8], "big")
-    if data[:4] != b"DIRC" or version not in (2, 3, 4):
-        raise ValueError("not an index of a known version")
+    if data[:4] != b"DIRC" or len(data) < 12 + id_bytes:
+        raise ValueError("not an index")
+    if version not in (2, 3, 4):
+        return None
     entries: dict[str, tuple[int, bytes]] = {}
     digest = hashlib.blake2b()
     # One call for the fixed part of an entry, because this loop takes most of the Python time of a checkpoint of a
@@ -103,14 +120,13 @@ def _parsed(data: bytes, id_bytes: int) -> Index:
         # An entry of version 4 can repeat a path of any length in a few bytes.
         room -= kept + end - at
         if room < 0:
-            raise ValueError("the paths are too long")
+            return None
         name = name[:kept] + data[at:end]
         at = end + 1 if version == 4 else start + (end - start + 8) // 8 * 8
         # The low bits of the flags contain the length of the path.
         digest.update(b"%d %b%b\0" % (mode, data[start + _STAT_BYTES : flags_end], name))
         entries[name.decode("utf-8", "surrogateescape")] = (mode, object_id)
-    _check_extensions(data, at, id_bytes)
-    return Index(entries, digest.digest())
+    return Index(entries, digest.digest()) if _has_known_extensions(data, at, id_bytes) else None
 
 
 def _variable_length(data: bytes, at: int) -> tuple[int, int]:
@@ -124,12 +140,15 @@ def _variable_length(data: bytes, at: int) -> tuple[int, int]:
     return value, at + 1
 
 
-def _check_extensions(data: bytes, at: int, id_bytes: int) -> None:
-    """Raises ``ValueError`` for an extension with a name that does not begin with an uppercase letter, since such an
-    extension may change which files the index contains, and for an index that is truncated."""
+def _has_known_extensions(data: bytes, at: int, id_bytes: int) -> bool:
+    """Whether the name of each extension begins with an uppercase letter. Any other extension may change which files
+    the index contains. Raises ``ValueError`` for an index that is truncated or damaged."""
+    is_known = True
     while at < len(data) - id_bytes:
-        if not 65 <= data[at] <= 90:
-            raise ValueError("it requires an extension that is not supported")
+        if not data[at : at + 1].isalpha():
+            raise ValueError("not the name of an extension")
+        is_known = is_known and 65 <= data[at] <= 90
         at += 8 + int.from_bytes(data[at + 4 : at + 8], "big")
     if at != len(data) - id_bytes:
         raise ValueError("the index is truncated")
+    return is_known

@@ -1,5 +1,5 @@
-"""Runs the git program: within a time limit, with its output in files, of which the server reads only as much as it can
-hold.
+"""Runs the git program within a time limit. Its output is written to files, and the server reads only as much of it as
+it can hold in memory.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ LONGEST_COMPLAINT: Final = 65_536
 """The maximum size of an error output, or of the end of a script's output, in bytes."""
 
 _late_at: dict[Path, float] = {}
-"""The root of a work tree → when git last exceeded its full time there, for a reason that was not found."""
+"""Maps the root of a work tree to the time at which git last exceeded its full time there, for a reason that was not
+found."""
 
 
 def now() -> float:

@@ -57,8 +57,8 @@ the configuration is read for every operation."""
 class Settings(Struct, frozen=True):
     """The part of the configuration that git receives. ``words``: the arguments for its command line; ``format``: the
     object format; ``id_bytes``: the size of an object id, in bytes. ``files``: the files that the configuration was
-    read from, or would be if they existed, and the lists of ignored files and attributes outside the work tree, each
-    with its version; None if these files are not known or there are too many.
+    read from, or would be read from if they existed, and the lists of ignored files and attributes outside the work
+    tree. Each has its version. None if these files are not known, or if there are too many.
     """
 
     words: tuple[str, ...]
@@ -120,7 +120,7 @@ def _configuration_files(repository: Repository, items: Iterable[tuple[str, str]
     user = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
     files = {f"{user}/git/config", os.path.expanduser("~/.gitconfig"), "/etc/gitconfig"}
     files |= {str(repository.common / "config"), str(repository.own / "config.worktree")}
-    files.add(str(repository.own / "HEAD"))  # the condition "onbranch:" of an included file
+    files.add(str(repository.own / "HEAD"))  # HEAD decides on the condition "onbranch:" of an included file
     files |= {str(repository.common / "info" / name) for name in ("exclude", "attributes")}
     for origin, item in items:
         kind, _, file = origin.partition(":")
@@ -129,7 +129,7 @@ def _configuration_files(repository: Repository, items: Iterable[tuple[str, str]
         files.add(file)
         name, value = _setting(item)
         if re.fullmatch(r"include(if\..*)?\.path", name, re.DOTALL):
-            if value.startswith("=%("):  # relative to where git was installed
+            if value.startswith("=%("):  # the path is relative to git's own directory, which is not known here
                 return None
             named = os.path.expanduser(value.removeprefix("="))
             files.add(os.path.join(os.path.dirname(file), named))

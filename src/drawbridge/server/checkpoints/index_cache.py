@@ -101,7 +101,7 @@ class IndexCache:
             await git.update(
                 "--force-remove", [path for path, (mode, _) in inside.items() if mode == git_index.GITLINK]
             )
-        with contextlib.suppress(OSError):  # without it, the next checkpoint begins with the user's index
+        with contextlib.suppress(OSError):  # without the copy, the next checkpoint begins with the user's index
             await asyncio.to_thread(_replace, self._file(git), git.index)
             self._cached = cached
 

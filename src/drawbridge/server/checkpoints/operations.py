@@ -1,4 +1,5 @@
-"""Runs git's operations in one directory, one at a time, except for those that neither read nor write its files."""
+"""Runs git's operations in one directory, one at a time. Operations that neither read nor write the directory's files
+may run at the same time as others."""
 
 from __future__ import annotations
 

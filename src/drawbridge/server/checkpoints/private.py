@@ -74,7 +74,7 @@ active runs are kept."""
 
 COLLECT_SECONDS: Final = 3600.0
 MOST_LOOSE: Final = 2_000
-"""The number of object files above which objects that are no longer in any checkpoint or review are removed after a
+"""If there are more object files than this, objects that are no longer in any checkpoint or review are removed after a
 run. They are also removed if the repository is full (``MOST_STORED``), or if the last removal was more than
 ``COLLECT_SECONDS`` ago."""
 
@@ -221,7 +221,7 @@ class PrivateRepository:
             if path.endswith("/"):
                 left_out.append(path)
                 continue
-            with contextlib.suppress(OSError):  # a file that no longer exists
+            with contextlib.suppress(OSError):  # the file may no longer exist
                 bytes = os.lstat(self._directory / path).st_size
                 if mark == "?" and bytes > LARGEST_FILE:
                     left_out.append(path)

@@ -37,7 +37,7 @@ LONGEST_POINTER: Final = 8192
 """The maximum number of bytes that are read from a file with one line: HEAD, or a file that names a git directory."""
 
 _waited_for: dict[Path, Path] = {}
-"""The root of a work tree → a file that git waited for. As long as git would wait for it again, operations are
+"""Maps the root of a work tree to a file that git waited for. As long as git would wait for it again, operations are
 refused.
 """
 
@@ -72,7 +72,7 @@ def find(directory: Path) -> Repository | None:
             if own is not None:
                 common = line_of(own / "commondir")
                 return Repository(root, own, (own / common).resolve() if common else own)
-    except (OSError, ValueError, RuntimeError):  # a name that no file can have, or a loop of links
+    except (OSError, ValueError, RuntimeError):  # the name is one that no file can have, or links form a loop
         return None
     return None
 
@@ -160,8 +160,8 @@ def _entries(directory: Path) -> list[os.DirEntry[str]]:
 
 
 def _is_pipe(entry: os.DirEntry[str]) -> bool:
-    """Whether git would wait for the entry or read it without end, because it is, or leads to, a pipe or a character
-    device other than ``/dev/null``. Blocking."""
+    """Whether git would wait for the entry or read it without end. This is the case if it is, or leads to, a pipe or a
+    character device other than ``/dev/null``. Blocking."""
     if entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False):
         return False
     try:
@@ -193,15 +193,20 @@ def _is_git_directory(directory: Path) -> bool:
 
 
 def line_of(file: Path) -> str | None:
-    """The first ``LONGEST_POINTER`` bytes of a regular file, without the line breaks at the end; None if the file does
-    not exist, is not a regular file, or can't be opened. Does not block if a pipe has that name."""
+    """The first ``LONGEST_POINTER`` bytes of a file, without the line breaks at the end; None if ``beginning_of``
+    returns None."""
+    found = beginning_of(file, LONGEST_POINTER)
+    return None if found is None else os.fsdecode(found).rstrip("\r\n")
+
+
+def beginning_of(file: Path, most: int) -> bytes | None:
+    """The first ``most`` bytes of a regular file; None if the file does not exist, is not a regular file, or can't be
+    opened. Does not block if a pipe has that name."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
     try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return None
-        return os.fsdecode(os.read(descriptor, LONGEST_POINTER)).rstrip("\r\n")
+        return os.read(descriptor, most) if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
     finally:
         os.close(descriptor)

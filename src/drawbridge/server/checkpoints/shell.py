@@ -21,6 +21,7 @@ from drawbridge.agents.base import Confinement
 from drawbridge.agents.environment import MARK
 from drawbridge.agents.memory import MemoryWatch
 from drawbridge.agents.supervisor_pipe import SupervisorPipe
+from drawbridge.core.subprocesses import check_descriptors
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server.checkpoints.errors import GitFailed, TookTooLong
 
@@ -53,7 +54,7 @@ class Shell:
                 code = await self._reply(LEAVE_SECONDS)
         except OSError:
             code = b""
-        program = "a program" if terminates else "git"  # a script also runs other programs
+        program = "a program" if terminates else "git"  # a script also runs programs other than git
         if code is None:
             raise TookTooLong(f"{program} took more than {seconds:g} s for: {what}")
         if not code.strip().isdigit():
@@ -82,6 +83,7 @@ async def started(
     """
     with contextlib.closing(SupervisorPipe()) as pipe:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+        check_descriptors()
         process = await asyncio.create_subprocess_exec(
             *pipe.command(confinement, ["/bin/sh"]),
             cwd=str(directory), env=inherited | {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", MARK: mark},

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from drawbridge.server.checkpoints import filters, git_index
 from drawbridge.server.checkpoints.commits import Filtered, filtered_of, listed_statuses
-from drawbridge.server.checkpoints.errors import GitFailed
+from drawbridge.server.checkpoints.errors import GitFailed, damaged_index
 from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.checkpoints.index_cache import INDEX
 from drawbridge.server.checkpoints.private import PrivateRepository, TooLarge
@@ -30,23 +30,27 @@ class Staging:
         filter are read unless they were not read for that checkpoint. If ``since`` is None, only the smallest files
         with a filter are read. ``only_known``: as in ``add_changes``. Returns the files with a filter. Raises
         ``GitFailed``, ``NoCheckpoint`` or OSError."""
-        known_files = git.repository.own / (INDEX if git.repository.private else "index")
+        index = git.repository.own / (INDEX if git.repository.private else "index")
+        try:
+            return await self._read_all(git, index, since, only_known=only_known)
+        except GitFailed as error:
+            is_damaged = await asyncio.to_thread(git_index.is_damaged, index, git.settings.id_bytes)
+            if git.repository.private or not is_damaged:
+                raise
+            raise damaged_index(index) from error
+
+    async def _read_all(self, git: Git, first: Path, since: str | None, *, only_known: bool) -> Filtered:
+        """Like ``read_all``. ``first``: the index to begin with."""
         try:
             # git recognizes unchanged files by their times, and does not read them again. It also compares these times
             # with the time of the index file, which therefore has to be copied, too.
-            await asyncio.to_thread(shutil.copy2, known_files, git.index)
+            await asyncio.to_thread(shutil.copy2, first, git.index)
         except FileNotFoundError:
             await asyncio.to_thread(git.index.unlink, missing_ok=True)
         if git.repository.private:
             assert self._private is not None
             await self._private.forget_ignored(git)
-        with contextlib.suppress(FileNotFoundError):  # there is no index yet
-            if await asyncio.to_thread(git_index.may_have_repositories, git.index):
-                staged = filters.entries(await git.read("ls-files", "-s", "-z"))
-                # Otherwise, git would check whether nested repositories have changed, and read their configuration to
-                # do so.
-                repositories = [path for path, entry in staged.items() if entry.startswith("160000 ")]
-                await git.update("--force-remove", repositories)
+        await self._forget_repositories(git)
         known = await filters.filtered_entries(git)
         if since is None:
             read = await asyncio.to_thread(filters.smallest, self._directory, known)
@@ -60,6 +64,15 @@ class Staging:
         now = await filters.filtered_entries(git)
         unread = frozenset(path for path, entry in known.items() if path not in read and now.get(path) == entry)
         return Filtered(read, unread)
+
+    async def _forget_repositories(self, git: Git) -> None:
+        """Removes nested repositories from git's index. Otherwise, git would check whether they have changed, and read
+        their configuration to do so. Raises ``GitFailed``, ``NoCheckpoint`` or OSError."""
+        with contextlib.suppress(FileNotFoundError):  # there is no index yet
+            if await asyncio.to_thread(git_index.may_have_repositories, git.index):
+                staged = filters.entries(await git.read("ls-files", "-s", "-z"))
+                repositories = [path for path, entry in staged.items() if entry.startswith("160000 ")]
+                await git.update("--force-remove", repositories)
 
     async def add_changes(self, git: Git, *, only_known: bool = False) -> None:
         """Adds what has changed in the work tree to git's index. ``only_known``: if a directory without git is too large,

@@ -18,8 +18,8 @@ def no_editors(paths: Sequence[str]) -> Mapping[str, str]:
 
 
 class UnsavedChanges(Exception):
-    """Some of the files that had to be written have unsaved changes in an editor. Nothing was written. ``found``: path,
-    relative to the project → the editor's name."""
+    """Some of the files that had to be written have unsaved changes in an editor. Nothing was written. ``found`` maps
+    each path, relative to the project, to the editor's name."""
 
     def __init__(self, found: Mapping[str, str]) -> None:
         super().__init__(", ".join(found))

@@ -43,8 +43,8 @@ NOTHING: Final = Untracked(frozenset(), None)
 
 
 async def find_untracked(git: Git, directory: Path, known: Mapping[str, Listing] = {}) -> Untracked:
-    """Finds what ``directory`` contains in addition to the files in git's index. ``known``: the listings of its folders
-    that were already made, by folder. Raises ``GitFailed`` or ``NoCheckpoint``."""
+    """Finds what ``directory`` contains in addition to the files in git's index. ``known``: the listings that already
+    exist, by folder. Raises ``GitFailed`` or ``NoCheckpoint``."""
     found = await asyncio.to_thread(_by_index, git, directory, known)
     if found is not None:
         return found

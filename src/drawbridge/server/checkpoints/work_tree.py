@@ -68,8 +68,8 @@ class WorkTree:
                 raise Changed(named_files(complaint, await git.prefix(), paths))
 
     def _unsaved(self, paths: Iterable[str]) -> Mapping[str, str]:
-        """The files that have unsaved changes in an editor: path, as ``shown_path`` returns it → the editor's name.
-        Blocking."""
+        """The files that have unsaved changes in an editor. Maps each path, as ``shown_path`` returns it, to the
+        editor's name. Blocking."""
         files = {str(self._directory / path): path for path in paths}
         found = self._find_unsaved(list(files))
         return {shown_path(path): found[file] for file, path in files.items() if file in found}

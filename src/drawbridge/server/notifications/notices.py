@@ -1,10 +1,10 @@
 """The events that cause a notification by push or webhook, and the texts of these notifications. Pure.
 
-The texts contain the project's name, and the kind of an approval request or the name of its tool, or how a run ended
-and how much is left to review, but never a path, a prompt or an agent's text, because notifications leave this machine
-through third-party services. The exception is a push to a browser in which the user has turned on actions in
-notifications. It contains the command of an approval request, if the command is short and plain, so that the user can
-decide on it without opening the web UI. A push is encrypted for its browser.
+The texts contain the project's name, and either the kind of an approval request or the name of its tool, or how a run
+ended and how much is left to review. They never contain a path, a prompt or an agent's text, because notifications
+leave this machine through third-party services. The exception is a push to a browser in which the user has turned on
+actions in notifications. It contains the command of an approval request, if the command is short and plain, so that the
+user can decide on it without opening the web UI. A push is encrypted for its browser.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def whole_command(asked: ApprovalRequested) -> str:
         return ""
     if asked.proposal is not None or asked.link_targets or asked.blocked_path:
         return ""
-    if asked.risks:  # the web UI marks them, and a notification can't
+    if asked.risks:  # the web UI marks the risks, but a notification can't
         return ""
     command = (asked.given or {}).get(call.command)
     if not isinstance(command, str):
@@ -112,7 +112,7 @@ def whole_command(asked: ApprovalRequested) -> str:
 
 
 def _is_plain(command: str) -> bool:
-    """Whether every system draws all of the command in the order in which it is written. A notification can't ensure
+    """Whether every system draws the whole command in the order in which it is written. A notification can't ensure
     that, because right-to-left letters reorder the characters around them, marks can be drawn over a letter, and a row
     of spaces can move the end out of view."""
     # Line breaks are not printable, nor are most characters that are invisible or change the direction of the text.
@@ -150,6 +150,6 @@ def webhook_request(notice: Notice) -> tuple[dict[str, str], bytes]:
 
 
 def _name(text: str) -> str:
-    """The name, shortened for a small screen, with each character replaced that could do harm in a header."""
+    """The name, shortened for a small screen. Each character that could do harm in a header is replaced."""
     shown = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
     return shown if len(shown) <= LONGEST_NAME else f"{shown[: LONGEST_NAME - 1]}…"

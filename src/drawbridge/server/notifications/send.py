@@ -207,7 +207,7 @@ class Notifier:
         self._reviews.pop(project_id, None)
         if review.state == "open":
             self._reviews[project_id] = review
-        if review.by is None:  # not a decision, but what the run left to review
+        if review.by is None:  # the counts are not from a decision, but from what the run has left to review
             self._notify_of_end(project_id)
 
     def _notify_of_end(self, project_id: str) -> None:
@@ -247,7 +247,7 @@ class Notifier:
 
         def send() -> None:
             problem = self._tested(browser)
-            with contextlib.suppress(RuntimeError):  # the loop has ended
+            with contextlib.suppress(RuntimeError):  # the event loop has ended
                 loop.call_soon_threadsafe(report, problem)
 
         try:

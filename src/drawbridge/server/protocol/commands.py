@@ -666,7 +666,7 @@ def _invalid(error: msgspec.ValidationError, place: str) -> ClientError:
     `int` - at `$.a[1]`", or "Object missing required field `a` - at `$`"."""
     problem, at, where = str(error).rpartition(" - at `$")
     problem, where = (problem, where) if at else (where, "")
-    if not problem.isprintable():  # it contains a field's name that the client chose
+    if not problem.isprintable():  # the text contains a field's name that the client chose
         problem = ascii(problem)[1:-1]
     field = place + where.rstrip("`").partition("[...]")[0]  # msgspec's text for a member of a ``dict``
     named = re.match(r"Object (missing required|contains unknown) field `(.*)`", problem)

@@ -7,6 +7,7 @@ is too large is it decoded, for a preview.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -80,6 +81,11 @@ class Subscriber(Protocol):
     def device(self) -> str | None:
         """The id of the client's device, or the fingerprint of its SSH key; None for any other client, such as one with
         the owner's token."""
+        ...
+
+    @property
+    def audited(self) -> Mapping[str, Any]:
+        """The fields of an audit log entry that identify the client."""
         ...
 
     def sees(self, path: Path) -> bool:

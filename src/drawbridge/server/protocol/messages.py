@@ -102,6 +102,7 @@ class PermissionRequest(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     ``kind``, ``title``, ``risks`` and ``always`` describe the request to the user, in the same words in all clients.
     ``remember`` applies everything in ``always``. ``editable``: the fields of ``input`` that clients offer for editing.
+    ``shown_fields``: the fields of ``input`` that the diff of ``proposal`` shows completely.
     ``summary``: the text of a notification, such as "Run a command", without a path or any other part of the input.
     """
 
@@ -123,6 +124,7 @@ class PermissionRequest(Struct, frozen=True, omit_defaults=True, kw_only=True):
     risks: tuple[Risk, ...] = ()
     always: tuple[Always, ...] = ()
     editable: tuple[str, ...] = ()
+    shown_fields: tuple[str, ...] = ()
     summary: str = ""
     form: Form = "fields"
     truncated: Truncated | None = None

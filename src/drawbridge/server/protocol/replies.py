@@ -225,7 +225,8 @@ class Review(Struct, frozen=True):
     terminal session; null if there are none, or if the agent has them. ``repository``: where the versions of the files
     are stored: in the repository of the ``project``, or in a ``private`` one in the server's data, if the directory is
     not in a git work tree. ``notice``: a sentence for the user about the private repository and what it leaves out;
-    empty for the repository of the project.
+    empty for the repository of the project. ``missing``: a sentence for the user, which says that changes of the latest
+    run may be missing, and why; empty if all of them are there.
     """
 
     state: Literal["open", "none"]
@@ -240,6 +241,7 @@ class Review(Struct, frozen=True):
     push: PushOffer | None = None
     handover: Handover | None = None
     notice: str = ""
+    missing: str = ""
 
 
 class SessionInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):

@@ -199,9 +199,9 @@ def edit(change: FileChange, id: str, text: str) -> FileChange:
 def renames(
     sides: Mapping[str, tuple[Version | None, Version | None]], known: Mapping[str, str] = MappingProxyType({})
 ) -> dict[str, str]:
-    """The files of a change that were renamed: new path → old path. ``sides``: both versions of the files by their
-    paths. ``known``: the renames that were found before. Each is kept if the old file is still deleted, the new one is
-    still added, and they are still comparable.
+    """The files of a change that were renamed. Maps the new path to the old one. ``sides``: both versions of the files
+    by their paths. ``known``: the renames that were found before. Each is kept if the old file is still deleted, the
+    new one is still added, and they are still comparable.
 
     Files with the same content are paired first, then files of which at least ``ALIKE`` is the same. Links and empty
     files never count as renamed.
@@ -283,8 +283,8 @@ def absorbed(base: Version | None, head: Version | None, now: Version | None) ->
     if base.text is None or head.text is None or now.text is None or head.blob == now.blob:
         return found
     lines = head.lines
-    # The hunks are compared as they are shown, backwards, because a comparison from head to base may align repeated
-    # lines in another way.
+    # The comparison is made from base to head, as the hunks are shown, and then reversed. A comparison from head to
+    # base may align repeated lines in another way.
     shown = differences.diff(base.lines, lines)
     ours = [Span(span.new_start, span.new_count, span.old_start, span.old_count) for span in shown]
     theirs = differences.diff(lines, now.lines)

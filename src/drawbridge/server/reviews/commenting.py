@@ -11,7 +11,7 @@ import msgspec
 
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
 from drawbridge.server.checkpoints.git import Git
-from drawbridge.server.events import ReviewComment, ReviewCommented, Submission
+from drawbridge.server.events import CommentedOnReview, Event, ReviewComment, ReviewCommented, Submission
 from drawbridge.server.protocol import commands, messages
 from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError
@@ -53,11 +53,21 @@ class KeptComments(Protocol):
         ...
 
 
+class Store(Protocol):
+    """The part of a session's store that is used here."""
+
+    def announce(self, event: Event) -> None: ...
+
+
 class Commenting:
     """The comments on one review."""
 
-    def __init__(self, kept: KeptComments, review: Review, checkpoints: Checkpoints) -> None:
+    def __init__(
+        self, kept: KeptComments, review: Review, checkpoints: Checkpoints, stores: Mapping[str, Store]
+    ) -> None:
+        """``stores``: the stores of the sessions that share the review, by session id."""
         self._kept = kept
+        self._stores = stores
         self._review = review
         self._operations = checkpoints.operations
         self._work_tree = checkpoints.work_tree
@@ -113,8 +123,8 @@ class Commenting:
     async def comment(
         self, command: commands.ReviewComment, session: str, sender: Subscriber
     ) -> Answer[messages.ReviewCommented]:
-        """Writes, changes, removes, resolves or reopens a comment. A repeated request to write a comment returns the
-        comment that the first one wrote, unless the comment has been removed. Raises ``ClientError``,
+        """Writes, changes, removes, resolves or reopens a comment. A repeated request changes nothing; one to write a
+        comment returns the comment that the first one wrote, unless the comment has been removed. Raises ``ClientError``,
         ``DrawbridgeError``, ``NoCheckpoint``, ``GitFailed`` or OSError without changing a comment."""
         if command.comment_id is None:
             id = _new_id(command, sender)
@@ -124,11 +134,13 @@ class Commenting:
         else:
             id, comment = command.comment_id, self._changed(command, command.comment_id, sender)
             known = self._comments[id].comment
-            if command.resolved is not None and comment == known:
+            if comment == known:  # a repeated request
                 return _answer(id, known, session, sender, None)
         if comment is not None:
             self._check_room(comment)
         seq = self._kept.write(_event(id, comment, sender), session, sender)
+        path = None if comment is None else comment.path
+        self._stores[session].announce(CommentedOnReview(sender.audited, id, path, comment is None, command.resolved))
         return _answer(id, comment, session, sender, seq)
 
     async def _new(self, command: commands.ReviewComment, id: str, sender: Subscriber) -> ReviewComment:
@@ -161,7 +173,7 @@ class Commenting:
                     text=text,
                     suggestion=suggestion,
                 )
-                self._check_room(comment)  # before git stores the text of a comment that might be refused
+                self._check_room(comment)  # checked before git stores the text, because the comment might be refused
                 kept = [one.comment.blob for one in self._comments.values()]
                 await self._review.keep_texts(git, [*kept, version.blob])
         except HunkGone:

@@ -22,6 +22,7 @@ from msgspec import Struct
 
 from drawbridge.server.checkpoints import git_index
 from drawbridge.server.checkpoints.commits import PATCH, differences, filtered_of, message_of, shown_path, tree_of
+from drawbridge.server.checkpoints.errors import damaged_index
 from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.reviews.change_set import Overlapping, Version, merged, same
 from drawbridge.server.reviews.contents import Entry, loaded_texts, put, tree_with, version_of, with_contents
@@ -106,8 +107,8 @@ class Head(NamedTuple):
 
 
 async def kept_changes(git: Git, start: str, base: str) -> dict[str, tuple[Entry, Entry]]:
-    """The changes that were kept and are not in the last commit in the same form: path → the entries before and after.
-    Empty in a private repository, where no commit can be made. Raises ``GitFailed``."""
+    """The changes that were kept and are not in the last commit in the same form. Maps each path to the entries before
+    and after the change. Empty in a private repository, where no commit can be made. Raises ``GitFailed``."""
     if git.repository.private:
         return {}
     kept = await differences(git, start, base)
@@ -153,7 +154,7 @@ async def commit(
     current branch. ``files``: the only paths to commit, as ``shown_path`` returns them; all if it is empty. ``begin``
     is called before anything is changed.
 
-    Raises ``NothingToCommit``, ``Blocked``, ``BadBranch``, ``Refused`` or ``GitFailed``.
+    Raises ``NothingToCommit``, ``Blocked``, ``BadBranch``, ``Refused``, ``GitFailed`` or ``NoCheckpoint``.
     """
     if git.repository.private:
         raise Blocked("no_repository", "the directory is not in a git work tree")
@@ -312,7 +313,7 @@ async def _locked(git: Git, index: Path) -> AsyncIterator[Path]:
         text = "another git command is running in the repository, or was killed (index.lock exists)"
         raise Blocked("locked", text) from None
     try:
-        await git.remove_at_end(lock)  # it is removed even if the server is killed
+        await git.remove_at_end(lock)  # the lock file is removed even if the server is killed
         yield lock
         await git.remove_at_end(None)
     finally:
@@ -340,12 +341,16 @@ def _remove(lock: Path, made: tuple[int, int]) -> None:
 async def _prepare_index(
     git: Git, lock: Path, now: Mapping[str, tuple[Entry, Entry]], new: Mapping[str, Version | None]
 ) -> None:
-    """Writes the user's index, with the changes that are committed, to the lock file. Raises ``Blocked`` or
-    ``GitFailed``."""
+    """Writes the user's index, with the changes that are committed, to the lock file. Raises ``Blocked``, ``GitFailed``
+    or ``NoCheckpoint``."""
     index, copy = lock.with_name("index"), git.folder / "person"
     known = await asyncio.to_thread(git_index.read, index, git.settings.id_bytes)
     if known is None:
-        raise Blocked("index", "git's index is split, sparse or damaged, which is not supported. Commit in your shell")
+        if await asyncio.to_thread(git_index.is_damaged, index, git.settings.id_bytes):
+            raise damaged_index(index)
+        raise Blocked(
+            "index", "git's index is split, sparse or too large, which is not supported. Commit in your shell"
+        )
     own = {"GIT_INDEX_FILE": str(copy)}
     if known is not git_index.NO_INDEX:
         await asyncio.to_thread(shutil.copy2, index, copy)
@@ -384,7 +389,7 @@ async def _run(git: Git, lock: Path, head: Head, tree: str, message: str, branch
     index = git.folder / "committed"
     own = {"GIT_INDEX_FILE": str(index)}
     await git.read("read-tree", tree, environment=own)
-    await git.run("update-index", "-q", "--refresh", environment=own)  # hooks compare it with the files
+    await git.run("update-index", "-q", "--refresh", environment=own)  # hooks compare the index with the files
     words = git.folder / "message"
     await asyncio.to_thread(words.write_bytes, message.encode(errors="replace"))
     lines = _assigned(

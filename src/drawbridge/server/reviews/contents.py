@@ -54,13 +54,13 @@ async def loaded_texts(git: Git, entries: Sequence[Entry]) -> dict[str, str]:
 
 
 def _parsed(output: bytes) -> dict[str, str | None]:
-    """Parses the output of ``cat-file --batch``: id → text, or None if the content is not UTF-8 text. Blocking. Raises
-    ``GitFailed``."""
+    """Parses the output of ``cat-file --batch``. Maps each id to its text, or to None if the content is not UTF-8 text.
+    Blocking. Raises ``GitFailed``."""
     texts, at = dict[str, str | None](), 0
     while at < len(output):
         end = output.find(b"\n", at)
         words = output[at:end].split()
-        if words[1:] == [b"missing"]:  # removed since its size was read
+        if words[1:] == [b"missing"]:  # the object was removed after its size was read
             texts[words[0].decode()] = None
             at = end + 1
             continue

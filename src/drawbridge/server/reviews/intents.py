@@ -1,15 +1,15 @@
-"""What the server is about to do to files or branches, recorded before it does it, and the result if the server is
-killed in the meantime. Pure. git writes the files of a decision one after the other, and may also be killed in between.
-An ``Intent`` contains enough to determine what happened: each file is as before, as decided, torn (git was writing it),
-or changed by somebody else. A decision of which only a part was written is completed. If that is not possible because
-somebody else has changed one of its files, the part is undone. The same applies to a run that is reverted. A commit was
-either made or not.
+"""Intents: the changes that the server is about to make to files or branches, recorded beforehand. Also determines the
+result if the server is killed before the change is complete. Pure. git writes the files of a decision one after the
+other, and may also be killed in between. An ``Intent`` contains enough to determine what happened: each file is as
+before, as decided, torn (git was writing it), or changed by somebody else. A decision of which only a part was written
+is completed. If that is not possible because somebody else has changed one of its files, the part is undone. The same
+applies to a run that is reverted. A commit was either made or not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -35,7 +35,8 @@ class DecisionIntent(Struct, frozen=True, tag="decision"):
     ``session``: the id of the session in which it is recorded; ``seq``: the number of the last record there before it.
     ``by``, ``client_id``, ``decision``, ``files``, ``hunks``: as in its record. ``bases``, ``heads``: the commits of the
     review before and after it. The files that it writes are those that differ between both heads. ``paths``: the files
-    of its hunks, at most ``LISTED_PATHS``, as clients see them; empty if an earlier version has stored the intent.
+    of its hunks, at most ``LISTED_PATHS``, as clients see them; ``surface``: see ``Surface.audited``. Both are empty if
+    an earlier version has stored the intent.
     """
 
     session: str
@@ -48,6 +49,7 @@ class DecisionIntent(Struct, frozen=True, tag="decision"):
     bases: tuple[str, str]
     heads: tuple[str, str]
     paths: tuple[str, ...] = ()
+    surface: dict[str, Any] = {}
 
 
 class RevertIntent(Struct, frozen=True, tag="revert"):
@@ -98,8 +100,9 @@ Intent: TypeAlias = DecisionIntent | RevertIntent | CommitIntent
 
 
 class Verdict(Struct, frozen=True):
-    """The result, once the files in ``write`` have the versions from before (``to`` is "before") or after the decision
-    or the revert. ``changed``: the files that somebody else changed. ``commit``: the id of the commit that was made.
+    """The result, which applies once the files in ``write`` have their versions from before (``to`` is "before") or
+    after the decision or the revert. ``changed``: the files that somebody else changed. ``commit``: the id of the
+    commit that was made.
     """
 
     result: Result
@@ -131,7 +134,7 @@ def verdict(states: Mapping[str, State], *, is_in_review: bool) -> Verdict:
     found = {state: tuple(path for path, one in states.items() if one == state) for state in set(states.values())}
     before, after, torn, changed = (found.get(state, ()) for state in ("before", "after", "torn", "changed"))
     if is_in_review:
-        return Verdict("done", "after", torn, changed)  # somebody restored the files that are as before
+        return Verdict("done", "after", torn, changed)  # somebody has restored the files that are as before
     if not after and not torn:
         return Verdict("unknown" if changed and not before else "not_done", changed=changed)
     if not before and not torn:

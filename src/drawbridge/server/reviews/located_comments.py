@@ -23,9 +23,8 @@ from drawbridge.text.hunks import Hunk as Span
 Side: TypeAlias = Literal["new", "old"]
 
 Since: TypeAlias = Literal["run", "comment"]
-"""The moment from which on a hunk that changes the lines of a comment counts as an answer to the comment: the beginning
-of the run that the comment was sent with or, for a comment that was sent into an active run, the time when it was
-written.
+"""The moment from which a hunk that changes the lines of a comment counts as an answer: the beginning of the run that the
+comment was sent with. For a comment that was sent into an active run, it is the time when the comment was written.
 """
 
 LITERAL: Final = {"GIT_LITERAL_PATHSPECS": "1"}
@@ -44,7 +43,8 @@ class Commits(NamedTuple):
 
 
 class LocatedComments(Struct, frozen=True):
-    """The comments at their current lines. ``answers``: hunk id → the ids of the comments that the hunk answers."""
+    """The comments at their current lines. ``answers`` maps the id of a hunk to the ids of the comments that the hunk
+    answers."""
 
     comments: tuple[ReviewComment, ...] = ()
     answers: Mapping[str, tuple[str, ...]] = {}
@@ -74,8 +74,8 @@ async def located(
 
 
 async def _entries(git: Git, commit: str, paths: Sequence[str], names: Mapping[str, str]) -> dict[str, Entry]:
-    """Path → the file's entry in the commit, for each of ``paths`` (as clients see them) that is a file there; empty if
-    the commit does not exist. ``names``: the paths in the commit of those files that are in the review."""
+    """Maps each of ``paths`` (as clients see them) that is a file in the commit to the file's entry there. Empty if the
+    commit does not exist. ``names``: the paths in the commit of those files that are in the review."""
     searched = {_searched(shown_path(names.get(path, path))) for path in paths}
     code, listed, _ = await git.run("ls-tree", "-r", "-z", commit, "--", *sorted(searched), environment=LITERAL)
     if code:
@@ -145,7 +145,7 @@ class _Comparing:
         hunks = [hunk for hunk in hunks if hunk.kind in ("lines", "file")]
         before = _blob(self._before.get(comment.run_id or "", {}).get(comment.path))
         if since == "comment":
-            # The text around removed lines at that time is not known, only their own text before the runs.
+            # Only the text of the removed lines before the runs is known, not the text around them at that time.
             before = comment.blob if comment.side == "new" else None
         after = _blob(self._new.get(comment.path))
         if before is None or before == after:

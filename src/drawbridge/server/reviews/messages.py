@@ -50,6 +50,10 @@ from drawbridge.server.reviews.reviews import (
 from drawbridge.server.store.texts import clean
 from drawbridge.server.updates import converted
 
+MISSING: Final = (
+    "Changes of the latest run may be missing here, because no checkpoint was taken in time before it: {reason}"
+)
+
 LONGEST_OUTPUT: Final = 10_000
 """The maximum length of the output of git and its hooks that clients receive, in characters."""
 
@@ -348,6 +352,7 @@ def reply(
         more=len(review.files) - len(files),
         repository="private" if review.private else "project",
         notice=NOTICE if review.private else "",
+        missing=MISSING.format(reason=review.lost) if review.lost else "",
         comments=comments,
         drafts=drafts,
         kept=shown_kept,

@@ -1,9 +1,10 @@
 """A decision survives even a sudden end of the server: it is applied completely or not at all, and recorded once. The
 same applies to the revert of a run, and to a commit.
 
-Before any of these changes anything, its ``Intent`` is in a file on the disk. The file is removed once the result is in
-the history. If the server or git is killed in between, the file is still there at the next start, or when the review is
-used next. Then the files are compared with it (``interrupted``), and the missing record is added to the history.
+Before one of these operations changes anything, its ``Intent`` is in a file on the disk. The file is removed once the
+result is in the history. If the server or git is killed in between, the file is still there at the next start, or when
+the review is used next. Then the project's files are compared with the intent (``interrupted``), and the missing record
+is added to the history.
 """
 
 from __future__ import annotations
@@ -24,7 +25,15 @@ from drawbridge.server.checkpoints.checkpoints import Checkpoints
 from drawbridge.server.checkpoints.errors import Changed, GitFailed
 from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.checkpoints.unsaved import UnsavedChanges, not_written_over
-from drawbridge.server.events import Recorded, ReviewCommitted, ReviewDecided, ReviewInterrupted, RunReverted
+from drawbridge.server.events import (
+    DecidedOnReview,
+    Event,
+    Recorded,
+    ReviewCommitted,
+    ReviewDecided,
+    ReviewInterrupted,
+    RunReverted,
+)
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.reviews.committing import finished
@@ -61,6 +70,8 @@ class Store(Protocol):
     def last_seq(self) -> int: ...
 
     def record(self, event: Recorded, sender: Subscriber | None = None) -> int | None: ...
+
+    def announce(self, event: Event, sender: Subscriber | None = None) -> None: ...
 
     async def read(self, *, after_seq: int, limit: int) -> Page: ...
 
@@ -184,6 +195,9 @@ class Recovery:
         event = recovered_record(intent, found, review, diff, interrupted=self._is_restarted)
         if store is not None and is_news and not await _is_recorded(store, intent):
             store.record(event)
+            if found.result == "done" and isinstance(intent, DecisionIntent):
+                surface = intent.surface or {"by": intent.by}
+                store.announce(DecidedOnReview(surface, intent.decision, intent.hunks, intent.files))
         self.latest = event if self._is_restarted else None
         text = "%s: an interrupted decision, revert or commit by %s %s"
         logger.warning(text, intent.session, intent.by, RESULTS[found.result])

@@ -18,7 +18,7 @@ from drawbridge.server.checkpoints.errors import Changed, GitFailed, NoCheckpoin
 from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.checkpoints.refs import When
 from drawbridge.server.checkpoints.unsaved import UnsavedChanges, not_written_over
-from drawbridge.server.events import ReviewDecided, ReviewNumbers
+from drawbridge.server.events import DecidedOnReview, ReviewDecided, ReviewNumbers
 from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError, no_project
 from drawbridge.server.protocol.frames import Subscriber
@@ -86,7 +86,7 @@ class Reviewing:
         self._operations = checkpoints.operations
         self._work_tree = checkpoints.work_tree
         self._stores = stores
-        self.commenting = Commenting(comments, review, checkpoints)
+        self.commenting = Commenting(comments, review, checkpoints, stores)
         self.recovery = Recovery(
             folder / recovery.NAME, review, checkpoints, stores, self._publish_recovered, check_at_rest, writing
         )
@@ -212,7 +212,7 @@ class Reviewing:
                 begin = partial(self._begin, wanted, session, own, sender)
                 outcome = await self._review.decide(git, self._work_tree, wanted, begin, self._check_at_rest)
                 diff = await recorded_diff(git, outcome.plan.heads) if outcome.plan else RecordedDiff()
-                self._publish_decision(wanted, outcome, diff, own, sender)  # even if the reply can't be read
+                self._publish_decision(wanted, outcome, diff, own, sender)  # published even if the reply fails
                 await self.recovery.end()
                 with self._decided():
                     located = await self.commenting.located(git, outcome.review)
@@ -236,8 +236,9 @@ class Reviewing:
         if plan.hunks:
             counts = plan.files, plan.hunks
             who = session, own.last_seq, sender.name, sender.id
+            surface = dict(sender.audited)
             await self.recovery.begin(
-                DecisionIntent(*who, wanted.decision, *counts, plan.bases, plan.heads, plan.paths)
+                DecisionIntent(*who, wanted.decision, *counts, plan.bases, plan.heads, plan.paths, surface)
             )
 
     def _publish_decision(
@@ -258,6 +259,7 @@ class Reviewing:
             store.review_is(counted(review))
         # The sender gets it, too, because the reply is not the record.
         own.record(record_of(wanted, outcome.plan, review, diff, sender))
+        own.announce(DecidedOnReview(sender.audited, wanted.decision, outcome.plan.hunks, outcome.plan.files))
         for store in self._stores.values():
             store.announce(numbers(review, sender), sender if store is own else None)
 

@@ -128,15 +128,16 @@ class SameName(Exception):
 
 
 class OpenReview(Struct, frozen=True):
-    """The review at one moment. ``version`` changes whenever anything in ``files`` does. ``private``: whether it is
-    stored in a private repository."""
+    """The review at one moment. ``version`` changes whenever anything in ``files`` or ``lost`` does. ``private``: whether
+    it is stored in a private repository. ``lost``: as in ``Gaps``."""
 
     files: tuple[FileChange, ...] = ()
     private: bool = False
+    lost: str = ""
 
     @property
     def version(self) -> str:
-        digest = blake2b(digest_size=12)
+        digest = blake2b(self.lost.encode(), digest_size=12)
         for file in self.files:
             sides = [(side.mode, side.blob) if side else None for side in (file.old, file.new)]
             digest.update(repr((file.path, file.old_path, sides, [hunk.id for hunk in file.hunks])).encode())
@@ -226,7 +227,7 @@ class Review:
         self._sizes: dict[str, int] = {}
         """The sizes of the contents that were compared last, in bytes, by object id."""
         self._trees_in: WeakKeyDictionary[Git, _Trees] = WeakKeyDictionary()
-        """git for one operation → the review's commits, if that operation has read or set them."""
+        """Maps git for one operation to the review's commits, if that operation has read or set them."""
 
     def continues(self) -> None:
         """Marks a run that began before the server was restarted as still active."""
@@ -376,9 +377,9 @@ class Review:
         return done
 
     async def kept(self, git: Git, *, counted: bool) -> dict[str, tuple[int, int]]:
-        """The files with changes that were kept and not committed: path → the numbers of added and removed lines, which
-        are 0 for a binary file, and for every file unless ``counted``. After this call, what the last commit contains
-        no longer counts as kept. Raises ``GitFailed``."""
+        """The files with changes that were kept and not committed. Maps each path to the numbers of added and removed
+        lines, which are 0 for a binary file, and for every file unless ``counted``. After this call, what the last
+        commit contains no longer counts as kept. Raises ``GitFailed``."""
         trees = await self._trees(git)
         kept = await differences(git, trees.start, trees.base) if trees else {}
         if trees is None or not kept:
@@ -472,7 +473,7 @@ class Review:
         for name, kind, id, tree, message in zip(*columns, strict=False):  # the last word ends the line
             if kind == "commit":
                 found[name.removeprefix("\n")] = id
-                git.commits[id] = tree, message
+                git.remember_commit(id, tree, message)
         if not {"base", "head"} <= found.keys():
             return None
         base, head = found["base"], found["head"]
@@ -495,14 +496,14 @@ class Review:
         return noted(await message_of(git, trees.base), _Notes) or _Notes()
 
     async def _absorb(self, git: Git, trees: _Trees, now: str) -> str:
-        """The base with what somebody else changed from head to ``now``, a commit or a tree: a new commit if that
-        changes a file, otherwise the same base."""
+        """The base after it has absorbed what somebody else changed from head to ``now``, a commit or a tree. A new
+        commit if that changes a file, otherwise the same base."""
         new = await self._absorbed(git, trees.base, trees.head, now)
         return await self._new_base(git, trees.base, new, await self._noted(git, trees)) if new else trees.base
 
     async def _absorb_kept(self, git: Git, trees: _Trees, base: str) -> str:
-        """The start with what somebody else changed from the previous base to ``base``; ``base`` if nothing was
-        kept."""
+        """The start after it has absorbed what somebody else changed from the previous base to ``base``. ``base``
+        itself if nothing was kept."""
         if not await differences(git, trees.start, trees.base):
             return base
         new = await self._absorbed(git, trees.start, trees.base, base)
@@ -511,8 +512,8 @@ class Review:
         return await committed(git, await tree_with(git, trees.start, new), "start", await filtered_of(git, base))
 
     async def _absorbed(self, git: Git, base: str, head: str, now: str) -> dict[str, Version | None]:
-        """The files of ``base`` that change when it absorbs the changes from ``head`` to ``now``: path → new
-        version."""
+        """The files of ``base`` that change when it absorbs the changes from ``head`` to ``now``. Maps each path to its
+        new version."""
         theirs = await differences(git, head, now)
         ours = await differences(git, base, head) if theirs else {}
         new: dict[str, Version | None] = {}
@@ -534,7 +535,7 @@ class Review:
             path_before = renamed.get(path_in_head, path_in_head)
             is_gone = version_of(there, {}) is None
             if is_gone and (path in moved.values() or path != path_before):
-                continue  # it is handled with its new path, or is now shown as deleted under its previous one
+                continue  # the file is handled under its new path, or is now shown as deleted under its previous one
             was, before = version_of(ours[path_before][0], loaded), version_of(theirs[path_in_head][0], loaded)
             found = await asyncio.to_thread(absorbed, was, before, version_of(there, loaded))
             if was is not None and path_before == path_in_head != path:
@@ -563,7 +564,7 @@ class Review:
         self._compared = {
             file.path: _Compared(_key(file.old), _key(file.new), file.hunks, file.old_path) for file in files
         }
-        return OpenReview(tuple(files), git.repository.private)
+        return OpenReview(tuple(files), git.repository.private, self._gaps.lost)
 
     def _compare(
         self, entries: Mapping[str, tuple[Entry, Entry]], loaded: Mapping[str, str], decided: Collection[str]
@@ -606,9 +607,9 @@ class Review:
 async def _renamed_since(
     git: Git, base: str, theirs: Mapping[str, tuple[Entry, Entry]], open_paths: Collection[str]
 ) -> dict[str, str]:
-    """The files with hunks that somebody else has renamed: new path → path in head. ``theirs``: what somebody else has
-    changed since head; ``open_paths``: the files of it that also differ between ``base`` and head. A file whose content
-    in ``base`` was not read counts as deleted. Raises ``GitFailed``."""
+    """The files with hunks that somebody else has renamed. Maps the new path to the path in head. ``theirs``: what
+    somebody else has changed since head; ``open_paths``: the files of it that also differ between ``base`` and head. A
+    file whose content in ``base`` was not read counts as deleted. Raises ``GitFailed``."""
     sides = _versions(theirs, {})
     gone = {path for path in open_paths if sides[path][1] is None}
     if not gone or all(before is not None for before, _ in sides.values()):
@@ -664,8 +665,8 @@ def _versions(
 
 
 def _moved(path: str, was: Version | None, path_now: str, now: Version | None) -> dict[str, Version | None]:
-    """The changes that a decision makes to one of the trees: path → new version. A renamed file is removed from
-    ``path``."""
+    """The changes that a decision makes to one of the trees. Maps each path to its new version. A renamed file is
+    removed from ``path``."""
     if path != path_now:
         return {path: None, path_now: now}
     return {} if same(was, now) else {path: now}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 class Writing:
-    """The directories in which the server writes files now. All paths are canonical."""
+    """The directories in which the server is writing files. All paths are canonical."""
 
     def __init__(self) -> None:
         self._held: list[tuple[Path, asyncio.Event]] = []
@@ -34,7 +34,8 @@ class Writing:
             await done.wait()
 
     def _done(self, directory: Path) -> asyncio.Event | None:
-        """What is set once the first of the overlapping directories is free; None if there is none."""
+        """The event that is set once the first of the overlapping directories is free; None if no directory
+        overlaps."""
         overlapping = (
             done for held, done in self._held if held.is_relative_to(directory) or directory.is_relative_to(held)
         )

@@ -27,11 +27,10 @@ AGAIN_BELOW: Final = 0.9
 """The share of a threshold below which the use has to fall before the warning about that threshold is sent again."""
 
 LOW_FREE: Final = 500 * MB
-"""The number of free bytes on the disk that contains the data below which a warning is sent, and health is
-"degraded"."""
+"""If fewer bytes than this are free on the disk that contains the data, a warning is sent, and health is "degraded"."""
 
 LEAST_FREE: Final = 32 * MB
-"""The number of free bytes below which no run begins, because the run's end has to be written too."""
+"""If fewer bytes than this are free, no run begins, because the run's end has to be written, too."""
 
 WHOLE: Final = "The server's data"
 
@@ -58,7 +57,7 @@ class Disk:
         self._data = data
         self._sizes = sizes
         self._histories: dict[str, tuple[str, int]] = {}
-        """The id of a project or a terminal session → its directory, and the size of its history."""
+        """Maps the id of a project or a terminal session to its directory and the size of its history."""
         self._total = self._rest = 0
         self._crossed: set[tuple[str, float]] = set()
         """The thresholds that were crossed: the id of a project or terminal session, "" for all data, or ``DISK``; and
@@ -140,7 +139,7 @@ class Disk:
         refusal = self.refusal(id)
         if refusal is not None:
             raise refusal
-        with contextlib.suppress(OSError):  # if it can't be measured, a failing write reports the problem
+        with contextlib.suppress(OSError):  # if the free space can't be measured, a failing write reports the problem
             free = self._free()
             if free < LEAST_FREE:
                 text = f"Only {free // MB} MB of the server's disk is free. Free some space there, then try again."

@@ -2,8 +2,8 @@
 of users.
 
 One thing happens at a time, on the event loop's thread. Events that belong to the history are written to it before they
-are published. Apart from writing to the history and the metadata, only methods that are documented as blocking block.
-Everything else that takes time is done in tasks and threads.
+are published. Apart from writing to the history and the metadata, no method blocks unless its docstring states that it
+does. Everything else that takes time is done in tasks and threads.
 """
 
 from __future__ import annotations
@@ -40,12 +40,24 @@ from drawbridge.server.reviews.reviewing import Reviewing
 from drawbridge.server.reviews.reviews import RequestedDecision, Review
 from drawbridge.server.reviews.writing import Writing
 from drawbridge.server.sessions import metadata
-from drawbridge.server.sessions.allowed_directories import SILENT
-from drawbridge.server.sessions.checkpointing import RunCheckpoints
-from drawbridge.server.sessions.chosen_options import ChosenOptions
 from drawbridge.server.sessions.context import SessionContext
-from drawbridge.server.sessions.continuing import Continuing
-from drawbridge.server.sessions.controller import (
+from drawbridge.server.sessions.conversations.current_conversation import CurrentConversation
+from drawbridge.server.sessions.directories.allowed_directories import SILENT
+from drawbridge.server.sessions.directories.work_trees import is_elsewhere
+from drawbridge.server.sessions.disk import Disk
+from drawbridge.server.sessions.metadata import instant_of, now
+from drawbridge.server.sessions.options.chosen_options import ChosenOptions
+from drawbridge.server.sessions.options.current_offers import CurrentOffers
+from drawbridge.server.sessions.options.grants import Grants
+from drawbridge.server.sessions.processes.processes import AgentProcesses
+from drawbridge.server.sessions.processes.session_process import AskerGone, ContinuedConversation, ModeSet
+from drawbridge.server.sessions.prompts.attachments import PromptAttachments
+from drawbridge.server.sessions.prompts.prompts import Prompts
+from drawbridge.server.sessions.prompts.queue import PromptQueue, run_info
+from drawbridge.server.sessions.recorded_state import titled
+from drawbridge.server.sessions.runs.checkpointing import RunCheckpoints
+from drawbridge.server.sessions.runs.continuing import Continuing
+from drawbridge.server.sessions.runs.controller import (
     NOBODY_ASKED,
     PromptGiven,
     Report,
@@ -53,21 +65,9 @@ from drawbridge.server.sessions.controller import (
     RunController,
     RunEnded,
 )
-from drawbridge.server.sessions.current_conversation import CurrentConversation
-from drawbridge.server.sessions.current_offers import CurrentOffers
-from drawbridge.server.sessions.disk import Disk
-from drawbridge.server.sessions.grants import Grants
-from drawbridge.server.sessions.metadata import instant_of, now
-from drawbridge.server.sessions.processes import AgentProcesses
-from drawbridge.server.sessions.prompt_attachments import PromptAttachments
-from drawbridge.server.sessions.prompt_queue import PromptQueue, run_info
-from drawbridge.server.sessions.prompts import Prompts
-from drawbridge.server.sessions.recorded_state import titled
-from drawbridge.server.sessions.run import Order, Run
-from drawbridge.server.sessions.runs import Runs
+from drawbridge.server.sessions.runs.run import Order, Run
+from drawbridge.server.sessions.runs.runs import Runs
 from drawbridge.server.sessions.session import Session, SessionStore, working_here
-from drawbridge.server.sessions.session_process import AskerGone, ContinuedConversation, ModeSet
-from drawbridge.server.sessions.work_trees import is_elsewhere
 from drawbridge.server.store.log import History
 from drawbridge.server.store.search import Part
 from drawbridge.server.updates import answered
@@ -81,7 +81,7 @@ WITHDRAWN: Final[Mapping[events.Outcome, str]] = {
     "timeout": "the run timed out",
     "interrupted": "the run was interrupted",
 }
-"""The outcome of a run → the reason why its open approval requests are withdrawn when it ends."""
+"""Maps the outcome of a run to the reason why its open approval requests are withdrawn when it ends."""
 
 LONGEST_REPORT = 200_000
 """The maximum size of what an agent reports about itself (its state, or what it offers), in bytes. Both are in each
@@ -100,7 +100,7 @@ class RecordedComments:
 
     @property
     def handover(self) -> None:
-        """Returns None, because drafts are left only with terminal sessions. A managed agent receives them in a
+        """Returns None, because comments wait only for agents in terminals. A managed agent receives its comments in a
         prompt."""
 
     def write(self, event: events.ReviewCommented, session: str, sender: Subscriber) -> int | None:
@@ -264,7 +264,7 @@ class ManagedSession(Session):
             return
         self._known_problem = problem
         if problem is None:
-            self.tasks.start(self._reviewing.refresh(), f"{self.id}: updating the review of a directory that is back")
+            self.tasks.start(self._reviewing.refresh(), f"{self.id}: updating the review of a usable directory")
         elif problem != SILENT:
             self.review_is_gone()
         self.publish_state()
@@ -386,7 +386,9 @@ class ManagedSession(Session):
         self._disk.check(self.id)
         return await self._reviewing.commenting.comment(command, self.id, sender)
 
-    async def submit_review(self, order: Order, drafts: str, text: str, *, steer: bool) -> Answer[Accepted]:
+    async def submit_review(
+        self, order: Order, drafts: str, text: str, sender: Subscriber, *, steer: bool
+    ) -> Answer[Accepted]:
         """Sends all drafts as one prompt, like ``Prompts.send`` or, with ``steer``, like ``Prompts.steer``. ``order``:
         the order without its prompt; ``drafts``: the version of the drafts that the user has seen; ``text``: the
         beginning of the prompt. Raises the same errors as these methods and ``comment``."""
@@ -405,6 +407,7 @@ class ManagedSession(Session):
         order = msgspec.structs.replace(order, prompt=prompt, review=submission)
         # The sender receives the record, too, because the reply does not contain the prompt.
         sent = self.prompts.steer(order, None) if steer else self.prompts.send(order, None, queue=True)
+        self.store.announce(events.SubmittedReview(sender.audited, sent.data.run_id, steer))
         return msgspec.structs.replace(sent, seq=None)
 
     async def decide_review(self, wanted: RequestedDecision, sender: Subscriber) -> Answer[ReviewReply]:
@@ -481,7 +484,7 @@ class ManagedSession(Session):
             await self.restore_agent_state()
             await self.options.choose(**chosen)
             self.publish_state()
-            if self.controller.run is None:  # otherwise, the process reports what has changed in this run
+            if self.controller.run is None:  # during a run, the process itself reports what has changed
                 self._report_state(self._with_choices(self._agent_state))
 
     def _with_choices(self, state: base.AgentState) -> base.AgentState:
@@ -632,7 +635,8 @@ class ManagedSession(Session):
                 pass
 
     def _look_at(self, agent: str, event: base.LookedAt) -> events.ApprovalRequested | bool:
-        """See ``Launch.look``: what a question says about the disk, or whether a directory is elsewhere. Blocking."""
+        """See ``Launch.look``: what a question depends on that is on the disk, or whether a directory is elsewhere.
+        Blocking."""
         if isinstance(event, base.Question):
             return look_at(event, agent, self.data.path)
         return is_elsewhere(event.directory, self.path)

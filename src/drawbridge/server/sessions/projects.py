@@ -1,7 +1,8 @@
 """Creates, deletes, restores and maintains the projects of a server, each with its managed session.
 
-``<data>/projects/<id>/`` contains one project; ``<data>/trash/`` what was deleted, for 7 days (histories, images, files
-and private repositories for less if the data limit is reached); ``<data>/quarantine/`` damaged projects.
+``<data>/projects/<id>/`` contains one project. ``<data>/trash/`` keeps what was deleted for 7 days. If the data limit
+is reached, deleted histories, images, files and private repositories are removed earlier. ``<data>/quarantine/``
+contains damaged projects.
 """
 
 from __future__ import annotations
@@ -28,15 +29,15 @@ from drawbridge.server.events import ProjectCreated
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions import metadata
 from drawbridge.server.sessions.context import SessionContext
-from drawbridge.server.sessions.current_offers import CurrentOffers
 from drawbridge.server.sessions.disk import Disk
-from drawbridge.server.sessions.grants import Grants
-from drawbridge.server.sessions.known_offers import KnownOffers
 from drawbridge.server.sessions.managed import ManagedSession
 from drawbridge.server.sessions.metadata import now
-from drawbridge.server.sessions.metrics import RunMetrics
-from drawbridge.server.sessions.processes import AgentProcesses
-from drawbridge.server.sessions.runs import Runs
+from drawbridge.server.sessions.options.current_offers import CurrentOffers
+from drawbridge.server.sessions.options.grants import Grants
+from drawbridge.server.sessions.options.known_offers import KnownOffers
+from drawbridge.server.sessions.processes.processes import AgentProcesses
+from drawbridge.server.sessions.runs.metrics import RunMetrics
+from drawbridge.server.sessions.runs.runs import Runs
 from drawbridge.server.sessions.session import Session, Sessions, in_terminal
 from drawbridge.server.store.log import History
 from drawbridge.server.store.syncing import FsyncPolicy
@@ -373,7 +374,7 @@ class Maintenance:
     async def round(self) -> None:
         """Does one round of maintenance. Called every ``MAINTENANCE_SECONDS``."""
         if time.monotonic() >= self._clean_at:
-            # Set before the cleanup, because even if the cleanup fails, the rounds until the next one must still
+            # The time is set before the cleanup, because even if the cleanup fails, the rounds until the next one must
             # measure the disk.
             self._clean_at = time.monotonic() + CLEANING_SECONDS
             await self.clean()

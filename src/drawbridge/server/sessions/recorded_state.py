@@ -29,7 +29,7 @@ from drawbridge.server.events import (
 )
 from drawbridge.server.reviews import remembered
 from drawbridge.server.reviews.remembered import RememberedComment
-from drawbridge.server.sessions.ceilings import day_of, forget_old
+from drawbridge.server.sessions.options.ceilings import day_of, forget_old
 from drawbridge.server.store.texts import clean
 from drawbridge.text.review_words import subject_of
 
@@ -89,12 +89,12 @@ class RecordedState(Struct):
     seq: int = 0
     session_id: str = ""
     unfinished: dict[str, str] = {}
-    """The runs that have not ended → the name of the client that requested each, or of the agent if the prompt is not
-    known; in the order in which they were requested or began."""
+    """Maps each run that has not ended to the name of the client that requested it, or of the agent if the prompt is
+    not known. In the order in which the runs were requested or began."""
     requests: dict[str, str] = {}
-    """``request_key`` → run, newest last."""
+    """Maps a ``request_key`` to its run, newest last."""
     approvals: dict[str, str] = {}
-    """Open approval requests → their runs."""
+    """Maps open approval requests to their runs."""
     verdicts: dict[str, Verdict] = {}
     """Approval requests that were resolved or withdrawn, each with its outcome; newest last."""
     unproven: bool = False
@@ -114,7 +114,7 @@ class RecordedState(Struct):
     begun: int = 0
     """The number of the first record of the conversation."""
     names: dict[str, str] = {}
-    """Sessions, by their ids → the names that users gave them, newest last."""
+    """Maps the ids of sessions to the names that users gave them, newest last."""
     days: dict[str, float] = {}
     """The cost in US dollars on each of the latest days, in local time."""
     usage: dict[str, Day] = {}
@@ -125,8 +125,8 @@ class RecordedState(Struct):
     """Whether the review belongs to all terminal sessions in a directory. Its comments are then not derived from this
     session's records."""
     elsewhere: dict[str, str] = {}
-    """Runs in which the agent worked outside the project, or in another work tree inside it → the directory in which it
-    worked, newest last."""
+    """Maps each run in which the agent worked outside the project, or in another work tree inside it, to the directory
+    in which the agent worked. Newest last."""
     usage_complete: bool = False
     """Whether ``usage`` contains the runs of the whole history. An earlier version did not count them."""
 
@@ -167,7 +167,7 @@ class RecordedState(Struct):
                     self.comments[id] = self.comments[id].now(begun=True)
                 # Most runs are known from their prompt. In a terminal session, the prompt is recorded later.
                 self.unfinished.setdefault(run_id, agent)
-            case RunFinished(run_id=run_id, removed_by=str()):  # it never started
+            case RunFinished(run_id=run_id, removed_by=str()):  # the run never started
                 self.unfinished.pop(run_id, None)
                 self._untitle(run_id)
                 self._not_sent(run_id)

@@ -49,11 +49,11 @@ from drawbridge.server.reviews.recovery import Recovery
 from drawbridge.server.reviews.reviews import RequestedDecision
 from drawbridge.server.reviews.writing import Writing
 from drawbridge.server.sessions import metadata
-from drawbridge.server.sessions.ceilings import check_allowed, day_of
 from drawbridge.server.sessions.context import SessionContext
 from drawbridge.server.sessions.disk import Disk
-from drawbridge.server.sessions.grants import Grants
 from drawbridge.server.sessions.metadata import TERMINAL_PREFIX, instant
+from drawbridge.server.sessions.options.ceilings import check_allowed, day_of
+from drawbridge.server.sessions.options.grants import Grants
 from drawbridge.server.sessions.recorded_state import DAYS_KEPT, Day, RecordedState, count_run
 from drawbridge.server.store import records
 from drawbridge.server.store.lines import timestamp
@@ -212,9 +212,9 @@ class Session(ABC):
 
     @final
     async def restore_agent_state(self) -> None:
-        """On the first call, restores what the agent reported about itself before the server was started, from the end
-        of the history, and what users have chosen since then, from the metadata. What the agent reported after the
-        server was started takes precedence."""
+        """On the first call, restores the agent's state. What the agent reported about itself before the server was
+        started is read from the end of the history, and what users have chosen since then from the metadata. What the
+        agent reported after the server was started takes precedence."""
         if self._is_restored:
             return
         self._is_restored = True
@@ -366,7 +366,7 @@ class Session(ABC):
             return
         ceilings, usable = self._grants.ceilings, self._grants.directories.usable
         check = partial(check_allowed, ceilings, approval.call, decision.remember, usable)
-        if decision.remember:  # it may name directories
+        if decision.remember:  # what is remembered may include directories
             await asyncio.to_thread(check)
         else:
             check()

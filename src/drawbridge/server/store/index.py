@@ -132,7 +132,7 @@ def read_block(file: int, segment: Segment, block: int, report: Report) -> list[
     last = block + 1 == len(segment.block_seqs)
     end = segment.size if last else segment.block_offsets[block + 1]
     seq_end = segment.last_seq + 1 if last else segment.block_seqs[block + 1]
-    before = min(start, 1)  # the line break that ends the previous line
+    before = min(start, 1)  # also reads the line break that ends the previous line
     data = os.pread(file, end - start + before, start - before)
     if len(data) != end - start + before or data[-1:] != b"\n" or (before and data[:1] != b"\n"):
         raise Stale(segment.name)
@@ -385,7 +385,7 @@ class Catalogue:
     def _compare(self, index: Index, *, opening: bool = False) -> None:
         known = {segment.name: segment for segment in index.segments}
         sizes = self._files()
-        ours = not sizes or not known or not known.keys().isdisjoint(sizes)  # otherwise, it is another history's index
+        ours = not sizes or not known or not known.keys().isdisjoint(sizes)  # otherwise, another history's index
         last_seq = index.last_seq if ours else 0
         unplaced = 0  # damaged lines in files without good ones, because their numbers must not be used again
         segments = []
@@ -407,8 +407,8 @@ class Catalogue:
             self.save()
 
     def _at_opening(self, name: str, size: int, opening: bool) -> Segment | None:
-        """The segment of a large file that is not in the index, from its ends; None if the whole file has to be
-        read."""
+        """The segment of a large file that is not in the index, derived from the ends of the file. None if the whole
+        file has to be read."""
         if not opening or size <= SCANNED_AT_OPENING:
             return None
         return sketch(self.path(name), name, size)

@@ -32,7 +32,7 @@ _DEEPEST: Final = 500
 """The maximum number of levels of nesting: low enough for readers that are called from deeper in the stack than
 ``compose``."""
 _STRUCTURE: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[^][{}"]+', re.DOTALL)
-"""Everything in a JSON value except its brackets: the strings, and the text between the brackets."""
+"""Matches everything in a JSON value except its brackets: the strings, and the text between the brackets."""
 _FOLLOWERS: Final = 3
 SHORTEST_LINE: Final = 80
 """The minimum size of a record, in bytes."""

@@ -3,9 +3,9 @@ it is published. The history is read in pages.
 
 A history is a directory of files with one JSON line for each record (``lines``), and an index of the files (``index``).
 A record begins a new file if it is the first one of a day (UTC), if the newest file would exceed 100 MiB or already
-contains 10,000 records, if records were removed, or if the newest file can't be continued, because only its ends have
-been read so far or another program has damaged its end or given it a second name. ``latest.jsonl`` is a symbolic link
-to the newest file. On file systems without links, ``latest.txt`` contains its name.
+contains 10,000 records, if records were removed, or if the newest file can't be continued. A file can't be continued if
+only its ends have been read so far, or if another program has damaged its end or given it a second name.
+``latest.jsonl`` is a symbolic link to the newest file. On file systems without links, ``latest.txt`` contains its name.
 
 A record's number (``seq``) is one more than the last number that was assigned, and is never reused while the directory
 exists. Only one process writes, because the server locks its data directory.
@@ -518,7 +518,7 @@ class History:
             with self._changing:
                 if any(
                     known.name == name for known in self._catalogue.segments
-                ):  # otherwise, it was dropped in the meantime
+                ):  # otherwise, the segment was dropped in the meantime
                     os.replace(temporary, path)
                     self._catalogue.rewritten(segment, damage)
                     self._rewritten += 1
@@ -615,7 +615,7 @@ class History:
     def _scanned(self, sketched: Segment) -> Segment:
         """The segment of a file with the positions of its blocks. Scans the file unless that has been done. Raises
         OSError or ``Stale``."""
-        with self._scanning:  # if two threads need the same file, the second one finds it scanned
+        with self._scanning:  # if two threads need the same file, the second one finds that it has been scanned
             with self._changing:
                 known = {segment.name: segment for segment in self._catalogue.segments}.get(sketched.name)
                 if known is not None and known.scanned:
@@ -683,7 +683,7 @@ async def rebuild(histories: Iterable[History]) -> None:
                 await asyncio.sleep(time.monotonic() - began)
                 began = time.monotonic()
         except HistoryUnreadable as error:
-            if not history.closed:  # otherwise, its project was deleted in the meantime
+            if not history.closed:  # otherwise, the history's project was deleted in the meantime
                 logger.error("%s: the index could not be built: %s", history.directory, error)
     if files:
         logger.info("rebuilt the indexes of the histories from %s", counted(files, "file"))

@@ -323,6 +323,7 @@ class _ApprovalRequested(Struct, frozen=True, omit_defaults=True):
     editable: tuple[str, ...] = ()
     summary: str = ""
     form: Literal["fields", "acp"] = "fields"
+    shown_fields: tuple[str, ...] = ()
 
 
 class _ApprovalResolved(Struct, frozen=True, omit_defaults=True):

@@ -75,7 +75,7 @@ _NO_TABLE: Final = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT, s
 """The codes of errors that also mean damage while records are indexed, because the statements that index records never
 change and can't be the cause."""
 
-_VERSION: Final = 4
+_VERSION: Final = 5
 _BEGIN, _END = "\x02", "\x03"
 """The characters that mark the beginning and the end of a match in a snippet. Texts do not contain these characters
 (``texts.clean``)."""

@@ -24,7 +24,7 @@ LONGEST: Final[Mapping[Kind, int]] = {
     "answer": 20_000,
     "tool": 2_000,
     "result": 4_000,
-    "decision": 4_000,
+    "decision": 20_000,
     "error": 2_000,
 }
 """The maximum number of characters of a text that are searched. For a result, half of them are from its beginning and
@@ -125,6 +125,13 @@ class Content(Struct):
                 self._add("prompt", _get(given, "prompt"), run=self.edited)
             case "permission_resolved":
                 self._add("decision", _get(given, "message"))
+            case "review_decided":
+                self._add("decision", "\n".join((*_files(given, "paths"), *_changed_lines(_string(given, "diff")))))
+            case "review_committed":
+                about = (_string(given, name) for name in ("branch", "commit", "output"))
+                self._add("decision", "\n".join((*_files(given, "files"), *about)))
+            case "run_reverted":
+                self._add("decision", "\n".join(_files(given, "files")))
             case "run_finished":
                 self._add("error", _get(given, "error"))
                 self.dropped = _string(given, "run_id") if _get(given, "removed_by") else ""
@@ -189,6 +196,25 @@ def _get(value: object, *names: str) -> Any:
 def _string(value: object, name: str) -> str:
     found = _get(value, name)
     return found if isinstance(found, str) else ""
+
+
+def _files(given: object, name: str) -> Iterator[str]:
+    """The paths in a list of a record, which contains either paths or the changed files with their paths."""
+    listed = _get(given, name)
+    for one in listed if isinstance(listed, list) else []:
+        path = _get(one, "path") if isinstance(one, dict) else one
+        if isinstance(path, str):
+            yield path
+
+
+def _changed_lines(diff: str) -> Iterator[str]:
+    """The removed and the added lines of a diff in git's format, with their signs."""
+    is_hunk = False
+    for line in diff.split("\n"):
+        if line.startswith(("diff ", "@@ ")):
+            is_hunk = line[0] == "@"
+        elif is_hunk and line[:1] in ("-", "+"):
+            yield line
 
 
 def _result(content: object) -> str:

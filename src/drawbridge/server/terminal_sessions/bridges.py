@@ -39,7 +39,7 @@ READING_SECONDS: Final = 5.0
 """Seconds that the server waits for the disk of a file or folder that a hook or a bridge names."""
 
 AGENTS = {row.title: row.name for row in catalog.ROWS if row.proposes}
-"""The agents for which the bridge's proposal is the question: title (as bridges send it) → name."""
+"""The agents for which the bridge's proposal is the question. Maps the title that bridges send to the agent's name."""
 
 NOT_WRITTEN = ("DISK_SPACE_LOW", "FILE_OPERATION")
 """The error codes of decisions that were refused because the history can't be written."""
@@ -142,7 +142,7 @@ class Bridges:
                 for approval in session.approvals:
                     if shown.is_same(proposed.pid, approval.request.proposal):
                         return shown.join(session, approval)
-                for approval in session.questions.decided:  # they may have been answered in the meantime
+                for approval in session.questions.decided:  # these requests may have been answered in the meantime
                     if shown.is_same(proposed.pid, approval.request.proposal):
                         shown.belongs_to(session, approval)
         return None

@@ -1,5 +1,5 @@
-"""Determines what continues in a terminal session after a restart, according to its history: the active run, the open
-approval requests, and how the latest of the others ended.
+"""Determines from its history what continues in a terminal session after a restart: the active run and the open
+approval requests. Also reads how the latest closed requests ended.
 
 If the agent kept running while the server was down, its hook or bridge still waits for the answer. It reconnects and
 reports the same question.
@@ -145,8 +145,8 @@ def finished_runs(history: History) -> list[str]:
 
 
 def _tail(history: History, waiting: Collection[str]) -> list[Record]:
-    """The records in the last pages of the history, oldest first: as many pages as it takes to include every approval
-    request that is in ``waiting``, or that was resolved or withdrawn in the last page, plus one more page."""
+    """The records in the last pages of the history, oldest first. The pages include every approval request that is in
+    ``waiting``, or that was resolved or withdrawn in the last page, and one more page precedes them."""
     tail: list[Record] = []
     missing, before, more = set(waiting), history.last_seq + 1, True
     while more:

@@ -66,8 +66,8 @@ class ConversationFile:
         self.is_up_to_date = False
         """Whether the transcript has been read to its end since the server was started."""
         self._opens_again = True
-        """Whether the transcript is opened before it is read, because it never was, or a process may have reported
-        where it is."""
+        """Whether the transcript has to be opened before it is read: it has not been opened yet, or a process may have
+        reported a new path."""
 
     @property
     def is_open(self) -> bool:

@@ -171,8 +171,8 @@ class ClientDecisions:
                 del self._decisions[id]
 
     def not_delivered(self, reason: str) -> list[Overruled]:
-        """Overrules the decisions that allowed a call of the main agent. They did not reach it, because it asks in its
-        terminal although no approval request is open. Returns what was overruled."""
+        """Overrules the decisions that allowed a call by the main agent. They did not reach the agent, because it asks
+        in its terminal although no approval request is open. Returns what was overruled."""
         overruled = []
         for approval in self:
             if (
@@ -190,7 +190,7 @@ class ClientDecisions:
         for given in self._decisions.values():
             approval, decision = given.approval, given.decision
             if approval.state is not State.DECIDED:
-                continue  # overruled in the meantime: another request may be about this call
+                continue  # the decision was overruled in the meantime, so this call may belong to another request
             changed = decision.updated_input
             same_agent = call.agent_id == approval.request.agent_id
             is_changed = bool(call.as_run and same_agent and changed and _holds(call.input, changed))

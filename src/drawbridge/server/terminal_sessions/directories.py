@@ -40,9 +40,9 @@ from drawbridge.server.reviews.located_comments import LocatedComments
 from drawbridge.server.reviews.reviewing import Reviewing
 from drawbridge.server.reviews.reviews import RequestedDecision, Review
 from drawbridge.server.reviews.writing import Writing
-from drawbridge.server.sessions.allowed_directories import SILENT
-from drawbridge.server.sessions.grants import Grants
-from drawbridge.server.sessions.limits import Limits
+from drawbridge.server.sessions.directories.allowed_directories import SILENT
+from drawbridge.server.sessions.options.grants import Grants
+from drawbridge.server.sessions.options.limits import Limits
 from drawbridge.server.sessions.session import Sessions, SessionStore, working_here
 from drawbridge.server.terminal_sessions.shared_comments import NAME as COMMENTS
 from drawbridge.server.terminal_sessions.shared_comments import SharedComments
@@ -162,7 +162,7 @@ class ReviewedDirectory:
         review = self._stores[session].review
         try:
             is_unsent = any(one.comment.state in ("draft", "waiting") for one in self.comments.known.values())
-        except (DrawbridgeError, OSError):  # it is not known
+        except (DrawbridgeError, OSError):  # it is not known whether anything would be deleted
             is_unsent = True
         return is_unsent or (review is not None and review.files > 0)
 
@@ -331,7 +331,7 @@ class ReviewedDirectory:
         used; None if it can."""
         before, self._unusable = self._unusable, problem
         if problem is None and before is not None:
-            self._tasks.start(self.refresh(), f"{self.path}: updating the review of a directory that is back")
+            self._tasks.start(self.refresh(), f"{self.path}: updating the review of a usable directory")
         elif problem not in (None, SILENT, before):
             self.review_is_gone()
 

@@ -17,13 +17,7 @@ from drawbridge.core.review_memory import ReviewMemory
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.protocols import local_ipc as wire
 from drawbridge.server.approvals.editors import Editor, Person
-from drawbridge.server.events import (
-    CommentedInEditor,
-    DecidedInEditor,
-    ReviewDecided,
-    ReviewInterrupted,
-    SubmittedInEditor,
-)
+from drawbridge.server.events import ReviewDecided, ReviewInterrupted
 from drawbridge.server.protocol import commands, messages, replies
 from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError, not_written
@@ -125,7 +119,7 @@ class EditorReviews:
                 session, found = await self._found(line, person)
             else:
                 session = self._known.all_sessions.get(line.project)
-                after = await self._change(session, line, person)
+                after = await self._change(line, person)
                 done = not isinstance(line, wire.ReviewRequest)
                 found = after or await self._review_of(session, person)
         except (ClientError, DrawbridgeError) as error:
@@ -152,22 +146,14 @@ class EditorReviews:
                 )
             )
 
-    async def _change(self, session: Session, line: wire.ReviewLine, person: Person) -> Answer[replies.Review] | None:
+    async def _change(self, line: wire.ReviewLine, person: Person) -> Answer[replies.Review] | None:
         """Makes the change that is requested, if any. Returns the review after a decision; otherwise None."""
 
         match line:
             case wire.ReviewDecision():
-                decision = _decision(line)
-                decided = await self._commands.review_decide(decision, person)
-                numbers = len(decision.hunks), len(decision.files)
-                session.store.announce(DecidedInEditor(person.name, line.decision, *numbers, decision.all))
-                return decided
+                return await self._commands.review_decide(_decision(line), person)
             case wire.ReviewComment():
-                comment = _comment(line)
-                written = (await self._commands.review_comment(comment, person)).data
-                path = written.comment.path if written.comment else None
-                done = CommentedInEditor(person.name, written.comment_id, path, comment.remove, comment.resolved)
-                session.store.announce(done)
+                await self._commands.review_comment(_comment(line), person)
             case wire.ReviewSubmission():
                 command = commands.ReviewSubmit(
                     project_id=line.project, request_id=line.id, drafts=line.drafts, text=line.text
@@ -175,7 +161,6 @@ class EditorReviews:
                 accepted = await self._commands.review_submit(command, person)
                 if accepted.then is not None:
                     accepted.then()  # editors do not receive events of the run, so nothing has to wait for the reply
-                session.store.announce(SubmittedInEditor(person.name, accepted.data.run_id))
             case wire.ReviewRequest():
                 pass
         return None

@@ -7,6 +7,7 @@ from typing import Final
 from msgspec import Struct
 
 from drawbridge.agents.terminal import Task
+from drawbridge.core.process_start import StartTime
 from drawbridge.server.terminal_sessions.prompts import SentPrompt
 
 FACTS_FILE: Final = "desk.json"
@@ -18,9 +19,9 @@ class ProcessFacts(Struct):
     ``background``: as in ``Process``."""
 
     pid: int | None = None
-    began: float | None = None
-    """The time at which the process ``pid`` was started (seconds since 1970; None if not known). The time is stored
-    because another program may get the PID later."""
+    began: StartTime | None = None
+    """When the process ``pid`` was started; None if not known. It is stored because another program may get the PID
+    later."""
     transcript: str = ""
     permission_mode: str | None = None
     background: bool = False

@@ -123,9 +123,9 @@ class Handover:
         return event.name == "Stop" or (event.name in HANDS_OVER and self._begins(event))
 
     def give(self, event: HookEvent) -> LeftComments | None:
-        """Returns the comments that this event's hook must hand over, and stores them as given. Returns None if none
-        are waiting any longer, the agent must not get them, or they can't be stored. If comments are returned, the
-        caller must report to ``received`` whether the hook has received them. To be called only if ``prepare`` has
+        """Returns the comments that this event's hook must hand over, and stores them as given. Returns None if no
+        comments are waiting now, if the agent must not get them, or if they can't be stored. If comments are returned,
+        the caller must report to ``received`` whether the hook has received them. To be called only if ``prepare`` has
         returned true.
         """
         left = self._left

@@ -11,7 +11,7 @@ import psutil
 from msgspec import Struct
 
 from drawbridge.core.private_files import process_alive
-from drawbridge.server.sessions.processes import is_same_process, started_at
+from drawbridge.core.process_start import StartTime, is_same_process, started_at
 from drawbridge.server.terminal_sessions.facts import Facts, ProcessFacts
 
 
@@ -33,9 +33,7 @@ class Processes:
         self._others = list(facts.others)
         """The other processes, in the order of their last reports."""
         self._running = {one.pid: _process(one.pid, one.began) for one in self.all if one.pid is not None}
-        """The processes by PID; None if the process was gone, or another program had its PID, when it was looked up.
-        Unlike ``began``, a ``psutil.Process`` does not depend on the clock, which may be set while the server is
-        running."""
+        """The processes by PID; None if the process was gone, or another program had its PID, when it was looked up."""
 
     @property
     def all(self) -> list[ProcessFacts]:
@@ -82,7 +80,7 @@ class Processes:
         conversation's file; empty if the hook has not reported it. ``is_ended``: whether the session has ended, so that
         the process that reported last no longer has the conversation open."""
         former, known = self.latest, next((one for one in self.all if one.pid == process.pid), None)
-        if known is None or (process_alive(process.pid) and not self.is_alive(process.pid)):  # its PID was reused
+        if known is None or (process_alive(process.pid) and not self.is_alive(process.pid)):  # the PID was reused
             # It may have been started in another mode, which it has yet to report.
             known = ProcessFacts(process.pid, started_at(process.pid))
             self._running[process.pid] = _process(process.pid)
@@ -129,7 +127,7 @@ class Processes:
         self._others.clear()
 
 
-def _process(pid: int, began: float | None = None) -> psutil.Process | None:
+def _process(pid: int, began: StartTime | None = None) -> psutil.Process | None:
     """The process ``pid``; None if it has ended, or if another program has its PID. ``began``: when it was started, if
     that is known."""
     try:

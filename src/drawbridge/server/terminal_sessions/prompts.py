@@ -87,7 +87,7 @@ class Terminals:
         self._editors: list[Editor] = []
         self._typing: dict[str, tuple[Editor, asyncio.Future[str | None]]] = {}
         self._ancestors: dict[int, tuple[float, Sequence[int]]] = {}
-        """PID → when its ancestors were looked up, and what was found."""
+        """Maps a PID to the time at which its ancestors were looked up, and to the result."""
 
     def add(self, editor: Editor) -> None:
         """Adds an editor after its bridge has connected, unless it has been added already."""
@@ -292,7 +292,7 @@ class Prompts:
                 sending.set_exception(ClientError("SHUTTING_DOWN", UNSURE))
 
         what = f"{self._session.id}: typing a prompt"
-        sent_to = self._session.pid  # the process that was checked
+        sent_to = self._session.pid  # the checks were about this process
         self._tasks.start(self._send(sent, sent_to, sending), what, failed=sending.set_exception).add_done_callback(
             ended
         )

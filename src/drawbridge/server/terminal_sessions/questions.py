@@ -276,8 +276,8 @@ class Questions:
         return [Withdraw(one.approval, ENDED) for one in certain if one.asker.pid == pid]
 
     def forget(self, pid: int | None) -> None:
-        """Forgets what is known about a process that has ended or has closed the conversation. No question is open in
-        its terminal any longer, and nothing will report what its calls did."""
+        """Forgets what is known about a process that has ended or has closed the conversation. None of its questions is
+        open in a terminal now, and nothing will report what its calls did."""
         self._dialogs.pop(pid, None)
 
     def forget_all(self) -> None:

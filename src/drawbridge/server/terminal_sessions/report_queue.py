@@ -1,5 +1,5 @@
-"""Processes what is reported about a terminal session in the right order: each report after the lines that the
-conversation's file contains by then, with one exception (``ReportQueue._begins_turn``).
+"""Processes what is reported about a terminal session in the right order. Before each report, the lines that the
+conversation's file contains at that time are processed. ``ReportQueue._begins_turn`` describes the only exception.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from drawbridge.server.events import SubmittedReview
 from drawbridge.server.protocol import commands
 from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError
@@ -30,7 +31,7 @@ async def submit_review(
     if known is not None:
         return known
     located = await reviewed.located(drafts)
-    await reviewed.sent()  # this request, or another one, may have sent them in the meantime
+    await reviewed.sent()  # this request, or another one, may have sent the comments in the meantime
     known = handover.known(id, key) or await prompts.known(id, key)
     if known is not None:
         return known
@@ -39,12 +40,16 @@ async def submit_review(
         if session.ended:
             raise ClientError("NOT_SUPPORTED", HAS_ENDED)
         if not prompts.can_type:
-            return handover.leave(prompt, submission, sender, id, allowed)
+            accepted = handover.leave(prompt, submission, sender, id, allowed)
+            session.store.announce(SubmittedReview(sender.audited, accepted.data.run_id))
+            return accepted
         text = typeable(session.agent, prompt, "data.text")
         sent = SentPrompt(text, sender.name, id, review=submission, client_id=sender.id)
         sending = prompts.begin(sent, allowed)
         reviewed.sends(sending)
-        return await prompts.accepted(sending)
+        accepted = await prompts.accepted(sending)
+        session.store.announce(SubmittedReview(sender.audited, accepted.data.run_id))
+        return accepted
     except ClientError as error:
         if error.code in MAYBE_TYPED:
             raise

@@ -45,8 +45,8 @@ from drawbridge.server.reviews.reviews import RequestedDecision
 from drawbridge.server.sessions import metadata
 from drawbridge.server.sessions.context import SessionContext
 from drawbridge.server.sessions.disk import Disk
-from drawbridge.server.sessions.grants import Grants
 from drawbridge.server.sessions.metadata import instant, now
+from drawbridge.server.sessions.options.grants import Grants
 from drawbridge.server.sessions.session import SHOWN_PROMPT, Session
 from drawbridge.server.store.log import History
 from drawbridge.server.store.records import written
@@ -151,7 +151,7 @@ class TerminalSession(Session):
         self._beginning_with = beginning_with
         self._moved = ("", 0)
         """The beginning of the id of the session to which the conversation was moved, and the number of checks that
-        found that.
+        have found this.
         """
         self.terminal_agent = terminal_agent
         """The agent with its hooks and its transcript; None if it is known only from its proposals."""
@@ -453,7 +453,7 @@ class TerminalSession(Session):
             asker.closed()
             return None
         question = question_of(event, proposal, str(self.path), changeable=self.agent.accepts_changed_input)
-        if not self.agent.hides_dialog(question.asked_by):  # otherwise, several dialogs can wait
+        if not self.agent.hides_dialog(question.asked_by):  # if the dialog is hidden, several dialogs can wait
             self.questions.continued(agent, pid)
         return self.requests.ask(question, asker, look)
 
@@ -520,7 +520,7 @@ class TerminalSession(Session):
     # Effects of reports.
 
     def _record(self, changes: Iterable[Change]) -> None:
-        """Records what has changed about the turns, and closes the questions that nobody is waiting for any longer."""
+        """Records what has changed about the turns, and closes the questions that nobody is waiting for now."""
         for change in changes:
             match change:
                 case RunBegun(run):

@@ -30,12 +30,12 @@ from drawbridge.server.protocol.client_errors import ClientError, no_project
 from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.protocol.replies import Accepted
 from drawbridge.server.sessions import metadata
-from drawbridge.server.sessions.allowed_directories import SILENT
 from drawbridge.server.sessions.context import SessionContext
+from drawbridge.server.sessions.directories.allowed_directories import SILENT
 from drawbridge.server.sessions.disk import Disk
-from drawbridge.server.sessions.grants import Grants
-from drawbridge.server.sessions.limits import Limits
 from drawbridge.server.sessions.metadata import TERMINAL_PREFIX, now
+from drawbridge.server.sessions.options.grants import Grants
+from drawbridge.server.sessions.options.limits import Limits
 from drawbridge.server.sessions.session import Sessions
 from drawbridge.server.store.log import History
 from drawbridge.server.store.syncing import FsyncPolicy

@@ -154,7 +154,7 @@ class SharedComments:
 
     def write(self, event: ReviewCommented, session: str, sender: Subscriber) -> int | None:
         own = self._stores.get(session)
-        if own is None:  # it was removed from the list
+        if own is None:  # the session was removed from the list
             raise no_project()
         own.check_there()
         file = self._copy()

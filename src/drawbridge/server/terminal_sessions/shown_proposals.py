@@ -40,7 +40,7 @@ class AskingBridge:
         self.editor.send(wire.ClientDecision(self.proposed.id, by, text))
 
     def closed(self) -> None:
-        pass  # its agent closes the view
+        pass  # the proposal's own agent closes the view
 
     def belongs_to(self, session: Session, approval: PendingApproval | None) -> None:
         """Sets the session and the approval request of the proposal. ``approval``: None if the request does not exist

@@ -168,7 +168,7 @@ class PrivateSocket:
         self, peer: Peer, reports: ReportQueue, event: HookEvent, reader: asyncio.StreamReader
     ) -> LeftComments | None:
         """Hands over the comments that wait for the agent. Returns them if the hook has received them, otherwise None.
-        After it has received them, the hook disconnects without waiting any longer."""
+        The hook disconnects as soon as it has received them."""
         handover = reports.session.handover
         await asyncio.to_thread(handover.load)
         knows_mode = event.permission_mode is not None or event.name == "Stop"

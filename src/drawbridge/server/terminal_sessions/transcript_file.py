@@ -67,8 +67,8 @@ class TranscriptFile:
         return [line for line in lines if line]
 
     def _start(self, file: int, size: int) -> int:
-        """The offset after the line that was read last; if that line is not known or not found, the offset of the first
-        line that begins in the last ``BEGIN_BYTES``, or 0 if the file is not longer."""
+        """The offset after the line that was read last. If that line is not known or not found, the offset of the first
+        line that begins in the last ``BEGIN_BYTES``, or 0 if the file is not longer than that."""
         if self._after:
             begin = max(0, size - SEARCHED_BYTES)
             data = os.pread(file, size - begin, begin)

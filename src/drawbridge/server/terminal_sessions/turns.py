@@ -118,8 +118,8 @@ class StoredTurns(Struct, frozen=True):
 
 class Turns:
     """The turns of one session. In all methods, ``pid`` is the PID of the agent's process that reports (None if it is
-    not known), and ``prompt`` is the text of the reported prompt as a client has sent it or, if no client has sent it,
-    as it was reported."""
+    not known), and ``prompt`` is the text of the reported prompt. If a client has sent the prompt, it is the text that
+    the client sent."""
 
     def __init__(self, agent: AskingAgent, clock: Clock, past: Iterable[str] = ()) -> None:
         """``past``: the ids of turns that are over."""
@@ -347,10 +347,10 @@ class Turns:
     # Changes that are neither reported nor in the transcript.
 
     def check(self, idle: float | None) -> list[Change]:
-        """Ends a run when its agent has stopped and no background task has to be waited for any longer, or when the
-        agent has been waiting for a prompt for ``idle`` seconds although no hook has reported that it has stopped. In
-        the second case, the user has withdrawn the prompt. ``idle``: None if the agent is not waiting, or if that is
-        not known. Between runs, forgets background tasks that need not be waited for any longer.
+        """Ends a run in two cases: its agent has stopped and no background task has to be waited for, or the agent has
+        been waiting for a prompt for ``idle`` seconds although no hook has reported that it has stopped. In the second
+        case, the user has withdrawn the prompt. ``idle``: None if the agent is not waiting, or if that is not known.
+        Between runs, forgets background tasks that need not be waited for any longer.
         """
         turn = self.current
         if turn is None:
@@ -388,7 +388,7 @@ class Turns:
         return [EverythingEnded(), *self._finish(outcome, pid, quiet=quiet)]
 
     def interrupt(self, pid: int | None) -> list[Change]:
-        """Ends the current run, because nothing shows any longer that its agent is running."""
+        """Ends the current run, because nothing shows that its agent is still running."""
         return self._finish("interrupted", pid)
 
     def close(self) -> None:

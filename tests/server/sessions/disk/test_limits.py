@@ -15,7 +15,7 @@ from drawbridge.agents.memory import MB
 from drawbridge.server.events import Announced, DiskWarning
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions.disk import LEAST_FREE, LOW_FREE, Disk, Sizes
-from drawbridge.server.sessions.limits import Limits
+from drawbridge.server.sessions.options.limits import Limits
 from tests.server.core_rig import Client, records, serving, settled
 
 Warned = list[tuple[DiskWarning, str | None, str]]

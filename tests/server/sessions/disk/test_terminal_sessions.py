@@ -10,7 +10,7 @@ import pytest
 from drawbridge.agents.memory import MB
 from drawbridge.agents.terminal import Message
 from drawbridge.server.sessions.disk import Sizes
-from drawbridge.server.sessions.limits import Limits
+from drawbridge.server.sessions.options.limits import Limits
 from drawbridge.server.sessions.projects import Maintenance, Retention
 from drawbridge.server.store import log as history_module
 from drawbridge.server.terminal_sessions.session import TerminalSession

@@ -1,0 +1,1 @@
+"""The conversations of sessions: the stored ones, the current one, and the ways to read them."""

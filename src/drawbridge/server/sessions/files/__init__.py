@@ -1,0 +1,1 @@
+"""A project's files, as clients may see them."""

@@ -1,0 +1,1 @@
+"""The agent processes of managed sessions."""

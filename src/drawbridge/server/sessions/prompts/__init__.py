@@ -1,0 +1,1 @@
+"""The prompts of managed sessions, and what users send with them."""

@@ -43,7 +43,7 @@ local function reported()
   return silent, not unknown and asks or nil
 end
 
---- Whether a connected agent changes files without asking, as far as is known.
+--- Whether a connected agent is known to change files without asking.
 local function is_silent()
   local silent, asks = reported()
   return silent ~= nil or (#M.unasked() > 0 and not asks)

@@ -1,4 +1,4 @@
-"""The S4 findings in docs/internals/page.md about the appearance of the web UI, as far as they can be measured."""
+"""The S4 findings in docs/internals/page.md about the appearance of the web UI that can be measured."""
 
 from __future__ import annotations
 

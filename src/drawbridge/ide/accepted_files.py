@@ -1,5 +1,5 @@
-"""Remembers what agents have written to files after the user accepted their proposals in this editor, as far as the
-user has not decided on it again. Does no I/O.
+"""Remembers what agents have written to files after the user accepted their proposals in this editor, until the user
+keeps or undoes these changes. Does no I/O.
 
 The changes are kept in the bridge's memory, within limits, and are lost when the bridge ends.
 """

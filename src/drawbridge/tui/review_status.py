@@ -15,7 +15,7 @@ from drawbridge.tui.review_parts import Part
 
 WRITTEN: Final = "Your comment is kept here until you add it: c continues, d discards it."
 CHANGED: Final = "Your change to the comment is kept here until you save it: c continues, d discards it."
-NOT_THERE: Final = "This change is no longer in the review."
+NOT_THERE: Final = "This change is no longer part of the review."
 
 
 def ways_on(contents: ReviewContents) -> str:

@@ -1,4 +1,4 @@
-// How many lines tool calls have changed, as far as that is known. Pure.
+// Counts the lines that tool calls are known to have changed. Pure.
 
 import { compare } from '../diff/lines.ts';
 import { patchIn } from '../diff/patch.ts';

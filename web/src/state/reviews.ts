@@ -25,7 +25,7 @@ export function numbersOf({ files = [], more = 0 }: Review): Numbers {
 }
 
 export class Reviews {
-  /** The numbers by project id, as far as the server has reported them. */
+  /** The numbers that the server has reported, by project id. */
   all: Signal<ReadonlyMap<string, Numbers>> = signal(new Map());
   /** By project id: how many files have changes that were kept and can be committed. */
   _kept: Signal<ReadonlyMap<string, number>> = signal(new Map());

@@ -428,7 +428,7 @@ class ClaudeConversation:
 
     def _died(self, code: int, stderr: str, fault: str | None) -> TurnEnded:
         reason = "\n".join(stderr.splitlines()[-5:]) or self.junk.text
-        text = fault or f"{self._name} {exit_words(code)} before it was done" + (
+        text = fault or f"{self._name} {exit_words(code)} before it had finished" + (
             f": {reason}" if reason else ", without a message."
         )
         failure = results.explained(self._name, reason) or Failure(

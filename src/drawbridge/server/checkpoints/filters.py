@@ -41,7 +41,7 @@ def entries(listed: str) -> dict[str, str]:
 
 
 def smallest(directory: Path, paths: Iterable[str]) -> frozenset[str]:
-    """The smallest of these files of ``directory``, as many as are read for one checkpoint. Blocking."""
+    """The smallest of ``paths``, files of ``directory``: those that are read for one checkpoint. Blocking."""
     sizes = []
     for path in paths:
         with contextlib.suppress(OSError):  # the file may no longer exist

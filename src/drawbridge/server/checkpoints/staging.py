@@ -68,7 +68,7 @@ class Staging:
     async def _forget_repositories(self, git: Git) -> None:
         """Removes nested repositories from git's index. Otherwise, git would check whether they have changed, and read
         their configuration to do so. Raises ``GitFailed``, ``NoCheckpoint`` or OSError."""
-        with contextlib.suppress(FileNotFoundError):  # there is no index yet
+        with contextlib.suppress(FileNotFoundError):  # git has not created an index yet
             if await asyncio.to_thread(git_index.may_have_repositories, git.index):
                 staged = filters.entries(await git.read("ls-files", "-s", "-z"))
                 repositories = [path for path, entry in staged.items() if entry.startswith("160000 ")]

@@ -64,7 +64,7 @@ LARGEST_KEPT: Final = 50_000
 """The maximum size of the list of kept files as JSON, in bytes."""
 
 LONGEST_TITLE: Final = 200
-"""The maximum length of the title that is proposed for a pull request, in characters."""
+"""The maximum length of the title that is suggested for a pull request, in characters."""
 
 LONGEST_BODY: Final = 10_000
 
@@ -128,7 +128,7 @@ def refused(error: HunkGone | ReviewMoved | NotEditable | Changed) -> ClientErro
             details = {"gone": error.what, "by": decided.by, "decision": decided.decision}
             return ClientError("HUNK_GONE", text, details=details)
         case HunkGone():
-            text = "The hunk or file is no longer in the review. Read the review again."
+            text = "The hunk or file is no longer part of the review. Read the review again."
             return ClientError("HUNK_GONE", text, details={"gone": error.what})
         case ReviewMoved():
             text = "The review has changed since it was shown. Read the review again."

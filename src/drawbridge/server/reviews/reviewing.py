@@ -56,7 +56,7 @@ class Store(publishing.Store, recovery.Store, Protocol):
 
     @property
     def review(self) -> ReviewNumbers | None:
-        """The numbers of what is left to decide, for lists of sessions; None if they are not known."""
+        """The numbers of undecided changes, for lists of sessions; None if they are not known."""
         ...
 
     def review_is(self, numbers: ReviewNumbers) -> None: ...
@@ -129,13 +129,13 @@ class Reviewing:
             self._publish(review)
 
     def publish_gone(self) -> None:
-        """Publishes that nothing is left to decide, because the directory no longer exists or is no longer allowed.
+        """Publishes that no undecided changes are left, because the directory no longer exists or is no longer allowed.
         Once the directory is available again, so is the review."""
         self._publish(OpenReview(), is_gone=True)
 
     def _publish(self, review: OpenReview, *, is_gone: bool = False) -> None:
-        """Publishes how much is left to decide, if that has changed without a decision. If nothing is left, that is
-        recorded, unless the directory no longer exists.
+        """Publishes the numbers of undecided changes, if they have changed without a decision. If nothing is left, that
+        is recorded, unless the directory no longer exists.
         """
         known = (None, counted(review))
         if review.version == self._known_version and all(store.review in known for store in self._stores.values()):
@@ -249,7 +249,8 @@ class Reviewing:
         own: Store,
         sender: Subscriber,
     ) -> None:
-        """Records a decision in the session in which it was made (``own``), and publishes what is left to decide."""
+        """Records a decision in the session in which it was made (``own``), and publishes the numbers of undecided
+        changes."""
         review = outcome.review
         if outcome.plan is None or not outcome.plan.hunks:  # the request was repeated
             self._publish(review)
@@ -264,7 +265,7 @@ class Reviewing:
             store.announce(numbers(review, sender), sender if store is own else None)
 
     def _publish_recovered(self, review: OpenReview) -> None:
-        """Publishes what is left to decide after an interrupted decision was recovered."""
+        """Publishes the numbers of undecided changes after an interrupted decision was recovered."""
         self._known_version = review.version
         for store in self._stores.values():
             if not store.closed:

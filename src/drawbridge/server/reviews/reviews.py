@@ -107,7 +107,8 @@ class HunkDecision(Struct, frozen=True):
 
 
 class HunkGone(Exception):
-    """A hunk or a file is no longer in the review. ``decided``: the decision, if a user has decided on the hunk."""
+    """A hunk or a file is no longer part of the review. ``decided``: the decision, if a user has decided on the
+    hunk."""
 
     def __init__(self, what: str, decided: HunkDecision | None = None) -> None:
         super().__init__(what)
@@ -235,7 +236,7 @@ class Review:
 
     def end(self) -> None:
         """Records that the latest run has ended, although no checkpoint was taken after it. The review contains what
-        has changed until it is read next; what changes after that counts as somebody else's work."""
+        has changed until it is read next; what changes after that counts as work by somebody else."""
         self._run = ""
 
     @property

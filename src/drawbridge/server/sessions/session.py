@@ -409,7 +409,7 @@ class SessionStore:
 
     @property
     def review(self) -> ReviewNumbers | None:
-        """The numbers of what is left to decide in the review, for lists of sessions; None if they are not known."""
+        """The numbers of undecided changes in the review, for lists of sessions; None if they are not known."""
         return self.data.review
 
     @property
@@ -505,7 +505,7 @@ class SessionStore:
             logger.error("%s: its metadata can't be written: %s", self.data.id, error)
 
     def review_is(self, numbers: ReviewNumbers) -> None:
-        """Stores the numbers of what is left to decide in the review, so that lists of sessions show it even after a
+        """Stores the numbers of undecided changes in the review, so that lists of sessions show it even after a
         restart."""
         self.data.review = numbers
         if not self.closed:

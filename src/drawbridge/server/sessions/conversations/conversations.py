@@ -40,14 +40,14 @@ def directories(agents: Iterable[Agent], limit: int) -> list[tuple[Path, str]]:
 
 
 def known(agent: Agent | None, path: Path, session_id: str) -> bool:
-    """Whether the conversation can be resumed, as far as that is known without asking the agent. Blocking."""
+    """Whether the agent's files show that the conversation can be resumed. Does not ask the agent. Blocking."""
     if agent is None or agent.sessions is None:
         return bool(session_id)
     return agent.sessions.known(path, session_id)
 
 
 def stored(agent: Agent | None, path: Path, session_id: str) -> bool:
-    """Whether the agent has its own transcript of the conversation, as far as its files show that. Blocking."""
+    """Whether the agent's files include a transcript of the conversation. Blocking."""
     return agent is not None and agent.sessions is not None and agent.sessions.known(path, session_id)
 
 

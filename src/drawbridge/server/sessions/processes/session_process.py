@@ -77,7 +77,7 @@ class ContinuedConversation(Struct, frozen=True):
 
 
 class _Listener:
-    """Receives the events of one process, until they are to be ignored. ``forget`` is called when the process has
+    """Receives the events of one process, until they have to be ignored. ``forget`` is called when the process has
     exited, even if its events are ignored."""
 
     def __init__(self, receive: Callable[[base.Event], None], forget: Callable[[], None]) -> None:

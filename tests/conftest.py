@@ -78,8 +78,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if isinstance(item, pytest.Function) and pytest_asyncio.is_async_test(item):
             # Right after `home`, so that it checks after the test's own fixtures are closed, while the loop still runs.
             item.fixturenames.insert(item.fixturenames.index("home") + 1, "_no_task_stays")
-    # Tests that take turns come first, so that one process starts with them while the others run the rest; of these,
-    # the tests that run alone, so that no process waits at the end for a test that waits for it.
+    # Tests that take turns come first, so that one process starts with them while the others run the rest. The first of
+    # these are the tests that run alone, so that no process waits at the end for a test that waits for it.
     items.sort(key=lambda item: (not turns.runs_alone(item), not turns.takes_turns(item)))
 
 

@@ -271,7 +271,7 @@ WATCH = r"""(() => {
         ? [...ofEdited(received[id], texts), ...always]
         : sent ? wordsIn(answered(sent)) : [...(requests[id] ?? ['unknown']), ...always];
       const hidden = [...new Set(all)].filter((word) => !words[id]?.has(word));
-      // A button that only refers to the text above need not be seen whole.
+      // A button that only refers to the text above does not have to be fully in view.
       const isAsked = ({ part, line }) => !part.matches('.always') || (data.remember && !line.includes('see above'));
       const unseen = sent || texts ? [] : pieces(card).filter((one) => isAsked(one) && !isSeen(one));
       const missing = unseen.map(({ line }) => line);
@@ -649,7 +649,7 @@ def test_an_answer_is_sent_once_all_of_it_was_in_view(browser: Browser, address:
 
 @pytest.mark.thorough
 def test_only_answered_questions_have_to_be_in_view(browser: Browser, address: str) -> None:
-    """An option that is not chosen need not have been in view."""
+    """An option that is not chosen does not have to have been in view."""
     asked = ask({"label": "Oak"}, {"label": "Ash", "description": words(900)})
     with browser.person(address, **SMALL) as person:
         sends(person, {"name": "AskUserQuestion", "input": {"questions": [asked]}})
@@ -1216,7 +1216,7 @@ def plays(
                 takes_time(person, edits=acts is edits)
             typed = {
                 did.removeprefix("writes ") for did in story if isinstance(did, str)
-            }  # the user typed these words, so they need not have been in view
+            }  # the user typed these words, so they do not have to be in view
             for one in accepted(person):
                 assert {**one, "hidden": [word for word in one["hidden"] if word not in typed]} == NOTHING_UNSEEN
         count = person.runs("window.edits") if acts is edits else len(accepted(person))

@@ -376,7 +376,7 @@ class ApprovalRequested(Struct, frozen=True, dict=True):
 
     The other fields describe the request to people (see ``approvals.words``). ``remember`` applies everything in
     ``always``. ``editable``: the fields of ``input`` that clients offer for editing. ``shown_fields``: the fields of
-    ``input`` that the diff of ``proposal`` shows completely. ``summary``: the text of a notification, without a path or
+    ``input`` that the diff of ``proposal`` shows in full. ``summary``: the text of a notification, without a path or
     any other part of the input.
     """
 

@@ -97,7 +97,7 @@ export function StateLine(props: Props) {
           </span>
         )}
         {project.cost_usd > 0 && (
-          <span class="cost" title="The cost of all runs of this project, as the agent reports it">
+          <span class="cost" title="The cost of all runs of this project, as reported by the agent">
             {money(project.cost_usd)} <span class="of">in this project</span>
           </span>
         )}

@@ -102,7 +102,7 @@ class PermissionRequest(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     ``kind``, ``title``, ``risks`` and ``always`` describe the request to the user, in the same words in all clients.
     ``remember`` applies everything in ``always``. ``editable``: the fields of ``input`` that clients offer for editing.
-    ``shown_fields``: the fields of ``input`` that the diff of ``proposal`` shows completely.
+    ``shown_fields``: the fields of ``input`` that the diff of ``proposal`` shows in full.
     ``summary``: the text of a notification, such as "Run a command", without a path or any other part of the input.
     """
 

@@ -1,6 +1,6 @@
 """Intents: the changes that the server is about to make to files or branches, recorded beforehand. Also determines the
-result if the server is killed before the change is complete. Pure. git writes the files of a decision one after the
-other, and may also be killed in between. An ``Intent`` contains enough to determine what happened: each file is as
+result if the server is killed before the change is complete. Pure. git writes the files of a decision one after
+another, and may also be killed in between. An ``Intent`` contains enough to determine what happened: each file is as
 before, as decided, torn (git was writing it), or changed by somebody else. A decision of which only a part was written
 is completed. If that is not possible because somebody else has changed one of its files, the part is undone. The same
 applies to a run that is reverted. A commit was either made or not.

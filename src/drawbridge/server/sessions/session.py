@@ -1,7 +1,7 @@
 """The base class of managed sessions and terminal sessions, and the list of all sessions.
 
 ``Session`` contains the identity, the history, the store, the approval requests, and what clients see. A
-``ManagedSession`` belongs to a project, and its history contains the project's conversations, one after the other. A
+``ManagedSession`` belongs to a project, and its history contains the project's conversations, one after another. A
 ``terminal_sessions.session.TerminalSession`` is one conversation. ``Sessions`` is the list of all sessions.
 """
 
@@ -655,5 +655,5 @@ def no_terminal_session() -> ClientError:
 
 def in_terminal() -> ClientError:
     """The error for a command that only managed sessions support."""
-    text = "This agent was started in a terminal and is controlled there, so this is not possible here."
+    text = "This agent was started in a terminal and is controlled there, so it does not support this."
     return ClientError("NOT_SUPPORTED", text)

@@ -120,7 +120,7 @@ class TooSlow(Exception):
 
 
 class Deadline:
-    """The time by which one request has to end. The request may search several histories one after the other."""
+    """The time by which one request has to end. The request may search several histories one after another."""
 
     def __init__(self) -> None:
         self._until = time.monotonic() + SEARCH_SECONDS

@@ -350,7 +350,7 @@ class Turns:
         """Ends a run in two cases: its agent has stopped and no background task has to be waited for, or the agent has
         been waiting for a prompt for ``idle`` seconds although no hook has reported that it has stopped. In the second
         case, the user has withdrawn the prompt. ``idle``: None if the agent is not waiting, or if that is not known.
-        Between runs, forgets background tasks that need not be waited for any longer.
+        Between runs, forgets background tasks that no longer have to be waited for.
         """
         turn = self.current
         if turn is None:

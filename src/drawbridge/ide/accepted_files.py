@@ -48,7 +48,7 @@ class AcceptedFile(Struct, frozen=True):
 
     @property
     def is_decided(self) -> bool:
-        """Whether no lines are left to decide on. An empty new file has none."""
+        """Whether no undecided lines are left. An empty new file has none."""
         return (self.base or "") == self.written
 
     @property
@@ -128,7 +128,7 @@ class AcceptedFiles:
             changed()
 
     def store(self, file: AcceptedFile) -> None:
-        """Replaces what is known about a file. Forgets the file if nothing is left to decide on."""
+        """Replaces what is known about a file. Forgets the file if no undecided changes are left."""
         if file.is_decided:
             self.forget(file.path)
         else:

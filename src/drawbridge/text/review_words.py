@@ -202,8 +202,8 @@ def decided_words(decided: Mapping[str, Any]) -> str:
 
 
 def interrupted_words(decided: Mapping[str, Any]) -> str:
-    """The result of a decision, a revert or a commit that was interrupted and not done. The text follows the user's
-    name. ``decided``: a ``ReviewInterrupted`` of the protocol."""
+    """The result of a decision, a revert or a commit that was interrupted, and was not carried out or may not have
+    been. The text follows the user's name. ``decided``: a ``ReviewInterrupted`` of the protocol."""
     decision, files = decided.get("decision") or "decide on", counted(decided["files"], "file")
     what = {"revert": f"undo the changes to {files}", "commit": f"commit {files}"}.get(decision)
     words = f"wanted to {what or f'{decision} {_about(decided)}'}, but the server was restarted"

@@ -19,7 +19,7 @@ from drawbridge.tui.reviews import Draft
 from drawbridge.tui.visiting import Visiting
 
 GONE: Final = frozenset({"INVALID_PATH", "PROJECT_NOT_FOUND"})
-"""The codes of errors after which nothing is left to decide on, because the project or its directory no longer exists,
+"""The codes of errors after which no undecided changes are left, because the project or its directory no longer exists,
 or the directory is no longer allowed."""
 
 

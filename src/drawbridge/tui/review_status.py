@@ -19,7 +19,7 @@ NOT_THERE: Final = "This change is no longer part of the review."
 
 
 def ways_on(contents: ReviewContents) -> str:
-    """The hints about what can still be done when nothing is left to decide on."""
+    """The hints about what can still be done when no undecided changes are left."""
     count = len(contents.commenting.all)
     found = f"{counted(count, 'comment')}: C shows {'it' if count == 1 else 'them'}.\n" if count else ""
     kept = len(contents.committing.kept) if contents.committing.is_allowed else 0

@@ -224,7 +224,7 @@ export type ReviewImage = { blob_id: string; media_type: string };
 /** The server was killed while it applied a user's decision on `hunks` hunks in `files` files, reverted the changes of a run to `files` files, or committed kept changes to them (`hunks` is then 0). `result`: `not_done` if everything is as before, `unknown` if somebody else has changed the files or the branch since. `changed`: the paths of the files that somebody else has changed, at most 20. A decision, revert or commit that was applied is recorded as `ReviewDecided`, `RunReverted` or `ReviewCommitted` instead. */
 export type ReviewInterrupted = { by: string; decision: "commit" | "edit" | "keep" | "revert" | "undo"; files: number; hunks: number; result: "not_done" | "unknown"; changed?: string[]; client_id?: string | null };
 
-/** How much there is to decide on in a review. `added`, `removed`: numbers of lines. */
+/** The numbers of undecided changes in a review. `added`, `removed`: numbers of lines. */
 export type ReviewNumbers = { files: number; hunks: number; added: number; removed: number };
 
 /** A user pushed `commit`, the last commit of the current branch, to the `branch` of the `remote`. `output`: the end of what git, its hooks and the program for pull requests printed. `pull_request`: the address of the pull request that was created or existed already, if it is known; `problem`: reports that none was created, as human-readable text (`output` contains the reason); empty if one was created, or none was requested. */

@@ -37,7 +37,7 @@ const NEWS = 10_000;
 /** The updates after which the review, its comments, or what can be committed or pushed may have changed. */
 const CHANGES = ['review_changed', 'review_commented', 'review_committed', 'review_pushed', 'run_finished'];
 
-/** The codes of errors after which there is nothing to decide, because the directory or the project is gone. */
+/** The codes of errors after which no undecided changes are left, because the directory or the project is gone. */
 const GONE = ['INVALID_PATH', 'PROJECT_NOT_FOUND'];
 
 /** The state of a part, a file or the whole review while it is shown. */

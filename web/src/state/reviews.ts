@@ -1,4 +1,4 @@
-// How much there is to decide and to commit in each project's review, as the links to the reviews show it.
+// The numbers of undecided and uncommitted changes in each project's review, as the links to the reviews show them.
 
 import { type Signal, signal } from '@preact/signals';
 

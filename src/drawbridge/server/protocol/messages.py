@@ -177,7 +177,7 @@ class DeskInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class ReviewNumbers(Struct, frozen=True, kw_only=True):
-    """How much there is to decide on in a review. ``added``, ``removed``: numbers of lines."""
+    """The numbers of undecided changes in a review. ``added``, ``removed``: numbers of lines."""
 
     files: int
     hunks: int

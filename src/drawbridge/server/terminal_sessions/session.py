@@ -492,8 +492,8 @@ class TerminalSession(Session):
         self._end("interrupted", None)
 
     def move(self, pid: int, continued_in: str | None) -> None:
-        """Removes the process ``pid``, because the user has moved its conversation to the background, where the session
-        ``continued_in`` (None if it is not known) continues it under another id."""
+        """Removes the process ``pid``, because the user has moved its conversation to the background. ``continued_in``:
+        the session that continues it there, under another id; None if it is not known."""
         if self.processes.beside(pid):  # another terminal has it open
             self.leave(pid, "completed", quiet=True)
             self.save()

@@ -530,8 +530,7 @@ const aboutWords = ({ hunks, files, paths }: { hunks: number; files: number; pat
 
 /**
  * The outcome of a decision, a revert or a commit that was interrupted, and was not carried out or may not have been.
- * The text follows the name of the
- * person who decided.
+ * The text follows the name of the person who decided.
  */
 function interruptedWords(data: ReviewInterrupted): string {
   const files = counted(data.files, 'file');

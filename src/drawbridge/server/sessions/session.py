@@ -505,7 +505,7 @@ class SessionStore:
             logger.error("%s: its metadata can't be written: %s", self.data.id, error)
 
     def review_is(self, numbers: ReviewNumbers) -> None:
-        """Stores the numbers of undecided changes in the review, so that lists of sessions show it even after a
+        """Stores the numbers of undecided changes in the review, so that lists of sessions show them even after a
         restart."""
         self.data.review = numbers
         if not self.closed:

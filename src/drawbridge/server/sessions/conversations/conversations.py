@@ -40,7 +40,7 @@ def directories(agents: Iterable[Agent], limit: int) -> list[tuple[Path, str]]:
 
 
 def known(agent: Agent | None, path: Path, session_id: str) -> bool:
-    """Whether the agent's files show that the conversation can be resumed. Does not ask the agent. Blocking."""
+    """Whether the conversation can be resumed, judged by the agent's files, without asking the agent. Blocking."""
     if agent is None or agent.sessions is None:
         return bool(session_id)
     return agent.sessions.known(path, session_id)

@@ -26,8 +26,8 @@ from drawbridge.server.checkpoints.errors import Changed, GitFailed
 from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.checkpoints.unsaved import UnsavedChanges, not_written_over
 from drawbridge.server.events import (
+    Audited,
     DecidedOnReview,
-    Event,
     Recorded,
     ReviewCommitted,
     ReviewDecided,
@@ -71,7 +71,7 @@ class Store(Protocol):
 
     def record(self, event: Recorded, sender: Subscriber | None = None) -> int | None: ...
 
-    def announce(self, event: Event, sender: Subscriber | None = None) -> None: ...
+    def audit(self, event: Audited) -> None: ...
 
     async def read(self, *, after_seq: int, limit: int) -> Page: ...
 
@@ -197,7 +197,7 @@ class Recovery:
             store.record(event)
             if found.result == "done" and isinstance(intent, DecisionIntent):
                 surface = intent.surface or {"by": intent.by}
-                store.announce(DecidedOnReview(surface, intent.decision, intent.hunks, intent.files))
+                store.audit(DecidedOnReview(surface, intent.decision, intent.hunks, intent.files))
         self.latest = event if self._is_restarted else None
         text = "%s: an interrupted decision, revert or commit by %s %s"
         logger.warning(text, intent.session, intent.by, RESULTS[found.result])

@@ -259,7 +259,7 @@ class Reviewing:
             store.review_is(counted(review))
         # The sender gets it, too, because the reply is not the record.
         own.record(record_of(wanted, outcome.plan, review, diff, sender))
-        own.announce(DecidedOnReview(sender.audited, wanted.decision, outcome.plan.hunks, outcome.plan.files))
+        own.audit(DecidedOnReview(sender.audited, wanted.decision, outcome.plan.hunks, outcome.plan.files))
         for store in self._stores.values():
             store.announce(numbers(review, sender), sender if store is own else None)
 

@@ -344,10 +344,10 @@ async def _prepare_index(
     """Writes the user's index, with the changes that are committed, to the lock file. Raises ``Blocked``, ``GitFailed``
     or ``NoCheckpoint``."""
     index, copy = lock.with_name("index"), git.folder / "person"
+    if await asyncio.to_thread(git_index.is_damaged, index, git.settings.id_bytes):
+        raise damaged_index(index)
     known = await asyncio.to_thread(git_index.read, index, git.settings.id_bytes)
     if known is None:
-        if await asyncio.to_thread(git_index.is_damaged, index, git.settings.id_bytes):
-            raise damaged_index(index)
         raise Blocked(
             "index", "git's index is split, sparse or too large, which is not supported. Commit in your shell"
         )

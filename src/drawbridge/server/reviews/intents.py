@@ -74,7 +74,8 @@ class Attempt(Struct, frozen=True):
     ``ref``: its branch, with "refs/heads/"; ``created``: the branch is new. ``parent``: the last commit before it, and
     ``former``: the branch that is checked out before it; each is empty if it does not exist. ``tree``, ``message``:
     those of the commit, unless a hook changes them. ``files``: the paths of the committed files, as ``shown_path``
-    returns them.
+    returns them. ``lock``: identifies the file that locks git's index meanwhile (its inode, and the time of its last
+    change in nanoseconds); None if an earlier version has stored the intent.
     """
 
     ref: str
@@ -84,6 +85,7 @@ class Attempt(Struct, frozen=True):
     tree: str
     message: str
     files: tuple[str, ...]
+    lock: tuple[int, int] | None = None
 
 
 class CommitIntent(Struct, frozen=True, tag="commit"):

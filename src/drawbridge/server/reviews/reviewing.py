@@ -234,12 +234,20 @@ class Reviewing:
     async def _begin(self, wanted: RequestedDecision, session: str, own: Store, sender: Subscriber, plan: Plan) -> None:
         """Stores the intent of a decision."""
         if plan.hunks:
-            counts = plan.files, plan.hunks
-            who = session, own.last_seq, sender.name, sender.id
-            surface = dict(sender.audited)
-            await self.recovery.begin(
-                DecisionIntent(*who, wanted.decision, *counts, plan.bases, plan.heads, plan.paths, surface)
+            intent = DecisionIntent(
+                session=session,
+                seq=own.last_seq,
+                by=sender.name,
+                client_id=sender.id,
+                surface=dict(sender.audited),
+                decision=wanted.decision,
+                files=plan.files,
+                hunks=plan.hunks,
+                bases=plan.bases,
+                heads=plan.heads,
+                paths=plan.paths,
             )
+            await self.recovery.begin(intent)
 
     def _publish_decision(
         self,

@@ -134,8 +134,8 @@ class Reviewing:
         self._publish(OpenReview(), is_gone=True)
 
     def _publish(self, review: OpenReview, *, is_gone: bool = False) -> None:
-        """Publishes how much is left to decide, if that has changed without a decision. If nothing is left, that is
-        recorded, unless the directory no longer exists.
+        """Publishes how much is left to decide, or what may be missing, if that has changed without a decision. If
+        nothing is left anymore, that is recorded, unless the directory no longer exists.
         """
         known = (None, counted(review))
         if review.version == self._known_version and all(store.review in known for store in self._stores.values()):
@@ -144,8 +144,9 @@ class Reviewing:
         for store in self._stores.values():
             if store.closed:  # the session was deleted, or the server is shutting down
                 continue
+            is_over = not review.files and store.review not in known
             store.review_is(counted(review))
-            if not review.files and not is_gone:
+            if is_over and not is_gone:
                 store.record(ReviewDecided(files=0, hunks=0, left=0))
             store.announce(numbers(review))
 

@@ -10,11 +10,13 @@ programs``), on PATH, or in both. A test whose program is missing is skipped wit
 from __future__ import annotations
 
 import functools
+import importlib
 import os
 import re
 import shutil
 import subprocess
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NoReturn
 
 import pytest
@@ -187,6 +189,14 @@ def tmux() -> Path:
 
 def git() -> Path:
     return next(iter(_on_path("git")), None) or missing("git is missing: install the package git")
+
+
+def uvloop() -> ModuleType:
+    """Returns the event loop that the server uses. Only some platforms have it (see ``pyproject.toml``)."""
+    try:
+        return importlib.import_module("uvloop")
+    except ImportError:
+        missing("uvloop is missing: it needs CPython, and not Windows")
 
 
 def missing(reason: str) -> NoReturn:

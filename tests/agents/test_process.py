@@ -36,6 +36,7 @@ from drawbridge.agents.demo.driver import Demo
 from drawbridge.agents.output import LINE_LIMIT, STDERR_LIMIT
 from drawbridge.agents.process import Times
 from drawbridge.agents.supervisor_pipe import SupervisorPipe
+from tests import programs
 from tests.waiting import PATIENCE, until
 
 from .rig import BAD_AGENT, ReceivedEvents, Session, bad_agent, eventually, lives, session
@@ -399,7 +400,7 @@ async def test_processes_of_another_agent_keep_running(agent: Session, tmp_path:
 @pytest.fixture(scope="module")
 def uvloop() -> Any:
     """The uvloop module. Its first loop leaves a pipe open, so the loop is created before a test counts open files."""
-    module = pytest.importorskip("uvloop")
+    module = programs.uvloop()
     module.new_event_loop().close()
     return module
 

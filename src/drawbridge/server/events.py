@@ -656,7 +656,24 @@ class SubmittedReview(Struct, frozen=True):
     steer: bool = False
 
 
-Audited: TypeAlias = RunContinued | Answered | DecidedOnReview | CommentedOnReview | SubmittedReview
+class CommittedFromReview(Struct, frozen=True):
+    """A person committed what was kept. ``ReviewCommitted`` is for the history."""
+
+    surface: Mapping[str, Any]
+    commit: str
+    branch: str
+
+
+class RevertedRun(Struct, frozen=True):
+    """A person reverted everything that a run changed. ``RunReverted`` is for the history."""
+
+    surface: Mapping[str, Any]
+    run_id: str
+
+
+Audited: TypeAlias = (
+    RunContinued | Answered | DecidedOnReview | CommentedOnReview | SubmittedReview | CommittedFromReview | RevertedRun
+)
 
 Recorded: TypeAlias = (
     AgentLine

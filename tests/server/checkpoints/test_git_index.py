@@ -123,6 +123,24 @@ def test_damaged_indexes_raise_no_errors(project: Path) -> None:
             changed[chance.randrange(len(data))] = chance.randrange(256)
         damaged.write_bytes(changed)
         git_index.read(damaged, 20)
+        assert git_index.is_damaged(damaged, 20) == (changed != data)
+
+
+@pytest.mark.parametrize(("format", "id_bytes"), [("sha1", 20), ("sha256", 32)])
+@pytest.mark.parametrize("has_checksum", [True, False])
+def test_an_index_that_git_wrote_is_not_damaged(tmp_path: Path, format: str, id_bytes: int, has_checksum: bool) -> None:
+    """Newer versions of git can write zeros in place of the checksum (``index.skipHash``)."""
+    git(tmp_path, "init", "-q", f"--object-format={format}")
+    (tmp_path / "a.txt").write_text("a\n")
+    git(tmp_path, "add", ".")
+    index = tmp_path / ".git" / "index"
+    content, checksum = index.read_bytes()[:-id_bytes], index.read_bytes()[-id_bytes:]
+    if not has_checksum:
+        checksum = bytes(id_bytes)
+    index.write_bytes(content + checksum)
+    assert not git_index.is_damaged(index, id_bytes)
+    index.write_bytes(content[:-9] + checksum)
+    assert git_index.is_damaged(index, id_bytes)
 
 
 def index_of(version: int, *entries: bytes) -> bytes:

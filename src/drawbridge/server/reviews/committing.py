@@ -186,7 +186,8 @@ async def commit(
         await _prepare_index(git, lock, now, new)
         ref = head.ref if branch is None else f"refs/heads/{branch}"
         paths_now = tuple(sorted(map(shown_path, now)))
-        await begin(Attempt(ref, branch is not None, head.commit, head.ref, tree, message, paths_now))
+        made = await asyncio.to_thread(_identity, lock)
+        await begin(Attempt(ref, branch is not None, head.commit, head.ref, tree, message, paths_now, made))
         code, output = await _run(git, lock, head, tree, message, branch)
         done = await head_of(git)
         if done.commit == head.commit:
@@ -200,10 +201,15 @@ async def commit(
 
 
 async def finished(git: Git, attempt: Attempt, check_at_rest: Callable[[], None]) -> Verdict:
-    """Determines whether a commit was made before it was interrupted. If it was not, removes its new branch, if it has
-    one; ``check_at_rest`` is called before that. Raises what ``check_at_rest`` raises, or ``GitFailed``."""
+    """Determines whether a commit was made before it was interrupted, and unlocks git's index if it is still locked by
+    the attempt. If the commit was not made, removes its new branch, if it has one; ``check_at_rest`` is called before
+    that. Raises what ``check_at_rest`` raises, ``GitFailed`` or OSError."""
     code, tip, _ = await git.run("rev-parse", "--verify", "--quiet", f"{attempt.ref}^{{commit}}")
     tip = "" if code else tip.strip()
+    commit = "" if tip in ("", attempt.parent) else await _commit_of(git, attempt, tip)
+    await asyncio.to_thread(_unlock, git.repository.own / "index", attempt.lock, is_made=bool(commit))
+    if commit:
+        return Verdict("done", commit=commit)
     if tip in ("", attempt.parent):
         if tip and attempt.created:
             check_at_rest()
@@ -212,13 +218,19 @@ async def finished(git: Git, attempt: Attempt, check_at_rest: Callable[[], None]
             if code:
                 return Verdict("unknown")  # the new branch still exists
         return Verdict("not_done")
+    return Verdict("unknown")
+
+
+async def _commit_of(git: Git, attempt: Attempt, tip: str) -> str:
+    """The id of the commit that the attempt made, if it is among the new commits of its branch; otherwise empty.
+    ``tip``: the last commit of the branch. Raises ``GitFailed``."""
     wanted = [f"{attempt.parent}..{tip}", "--ancestry-path"] if attempt.parent else [tip]
     code, listed, _ = await git.run("rev-list", "--parents", *wanted)
     for line in [] if code else listed.splitlines():
         id, *parents = line.split()
         if parents[:1] == ([attempt.parent] if attempt.parent else []) and await _is_of(git, id, attempt):
-            return Verdict("done", commit=id)
-    return Verdict("unknown")
+            return id
+    return ""
 
 
 async def _is_of(git: Git, commit: str, attempt: Attempt) -> bool:
@@ -306,18 +318,44 @@ async def _merged(git: Git, entries: Mapping[str, tuple[Entry, Entry, Entry]]) -
 async def _locked(git: Git, index: Path) -> AsyncIterator[Path]:
     """Locks the user's index as git does. The lock file is removed at the end unless it has become the index. Raises
     ``Blocked`` if the index is already locked, or ``GitFailed``."""
-    lock = index.with_name(index.name + ".lock")
+    lock = _lock_of(index)
     try:
         made = await asyncio.to_thread(_create, lock)
     except FileExistsError:
-        text = "another git command is running in the repository, or was killed (index.lock exists)"
-        raise Blocked("locked", text) from None
+        text = "another git command is running in the repository, or was killed (index.lock exists). If none is running"
+        raise Blocked("locked", f"{text}, delete {lock}") from None
     try:
         await git.remove_at_end(lock)  # the lock file is removed even if the server is killed
         yield lock
         await git.remove_at_end(None)
     finally:
         await asyncio.to_thread(_remove, lock, made)
+
+
+def _lock_of(index: Path) -> Path:
+    return index.with_name(index.name + ".lock")
+
+
+def _identity(lock: Path) -> tuple[int, int]:
+    """What ``Attempt.lock`` contains. Unlike the time of the content, the time of the last change can't be set. Blocking.
+    Raises OSError."""
+    found = lock.lstat()
+    return found.st_ino, found.st_ctime_ns
+
+
+def _unlock(index: Path, made: tuple[int, int] | None, *, is_made: bool) -> None:
+    """Completes what the script would have done with the lock file of a commit, if it still exists. While it did, no git
+    command could change the index. ``made``: as in ``Attempt.lock``. Blocking. Raises OSError."""
+    lock = _lock_of(index)
+    try:
+        if _identity(lock) != made:
+            return  # it belongs to another git command
+    except FileNotFoundError:
+        return
+    if is_made:
+        lock.replace(index)
+    else:
+        lock.unlink()
 
 
 def _create(lock: Path) -> tuple[int, int]:
@@ -344,10 +382,10 @@ async def _prepare_index(
     """Writes the user's index, with the changes that are committed, to the lock file. Raises ``Blocked``, ``GitFailed``
     or ``NoCheckpoint``."""
     index, copy = lock.with_name("index"), git.folder / "person"
+    if await asyncio.to_thread(git_index.is_damaged, index, git.settings.id_bytes):
+        raise damaged_index(index)
     known = await asyncio.to_thread(git_index.read, index, git.settings.id_bytes)
     if known is None:
-        if await asyncio.to_thread(git_index.is_damaged, index, git.settings.id_bytes):
-            raise damaged_index(index)
         raise Blocked(
             "index", "git's index is split, sparse or too large, which is not supported. Commit in your shell"
         )

@@ -134,8 +134,8 @@ class Reviewing:
         self._publish(OpenReview(), is_gone=True)
 
     def _publish(self, review: OpenReview, *, is_gone: bool = False) -> None:
-        """Publishes the numbers of undecided changes, if they have changed without a decision. If nothing is left, that
-        is recorded, unless the directory no longer exists.
+        """Publishes the numbers of undecided changes, or what may be missing, if that has changed without a decision. If
+        nothing is left, that is recorded, unless the directory no longer exists.
         """
         known = (None, counted(review))
         if review.version == self._known_version and all(store.review in known for store in self._stores.values()):
@@ -144,8 +144,9 @@ class Reviewing:
         for store in self._stores.values():
             if store.closed:  # the session was deleted, or the server is shutting down
                 continue
+            is_over = not review.files and store.review not in known
             store.review_is(counted(review))
-            if not review.files and not is_gone:
+            if is_over and not is_gone:
                 store.record(ReviewDecided(files=0, hunks=0, left=0))
             store.announce(numbers(review))
 
@@ -234,12 +235,20 @@ class Reviewing:
     async def _begin(self, wanted: RequestedDecision, session: str, own: Store, sender: Subscriber, plan: Plan) -> None:
         """Stores the intent of a decision."""
         if plan.hunks:
-            counts = plan.files, plan.hunks
-            who = session, own.last_seq, sender.name, sender.id
-            surface = dict(sender.audited)
-            await self.recovery.begin(
-                DecisionIntent(*who, wanted.decision, *counts, plan.bases, plan.heads, plan.paths, surface)
+            intent = DecisionIntent(
+                session=session,
+                seq=own.last_seq,
+                by=sender.name,
+                client_id=sender.id,
+                surface=dict(sender.audited),
+                decision=wanted.decision,
+                files=plan.files,
+                hunks=plan.hunks,
+                bases=plan.bases,
+                heads=plan.heads,
+                paths=plan.paths,
             )
+            await self.recovery.begin(intent)
 
     def _publish_decision(
         self,
@@ -260,7 +269,7 @@ class Reviewing:
             store.review_is(counted(review))
         # The sender gets it, too, because the reply is not the record.
         own.record(record_of(wanted, outcome.plan, review, diff, sender))
-        own.announce(DecidedOnReview(sender.audited, wanted.decision, outcome.plan.hunks, outcome.plan.files))
+        own.audit(DecidedOnReview(sender.audited, wanted.decision, outcome.plan.hunks, outcome.plan.files))
         for store in self._stores.values():
             store.announce(numbers(review, sender), sender if store is own else None)
 

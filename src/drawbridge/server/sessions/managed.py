@@ -290,7 +290,7 @@ class ManagedSession(Session):
         """Continues a run that a limit had stopped. Raises ``ClientError`` or ``DrawbridgeError``."""
         self._check_kept()  # if this raises, the run is retried later
         self.prompts.accept(order, None, queue=True)
-        self.store.announce(events.RunContinued(order.run_id, order.by))
+        self.store.audit(events.RunContinued(order.run_id, order.by))
         self.controller.next()
 
     def _approval_closed(self, approval: PendingApproval, asked_by: Asker | None = None) -> None:
@@ -407,7 +407,7 @@ class ManagedSession(Session):
         order = msgspec.structs.replace(order, prompt=prompt, review=submission)
         # The sender receives the record, too, because the reply does not contain the prompt.
         sent = self.prompts.steer(order, None) if steer else self.prompts.send(order, None, queue=True)
-        self.store.announce(events.SubmittedReview(sender.audited, sent.data.run_id, steer))
+        self.store.audit(events.SubmittedReview(sender.audited, sent.data.run_id, steer))
         return msgspec.structs.replace(sent, seq=None)
 
     async def decide_review(self, wanted: RequestedDecision, sender: Subscriber) -> Answer[ReviewReply]:

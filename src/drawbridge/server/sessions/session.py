@@ -28,6 +28,7 @@ from drawbridge.server.checkpoints.checkpoints import Checkpoints
 from drawbridge.server.events import (
     Announced,
     Answered,
+    Audited,
     Event,
     PermissionWithdrawn,
     QueueChanged,
@@ -349,7 +350,13 @@ class Session(ABC):
         await self._check_allowed(approval, decision)
         answer, asked_by = self.approvals.decide(approval, decision, by, at)
         self._approval_closed(approval, asked_by)
-        self.store.announce(
+        self.audit(approval, decision, by)
+        return answer
+
+    @final
+    def audit(self, approval: PendingApproval, decision: Decision, by: Surface) -> None:
+        """Publishes a decision on an approval request for the audit log, once the agent follows it."""
+        self.store.audit(
             Answered(
                 by.audited,
                 approval.request,
@@ -358,7 +365,6 @@ class Session(ABC):
                 changed=decision.updated_input is not None,
             )
         )
-        return answer
 
     async def _check_allowed(self, approval: PendingApproval, decision: Decision) -> None:
         """Raises ``ClientError`` (PERMISSION_DENIED) if the owner's limits do not allow the decision."""
@@ -487,6 +493,10 @@ class SessionStore:
         if not self.history.closed:
             asked_by = sender.id if sender is not None else ""
             self._context.publish(Announced(self.data.id, self._path, event, asked_by, quiet, instant(moment)))
+
+    def audit(self, event: Audited) -> None:
+        """Publishes an event for the audit log, even if the session was closed in the meantime."""
+        self._context.publish(Announced(self.data.id, self._path, event))
 
     async def read(self, **where: Any) -> Page:
         """Like ``History.read``, in a thread. Raises ``ClientError`` if the session has been deleted in the

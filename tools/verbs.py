@@ -23,12 +23,13 @@ Arguments after the verb are passed on: ``test -k selection``, ``serve --port 12
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import bootstrap
@@ -84,8 +85,27 @@ def try_page() -> None:
 
 def test(arguments: list[str]) -> None:
     try_page()
-    check([])
+    with compiling_the_tests():
+        check([])
     pytest_in_parallel(arguments)
+
+
+@contextlib.contextmanager
+def compiling_the_tests() -> Iterator[None]:
+    """In a new checkout, imports all tests in another process until the context exits, to store their bytecode. The
+    checks keep only one processor busy. Without the bytecode, every worker of pytest would compile all tests itself.
+    """
+    if (ROOT / "tests" / "__pycache__").exists():
+        yield
+        return
+    collecting = [str(bootstrap.ensure("dev")), "-m", "pytest", "--collect-only", "-qq", "-p", "no:cacheprovider"]
+    nowhere = subprocess.DEVNULL
+    with subprocess.Popen(collecting, cwd=ROOT, stdin=nowhere, stdout=nowhere, stderr=nowhere) as process:
+        try:
+            yield
+            process.wait()
+        finally:
+            process.kill()
 
 
 def nvim(arguments: list[str]) -> None:

@@ -80,9 +80,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if isinstance(item, pytest.Function) and pytest_asyncio.is_async_test(item):
             # Right after `home`, so that it checks after the test's own fixtures are closed, while the loop still runs.
             item.fixturenames.insert(item.fixturenames.index("home") + 1, "_no_task_stays")
-    # Tests that take turns come first, so that one process starts with them while the others run the rest. The first of
-    # these are the tests that run alone, so that no process waits at the end for a test that waits for it.
-    items.sort(key=lambda item: (not turns.runs_alone(item), not turns.takes_turns(item)))
+    items.sort(key=_places(items).__getitem__)
+
+
+def _places(items: list[pytest.Item]) -> dict[pytest.Item, int]:
+    """The place of each test in the order. Every process of one run starts with a part of this order. The tests that run
+    alone come first, so that no process waits at the end for a test that waits for it. Half of the other tests that
+    take turns come last, so that the other processes start with tests that need not wait for those.
+    """
+    sharing = [item for item in items if turns.takes_turns(item) and not turns.runs_alone(item)]
+    places = dict.fromkeys(items, 2)
+    places |= {item: 0 for item in items if turns.runs_alone(item)}
+    places |= dict.fromkeys(sharing[: len(sharing) // 2], 1)
+    places |= dict.fromkeys(sharing[len(sharing) // 2 :], 3)
+    return places
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -256,6 +256,11 @@ class ManagedSession(Session):
             "problem": self._grants.directories.last_problem(self.path),
         }
 
+    def _changes_silently(self) -> tuple[object, ...]:
+        """Also contains what depends on the time, and what ``directory_examined`` found last."""
+        scheduled = self._process.scheduled_until
+        return (self.history.count, self.data.recorded.title, scheduled, self._known_problem)
+
     def directory_examined(self) -> None:
         """Publishes the project's state if agents can no longer run in its directory, or can again, and then also how
         much is left to review."""

@@ -118,6 +118,8 @@ class Session(ABC):
         self._is_restored = not history.count and data.options == Options()
         """Whether ``restore_agent_state`` has nothing left to read, because it was called before, or because neither
         records nor chosen options exist."""
+        self._listed: tuple[tuple[object, ...], messages.ProjectInfo] | None = None
+        """What ``info`` returned last, and the state that it was made from; None before the first call."""
 
     @property
     def recorded(self) -> RecordedState:
@@ -267,7 +269,18 @@ class Session(ABC):
 
     @final
     def info(self) -> messages.ProjectInfo:
-        return project_info(self.summary())
+        """The session in lists. Made anew only if it has changed since the last call, so that a list of many sessions
+        does not delay the event loop."""
+        # A thread may change the history in the meantime. The next call then sees another state, and makes it anew.
+        now = (self.store.changes, *self._changes_silently())
+        if self._listed is None or self._listed[0] != now:
+            self._listed = (now, project_info(self.summary()))
+        return self._listed[1]
+
+    def _changes_silently(self) -> tuple[object, ...]:
+        """What shows that ``summary`` has changed without an event and without being saved: threads delete old records
+        or find damaged ones, and a title may come from older records."""
+        return (self.history.count, self.data.recorded.title)
 
     @final
     def shown(self) -> messages.ProjectState:
@@ -401,6 +414,9 @@ class SessionStore:
         self._path = Path(data.path)
         self.was_interrupted = False
         """Whether the end of the last server ended a run."""
+        self.changes = 0
+        """The number of times that the session may have changed: every event, and every time that its metadata was
+        saved."""
         self._context = context
         self._disk = disk
 
@@ -441,6 +457,7 @@ class SessionStore:
         """Writes the event, without publishing it. Raises ``BadMessage``, ``HistoryNotWritten``, or ``ClientError`` if
         the session is closed, without changing anything."""
         self.check_there()
+        self.changes += 1
         direction, message = records.written(event)
         record = self.history.append(direction, message, is_json=records.is_json(event))
         if isinstance(event, AgentLine):  # most records are lines, which change only the number
@@ -490,6 +507,7 @@ class SessionStore:
     ) -> None:
         """Publishes an event that is not part of the history, unless the session was closed. ``moment``: when it
         happened, for an event that could not be written."""
+        self.changes += 1
         if not self.history.closed:
             asked_by = sender.id if sender is not None else ""
             self._context.publish(Announced(self.data.id, self._path, event, asked_by, quiet, instant(moment)))
@@ -508,6 +526,7 @@ class SessionStore:
             raise
 
     def save(self) -> None:
+        self.changes += 1
         self.data.session_id = self.recorded.session_id
         try:
             metadata.save(self._directory, self.data)
@@ -608,31 +627,35 @@ class Sessions:
         self._disk = disk
         self.writing = Writing()
         """Where the server writes files for users' decisions."""
-        self._sessions: dict[str, Session] = {}
+        self._managed: dict[str, Session] = {}
+        self._terminal: dict[str, Session] = {}
         self._tasks = BackgroundTasks(logger)
 
     def __iter__(self) -> Iterator[Session]:
         """Iterates over a copy, because sessions may be added or removed during the iteration, even by another
         thread."""
-        return iter(sorted(self._sessions.values(), key=lambda session: session.id.startswith(TERMINAL_PREFIX)))
+        return iter([*self._managed.values(), *self._terminal.values()])
+
+    def _of_kind(self, id: str) -> dict[str, Session]:
+        return self._terminal if id.startswith(TERMINAL_PREFIX) else self._managed
 
     def find(self, id: str) -> Session | None:
-        return self._sessions.get(id)
+        return self._of_kind(id).get(id)
 
     def get(self, id: str) -> Session:
         """The session with this id. Raises ``ClientError`` if it does not exist."""
-        session = self._sessions.get(id)
+        session = self.find(id)
         if session is None:
             raise no_terminal_session() if id.startswith(TERMINAL_PREFIX) else no_project()
         return session
 
     def add(self, session: Session) -> None:
-        self._sessions[session.id] = session
+        self._of_kind(session.id)[session.id] = session
         self._disk.set_size(session.id, str(session.path), session.history.size)
 
     def remove(self, session: Session) -> None:
         """Removes the session from the list. Another session may get its id later."""
-        del self._sessions[session.id]
+        del self._of_kind(session.id)[session.id]
         self._disk.remove(session.id)
 
     def are_working(self, directory: Path, leads_to: Callable[[Path], Path]) -> bool:

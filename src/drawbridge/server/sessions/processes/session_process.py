@@ -349,7 +349,8 @@ class SessionProcess:
         """The earliest time at which the last turn that the agent has scheduled can begin, in seconds since 1970. It
         may have passed less than ``scheduled.LATE_SECONDS`` ago. None if it passed earlier, or if nothing is
         scheduled."""
-        return self._scheduled.until if self.is_scheduled else None
+        until = self._scheduled.until
+        return until if until is not None and self.is_scheduled else None
 
     @property
     def is_scheduled(self) -> bool:

@@ -77,7 +77,7 @@ export function StateLine(props: Props) {
         <i class="dot" />
         <span>
           <Text line>{line.words}</Text>
-          {line.time && <span class={queued > 0 ? 'time less' : 'time'}>{` · ${line.time}`}</span>}
+          {line.time && <span class={queued > 0 || agent.retry ? 'time less' : 'time'}>{` · ${line.time}`}</span>}
           {queued > 0 && ` · ${queued} queued`}
         </span>
       </span>

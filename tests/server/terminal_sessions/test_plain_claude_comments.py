@@ -123,8 +123,8 @@ async def test_a_comment_wakes_the_idle_agent(rig: ServedWorkstation, server: Se
         assert "error" not in screen
         assert occurrences(rig) == 1
         assert await answers(phone) == {"Line three\n": [id]}
-        first, second = [one for one in await prompts(phone) if "prompt" in one]
-        assert (first["prompt"], second["review"]["comments"]) == ("Do it", [id])
-        assert second["prompt"].startswith("I have reviewed")
+        first, second = [one for one in await prompts(phone) if "prompt" in one["message"]]
+        assert (first["message"]["prompt"], second["review"]["comments"]) == ("Do it", [id])
+        assert second["message"]["prompt"].startswith("I have reviewed")
         assert hunks(await review(phone)) == [("poem.txt", "line 3\n", "Line three\n")]
     assert poem.read_text() == POEM.replace("line 3\n", "Line three\n")

@@ -187,9 +187,7 @@ class ReviewRig:
         ids: dict[str, str] = {}
         for file in (await self.review())["files"]:
             ids |= {hunk["id"]: (hunk["added"] or hunk["removed"]).partition("\n")[0] for hunk in file["hunks"]}
-        self._becomes(
-            lambda: sorted(ids.get(id, id) for id in ReviewMemory().of(str(self.directory)).seen), sorted(hunks)
-        )
+        self._becomes(lambda: sorted(ids.get(id, id) for id in ReviewMemory().of(self.project).seen), sorted(hunks))
 
     def asks(self) -> None:
         """Runs `:DrawbridgeChanges`, and waits for the review."""

@@ -14,6 +14,7 @@ next time that the review is read.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
@@ -184,10 +185,12 @@ async def _unplanned(plan: Plan) -> None:
 
 class _Notes(Struct, frozen=True):
     """What the message of the commit ``base`` contains: the hunks that were decided on, and the keys of the latest
-    requests (``RequestedDecision.key``); both newest last."""
+    requests (``RequestedDecision.key``); both newest last. ``named``: maps the path of a file to the path that it had
+    before its renaming was undone, because the ids of its hunks were made from that path."""
 
     decided: dict[str, HunkDecision] = {}
     requests: tuple[str, ...] = ()
+    named: dict[str, str] = {}
 
 
 class _Trees(NamedTuple):
@@ -281,7 +284,7 @@ class Review:
         return (
             OpenReview(private=git.repository.private)
             if trees is None
-            else await self._between(git, trees, (await self._noted(git, trees)).decided)
+            else await self._between(git, trees, await self._noted(git, trees))
         )
 
     async def decide(
@@ -319,7 +322,9 @@ class Review:
         decided = notes.decided | {
             id: HunkDecision(wanted.by, wanted.decision) for ids in chosen.values() for id in ids
         }
-        notes = _Notes(decided, (*notes.requests, wanted.key) if wanted.key else notes.requests)
+        undone = {file.path: notes.named.get(path, path) for path, file in after.items() if file.path != path}
+        requests = (*notes.requests, wanted.key) if wanted.key else notes.requests
+        notes = _Notes(decided, requests, notes.named | undone)
         head, tree = trees.head, ""
         if news:
             tree = await tree_with(git, trees.head, news)
@@ -341,7 +346,7 @@ class Review:
             old, new = olds.get(file.path_before, file.old), news.get(file.path, file.new)
             self._compared.pop(path, None)
             self._compared[file.path] = _Compared(_key(old), _key(new), file.hunks, file.old_path)
-        return DecisionResult(await self._between(git, trees, decided), plan)
+        return DecisionResult(await self._between(git, trees, notes), plan)
 
     async def recover(
         self, git: Git, work_tree: WorkTree, intent: DecisionIntent, check_at_rest: Callable[[], None]
@@ -454,9 +459,9 @@ class Review:
                 start = await self._absorb_kept(git, trees, base)
             trees = _Trees(start, base, head, trees.run, is_running)
             await self._set(git, trees)
-        decided = (await self._noted(git, trees)).decided
-        review = await self._between(git, trees, decided)
-        if not review.files and not decided:
+        notes = await self._noted(git, trees)
+        review = await self._between(git, trees, notes)
+        if not review.files and not notes.decided:
             _check_recorded(self._gaps.lost)
         return trees, review
 
@@ -550,25 +555,26 @@ class Review:
         more = {
             "decided": {id: {"by": one.by, "decision": one.decision} for id, one in newest.items()},
             "requests": notes.requests[-REMEMBERED_REQUESTS:],
+            "named": dict(list(notes.named.items())[-REMEMBERED:]),
         }
         tree = await tree_with(git, base, new) if new else f"{base}^{{tree}}"
         return await committed(git, tree, "base", await filtered_of(git, base), more)
 
-    async def _between(self, git: Git, trees: _Trees, decided: Collection[str]) -> OpenReview:
+    async def _between(self, git: Git, trees: _Trees, notes: _Notes) -> OpenReview:
         """The hunks between base and head."""
         entries = await differences(git, trees.base, trees.head)
         git.sizes.update(self._sizes)
         loaded = await loaded_texts(git, [entry for both in entries.values() for entry in both])
         blobs = (entry.partition(" ")[2] for both in entries.values() for entry in both)
         self._sizes = {blob: git.sizes[blob] for blob in blobs if blob in git.sizes}
-        files = await asyncio.to_thread(self._compare, entries, loaded, decided)
+        files = await asyncio.to_thread(self._compare, entries, loaded, notes)
         self._compared = {
             file.path: _Compared(_key(file.old), _key(file.new), file.hunks, file.old_path) for file in files
         }
         return OpenReview(tuple(files), git.repository.private, self._gaps.lost)
 
     def _compare(
-        self, entries: Mapping[str, tuple[Entry, Entry]], loaded: Mapping[str, str], decided: Collection[str]
+        self, entries: Mapping[str, tuple[Entry, Entry]], loaded: Mapping[str, str], notes: _Notes
     ) -> list[FileChange]:
         """The changed files, with their hunks. Blocking."""
         sides = _versions(entries, loaded)
@@ -586,8 +592,14 @@ class Review:
             if known is not None and known.hunks and (known.old, known.new, known.old_path) == same_sides:
                 files.append(FileChange(path, old, new, known.hunks, old_path))
             else:
-                files.append(changed(path, old, new, decided, old_path))
-        return [file for file in files if file.hunks]
+                files.append(changed(path, old, new, notes.decided, old_path, notes.named.get(path, "")))
+        files = [file for file in files if file.hunks]
+        # A file may since have been created at the path from which another one's ids were made.
+        counts = Counter(hunk.id for file in files for hunk in file.hunks)
+        for number, file in enumerate(files):
+            if file.path in notes.named and any(counts[hunk.id] > 1 for hunk in file.hunks):
+                files[number] = changed(file.path, file.old, file.new, notes.decided, file.old_path)
+        return files
 
     def _renames(self, sides: Mapping[str, tuple[Version | None, Version | None]]) -> dict[str, str]:
         """Like ``renames``, with the renames that clients already know. Blocking."""

@@ -200,8 +200,7 @@ class Turns:
             case "SessionStart" if event.source not in ("compact", "") and is_alone:
                 return self.end("completed", pid, quiet=True)
             case "UserPromptSubmit" if self.begins(event):
-                follows = event.continues
-                begun = self._begin(event.turn, pid, prompt, follows=follows, recorded=follows)
+                begun = self._begin(event.turn, pid, prompt, follows=event.follows, recorded=event.continues)
                 return [PromptBegun(event.turn, event.prompt), *begun]
             case "UserPromptSubmit" if agent is not None:
                 return self._work(event, pid)

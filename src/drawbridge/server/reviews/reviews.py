@@ -35,7 +35,7 @@ from drawbridge.server.checkpoints.commits import (
     shown_path,
     tree_of,
 )
-from drawbridge.server.checkpoints.errors import NAMED, Changed, NoCheckpoint
+from drawbridge.server.checkpoints.errors import NAMED, Changed, GitFailed, NoCheckpoint
 from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.checkpoints.new_objects import NewObjects
 from drawbridge.server.checkpoints.refs import REVIEW, When
@@ -344,8 +344,6 @@ class Review:
             message_with("base", await filtered_of(git, trees.base), _noted_in(notes)),
         )
         await objects.store(git)
-        if is_plain:
-            await self._remember_decided(git, trees, trees._replace(base=base, head=head), olds, news)
         counts = len(chosen), sum(map(len, chosen.values()))
         paths = tuple(map(shown_path, sorted(chosen)[:LISTED_PATHS]))
         if is_plain:
@@ -644,6 +642,8 @@ async def _tree_with(
     """Like ``tree_with``. A tree that can be made without git is added to ``objects``; otherwise, all of ``objects`` are
     stored first. ``is_plain``: whether this is so for each file (``_is_plain``). Raises ``GitFailed``."""
     root = await tree_of(git, commit)
+    if not root:
+        raise GitFailed(f"the review's commit {commit} does not exist")
     if not new:
         return root
     if is_plain:

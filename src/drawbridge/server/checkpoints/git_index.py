@@ -11,6 +11,7 @@ import os
 import re
 import stat
 import struct
+from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
@@ -85,6 +86,36 @@ def is_damaged(file: Path, id_bytes: int) -> bool:
     except _DAMAGED:
         return True
     return False
+
+
+def paths(file: Path, id_bytes: int) -> Collection[str] | None:
+    """The paths of the entries, as in ``read``, several times as fast. None if ``read`` returns None. Blocking."""
+    try:
+        data = _content(file)
+        if data is None:
+            return None
+        if data[:4] != b"DIRC" or int.from_bytes(data[4:8], "big") not in (2, 3):
+            index = _parsed(data, id_bytes)
+            return None if index is None else index.entries.keys()
+        return _paths(data, id_bytes)
+    except FileNotFoundError:
+        return ()
+    except _DAMAGED:
+        return None
+
+
+def _paths(data: bytes, id_bytes: int) -> Collection[str] | None:
+    """The paths of an index of version 2 or 3. Raises one of ``_DAMAGED`` if the index is damaged."""
+    found: list[bytes] = []
+    at, flags = 12, _STAT_BYTES + id_bytes
+    for _ in range(int.from_bytes(data[8:12], "big")):
+        start = at + flags + (4 if data[at + flags] & _EXTENDED >> 8 else 2)
+        end = data.index(b"\0", start)
+        found.append(data[start:end])
+        at += (end - at + 8) // 8 * 8
+    if not _has_known_extensions(data, at, id_bytes):
+        return None
+    return set(b"\0".join(found).decode("utf-8", "surrogateescape").split("\0")) if found else ()
 
 
 def _content(file: Path) -> bytes | None:

@@ -26,6 +26,7 @@ class Staging:
     def __init__(self, directory: Path, private: PrivateRepository | None) -> None:
         self._directory = directory
         self._private = private
+        self.attributes = filters.Attributes(directory)
 
     async def read_all(self, git: Git, since: str | None, *, only_known: bool = False) -> Filtered:
         """Makes git's index match the work tree, beginning with the user's index (in a private repository, with the
@@ -40,6 +41,7 @@ class Staging:
             # Only Drawbridge writes this index, and everything in it can be read again.
             logger.warning("%s is damaged, and is built again", first)
             await asyncio.to_thread(first.unlink, missing_ok=True)
+        version = await asyncio.to_thread(self.attributes.version, git)
         try:
             # git recognizes unchanged files by their times, and does not read them again. It also compares these times
             # with the time of the index file, which therefore has to be copied, too.
@@ -53,7 +55,8 @@ class Staging:
             assert self._private is not None
             await self._private.forget_ignored(git)
         await self._forget_repositories(git)
-        known = await filters.filtered_entries(git)
+        may_filter = await asyncio.to_thread(self.attributes.may_filter_known, git, version)
+        known = await filters.filtered_entries(git) if may_filter else {}
         if since is None:
             read = await asyncio.to_thread(filters.smallest, self._directory, known)
         else:

@@ -24,6 +24,7 @@ from drawbridge.server.checkpoints import git_index
 from drawbridge.server.checkpoints.commits import PATCH, differences, filtered_of, message_of, shown_path, tree_of
 from drawbridge.server.checkpoints.errors import damaged_index
 from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.checkpoints.repository import head_commit
 from drawbridge.server.reviews.change_set import Overlapping, Version, merged, same
 from drawbridge.server.reviews.contents import Entry, loaded_texts, put, tree_with, version_of, with_contents
 from drawbridge.server.reviews.intents import Attempt, Verdict
@@ -114,12 +115,26 @@ async def kept_changes(git: Git, start: str, base: str) -> dict[str, tuple[Entry
     kept = await differences(git, start, base)
     if not kept:
         return {}
-    await git.see_head()
-    code, head, _ = await git.run("rev-parse", "--verify", "--quiet", "HEAD^{tree}")
-    if code or head.strip() == await tree_of(git, start):
+    head = await _head_tree(git)
+    if not head or head == await tree_of(git, start):
         return kept
-    since = await differences(git, head.strip(), base)
+    since = await differences(git, head, base)
     return {path: entries for path, entries in kept.items() if path in since}
+
+
+async def _head_tree(git: Git) -> str:
+    """The tree of the last commit; empty if there is none. Raises ``GitFailed``."""
+    commit = await asyncio.to_thread(head_commit, git.repository)
+    if commit is not None and (known := git.remembered.tree(commit)) is not None:
+        return known
+    if commit is None:
+        await git.see_head()
+    code, tree, _ = await git.run("rev-parse", "--verify", "--quiet", f"{commit or 'HEAD'}^{{tree}}")
+    if code:
+        return ""
+    if commit is not None:
+        git.remembered.remember_tree(commit, tree.strip())
+    return tree.strip()
 
 
 async def counted_lines(git: Git, start: str, base: str, paths: Collection[str]) -> dict[str, tuple[int, int]]:

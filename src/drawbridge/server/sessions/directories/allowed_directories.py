@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from drawbridge.core.disk_threads import in_thread
-from drawbridge.server.protocol import replies
 from drawbridge.server.protocol.client_errors import ClientError
 
 LONGEST = 4096
@@ -311,12 +310,23 @@ def repositories(starts: Iterable[Path], depth: int = 2) -> tuple[list[Path], bo
     return sorted(found), False
 
 
+class Suggested(NamedTuple):
+    """Directories that can become projects: ``recent``, in which an agent has worked, latest first, and other
+    ``repositories``. ``home``: the user's home directory; None if it may not be shown. ``more``: whether there may be
+    more repositories."""
+
+    recent: list[Path]
+    repositories: list[Path]
+    home: Path | None
+    more: bool
+
+
 def suggested(
     directories: AllowedDirectories,
     projects: Sequence[Path],
     used: Iterable[tuple[Path, str]],
     sees: Callable[[Path], bool],
-) -> replies.Places:
+) -> Suggested:
     """Directories that can become projects: first the directories ``used`` before (each with the time of its last use),
     latest first, then repositories. ``sees`` returns whether the client may know that a directory exists. Blocking.
     """
@@ -333,14 +343,7 @@ def suggested(
     starts = dict.fromkeys([*directories.roots, *([home] if allowed(home, directories.roots) else [])])
     found, more = repositories(starts)
     others = [path for path in found if path not in recent and is_free(path)]
-    return replies.Places(
-        places=[
-            *(replies.Place(path=str(path), source="recent") for path in recent),
-            *(replies.Place(path=str(path), source="repository") for path in others),
-        ],
-        home=str(home) if home in starts and sees(home) else None,
-        more=more,
-    )
+    return Suggested(recent, others, home if home in starts and sees(home) else None, more)
 
 
 def identity(path: str) -> tuple[int, int] | None:

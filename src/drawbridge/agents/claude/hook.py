@@ -42,8 +42,8 @@ ASKS = WATCHES = RESOLVES_DOTS = CALLED_BY_CLIENT = True
 NO_CONTEXT = ("moved", "changed")
 
 WAKES = (
-    "The user has sent comments on your changes. They are in the context that was added to this message. If there is "
-    "none, you already have the comments, and there is nothing to do now."
+    "The user has sent comments on your changes. They are in the context that was added to this message. If no comments "
+    "were added, you already have them, and can stop."
 )
 """The text with which the hook starts the idle agent, which reads it as a notification of its own program. The comments
 themselves follow as the context of a prompt, because the agent is told not to trust a notification."""

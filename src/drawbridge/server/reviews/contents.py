@@ -108,8 +108,8 @@ def with_new_contents(
         if one and not one.blob and one.text is not None:
             data = one.text.encode()
             blob = objects.add("blob", data)
-            git.remembered.texts[blob] = one.text if "\0" not in one.text else None
-            git.remembered.sizes[blob] = len(data)
+            git.remembered.texts.update({blob: one.text if "\0" not in one.text else None})
+            git.remembered.sizes.update({blob: len(data)})
             found[path] = Version(one.mode, blob, one.text)
     return found
 

@@ -35,12 +35,17 @@ OPENED = """new Promise((done) => {
 })"""
 """Milliseconds from opening the review until the frame in which lines of the first hunk are in the document."""
 
-DECIDED = """new Promise((done) => {
-  const began = performance.now();
-  const hunk = document.querySelector('.review .hunk');
-  hunk.querySelector('.yes').click();
-  const look = () => (hunk.isConnected ? requestAnimationFrame(look) : done(performance.now() - began));
-  look();
+DECIDED = r"""new Promise((done) => {
+  const decide = () => {
+    const hunk = document.querySelector('.review .hunk');
+    const button = hunk?.querySelector('footer .yes:not(.moved):not(:disabled)');
+    if (button?.textContent.trim() !== 'Keep') return requestAnimationFrame(decide);
+    const began = performance.now();
+    button.click();
+    const look = () => (hunk.isConnected ? requestAnimationFrame(look) : done(performance.now() - began));
+    look();
+  };
+  decide();
 })"""
 """Milliseconds from the click on "Keep" until the frame in which the hunk is gone."""
 

@@ -93,7 +93,7 @@ async def at_the_prompt(folder: Path) -> None:
 
 
 async def main() -> None:
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:  # git may still be compressing objects
         await against_git(Path(name))
         await at_the_prompt(Path(name, "terminal"))
 

@@ -1,5 +1,5 @@
-"""Measures the review of a large run, at the server's socket and in the web UI. The times are absolute, so use an idle
-machine.
+"""Measures the review of a large run, at the server's socket and in the web UI. Most times are absolute, so use an
+idle machine; a decision is also compared with ``git status``, both alternately.
 
 .venv/bin/python -m bench.reviews
 """
@@ -35,14 +35,18 @@ OPENED = """new Promise((done) => {
 })"""
 """Milliseconds from opening the review until the frame in which lines of the first hunk are in the document."""
 
-DECIDED = """new Promise((done) => {
-  const began = performance.now();
-  const hunk = document.querySelector('.review .hunk');
-  hunk.querySelector('.yes').click();
-  const look = () => (hunk.isConnected ? requestAnimationFrame(look) : done(performance.now() - began));
-  look();
+DECIDED = r"""new Promise((done) => {
+  const decide = () => {
+    const shown = () => document.querySelector('.review .hunk table').textContent;
+    const before = shown();
+    const began = performance.now();
+    document.querySelector('.review .hunk footer .yes').click();
+    const look = () => (shown() === before ? requestAnimationFrame(look) : done(performance.now() - began));
+    look();
+  };
+  setTimeout(decide, 1000); // a hunk can only be kept without a question once it has been in view
 })"""
-"""Milliseconds from the click on "Keep" until the frame in which the hunk is gone."""
+"""Milliseconds from the click on "Keep" until the frame that shows the next hunk."""
 
 
 def text(changed: bool) -> str:
@@ -61,13 +65,13 @@ def repository(directory: Path) -> None:
     git(directory, "commit", "-q", "-m", "first")
 
 
-async def measured(server: Server, project: str) -> None:
+async def measured(server: Server, project: str, directory: Path) -> None:
     async with server.client() as client:
         await client.ask("project_join", project_id=project)
         work = {f"src/part{number % 20}/module{number}.txt": text(changed=True) for number in range(FILES)}
         await client.ask("execute", {"prompt": f"/write {json.dumps(work)}"}, project)
         await client.receive("update", "review_changed")
-        opened, decided = list[float](), list[float]()
+        opened, decided, ratios = list[float](), list[float](), list[float]()
         review: dict[str, Any] = {}
         for _ in range(TIMES):
             began = time.perf_counter()
@@ -76,14 +80,18 @@ async def measured(server: Server, project: str) -> None:
         shown = sum(len(file["hunks"]) for file in review["files"])
         row(f"review of {FILES} files, {shown:,} hunks: review_get", f"{median(opened):.0f} ms")
         for decision in ("keep", "undo"):
-            decided = []
+            decided, ratios = [], []
             for file in review["files"][: TIMES if decision == "keep" else 2 * TIMES][-TIMES:]:
                 began = time.perf_counter()
                 wish = {"hunks": [file["hunks"][0]["id"]], "decision": decision}
                 answer = await client.ask("review_decide", wish, project)
                 decided.append((time.perf_counter() - began) * 1000)
                 assert answer["type"] == "review", answer
+                began = time.perf_counter()
+                git(directory, "status", "--porcelain")
+                ratios.append(decided[-1] / ((time.perf_counter() - began) * 1000))
             row(f"review of {FILES} files: review_decide, {decision}", f"{median(decided):.0f} ms", "<= 100 ms")
+            row(f"review of {FILES} files: review_decide, {decision}, against git status", f"{median(ratios):.1f} x")
 
 
 def on_the_page(person: Person, project: str) -> None:
@@ -108,7 +116,7 @@ async def main() -> None:
             repository(directory)
             async with serving(Path(name, "data"), "--no-tls", "--allow", directory.parent) as server:
                 project = await project_in(server, directory)
-                await measured(server, project)
+                await measured(server, project, directory)
                 with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:
                     await asyncio.to_thread(on_the_page, person, project)
     finally:

@@ -17,7 +17,7 @@ import hypothesis
 import pytest
 import pytest_asyncio
 
-from tests import selection, turns
+from tests import selection, turns, used_nvims
 from tests.leftovers import GRACE, Snapshot
 from tests.waiting import TEST_PATIENCE
 
@@ -52,7 +52,13 @@ for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--only-nvim", action="store_true", help="only the test files that use a Neovim")
+    parser.addoption("--only-nvim", action="store_true", help="of a folder, only the test files that use a Neovim")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    if not config.getoption("--only-nvim") or not collection_path.match("test_*.py"):
+        return None
+    return not selection.uses_nvim(collection_path) or None
 
 
 @pytest.hookimpl(wrapper=True)
@@ -65,11 +71,7 @@ def pytest_pycollect_makeitem() -> Generator[None, Made, Made]:
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest selects tests by their markers
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.getoption("--only-nvim"):
-        others = [item for item in items if not selection.uses_nvim(item.path)]
-        items[:] = [item for item in items if selection.uses_nvim(item.path)]
-        config.hook.pytest_deselected(items=others)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if isinstance(item, pytest.Function) and selection.is_slow_with_these_parameters(item):
             item.add_marker(pytest.mark.slow)
@@ -78,9 +80,37 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if isinstance(item, pytest.Function) and pytest_asyncio.is_async_test(item):
             # Right after `home`, so that it checks after the test's own fixtures are closed, while the loop still runs.
             item.fixturenames.insert(item.fixturenames.index("home") + 1, "_no_task_stays")
-    # Tests that take turns come first, so that one process starts with them while the others run the rest; of these,
-    # the tests that run alone, so that no process waits at the end for a test that waits for it.
-    items.sort(key=lambda item: (not turns.runs_alone(item), not turns.takes_turns(item)))
+    items.sort(key=_places(items).__getitem__)
+
+
+def _places(items: list[pytest.Item]) -> dict[pytest.Item, int]:
+    """The place of each test in the order. Every process of one run starts with a part of this order. The tests that run
+    alone come first, so that no process waits at the end for a test that waits for it. Half of the other tests that
+    take turns come last, so that the other processes start with tests that need not wait for those.
+    """
+    sharing = [item for item in items if turns.takes_turns(item) and not turns.runs_alone(item)]
+    places = dict.fromkeys(items, 2)
+    places |= {item: 0 for item in items if turns.runs_alone(item)}
+    places |= dict.fromkeys(sharing[: len(sharing) // 2], 1)
+    places |= dict.fromkeys(sharing[len(sharing) // 2 :], 3)
+    return places
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    used_nvims.begin(item)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[object]) -> Generator[None, object, object]:
+    with used_nvims.observed(fixturedef):
+        return (yield)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+    if call.when == "call" and used_nvims.used(item):
+        item.user_properties.append(used_nvims.PROPERTY)  # for tools/passed.py
 
 
 @pytest.fixture(scope="session", autouse=True)

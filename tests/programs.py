@@ -10,11 +10,13 @@ programs``), on PATH, or in both. A test whose program is missing is skipped wit
 from __future__ import annotations
 
 import functools
+import importlib
 import os
 import re
 import shutil
 import subprocess
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NoReturn
 
 import pytest
@@ -30,9 +32,18 @@ WITHOUT_PYTHON = ("--cmd", "let [g:loaded_python_provider, g:loaded_python3_prov
 """Arguments for a Neovim that opens ``*.py``. Without them, its file type plugin tries every Python on PATH, for up to 8 s."""
 NO_NVIM = f"Neovim is missing: install it, or {FETCH}"
 
+_nvim_lookups = 0
+
+
+def nvim_lookups() -> int:
+    """Returns how often a Neovim has been looked up here. Every test that starts one does so, itself or in a fixture."""
+    return _nvim_lookups
+
 
 def nvims() -> list[Path]:
     """Returns every Neovim that was found, oldest first, each version once. Empty if none was found."""
+    global _nvim_lookups
+    _nvim_lookups += 1
     named = os.environ.get("DRAWBRIDGE_TEST_NVIMS", "")
     found = [Path(path) for path in named.split(":")] if named else [*_on_path("nvim"), *FETCHED.glob("nvim-*/nvim")]
     by_version = {nvim_version(path): path for path in reversed(found)}
@@ -187,6 +198,14 @@ def tmux() -> Path:
 
 def git() -> Path:
     return next(iter(_on_path("git")), None) or missing("git is missing: install the package git")
+
+
+def uvloop() -> ModuleType:
+    """Returns the event loop that the server uses. Only some platforms have it (see ``pyproject.toml``)."""
+    try:
+        return importlib.import_module("uvloop")
+    except ImportError:
+        missing("uvloop is missing: it needs CPython, and not Windows")
 
 
 def missing(reason: str) -> NoReturn:

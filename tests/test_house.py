@@ -615,6 +615,7 @@ RECORDS = {
     "guard.ask: found.answer": "guard.ask.Answer",
     "guard.ask: late.answer": "guard.ask.Answer",
     "guard.calls: call": "guard.calls.Call",
+    "guard.hook: call": "guard.calls.Call",
     "guard.report: call": "guard.calls.Call",
     "guard.rule: found": "guard.ask.Answer",
     "ide.review: review": "ide.review._Review",

@@ -66,6 +66,7 @@ def agent(path):
 EVENTS = {"about_to_act": "before", "did_act": "after"}
 TOOLS = {"scribble": ("edit", ("where",))}
 ASKS = WATCHES = RESOLVES_DOTS = CALLED_BY_CLIENT = False
+WAKES = ""
 NO_CONTEXT = ()
 session = None
 
@@ -109,6 +110,7 @@ HERON = {
 EVENTS = {"about_to_act": "before", "wants": "asks"}
 TOOLS = {"scrawl": ("edit", ("where",))}
 ASKS = WATCHES = RESOLVES_DOTS = CALLED_BY_CLIENT = False
+WAKES = ""
 NO_CONTEXT = ()
 continue_with = None
 

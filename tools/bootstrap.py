@@ -124,7 +124,7 @@ def _stamp() -> Path:
 
 
 def _fingerprint(kind: str) -> str:
-    """A checksum of what is to be installed, of the interpreter that ``.venv`` uses, and of the checkout's path."""
+    """A checksum of what has to be installed, of the interpreter that ``.venv`` uses, and of the checkout's path."""
     inputs = (LOCK_FILES[kind], ROOT / "pyproject.toml", VENV / "pyvenv.cfg")
     digest = hashlib.sha256(f"{kind} {ROOT}".encode())
     for file in inputs:

@@ -1,6 +1,7 @@
 """A pytest plugin, so that CI runs no test twice where the second machine makes no difference to it.
 
-``-p tools.passed --passed FILE`` leaves out the tests in FILE, and adds those that pass, one per line.
+``-p tools.passed --passed FILE`` leaves out the tests in FILE, and adds those that pass, one per line. Of these, it adds
+those that used a Neovim to FILE.nvim, too: with another Neovim, they may fail.
 """
 
 from __future__ import annotations
@@ -36,14 +37,17 @@ class _Recorder:
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        self._passed: dict[str, None] = {}
+        self._passed: dict[str, bool] = {}
+        """The tests that passed, and whether they used a Neovim (see tests/used_nvims.py)."""
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when == "call" and report.passed:
-            self._passed[report.nodeid] = None
+            self._passed[report.nodeid] = ("uses", "nvim") in map(tuple, report.user_properties)
         elif report.failed:  # the teardown of a test that passed, too: it may have found what the test left behind
             self._passed.pop(report.nodeid, None)
 
     def pytest_sessionfinish(self) -> None:
         with self._file.open("a", encoding="utf-8") as file:
             file.writelines(f"{test}\n" for test in self._passed)
+        with self._file.with_name(f"{self._file.name}.nvim").open("a", encoding="utf-8") as file:
+            file.writelines(f"{test}\n" for test, nvim in self._passed.items() if nvim)

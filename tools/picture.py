@@ -1,6 +1,6 @@
 """Updates the screenshots in the documentation: a real Neovim with the real Claude Code next to it.
 
-    python tools/picture.py [diff] [guard]
+    python tools/picture.py [diff] [guard] [review]
 
 The images are written to docs/images. This needs the programs that the end-to-end tests need (tests/programs.py defines
 where it looks for them), and uses a temporary home directory.
@@ -8,6 +8,7 @@ where it looks for them), and uses a temporary home directory.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 import tempfile
@@ -22,6 +23,8 @@ from tests.e2e.guard.workstation import GuardedWorkstation  # noqa: E402
 from tests.rigs.claude_rig import EDIT_DIALOG  # noqa: E402
 from tests.rigs.messages_stub import MessagesStub, edit, read, text  # noqa: E402
 from tests.rigs.tmux import Pane, Tmux  # noqa: E402
+from tests.server.checkpoints.rig import git  # noqa: E402
+from tests.server.processes import serving  # noqa: E402
 
 import terminal_svg  # noqa: E402
 
@@ -29,6 +32,7 @@ ROWS = 26
 EDITOR_COLUMNS = 93
 CLAUDE_COLUMNS = 48
 NARROW, WIDE = 76, 65
+REVIEW_COLUMNS, AUTO_COLUMNS = 84, 57
 
 LOOK = """
 vim.o.laststatus = 3
@@ -98,6 +102,12 @@ DENIAL = (
     "that it is waiting for the file to be saved."
 )
 
+DONE = "The tower is open from six on, and next_opening says so."
+REVIEW = (
+    "A terminal with Neovim on the left and Claude Code on the right. Claude Code has changed a file without asking. "
+    "Neovim marks the changed lines of the file, shows the removed lines between them, and lists the changes below."
+)
+
 
 def diff(home: Path) -> str:
     """Claude proposes a change, and Neovim shows it."""
@@ -137,6 +147,38 @@ def guard(home: Path) -> str:
         return terminal_svg.picture(shown, "Unsaved work is kept", DENIAL)
 
 
+def review(home: Path) -> str:
+    """Claude has changed a file without asking, and Neovim shows the review of its run."""
+    with MessagesStub() as model, Tmux.server() as tmux, GuardedWorkstation(home / "drawbridge", model, tmux) as rig:
+        model.checks = True
+        file = rig.file("hours.py", CONSTANTS + OLD + REST)
+        for words in (("init", "-q"), ("add", "."), ("commit", "-qm", "first")):
+            git(rig.project, *words)
+        rig.set_up()
+        return asyncio.run(_review(rig, home, file))
+
+
+async def _review(rig: GuardedWorkstation, home: Path, file: Path) -> str:
+    async with serving(home / "data", "--no-tls"):
+        neovim = rig.nvim(file, plugin=True)
+        neovim.lua(LOOK)
+        resize(rig.tmux, neovim.pane, REVIEW_COLUMNS)
+        claude = rig.unconnected_claude("--permission-mode", "auto", "--model", "opus")
+        resize(rig.tmux, claude.pane, AUTO_COLUMNS)
+        rig.model.will_say([text(ANSWER), read(file)], edit(file, OLD, NEW), text(DONE))
+        claude.prompt(PROMPT)
+        claude.pane.wait_for(r"from\s+six\s+on")
+        neovim.pane.type(":DrawbridgeChanges")
+        neovim.pane.press("Enter")
+        neovim.pane.wait_for("hours.py.*From six sharp", "From six sharp")
+        neovim.pane.type("]c")
+        await asyncio.to_thread(neovim.pane.wait_for, "return OPENS < now")
+        shown = terminal_svg.beside(
+            grid(rig.tmux, neovim.pane, REVIEW_COLUMNS), grid(rig.tmux, claude.pane, AUTO_COLUMNS)
+        )
+        return terminal_svg.picture(shown, "The agent is done, you decide", REVIEW)
+
+
 def resize(tmux: Tmux, pane: Pane, columns: int) -> None:
     tmux.run("resize-window", "-t", pane.id, "-x", str(columns), "-y", str(ROWS))
 
@@ -147,7 +189,7 @@ def grid(tmux: Tmux, pane: Pane, columns: int) -> terminal_svg.Grid:
 
 
 def main() -> None:
-    pictures = {picture.__name__: picture for picture in (diff, guard)}
+    pictures = {picture.__name__: picture for picture in (diff, guard, review)}
     for name in sys.argv[1:] or pictures:
         target = ROOT / "docs" / "images" / f"{name}.svg"
         target.write_text(at_home(pictures[name]), encoding="utf-8")

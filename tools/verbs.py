@@ -23,12 +23,13 @@ Arguments after the verb are passed on: ``test -k selection``, ``serve --port 12
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import bootstrap
@@ -84,8 +85,27 @@ def try_page() -> None:
 
 def test(arguments: list[str]) -> None:
     try_page()
-    check([])
+    with compiling_the_tests():
+        check([])
     pytest_in_parallel(arguments)
+
+
+@contextlib.contextmanager
+def compiling_the_tests() -> Iterator[None]:
+    """In a new checkout, imports all tests in another process until the context exits, to store their bytecode. The
+    checks keep only one processor busy. Without the bytecode, every worker of pytest would compile all tests itself.
+    """
+    if (ROOT / "tests" / "__pycache__").exists():
+        yield
+        return
+    collecting = [str(bootstrap.ensure("dev")), "-m", "pytest", "--collect-only", "-qq", "-p", "no:cacheprovider"]
+    nowhere = subprocess.DEVNULL
+    with subprocess.Popen(collecting, cwd=ROOT, stdin=nowhere, stdout=nowhere, stderr=nowhere) as process:
+        try:
+            yield
+            process.wait()
+        finally:
+            process.kill()
 
 
 def nvim(arguments: list[str]) -> None:
@@ -98,14 +118,13 @@ def nvim(arguments: list[str]) -> None:
 
 
 def thorough(arguments: list[str]) -> None:
-    """Uses one worker per core, because the programs in these tests keep the processors busy."""
     try_page()
     selected = ["-m", "thorough and not slow", "--durations=0", "--durations-min=1"]
-    pytest_in_parallel([*selected, *arguments], workers=os.cpu_count() or 1)
+    pytest_in_parallel([*selected, *arguments])
 
 
-def pytest_in_parallel(arguments: list[str], workers: int = 0) -> None:
-    command = parallel_pytest(workers) + arguments
+def pytest_in_parallel(arguments: list[str]) -> None:
+    command = parallel_pytest() + arguments
     if PASSED in os.environ:
         command += ["-p", "tools.passed", f"--passed={os.environ[PASSED]}"]
     if flaky.LIST in os.environ:
@@ -113,11 +132,10 @@ def pytest_in_parallel(arguments: list[str], workers: int = 0) -> None:
     replace_process(command)
 
 
-def parallel_pytest(workers: int = 0) -> list[str]:
-    """The command for parallel tests. ``workers``: the number of processes; by default one more than there are cores,
-    because the tests spend much of their time waiting for real programs, but at most 8.
-    """
-    workers = workers or min((os.cpu_count() or 1) + 1, 8)
+def parallel_pytest() -> list[str]:
+    """The command for parallel tests. It uses one process more than there are cores, but at most 8, because the tests
+    spend more than half of their time waiting for real programs."""
+    workers = min((os.cpu_count() or 1) + 1, 8)
     return [str(bootstrap.ensure("dev")), "-m", "pytest", "--numprocesses", str(workers), "--dist", "worksteal"]
 
 

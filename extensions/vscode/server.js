@@ -97,7 +97,7 @@ function isLive(address) {
 }
 
 /**
- * Answers the lines of one connection, one after the other, until it ends. Never throws.
+ * Answers the lines of one connection, one after another, until it ends. Never throws.
  *
  * @param {net.Socket} socket
  * @param {import('./lines').Methods} methods

@@ -31,8 +31,8 @@ const RESTART = 20_000;
 
 const NO_SERVER = 'No agent server is running. Start one with: drawbridge serve';
 const EARLIER = 'The agent server did not respond, or is too old for reviews in editors. Update and restart it.';
-const NO_ANSWER = 'The agent server did not answer in time. The list shows what is left to decide.';
-const LOST = 'The connection to the agent server was lost. When it is back, the list will show what is left to decide.';
+const NO_ANSWER = 'The agent server did not answer in time. The list shows the undecided changes.';
+const LOST = 'The connection to the agent server was lost. When it is back, the list will show the undecided changes.';
 
 /**
  * Why a request was refused or has no answer. The text is for the user. `code` and `details` are as in the client

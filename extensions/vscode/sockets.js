@@ -51,7 +51,7 @@ class Sockets {
   }
 
   /**
-   * Opens the sockets for these folders and closes all others. Calls are executed one after the other.
+   * Opens the sockets for these folders and closes all others. Calls are executed one after another.
    *
    * @param {string[]} folders
    */

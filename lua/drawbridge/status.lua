@@ -43,7 +43,7 @@ local function reported()
   return silent, not unknown and asks or nil
 end
 
---- Whether a connected agent changes files without asking, as far as is known.
+--- Whether a connected agent is known to change files without asking.
 local function is_silent()
   local silent, asks = reported()
   return silent ~= nil or (#M.unasked() > 0 and not asks)
@@ -78,7 +78,7 @@ function M.asking()
   end
   local why = mode and ('permissions.defaultMode is "%s"'):format(mode)
     or 'newer versions of Claude Code start in auto mode unless permissions.defaultMode is set'
-  return ('possibly not: %s; the footer of Claude Code shows its mode'):format(why)
+  return ("possibly not: %s; Claude Code's footer shows its mode"):format(why)
 end
 
 --- The number of proposals that wait for the user.

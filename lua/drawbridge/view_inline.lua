@@ -5,7 +5,7 @@ local M = {}
 
 local MARKS = vim.api.nvim_create_namespace('drawbridge_inline')
 local LINE_LIMIT = 500 -- the maximum number of bytes shown of a removed line, because virtual lines do not wrap
-local TO_EDGE = (' '):rep(LINE_LIMIT) -- a virtual line is colored only as far as its text goes
+local TO_EDGE = (' '):rep(LINE_LIMIT) -- the color of a virtual line ends with its text
 local GUTTER = 2 -- cells of the sign column alone
 
 --- A line as virtual text can show it, with tabs as spaces, and other control characters as "^X".
@@ -97,7 +97,8 @@ local function align(buffer)
   end
 end
 
---- The number of removed lines that are shown above a row of a buffer, or below its last row if there is no such row.
+--- The number of removed lines that are shown above a row of a buffer or, if the row does not exist, below the buffer's
+--- last row.
 ---@param buffer integer
 ---@param row integer
 ---@param namespace? integer The namespace of the lines (default: the one for proposals).

@@ -73,7 +73,7 @@ local function corner(rows, columns, height, width, aside, anyway)
   return anyway and corners[2] or nil
 end
 
---- `lines` wrapped, and the columns that they take with their edges.
+--- `lines` wrapped, and the number of columns that they take up, including the edges.
 local function wrapped(lines, limit)
   local shown, width = fitted(lines, limit), 1
   for _, line in ipairs(shown) do

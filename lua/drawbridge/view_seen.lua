@@ -195,7 +195,8 @@ function M.start(entry)
   })
 end
 
---- Updates the changed rows after edits of the proposed text, because a row that is no longer changed need not be seen.
+--- Updates the changed rows after edits of the proposed text, because a row that is no longer changed does not have to
+--- be seen.
 ---@param entry drawbridge.Entry
 ---@param rows integer[]
 function M.update(entry, rows)

@@ -36,6 +36,7 @@ from drawbridge.agents.demo.driver import Demo
 from drawbridge.agents.output import LINE_LIMIT, STDERR_LIMIT
 from drawbridge.agents.process import Times
 from drawbridge.agents.supervisor_pipe import SupervisorPipe
+from tests import programs
 from tests.waiting import PATIENCE, until
 
 from .rig import BAD_AGENT, ReceivedEvents, Session, bad_agent, eventually, lives, session
@@ -192,7 +193,7 @@ async def test_junk_between_the_messages_is_skipped(agent: Session) -> None:
 
 async def test_without_stderr_the_error_contains_the_junk(agent: Session) -> None:
     ended = await agent.turn("junk-and-die")
-    assert ended.error == "The bad agent exited with code 4 before it was done: Killed by a hook"
+    assert ended.error == "The bad agent exited with code 4 before it had finished: Killed by a hook"
 
 
 @pytest.mark.parametrize("command", ["bad-utf8", "surrogate", "odd", "unknown"])
@@ -218,7 +219,7 @@ async def test_an_agent_that_writes_an_endless_line_is_ended(agent: Session) -> 
 async def test_a_turn_ends_when_its_agent_exits(agent: Session) -> None:
     ended = await agent.turn("die 3")
     assert (ended.ok, ended.code) == (False, "AGENT_EXITED")
-    assert ended.error == "The bad agent exited with code 3 before it was done: Something broke."
+    assert ended.error == "The bad agent exited with code 3 before it had finished: Something broke."
     assert await agent.received.next(Exited) == Exited(3, "Something broke.")
     assert agent.received.words == "I was about to"
 
@@ -236,7 +237,7 @@ async def test_the_death_of_an_agent_cancels_its_questions(agent: Session) -> No
 async def test_an_incomplete_last_message_is_part_of_the_error(agent: Session) -> None:
     ended = await agent.turn("torn")
     assert ended.error is not None
-    assert 'exited with code 0 before it was done: {"type": "assistant", "text": "no newl' in ended.error
+    assert 'exited with code 0 before it had finished: {"type": "assistant", "text": "no newl' in ended.error
 
 
 async def test_a_second_result_of_a_turn_is_ignored(agent: Session) -> None:
@@ -298,7 +299,7 @@ async def test_a_flood_does_not_block_other_agents(agent: Session, tmp_path: Pat
 async def test_the_reason_for_an_immediate_exit_is_reported(tmp_path: Path) -> None:
     async with session(bad_agent("die-at-once"), tmp_path) as agent:
         ended = await agent.turn("say hello")
-    assert ended.error == "The bad agent exited with code 7 before it was done: I can't even begin."
+    assert ended.error == "The bad agent exited with code 7 before it had finished: I can't even begin."
 
 
 # Interrupt, stop and kill.
@@ -399,7 +400,7 @@ async def test_processes_of_another_agent_keep_running(agent: Session, tmp_path:
 @pytest.fixture(scope="module")
 def uvloop() -> Any:
     """The uvloop module. Its first loop leaves a pipe open, so the loop is created before a test counts open files."""
-    module = pytest.importorskip("uvloop")
+    module = programs.uvloop()
     module.new_event_loop().close()
     return module
 

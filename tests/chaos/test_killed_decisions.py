@@ -138,7 +138,7 @@ STEPS = {
     "after the review was changed": ("update-ref --stdin", '"$real" "$@"; sleep 600', True),
 }
 """For each step: the git command at which the server is killed, the shell commands that run instead of it, and whether
-the decision is done after the restart."""
+the decision has been applied after the restart."""
 
 
 @pytest.mark.slow_for(

@@ -1,4 +1,4 @@
-"""A process is told from a later one with the same PID, whatever happens to the clock."""
+"""A process is distinguished from a later one with the same PID, whatever happens to the clock."""
 
 from __future__ import annotations
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from drawbridge.core import private_files, review_memory
-from drawbridge.core.review_memory import ReviewMemory, SeenReviews
+from drawbridge.core.review_memory import ReviewMemory, SeenReviews, review_key
+from drawbridge.server.sessions.metadata import TERMINAL_PREFIX
 from tests.waiting import PATIENCE
 
 
@@ -58,8 +59,17 @@ def test_hunks_that_have_left_the_review_are_forgotten(tmp_path: Path) -> None:
     assert memory.of("/a") == SeenReviews(("h2",))
 
 
-def test_directories_that_were_used_last_are_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(review_memory, "MOST_DIRECTORIES", 2)
+def test_reviews_in_one_directory_are_remembered_apart(tmp_path: Path) -> None:
+    """The terminal sessions in a directory share their review. A session that the server runs has its own."""
+    memory = ReviewMemory(str(tmp_path / "reviews.json"))
+    managed, terminal, other = (review_key("/a", id) for id in ("proj_1", f"{TERMINAL_PREFIX}1", f"{TERMINAL_PREFIX}2"))
+    memory.saw(managed, ["h1"], ["h1"])
+    memory.saw(terminal, ["h2"], ["h2"])
+    assert [memory.of(key).seen for key in (managed, terminal, other)] == [("h1",), ("h2",), ("h2",)]
+
+
+def test_reviews_that_were_used_last_are_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(review_memory, "MOST_REVIEWS", 2)
     memory = ReviewMemory(str(tmp_path / "reviews.json"))
     for directory in ("/a", "/b", "/c"):
         memory.saw(directory, ["h"], ["h"])

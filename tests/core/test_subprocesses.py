@@ -17,6 +17,7 @@ import pytest
 from drawbridge.core import subprocesses
 from drawbridge.core.private_files import process_alive
 from drawbridge.core.subprocesses import Finished
+from tests import programs
 from tests.waiting import PATIENCE, until
 
 
@@ -179,7 +180,7 @@ with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="counts the open files in /proc")
 async def test_a_start_without_descriptors_leaves_none_open() -> None:
-    pytest.importorskip("uvloop", reason="uvloop is not installed")
+    programs.uvloop()
     finished = await run(STARTS_AT_THE_LIMIT, seconds=PATIENCE)
     assert set(finished.output.decode().splitlines()) == {"Too many open files", "started"}
     assert finished.status == 0
@@ -199,6 +200,6 @@ with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
 
 
 async def test_a_program_may_end_before_its_input_is_written() -> None:
-    pytest.importorskip("uvloop", reason="uvloop is not installed")
+    programs.uvloop()
     finished = await run(ENDS_EARLY, seconds=PATIENCE)
     assert (finished.output, finished.status) == (b"", 0)

@@ -224,7 +224,7 @@ async def test_removed_lines_behind_a_floating_window_do_not_count(rig: Workstat
 @in_each_layout
 @pytest.mark.parametrize("border", ["none", "rounded"])
 async def test_only_lines_that_are_covered_do_not_count(rig: Workstation, layout: str, border: str) -> None:
-    """The floating window covers the end of the text by one row, if need be by its border."""
+    """The floating window covers the last row of the text, if only with its border."""
     await shows(rig, LONG, LONG.replace("line 5\n", "line five\n") + "the end\n", layout)
     # In one call, because the end counts as shown once Neovim waits for the user.
     row = await rig.person.lua(

@@ -81,7 +81,7 @@ async def test_closing_the_view_by_any_means_rejects_once(rig: Workstation, clos
 
 @pytest.mark.parametrize("closing", [":q<CR>", ":tabclose<CR>"])
 async def test_closing_a_view_returns_to_the_users_own_tab_page(rig: Workstation, closing: str) -> None:
-    """This holds even if that is not the next tab page."""
+    """This is true even if that is not the next tab page."""
     path = await rig.opened("hello.txt", OLD)
     await rig.person.lua("vim.cmd('tabnew') vim.cmd('tabprevious')")
     before = await rig.picture()

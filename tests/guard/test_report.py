@@ -10,6 +10,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from drawbridge.agents.claude import hook as claude
 from drawbridge.agents.codex import hook as codex
 from drawbridge.agents.gemini import hook as gemini
 from drawbridge.guard import calls, find, report
@@ -129,7 +131,8 @@ def server() -> Iterator[Server]:
 
 @pytest.mark.parametrize("payload", OTHERS, ids=name)
 def test_events_of_a_claude_are_reported_to_the_server(guard: Guard, server: Server, payload: Payload) -> None:
-    assert guard.run(payload) == {}
+    answer = guard.run(payload)
+    assert answer == {} or set(answer["hookSpecificOutput"]) == {"hookEventName", "watchPaths"}
     server.end()
     reported = dict(payload)
     for left_out in ("tool_response", "session_crons"):
@@ -528,7 +531,7 @@ def test_a_request_without_a_server_ends_with_its_agent(guard: Guard, home: Path
 
 def wait_for(payload: Payload) -> None:
     """Creates the file that makes the hooks of this payload's session wait for what the server hands over."""
-    (Path(private_socket.directory()) / f"{payload['session_id']}{report.WAITING}").touch()
+    (Path(private_socket.directory()) / f"{payload['session_id']}{find.WAITING}").touch()
 
 
 @pytest.mark.parametrize("event", ["Stop", "UserPromptSubmit"])
@@ -596,6 +599,47 @@ def test_a_hook_without_waiting_context_does_not_wait_for_it(guard: Guard, serve
     assert guard.run(recorded("claude", "Stop")) == {}
     server.end()
     assert "takes" not in server.received[0]
+
+
+def place_of(payload: Payload) -> str:
+    """The file that exists while comments wait for this payload's session."""
+    return f"{private_socket.directory()}/{payload['session_id']}{find.WAITING}"
+
+
+@pytest.mark.parametrize("event", ["SessionStart", "CwdChanged"])
+def test_claude_watches_the_file_that_can_wake_it(guard: Guard, server: Server, event: str) -> None:
+    payload = recorded("claude", event)
+    assert guard.run(payload)["hookSpecificOutput"]["watchPaths"] == [place_of(payload)]
+
+
+def test_no_file_is_watched_before_a_server_has_run(guard: Guard) -> None:
+    assert guard.run(recorded("claude", "SessionStart")) == {}
+
+
+@pytest.mark.parametrize(
+    "variables", [{"DRAWBRIDGE_AGENT": "1"}, {"CLAUDE_CODE_ENTRYPOINT": "sdk-cli"}], ids=["managed", "claude -p"]
+)
+def test_sessions_that_get_no_comments_watch_no_file(
+    guard: Guard, server: Server, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert guard.run(recorded("claude", "SessionStart")) == {}
+
+
+@pytest.mark.parametrize(
+    ("content", "exit_code"), [(b"wake", 2), (b"", 0), (None, 0)], ids=["idle", "at work", "withdrawn"]
+)
+def test_only_an_idle_claude_is_woken(server: Server, home: Path, content: bytes | None, exit_code: int) -> None:
+    payload = recorded("claude", "FileChanged")
+    payload["file_path"] = place_of(payload)
+    if content is not None:
+        Path(payload["file_path"]).write_bytes(content)
+    command = [sys.executable, "-m", "drawbridge", "hook"]
+    given = json.dumps(payload).encode()
+    done = subprocess.run(command, input=given, capture_output=True, timeout=PATIENCE, check=False)
+    assert done.returncode == exit_code
+    assert done.stdout.decode() == (f"{claude.WAKES}\n" if exit_code else "{}\n")
 
 
 @pytest.mark.parametrize(("others", "kept"), [("the selection", True), ("x" * calls.LONGEST_CONTEXT, False)])

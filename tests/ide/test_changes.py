@@ -608,7 +608,7 @@ async def later_run(rig: ReviewRig) -> AsyncIterator[Served]:
         rig.editor.report(WANTED)
         await rig.shows("h1")
         rig.editor.report(ReviewSeen(("h1",)))
-        await until(lambda: rig.memory.of("/ws").seen == ("h1",), "what was seen")
+        await until(lambda: rig.memory.of("p1").seen == ("h1",), "what was seen")
         server.sends(wire.ReviewChanged("p1"))
         await rig.shows("h1", "h2")
         yield server
@@ -625,7 +625,7 @@ async def test_changes_of_a_later_run_are_marked(rig: ReviewRig) -> None:
         rig.editor.report(WANTED)
         await rig.is_notified("2 files +2 −2 · 1 since your last visit.")
         rig.editor.report(ReviewSeen(("h2", "elsewhere")))
-        await until(lambda: rig.memory.of("/ws").seen == ("h1", "h2"), "what was seen")
+        await until(lambda: rig.memory.of("p1").seen == ("h1", "h2"), "what was seen")
         rig.editor.report(WANTED)
         await until(lambda: rig.title == "2 files +2 −2", "a review without new changes")
 
@@ -675,7 +675,7 @@ async def test_the_user_sees_why_everything_is_shown(rig: ReviewRig) -> None:
 
 
 async def test_changes_seen_in_a_terminal_are_not_new(rig: ReviewRig) -> None:
-    rig.memory.saw("/ws", ["h1"], ["h1"])
+    rig.memory.saw("p1", ["h1"], ["h1"])
     server = Served()
     server.answers = [answer(FILE, LATER)]
     async with server.listening():

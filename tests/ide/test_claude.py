@@ -267,7 +267,7 @@ async def test_notifications_that_a_client_may_miss_are_repeated(
     agent = Agent(rig.clients)
     agent.greet(hears=False)
     agent.send(method="ide_connected", params={"pid": 1})
-    assert rig.clients.mention(Mentioned("/a", (2, 3))), "the user need not be told that it waits"
+    assert rig.clients.mention(Mentioned("/a", (2, 3))), "the user is told that it waits"
     assert lines(agent) == []
     assert len(agent.notifications("selection_changed")) == 1, "for a prompt that the user sends at once"
     await until(lambda: lines(agent) == [(2, 3)])

@@ -246,7 +246,7 @@ async def test_withdrawing_leaves_the_proposal_that_replaced_it(editor: Watched,
 async def test_the_later_of_two_quick_proposals_stays(
     editor: Watched, reviews: Reviews, file: Path, tmp_path: Path
 ) -> None:
-    """This holds even if the file of the earlier proposal takes longer to read."""
+    """This is true even if the file of the earlier proposal takes longer to read."""
     (tmp_path / "large.txt").write_text("x\n" * 2_000_000)
     first = propose(reviews, tmp_path / "large.txt", "first\n")
     await asyncio.sleep(0)

@@ -187,9 +187,7 @@ class ReviewRig:
         ids: dict[str, str] = {}
         for file in (await self.review())["files"]:
             ids |= {hunk["id"]: (hunk["added"] or hunk["removed"]).partition("\n")[0] for hunk in file["hunks"]}
-        self._becomes(
-            lambda: sorted(ids.get(id, id) for id in ReviewMemory().of(str(self.directory)).seen), sorted(hunks)
-        )
+        self._becomes(lambda: sorted(ids.get(id, id) for id in ReviewMemory().of(self.project).seen), sorted(hunks))
 
     def asks(self) -> None:
         """Runs `:DrawbridgeChanges`, and waits for the review."""
@@ -328,7 +326,9 @@ async def test_a_hunk_whose_lines_have_changed_is_not_undone(newest: ReviewRig) 
     (rig.directory / "poem.txt").write_text(now)
     rig.at(3)
     rig.editor.command("DrawbridgeUndo")
-    warns(rig.editor, "This change is no longer in the review: someone has decided on it, or the file has changed.")
+    warns(
+        rig.editor, "This change is no longer part of the review: someone has decided on it, or the file has changed."
+    )
     rig.shows_lines(*now.splitlines())
     rig.shows_signs("~by hand", "-line 8", "+line 11b")
     assert (rig.directory / "poem.txt").read_text() == now

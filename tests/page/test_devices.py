@@ -250,7 +250,7 @@ def test_a_pairing_link_replaces_a_token_that_is_not_valid(browser: Browser, own
 
 
 def test_two_devices_with_the_same_name_are_distinguished(browser: Browser, own_server: Server) -> None:
-    """The web UI proposes a name for the device, and the server adds a number to a name that is in use."""
+    """The web UI suggests a name for the device, and the server adds a number to a name that is in use."""
     devices = Devices(own_server.data)
     for _ in range(2):
         with browser.person(f"{page_of(own_server)}#pair={new_code(devices, 'view').replace('-', '')}") as person:

@@ -1,4 +1,4 @@
-"""The S4 findings in docs/internals/page.md about the appearance of the web UI, as far as they can be measured."""
+"""The S4 findings in docs/internals/page.md about the appearance of the web UI that can be measured."""
 
 from __future__ import annotations
 
@@ -169,3 +169,86 @@ def test_touch_targets_are_large_enough_for_a_finger(browser: Browser, address: 
             person.goes_to(f"#/{place}")
             person.sees(shown)
             assert person.runs(SMALL) == [], place
+
+
+def is_cut(person: Person, css: str) -> bool:
+    """Whether some of an element's text is beyond its edges."""
+    person.sees(css)
+    code = f"(({{ scrollWidth, clientWidth }}) => scrollWidth > clientWidth)(document.querySelector({json.dumps(css)}))"
+    found: bool = person.runs(code)
+    return found
+
+
+def test_an_error_of_a_call_has_its_own_line_on_a_phone(browser: Browser, address: str) -> None:
+    """The command used to be broken into lines of a few letters, and the error was cut after two words."""
+    failed = {"type": "tool_result", "tool_use_id": "1", "content": "make: *** No rule", "is_error": True}
+    tool = {"type": "tool_use", "id": "1", "name": "Bash", "input": {"command": "make frobnicate"}}
+    lines = [
+        {"type": "assistant", "message": {"content": [tool]}, "parent_tool_use_id": None},
+        {"type": "user", "message": {"content": [failed]}, "parent_tool_use_id": None},
+    ]
+    with browser.person(address, width=320, height=640) as person:
+        person.fills("#prompt", f"/emit {json.dumps(lines)}")
+        person.clicks(".composer .yes")
+        person.sees(".tool-state.failed", "Failed")
+        assert box(person, ".tool-error")["top"] >= box(person, ".tool-words")["bottom"] - 1
+        assert not is_cut(person, ".tool-error")
+        assert not is_cut(person, ".tool-state.failed")
+        assert box(person, ".tool-words")["height"] < 30, "on one line"
+
+
+def test_several_requests_fit_on_a_narrow_phone(browser: Browser, address: str) -> None:
+    """The line above the requests used to be wider than the screen, and the placeholder was cut in its second line."""
+    with browser.person(address, width=320, height=640) as person:
+        assert person.runs(
+            "document.querySelector('#prompt').scrollHeight <= document.querySelector('#prompt').clientHeight"
+        )
+        calls = [{"name": "Bash", "input": {"command": f"npm run step{number}"}} for number in range(4)]
+        person.fills("#prompt", f"/calls {json.dumps(calls)}")
+        person.clicks(".composer .yes")
+        person.sees(".tool-state.waiting", "4 waiting for approval")
+        line = box(person, ".tool.group > summary")
+        parts = "[...document.querySelectorAll('.tool.group > summary > *')].map((one) => one.getBoundingClientRect().right)"
+        assert max(person.runs(parts)) <= line["right"]
+
+
+def test_the_retries_can_be_read_on_a_phone(browser: Browser, address: str) -> None:
+    """The reason, and the time of the next attempt, used to be cut."""
+    retry = {"type": "system", "subtype": "api_retry", "attempt": 3, "max_retries": 10, "retry_delay_ms": 38_000}
+    reason = {"error_status": 401, "error": "authentication_failed"}
+    with browser.person(address, width=390, height=844) as person:
+        person.fills("#prompt", f"/emit {json.dumps([retry | reason, {'hold': True}])}")
+        person.clicks(".composer .yes")
+        person.sees(".run .state", "next attempt in 3")
+        state = box(person, ".run .state > span")
+        assert state["height"] > 30, "on two lines"
+        assert person.runs("(({ scrollHeight, clientHeight }) => scrollHeight <= clientHeight + 1)"
+                           "(document.querySelector('.run .state > span'))")  # fmt: skip
+
+
+def test_the_conversation_has_most_of_a_low_screen(browser: Browser, address: str) -> None:
+    """In landscape, the message box and the state above it used to take half of the screen, and the head of the list a
+    third."""
+    with browser.person(address, width=844, height=390) as person:
+        person.sees("#prompt")
+        assert box(person, ".foot")["height"] < 390 * 0.25
+        person.fills("#prompt", "/calls " + json.dumps([{"name": "Bash", "input": {"command": "npm test"}}]))
+        person.clicks(".composer .yes")
+        person.sees(".approval")
+        person.sees(".run .stop")
+        assert box(person, ".foot")["height"] < 390 * 0.25
+        person.goes_to("#/")
+        person.sees(".projects .row")
+        assert box(person, ".projects")["top"] < 390 * 0.2
+
+
+def test_examples_of_a_first_message_can_be_changed(browser: Browser, address: str) -> None:
+    """A new session used to show only that it has no messages."""
+    with browser.person(address) as person:
+        person.clicks(".empty .examples button:has-text('Find and fix a bug')")
+        assert person("value", css="#prompt") == "Find and fix a bug"
+        person("type", text=" in notes.md")
+        assert person("value", css="#prompt") == "Find and fix a bug in notes.md"
+        person.presses("Enter")
+        person.sees(".prompt .words", "Find and fix a bug in notes.md")
+        person.loses(".empty .examples")

@@ -26,6 +26,7 @@ from drawbridge.server.protocol.commands import parse
 from drawbridge.server.protocol.frames import Frame, Subscriber, encode
 from drawbridge.server.sessions.options.limits import Limits
 from drawbridge.server.sessions.runs.run import State
+from drawbridge.server.updates import project_info
 from tests.server.plans import plan_of
 from tests.server.schema import check_sent
 from tests.waiting import until
@@ -344,6 +345,12 @@ async def serving(folder: Path, limits: Limits | None = None, root: Path | None 
         yield server
     finally:
         await server.built.close("the server is ending")
+
+
+def check_list(server: Server) -> None:
+    """Checks that a list of all sessions, which reuses what has not changed, shows each as it is now."""
+    for session in server.core.all_sessions:
+        assert session.info() == project_info(session.summary())
 
 
 async def settled(condition: Callable[[], bool] | None = None, turns: int = 200) -> None:

@@ -27,6 +27,7 @@ from drawbridge.server.events import (
     ApprovalResolved,
     ChangedFile,
     CommentedOnReview,
+    CommittedFromReview,
     DecidedOnReview,
     DiskWarning,
     Event,
@@ -40,6 +41,7 @@ from drawbridge.server.events import (
     PromptImage,
     QueueChanged,
     Recorded,
+    RevertedRun,
     ReviewChanged,
     ReviewComment,
     ReviewCommented,
@@ -194,6 +196,8 @@ ANNOUNCED: list[Event] = [
     DecidedOnReview({"by": "Neovim"}, "keep", hunks=1, files=1),
     CommentedOnReview({"by": "Neovim"}, "comment_1", "a.py"),
     SubmittedReview({"by": "VS Code"}, "run_1"),
+    CommittedFromReview({"by": "phone"}, "9f2c", "main"),
+    RevertedRun({"by": "phone"}, "run_1"),
 ]
 
 

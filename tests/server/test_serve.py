@@ -369,7 +369,7 @@ async def test_the_server_can_start_again_after_kill_9(data: Path, code: Path) -
 
 
 async def test_a_leftover_lock_file_does_not_prevent_a_start(data: Path) -> None:
-    """This holds even if the file contains the id of a running process."""
+    """This is true even if the file contains the id of a running process."""
     data.mkdir(mode=0o700)
     (data / "server.lock").write_text(str(os.getpid()))
     async with serving(data) as server:

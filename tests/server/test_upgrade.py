@@ -133,7 +133,7 @@ async def test_a_project_from_a_newer_server_is_left_unchanged(
     async with serving(tmp_path) as server:
         listed = await server.does(Client(), "project_list")
         assert [one["id"] for one in listed["data"]["projects"]] == [SHOP]
-    assert f"the project in {BLOG} can't be read at present: it was written by a newer Drawbridge" in caplog.text
+    assert f"the project in {BLOG} can't be read at the moment: it was written by a newer Drawbridge" in caplog.text
     assert everything_below(data / "projects" / BLOG) == before
     assert list((data / "quarantine").iterdir()) == []
 

@@ -23,13 +23,13 @@ COMMENTS = st.sampled_from(["/* a, b: {c} */", '// "one\n', "/**/", "//\r\n", "/
 
 @st.composite
 def gaps(draw: st.DrawFn) -> str:
-    """White space and comments, as they may be between two tokens."""
+    """Whitespace and comments, as they may be between two tokens."""
     return "".join(draw(st.lists(st.one_of(BLANKS, BLANKS, BLANKS, COMMENTS), max_size=3)))
 
 
 @st.composite
 def written(draw: st.DrawFn, value: Any) -> str:
-    """A value as JSON text, with white space and comments anywhere."""
+    """A value as JSON text, with whitespace and comments anywhere."""
     if isinstance(value, dict):
         members = [
             draw(gaps()) + json.dumps(key) + draw(gaps()) + ":" + draw(gaps()) + draw(written(inner)) + draw(gaps())

@@ -168,7 +168,7 @@ def test_no_starter_is_added_if_the_configuration_calls_setup(newest: Path, setu
     assert starter.exists(), "a comment starts nothing"
     path.write_text("require('drawbridge').setup{}\n")
     output = setup("nvim")
-    assert f"{path} mentions the plugin, so your configuration is expected to call setup{{}}" in output.errors
+    assert f"{path} mentions the plugin, so Drawbridge assumes that your configuration calls setup{{}}" in output.errors
     assert not starter.exists()
     assert (packages(home) / "drawbridge").is_symlink()
 

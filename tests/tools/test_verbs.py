@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from pathlib import Path
 
 import hypothesis
@@ -14,6 +15,7 @@ import checks
 import flaky
 import verbs
 from tests import programs
+from tests.waiting import PATIENCE
 
 
 def test_make_slow_uses_more_hypothesis_examples(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,7 +32,7 @@ def test_make_slow_uses_more_hypothesis_examples(monkeypatch: pytest.MonkeyPatch
     assert hypothesis.settings.get_profile(profile).max_examples > max(fewer)
 
 
-def test_the_thorough_tests_use_one_worker_per_core(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_thorough_tests_run_at_once_than_there_are_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[list[str]] = []
     monkeypatch.delenv(flaky.LIST, raising=False)
     monkeypatch.setattr(verbs, "replace_process", started.append)
@@ -39,7 +41,7 @@ def test_the_thorough_tests_use_one_worker_per_core(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     verbs.thorough([])
     [command] = started
-    assert command[command.index("--numprocesses") + 1] == "2"
+    assert command[command.index("--numprocesses") + 1] == "3"
 
 
 @pytest.fixture
@@ -69,6 +71,39 @@ def test_failed_tests_run_again_in_ci(started: list[str], monkeypatch: pytest.Mo
     with pytest.raises(SystemExit, match=r"^0$"):
         verbs.thorough([])
     assert started == ["again"]
+
+
+PYTHON = """#!/bin/sh
+mkdir -p tests/__pycache__
+echo "$@" >>started
+"""
+
+
+@pytest.fixture
+def checkout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A checkout whose Python only records its arguments in the file ``started``."""
+    python = tmp_path / "python"
+    python.write_text(PYTHON)
+    python.chmod(0o755)
+    monkeypatch.setattr(verbs, "ROOT", tmp_path)
+    monkeypatch.setattr(bootstrap, "ensure", lambda _kind: python)
+    return tmp_path
+
+
+def test_a_new_checkout_compiles_its_tests_once(checkout: Path) -> None:
+    for _ in range(2):
+        with verbs.compiling_the_tests():
+            pass
+    [command] = (checkout / "started").read_text().splitlines()
+    assert "--collect-only" in command
+
+
+def test_failed_checks_do_not_wait_for_the_tests(checkout: Path) -> None:
+    (checkout / "python").write_text(f"#!/bin/sh\nexec sleep {PATIENCE * 2}\n")
+    began = time.monotonic()
+    with pytest.raises(SystemExit), verbs.compiling_the_tests():
+        raise SystemExit(1)
+    assert time.monotonic() - began < PATIENCE / 2
 
 
 @pytest.mark.skipif(not (bootstrap.ROOT / ".git").exists(), reason="needs the clone's list of files")

@@ -160,7 +160,7 @@ def test_who_was_first_is_reported() -> None:
         return review_words.refused_words(code, details, "The server's words.", by, is_hunk=is_hunk)
 
     assert words("HUNK_GONE", by="Bob", decision="edit").startswith("Bob already edited this change.")
-    assert words("HUNK_GONE", gone="h").startswith("This change is no longer in the review")
+    assert words("HUNK_GONE", gone="h").startswith("This change is no longer part of the review")
     assert words("HUNK_GONE", is_hunk=False).startswith("The review has changed since you saw it, so")
     assert words("REVIEW_CLASH", paths=["a.py", "b.py"]) == (
         "This conflicts with the current state of a.py, b.py. Nothing was changed."
@@ -183,7 +183,7 @@ def test_deciding_on_all_reports_how_many_were_not_shown() -> None:
     assert review_words.question("keep", 3, 0, "a.py") == ("Keep 3 changes in a.py?", "")
     assert review_words.question("undo", 3, 1, "2 files") == (
         "Undo 3 changes in 2 files?",
-        "You have not fully seen 1 of them. Other changes to the same files stay.",
+        "You have not fully seen 1 of them. Other changes to the same files are not affected.",
     )
     assert review_words.question("keep", 3, 3, "a.py")[1] == "You have not fully seen any of them."
     assert review_words.question("keep", 1, 1, "a.py") == ("Keep 1 change in a.py?", "You have not seen all of it.")

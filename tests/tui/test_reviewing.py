@@ -242,7 +242,7 @@ async def test_a_change_on_disk_is_shown_when_the_user_returns(server: Server, r
         (repository / "poem.txt").write_text(poem(line_5="Another 5", line_30="LINE 30"))
         await person.presses("a")
         await is_told(
-            person, "This change is no longer in the review: someone has decided on it, or the file has changed."
+            person, "This change is no longer part of the review: someone has decided on it, or the file has changed."
         )
         await person.sees("+ Another 5")
         (repository / "poem.txt").write_text(poem(line_5="A third 5", line_30="LINE 30"))
@@ -294,7 +294,9 @@ async def test_a_change_behind_a_notice_cannot_be_decided(server: Server, reposi
 async def test_all_changes_of_a_file_are_decided_together(server: Server, repository: Path) -> None:
     async with reviewing(server, repository) as (person, _):
         await person.presses("j", "U")
-        await person.sees("Undo 2 changes in poem.txt?", "Other changes to the same files stay.", "y Undo · Esc Cancel")
+        await person.sees(
+            "Undo 2 changes in poem.txt?", "Other changes to the same files are not affected.", "y Undo · Esc Cancel"
+        )
         await person.presses("escape")
         await person.sees("3 files · 4 changes")
         await person.presses("U")

@@ -52,7 +52,7 @@ EDITING = [
     *(".accept", ".accept", ".back"),
 ]
 """The keys and buttons while the user's version is edited. "TYPE" is a new word; keys with a
-space between them are pressed one after the other."""
+space between them are pressed one after another."""
 
 ANSWERING = [
     *("1", "1", "2", "3", "TYPE", "down", "up", "space", "enter", "tab", "shift+tab", "end", "home", "backspace"),

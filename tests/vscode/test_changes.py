@@ -78,7 +78,7 @@ class Changes:
         wait_until(is_shown, f"a list of {beginnings}")
 
     def opens(self, line: str) -> None:
-        """Clicks a line of the list, and clicks again if VS Code was drawing the list anew at that moment."""
+        """Clicks a line of the list, and clicks again if VS Code was redrawing the list at that moment."""
         selected = f"{ROWS}.selected:has-text('{line}')"
 
         def is_selected() -> bool:

@@ -58,7 +58,7 @@ def test_an_edit_of_unsaved_work_is_denied_until_it_is_saved(rig: Workstation) -
 
 @pytest.mark.thorough
 def test_a_notebook_is_kept_until_it_is_saved(rig: Workstation) -> None:
-    """This holds even if changes are merged, because a notebook has no text into which they could be merged."""
+    """This is true even if changes are merged, because a notebook has no text into which they could be merged."""
     path = rig.file("a.ipynb", NOTEBOOK)
     rig.opens_notebook(path)
     rig.edits_notebook(path)

@@ -614,8 +614,7 @@ class StoredConversations(Protocol):
         ...
 
     def used_by(self, session_id: str) -> list[int]:
-        """The ids of the processes that have this conversation open now, including those in terminals, as far as
-        known."""
+        """The ids of the known processes that have this conversation open now, including those in terminals."""
         ...
 
 
@@ -630,7 +629,7 @@ class Agent(Protocol):
     sees: bool
     """Whether a prompt may contain images."""
     forks: bool
-    """Whether a copy of a conversation can be continued, as far as that is known before the agent runs."""
+    """Whether it is known, before the agent runs, that a copy of a conversation can be continued."""
 
     def embeds(self, attachment: Attachment) -> bool:
         """Whether the file can certainly be sent as part of the prompt. Any other file needs a ``path``."""

@@ -92,6 +92,8 @@ class AgentHooks(NamedTuple):
     milliseconds: bool = False
     asks_person: tuple[str, ...] = ()
     """The events with hooks that wait for a person."""
+    wakes: Mapping[str, Mapping[str, Any]] = {}
+    """The settings with which the hooks of an event can start the idle agent, by event."""
     blocks_since: tuple[int, ...] = ()
     """The agent's first version that supports ``onFailure``; empty if no version does."""
     ask_mode: AskMode | None = None
@@ -135,6 +137,7 @@ class AgentHooks(NamedTuple):
             handler = self.handler(command, seconds * (1000 if self.milliseconds else 1), holds)
             if holds and can_block:
                 handler["onFailure"] = "block"
+            handler.update(self.wakes.get(event, {}))
             groups[event] = {**({} if matcher is None else {"matcher": matcher}), "hooks": [handler]}
         return groups
 

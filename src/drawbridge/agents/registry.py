@@ -86,7 +86,7 @@ def with_image_input(known: Mapping[str, Agent]) -> list[str]:
 
 
 def with_forks(known: Mapping[str, Agent]) -> list[str]:
-    """The names of the agents whose conversations can be forked, as far as that is known before they are started."""
+    """The names of the agents that are known to fork conversations before they are started."""
     return [name for name, agent in known.items() if agent.forks]
 
 

@@ -97,7 +97,10 @@ class HookEvent(Struct, frozen=True):
     """The id of the turn that the event belongs to."""
     prompt: str = ""
     continues: bool = False
-    """Whether ``prompt`` was sent by the agent's program, not by a user. If so, it continues the current turn."""
+    """Whether ``prompt`` was sent by the agent's program, not by a user. If so, it continues the current turn, unless
+    the agent was ``woken``."""
+    woken: bool = False
+    """Whether Drawbridge's hook has started the idle agent, because comments wait for it."""
     source: str = ""
     last_message: str = ""
     """The agent's last message, or the error, when the agent has stopped."""
@@ -123,6 +126,11 @@ class HookEvent(Struct, frozen=True):
     """The tasks that are running in the background, by id; None if the agent does not report them."""
     is_new_process: bool = False
     """Whether the agent's program has just been started, so that the mode in the transcript is an earlier process's."""
+
+    @property
+    def follows(self) -> bool:
+        """Whether the event's prompt continues the current turn."""
+        return self.continues and not self.woken
 
 
 Fate: TypeAlias = Literal["ran", "rejected", "denied"]

@@ -179,7 +179,7 @@ class Tools(Protocol):
         return None
 
     def shown_fields(self, name: str, given: Mapping[str, Any], proposal: Proposal) -> tuple[str, ...]:
-        """The fields of the input that the diff of ``proposal`` shows completely, so that clients need not show them
+        """The fields of the input that the diff of ``proposal`` shows in full, so that clients do not have to show them
         again. A field that may differ from the diff, or that changes anything else, must not be among them."""
         return ()
 

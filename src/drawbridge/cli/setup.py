@@ -10,7 +10,7 @@ from drawbridge.agents import catalog
 from drawbridge.cli import sentence
 from drawbridge.settings.hook import HookSettings
 
-SUMMARY: Final = "connect Drawbridge to an agent or editor, or undo that"
+SUMMARY: Final = "connect Drawbridge to an agent or editor, or disconnect it"
 
 MORE: Final = " Shows the changes and asks first; without a terminal, nothing is changed unless --yes is given."
 

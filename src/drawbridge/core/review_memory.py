@@ -27,10 +27,13 @@ from drawbridge.core.json_text import UNDECODABLE
 from drawbridge.core.private_files import PRIVATE_FILE, make_private_directory, state_directory, write_private
 
 MOST_HUNKS: Final = 5_000
-"""The maximum number of hunks that are remembered for a directory. The latest ones are kept."""
+"""The maximum number of hunks that are remembered for a review. The latest ones are kept."""
 
-MOST_DIRECTORIES: Final = 200
-"""The maximum number of directories that are remembered. The most recently used ones are kept."""
+MOST_REVIEWS: Final = 200
+"""The maximum number of reviews that are remembered. The most recently used ones are kept."""
+
+SHARING: Final = "desk_"
+"""How the ids of terminal sessions begin. Those in one directory share a review."""
 
 LOCK_SECONDS: Final = 1.0
 """Seconds to wait while another program or thread changes the file, which takes milliseconds."""
@@ -39,24 +42,30 @@ logger = logging.getLogger("drawbridge.review_memory")
 
 
 class SeenReviews(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the user has seen in the reviews of one directory. ``seen``: the ids of hunks. ``notice``: whether the user
-    has seen the notice about the private repository of the directory."""
+    """What the user has seen in one review. ``seen``: the ids of hunks. ``notice``, only with a directory's key: whether
+    the user has seen the notice about the private repository of the directory."""
 
     seen: tuple[str, ...] = ()
     notice: bool = False
 
 
+def review_key(directory: str, session: str) -> str:
+    """The key of the review of ``session``: the directory if the terminal sessions in it share the review, or if no
+    server has the review (``session`` is empty then), otherwise the session's id."""
+    return directory if not session or session.startswith(SHARING) else session
+
+
 class ReviewMemory:
     """Reads and writes the file. The methods block, and never raise an error about the file. ``path``: another file,
-    for tests."""
+    for tests. ``key``: what ``review_key`` returns."""
 
     def __init__(self, path: str | None = None) -> None:
         self._path = path or os.path.join(state_directory(), "reviews.json")
 
-    def of(self, directory: str) -> SeenReviews:
-        return self._read().get(directory, SeenReviews())
+    def of(self, key: str) -> SeenReviews:
+        return self._read().get(key, SeenReviews())
 
-    def saw(self, directory: str, seen: Iterable[str], review: Collection[str]) -> None:
+    def saw(self, key: str, seen: Iterable[str], review: Collection[str]) -> None:
         """Adds hunks that the user has seen. ``review``: the ids of all hunks that are in the review now. The others
         are forgotten."""
         now, new = set(review), tuple(seen)
@@ -65,7 +74,7 @@ class ReviewMemory:
             both = tuple(id for id in dict.fromkeys((*known.seen, *new)) if id in now)[-MOST_HUNKS:]
             return msgspec.structs.replace(known, seen=both)
 
-        self._change(directory, with_new)
+        self._change(key, with_new)
 
     def saw_notice(self, directory: str) -> bool:
         """Records that the user is shown the notice about the private repository. Returns whether this is the first
@@ -73,16 +82,16 @@ class ReviewMemory:
         """
         return not self._change(directory, lambda known: msgspec.structs.replace(known, notice=True)).notice
 
-    def _change(self, directory: str, change: Callable[[SeenReviews], SeenReviews]) -> SeenReviews:
+    def _change(self, key: str, change: Callable[[SeenReviews], SeenReviews]) -> SeenReviews:
         """Stores what ``change`` returns. Returns what was stored before."""
-        known = self.of(directory)
+        known = self.of(key)
         if change(known) == known:
             return known
         try:
             make_private_directory(os.path.dirname(self._path))
             with self._locked():
-                known = self.of(directory)  # another program may have changed it in the meantime
-                self._store(directory, change(known))
+                known = self.of(key)  # another program may have changed it in the meantime
+                self._store(key, change(known))
         except (NotPrivate, OSError) as error:
             logger.info("could not store what was seen in a review: %s", error)
         return known
@@ -110,10 +119,10 @@ class ReviewMemory:
             logger.info("could not read what was seen in reviews: %s", error)
             return {}
 
-    def _store(self, directory: str, remembered: SeenReviews) -> None:
+    def _store(self, key: str, remembered: SeenReviews) -> None:
         """Raises ``NotPrivate`` if the file can't be written."""
-        others = [(name, one) for name, one in self._read().items() if name != directory]
-        all = dict([*others, (directory, remembered)][-MOST_DIRECTORIES:])
+        others = [(name, one) for name, one in self._read().items() if name != key]
+        all = dict([*others, (key, remembered)][-MOST_REVIEWS:])
         write_private(self._path, msgspec.json.encode(all))
 
 

@@ -19,7 +19,7 @@ REST_SECONDS = 1.0
 
 
 NEEDED_DESCRIPTORS = 12
-"""The descriptors that the start of a program takes for a moment: uvloop creates a pair of sockets for each of stdin,
+"""The file descriptors that starting a program briefly needs: uvloop creates a pair of sockets for each of stdin,
 stdout and stderr, and libuv some pipes."""
 
 

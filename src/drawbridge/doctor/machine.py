@@ -60,7 +60,7 @@ def git() -> list[Finding]:
 
 
 def disk(low: int = LOW_DISK) -> list[Finding]:
-    """The finding about the free space for the server's default data directory, which need not exist yet. ``low``: in
+    """The finding about the free space for the server's default data directory, which may not exist yet. ``low``: in
     bytes."""
     place = Path(platformdirs.user_data_dir("drawbridge", appauthor=False)).absolute()
     return disk_of(place, low)

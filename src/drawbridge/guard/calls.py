@@ -44,6 +44,10 @@ if TYPE_CHECKING:
             """Whether the process that calls the hook is the one that is connected to an editor's bridge."""
 
         @property
+        def WAKES(self) -> str:  # noqa: N802
+            """The text with which a hook starts the idle agent when a watched file has changed; "" if no hook can."""
+
+        @property
         def NO_CONTEXT(self) -> tuple[str, ...]:  # noqa: N802
             """The events with answers that cannot contain context for the model."""
 
@@ -73,6 +77,10 @@ if TYPE_CHECKING:
             after the hook has ended. None if the agent's hooks report no questions."""
 
 
+MARK = b"DRAWBRIDGE_AGENT"
+"""The variable that is set in the environment of everything that a managed agent starts. Its hooks report nothing,
+since the server runs the agent itself."""
+
 # The kinds of events for which a hook is called.
 BEFORE, AFTER, FAILED, PROMPT, START, MOVED, CHANGED = (
     "before",
@@ -100,9 +108,14 @@ class Unusable(Exception):
     """The input is not what this agent sends. The text gives the reason."""
 
 
+class Wake(bytes):
+    """An answer that starts the idle agent with this text."""
+
+
 class Call:
     """One call to the hook. ``paths`` are absolute; ``event_name`` is the agent's own; ``input`` is the whole payload.
     ``handed``: text that an agent server has handed over for the model, such as review comments; often empty.
+    ``watched``: a file that the agent must watch besides the user's open files; often empty.
     """
 
     __slots__ = (
@@ -118,6 +131,7 @@ class Call:
         "paths",
         "session",
         "tool",
+        "watched",
     )
 
     def __init__(self, agent: str, event: str, payload: "dict[str, Any]") -> None:
@@ -128,7 +142,7 @@ class Call:
         self.input = payload
         self.cwd = _directory(payload.get("cwd"))
         self.session = _text(payload.get("session_id"))
-        self.kind = self.tool = self.command = self.handed = ""
+        self.kind = self.tool = self.command = self.handed = self.watched = ""
         self.paths: list[str] = []
 
 
@@ -259,8 +273,8 @@ def add_context(call: "Call", context: str = "", watch: "list[str] | None" = Non
         context = f"{call.handed}\n\n{context}" if has_room else call.handed
     if context and call.event not in call.dialect.NO_CONTEXT:
         specific["additionalContext"] = _without_surrogates(context)
-    if watch is not None and call.dialect.WATCHES:
-        specific["watchPaths"] = watch
+    if (watch is not None or call.watched) and call.dialect.WATCHES:
+        specific["watchPaths"] = [*filter(None, [call.watched]), *(watch or ())]
     return _bytes({"hookSpecificOutput": specific}) if len(specific) > 1 else NO_OPINION
 
 

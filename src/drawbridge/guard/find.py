@@ -30,6 +30,10 @@ SOCKET = 0o140000
 DIRECTORY = 0o040000
 FILE_TYPE = 0o170000
 
+WAITING = ".waiting"
+"""The extension of a file next to the server's socket, which is named after a session that the server stored text
+for. Hooks of other sessions do not wait for an answer."""
+
 
 def sockets(places: "tuple[str, ...] | None", environ: "Mapping[bytes, bytes]") -> "list[tuple[str, str]]":
     """The path and kind (``NEOVIM`` or ``VSCODE``) of each of the user's editor sockets.
@@ -55,10 +59,7 @@ def servers(environ: "Mapping[bytes, bytes]") -> "list[str]":
 
     Empty if the directory is not this user's, or is open to other users.
     """
-    state = _text(environ, b"XDG_STATE_HOME")
-    if not state.startswith("/"):
-        state = _text(environ, b"HOME") + "/.local/state"
-    place = f"{state}/drawbridge/serve"
+    place = server_directory(environ)
     names = sorted((name for name in _names(place) if name.endswith(".sock")), reverse=True)
     if not names:
         return []
@@ -70,6 +71,14 @@ def servers(environ: "Mapping[bytes, bytes]") -> "list[str]":
     if status.st_uid != me or status.st_mode & 0o077 or status.st_mode & FILE_TYPE != DIRECTORY:
         return []
     return [path for path in (f"{place}/{name}" for name in names) if is_own_socket(path, me)]
+
+
+def server_directory(environ: "Mapping[bytes, bytes]") -> str:
+    """The directory with the sockets of this user's agent servers. It may not exist."""
+    state = _text(environ, b"XDG_STATE_HOME")
+    if not state.startswith("/"):
+        state = _text(environ, b"HOME") + "/.local/state"
+    return f"{state}/drawbridge/serve"
 
 
 def is_own_socket(path: str, me: int) -> bool:

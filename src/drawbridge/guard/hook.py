@@ -1,6 +1,7 @@
 """``drawbridge hook``: reads one JSON text, writes one, and ends. Internal errors are caught here.
 
-Whatever happens, except for an interrupt, the agent receives JSON and exit code 0. After a failure, the JSON is ``{}``
+Whatever happens, except for an interrupt, the agent receives JSON and exit code 0, or, to be woken, a text and exit
+code 2. After a failure, the JSON is ``{}``
 (no decision) or, with ``fail = "closed"``, a denial if the call can be denied. An edit to a file that is known to be
 protected is denied in any case. Each of an agent's tool calls pays for the modules that are loaded before the answer,
 so all others are imported where they are needed. The modules that are loaded first quote their annotations, because
@@ -22,6 +23,9 @@ LARGEST_INPUT = 8 * 1024 * 1024
 """The maximum size of the input, in bytes. An agent's own limit for a file that it edits is far below this."""
 
 PORTION = 1_048_576
+
+WAKES = 2
+"""The exit code with which a hook that runs in the background starts the idle agent."""
 
 KEPT = "The file has unsaved changes in an editor; the details are not available. Nothing was written."
 UNCHECKED = (
@@ -51,13 +55,14 @@ def refuse_settings(problem: str, settings: "Settings") -> "NoReturn":
 
 
 def _write(data: bytes) -> "NoReturn":
+    code = WAKES if isinstance(data, calls.Wake) else 0
     data += b"\n"
     try:
         while data:
             data = data[posix.write(1, data) :]
     except OSError:
         pass  # the agent has ended
-    posix._exit(0)
+    posix._exit(code)
 
 
 def _read() -> bytes:
@@ -84,17 +89,35 @@ def answer(data: bytes, settings: "Settings", environ: "Mapping[bytes, bytes]") 
         if len(data) > LARGEST_INPUT:
             raise calls.Unusable(f"the input is larger than {LARGEST_INPUT // 1024**2} MB")
         call = calls.parse(data, settings["agent"])
+        if call.event == calls.CHANGED and call.paths[0].endswith(f"/{call.session}{find.WAITING}"):
+            from drawbridge.guard import report
+
+            return report.wake(call)
         for_server = call.event in calls.FOR_SERVER or (call.event == calls.BEFORE and call.kind in calls.WRITES)
         if call.dialect.session and for_server and (servers := find.servers(environ)):
             from drawbridge.guard import report
 
             if decision := report.to_server(call, servers, settings, environ):
                 return decision
+        if call.event in (calls.START, calls.MOVED):
+            call.watched = _watched(call, environ)
         answered = _answer(call, settings, environ)
     except Exception as error:
         answered = _failed(data, call, error, settings, environ)
     # The server counts the text that it handed over as received, so it is passed on even without any other answer.
-    return calls.add_context(call) if call is not None and call.handed and answered == calls.NO_OPINION else answered
+    is_more = call is not None and (call.handed or call.watched)
+    return calls.add_context(call) if call is not None and is_more and answered == calls.NO_OPINION else answered
+
+
+def _watched(call: "calls.Call", environ: "Mapping[bytes, bytes]") -> str:
+    """The path of the file that the agent must watch because it appears when comments wait for this session. "" if the
+    agent can't be woken, or if no server has ever run."""
+    if not call.dialect.WAKES or not call.session or "/" in call.session or calls.MARK in environ:
+        return ""
+    if call.dialect.session is None or call.dialect.session(environ, ()) is None:
+        return ""
+    place = find.server_directory(environ)
+    return f"{place}/{call.session}{find.WAITING}" if posix.access(place, posix.F_OK) else ""
 
 
 def _not_called(settings: "Settings", environ: "Mapping[bytes, bytes]") -> bytes:

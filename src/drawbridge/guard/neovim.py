@@ -176,4 +176,4 @@ def _map(data: bytes, at: int, count: int, depth: int) -> "tuple[dict[Any, Any],
     try:
         return dict(zip(items[::2], items[1::2], strict=True)), at
     except TypeError:
-        raise ValueError("a key of a map can't be used as a key") from None
+        raise ValueError("a map has a key of a type that is not supported") from None

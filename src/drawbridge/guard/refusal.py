@@ -44,8 +44,8 @@ def reason(call: Call, protected: Sequence[UnsavedFile], difference: str, why: s
         lines.append(why)
     lines.append(
         f"The user has been notified. Once they have saved {base_names(one.name for one in protected)}, the same call "
-        f"goes through; until then, writing {'these files' if several else 'the file'} in any other way would lose or "
-        "split their work."
+        f"goes through; until then, writing {'these files' if several else 'the file'} in any other way would lose "
+        "some of their work."
     )
     return " ".join(lines) + (f"\n\n{difference}" if difference else "")
 

@@ -22,10 +22,6 @@ if TYPE_CHECKING:
 
     from drawbridge.guard.settings import Settings
 
-MARK = b"DRAWBRIDGE_AGENT"
-"""The variable that is set in the environment of everything that a managed agent starts. Its hooks report nothing,
-since the server runs the agent itself."""
-
 SEND_TIMEOUT = 0.3
 """Seconds that a server has to accept a report."""
 
@@ -45,9 +41,8 @@ text stays with the server."""
 HANDS_OVER = (calls.STOP, calls.PROMPT)
 """The events with answers that can contain the text that the server stored."""
 
-WAITING = ".waiting"
-"""The extension of a file next to the server's socket, which is named after a session that the server stored text
-for. Hooks of other sessions do not wait for an answer."""
+WAKE = b"wake"
+"""The content of the file with the extension ``find.WAITING`` if the agent was idle when the server stored the text."""
 
 CHECKPOINT_SECONDS = 6.0
 """The maximum number of seconds to wait before a tool that may write. The server ends the wait as soon as it has a
@@ -79,7 +74,9 @@ def to_server(
     """Reports the call. Returns a person's decision in the agent's format; None if the server sends none, so that the
     guard continues. Stores the text that the server hands over, if any, in ``call.handed``. Never raises.
     """
-    process = call.dialect.session(environ, _ancestors()) if call.dialect.session and MARK not in environ else None
+    process = (
+        call.dialect.session(environ, _ancestors()) if call.dialect.session and calls.MARK not in environ else None
+    )
     if process is None:
         return None
     try:
@@ -96,6 +93,21 @@ def to_server(
         state.log(settings, environ, f"{call.event_name}: the agent server: {type(error).__name__}: {error}")
         return None
     return calls.decide(call, decision) if isinstance(decision, dict) else None
+
+
+def wake(call: "calls.Call") -> bytes:
+    """The answer to a change of the file that ``Call.watched`` named: wakes the agent if the server requests that."""
+    try:
+        file = posix.open(call.paths[0], posix.O_RDONLY | posix.O_CLOEXEC)
+    except OSError:
+        return calls.NO_OPINION  # nothing waits any longer
+    try:
+        requested = posix.read(file, len(WAKE)) == WAKE
+    except OSError:
+        requested = False
+    finally:
+        posix.close(file)
+    return calls.Wake(call.dialect.WAKES.encode()) if requested else calls.NO_OPINION
 
 
 def _decision(
@@ -126,7 +138,7 @@ def _decision(
 def _is_waiting(call: "calls.Call", servers: "list[str]") -> bool:
     """Whether a server has stored text for this session."""
     place = servers[0].rpartition("/")[0]
-    return bool(call.session) and posix.access(f"{place}/{call.session}{WAITING}", posix.F_OK)
+    return bool(call.session) and posix.access(f"{place}/{call.session}{find.WAITING}", posix.F_OK)
 
 
 def _receive_handover(connected: "socket", line: bytes) -> str:

@@ -1,5 +1,5 @@
-"""Remembers what agents have written to files after the user accepted their proposals in this editor, as far as the
-user has not decided on it again. Does no I/O.
+"""Remembers what agents have written to files after the user accepted their proposals in this editor, until the user
+keeps or undoes these changes. Does no I/O.
 
 The changes are kept in the bridge's memory, within limits, and are lost when the bridge ends.
 """
@@ -48,7 +48,7 @@ class AcceptedFile(Struct, frozen=True):
 
     @property
     def is_decided(self) -> bool:
-        """Whether no lines are left to decide on. An empty new file has none."""
+        """Whether no undecided lines are left. An empty new file has none."""
         return (self.base or "") == self.written
 
     @property
@@ -128,7 +128,7 @@ class AcceptedFiles:
             changed()
 
     def store(self, file: AcceptedFile) -> None:
-        """Replaces what is known about a file. Forgets the file if nothing is left to decide on."""
+        """Replaces what is known about a file. Forgets the file if no undecided changes are left."""
         if file.is_decided:
             self.forget(file.path)
         else:

@@ -18,7 +18,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from drawbridge.core.errors import DrawbridgeError
-from drawbridge.core.review_memory import ReviewMemory
+from drawbridge.core.review_memory import ReviewMemory, review_key
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.core.terminal_text import harmless
 from drawbridge.editors.port import (
@@ -183,7 +183,7 @@ class Changes:
 
     async def _show_served(self, answer: wire.ReviewAnswer, event: ReviewWanted, *, is_wanted: bool) -> None:
         review, more = read(answer)
-        await self._visit(answer.directory, only_new=event.only_new)
+        await self._visit(answer.directory, answer.project, only_new=event.only_new)
         if answer.project != self._project:
             self._shown = None
         self._project, self._deciders, self._without_server = answer.project, set(), None
@@ -200,12 +200,11 @@ class Changes:
         if answer.notice and answer.notice != before:
             await self._editor.notify(harmless(answer.notice), "warn")
 
-    async def _visit(self, directory: str, *, only_new: bool) -> None:
-        """Begins a visit to the review of the directory, unless the user is only hiding the other changes or showing
-        them again.
-        """
-        if self._visiting is None or self._visiting.directory != directory:
-            self._visiting = Visiting(self._memory, directory)
+    async def _visit(self, directory: str, session: str, *, only_new: bool) -> None:
+        """Begins a visit to the review of the session in the directory, unless the user is only hiding the other
+        changes or showing them again."""
+        if self._visiting is None or self._visiting.key != review_key(directory, session):
+            self._visiting = Visiting(self._memory, directory, session)
             await self._visiting.begin()
         elif not only_new and not self._hides_others:
             await self._visiting.begin()

@@ -263,8 +263,8 @@ class Reviews:
     @contextlib.asynccontextmanager
     async def _turn(self, review: _Review) -> AsyncIterator[None]:
         """Waits until no other proposal for the file is shown, regardless of the agent, or until this one is withdrawn.
-        The next one is shown once this one is decided and the agent has written the file or is no longer waited for, so
-        that nobody decides on text that is about to change.
+        The next one is shown once this one is decided and the agent has written the file or has taken too long, so that
+        nobody decides on text that is about to change.
         """
         turn = self._turns.setdefault(review.path, asyncio.Lock())
         coming: asyncio.Task[Any] | None = None

@@ -8,31 +8,33 @@ from collections.abc import Collection
 
 from msgspec.structs import replace
 
-from drawbridge.core.review_memory import ReviewMemory
+from drawbridge.core.review_memory import ReviewMemory, review_key
 from drawbridge.editors.port import Review, ReviewedFile, ReviewedHunk
 from drawbridge.text import review_words
 from drawbridge.text.review_visits import ReviewVisits
 
 
 class Visiting:
-    """The visits to the review of one directory. What the user has seen is stored in ``memory``, in a thread."""
+    """The visits to the review of ``session`` (empty if no server has it) in ``directory``. What the user has seen is
+    stored in ``memory``, in a thread."""
 
-    def __init__(self, memory: ReviewMemory, directory: str) -> None:
+    def __init__(self, memory: ReviewMemory, directory: str, session: str) -> None:
         self.directory = directory
+        self.key = review_key(directory, session)
         self._memory = memory
         self._visits = ReviewVisits()
 
     async def begin(self) -> None:
         """Begins a visit. Changes that the user has seen in other programs on this machine do not count as new
         either."""
-        remembered = await asyncio.to_thread(self._memory.of, self.directory)
+        remembered = await asyncio.to_thread(self._memory.of, self.key)
         self._visits.saw(remembered.seen)
         self._visits.begin()
 
     async def saw(self, hunks: Collection[str], review: Review) -> None:
         """Records that the user has seen these hunks of the review."""
         self._visits.saw(id for id in hunks if id in review.hunk_ids)
-        await asyncio.to_thread(self._memory.saw, self.directory, self._visits.seen, review.hunk_ids)
+        await asyncio.to_thread(self._memory.saw, self.key, self._visits.seen, review.hunk_ids)
 
     def show_only_new(self, only_new: bool) -> None:
         self._visits.show_only_new(only_new)

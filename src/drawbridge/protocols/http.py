@@ -1,4 +1,4 @@
-"""One server connection without I/O: HTTP/1.1 requests one after the other, or a WebSocket if one of them asks for it.
+"""One server connection without I/O: HTTP/1.1 requests one after another, or a WebSocket if one of them asks for it.
 
 Feed bytes to ``receive``, handle the events that it returns, and send the bytes of ``outgoing``. h11 parses HTTP. This
 module enforces the order and the limits. No part of a body is read before the head is accepted.

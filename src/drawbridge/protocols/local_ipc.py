@@ -53,8 +53,7 @@ class Hook(Struct, tag="hook", frozen=True):
 
 
 class Bridge(Struct, tag="bridge", frozen=True):
-    """A bridge's first line, sent again after each change. ``pids``: the processes of the connected agents, as far as
-    they are known.
+    """A bridge's first line, sent again after each change. ``pids``: the known processes of the connected agents.
 
     ``terminals``: the process that was started in each of the editor's terminals in which an agent accepts prompts.
     ``reviews``: the bridge knows ``Welcome``, ``ReviewAnswer``, ``ReviewList`` and ``ReviewChanged``. ``offers``: it
@@ -88,7 +87,7 @@ class Proposed(Struct, tag="proposed", frozen=True):
 
 
 class EditorDecision(Struct, tag="decided", frozen=True):
-    """The user decided on a proposal in the editor. ``text``: what is to be written; None if the proposal was
+    """The user decided on a proposal in the editor. ``text``: the text to write; None if the proposal was
     rejected. Answered by ``DecisionAck``."""
 
     id: str
@@ -104,7 +103,7 @@ class ProposalClosed(Struct, tag="gone", frozen=True):
 
 
 class OfferAnswered(Struct, tag="answered", frozen=True):
-    """The user decided on an offer in the editor: exactly ``text`` is to be written, or nothing (None)."""
+    """The user decided on an offer in the editor: exactly ``text`` will be written, or nothing (None)."""
 
     id: str
     text: str | None
@@ -258,7 +257,7 @@ class Withdraw(Struct, tag="withdraw", frozen=True):
 
 class ClientDecision(Struct, tag="answer", frozen=True):
     """A client decided on a proposal from one of the bridge's own agents. The bridge answers the agent and closes the
-    view. ``by``: the client's name. ``text``: what is to be written; None if the proposal was rejected."""
+    view. ``by``: the client's name. ``text``: the text to write; None if the proposal was rejected."""
 
     id: str
     by: str
@@ -332,7 +331,7 @@ class ReviewRemembered(Struct, tag="review_remembered", frozen=True):
 
 
 class ReviewChanged(Struct, tag="review_changed", frozen=True):
-    """The review of ``project`` has changed: either what is left to decide, or its comments. ``by``: the name of the
+    """The review of ``project`` has changed: either its undecided changes, or its comments. ``by``: the name of the
     user who decided; empty if nobody did. ``directory``: the project's directory, with symbolic links resolved."""
 
     project: str

@@ -197,7 +197,7 @@ class RunReverted(Struct, frozen=True):
 
 
 class ReviewNumbers(Struct, frozen=True, kw_only=True):
-    """The numbers of what is left to decide in a review. ``added``, ``removed``: numbers of lines."""
+    """The numbers of undecided changes in a review. ``added``, ``removed``: numbers of lines."""
 
     files: int
     hunks: int
@@ -206,8 +206,8 @@ class ReviewNumbers(Struct, frozen=True, kw_only=True):
 
 
 class ReviewChanged(Struct, frozen=True, kw_only=True):
-    """The review has changed. The numbers are what is left to decide. ``by``, ``client_id``: the client that decided on
-    something; None if nobody decided anything, for example if a run changed files.
+    """The review has changed. The numbers are those of the undecided changes. ``by``, ``client_id``: the client that
+    decided on something; None without a decision, for example if a run changed files.
     """
 
     state: Literal["open", "decided"]
@@ -221,9 +221,9 @@ class ReviewChanged(Struct, frozen=True, kw_only=True):
 
 class ReviewDecided(Struct, frozen=True, kw_only=True):
     """A user decided on hunks of the review. ``hunks``: the number of hunks; ``files``: the number of files with these
-    hunks; ``left``: the number of hunks that still wait for a decision. If ``by`` is None, nobody decided anything in
-    Drawbridge, but nothing is left to decide. ``interrupted``: the server was killed before it could finish or record
-    the decision, and did so after its restart.
+    hunks; ``left``: the number of hunks that still wait for a decision. If ``by`` is None, nobody has made a decision
+    in Drawbridge, but no undecided changes are left. ``interrupted``: the server was killed before it could finish or
+    record the decision, and did so after its restart.
 
     ``paths``: the files with these hunks, at most 20; none in records of earlier versions. ``diff``: what an undo or an
     edit changed in the files, in git's format, at most 20 kB; empty if git failed. ``diff_truncated``: ``diff`` is
@@ -376,7 +376,7 @@ class ApprovalRequested(Struct, frozen=True, dict=True):
 
     The other fields describe the request to people (see ``approvals.words``). ``remember`` applies everything in
     ``always``. ``editable``: the fields of ``input`` that clients offer for editing. ``shown_fields``: the fields of
-    ``input`` that the diff of ``proposal`` shows completely. ``summary``: the text of a notification, without a path or
+    ``input`` that the diff of ``proposal`` shows in full. ``summary``: the text of a notification, without a path or
     any other part of the input.
     """
 
@@ -544,8 +544,8 @@ class TerminalStatus(Struct, frozen=True, kw_only=True):
 class SessionSummary(Struct, frozen=True, kw_only=True):
     """The state of a project or a terminal session at one moment, without its history. Times are RFC 3339 in UTC.
 
-    ``terminal``: only for terminal sessions. ``cost_usd``: the cost of all runs in US dollars, as far as the agent
-    reports it; ``permission_mode``, ``modes``, ``own_modes`` (those of the ``modes`` that only this agent has) and
+    ``terminal``: only for terminal sessions. ``cost_usd``: the cost of all runs in US dollars that the agent has
+    reported; ``permission_mode``, ``modes``, ``own_modes`` (those of the ``modes`` that only this agent has) and
     ``asks`` (whether the agent can ask): only for managed sessions. ``continues_at``: when the last run, which was
     stopped by a limit, continues automatically. ``scheduled_until``: when the last of the runs that the agent itself
     has scheduled begins. ``problem``: why no run is possible, human-readable. ``review``: the numbers of what was left
@@ -656,7 +656,24 @@ class SubmittedReview(Struct, frozen=True):
     steer: bool = False
 
 
-Audited: TypeAlias = RunContinued | Answered | DecidedOnReview | CommentedOnReview | SubmittedReview
+class CommittedFromReview(Struct, frozen=True):
+    """A person committed what was kept. ``ReviewCommitted`` is for the history."""
+
+    surface: Mapping[str, Any]
+    commit: str
+    branch: str
+
+
+class RevertedRun(Struct, frozen=True):
+    """A person reverted everything that a run changed. ``RunReverted`` is for the history."""
+
+    surface: Mapping[str, Any]
+    run_id: str
+
+
+Audited: TypeAlias = (
+    RunContinued | Answered | DecidedOnReview | CommentedOnReview | SubmittedReview | CommittedFromReview | RevertedRun
+)
 
 Recorded: TypeAlias = (
     AgentLine

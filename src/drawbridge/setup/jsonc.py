@@ -114,7 +114,7 @@ class Document:
         return self._with(self.text[:place] + item + self.text[place:])
 
     def delete(self, path: Path) -> Document:
-        """Removes a member or element with its comma and surrounding white space. Comments stay."""
+        """Removes a member or element with its comma and surrounding whitespace. Comments stay."""
         parent = self._at(path[:-1])
         assert parent.items, path
         number = max(number for number, item in enumerate(parent.items) if item.key == path[-1])
@@ -224,7 +224,7 @@ class Document:
                 return
 
     def _blank_start(self, low: int, start: int, rest: str) -> int:
-        """The start of the white space before ``start``; ``start`` itself if a line comment before it still needs the
+        """The start of the whitespace before ``start``; ``start`` itself if a line comment before it still needs the
         line break."""
         place = start
         while place > low and self.text[place - 1] in " \t\r\n":
@@ -262,7 +262,7 @@ class _Parser:
         return json.JSONDecodeError(f"{what} was expected", self._text, place)
 
     def _skip(self, place: int) -> int:
-        """Skips white space and comments."""
+        """Skips whitespace and comments."""
         while True:
             blank = BLANK.match(self._text, place)
             place = blank.end() if blank else place

@@ -229,7 +229,7 @@ def _leads_to(path: Path) -> str | None:
 def _starter_step(places: Places, wanted: Path, notes: list[str]) -> Change:
     now, texts = files.read(places.starter), _configuration(places.config)
     for file in (file for file, text in texts.items() if STARTS.search(text)):
-        notes.append(f"{file} mentions the plugin, so your configuration is expected to call setup{{}}.")
+        notes.append(f"{file} mentions the plugin, so Drawbridge assumes that your configuration calls setup{{}}.")
         return Change(places.starter, now, None, keep=False)
     for file in (file for file, text in texts.items() if ALONE.search(text)):
         notes.append(f"{file} uses lazy.nvim, which loads only its own plugins: add Drawbridge there instead.")

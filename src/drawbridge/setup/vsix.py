@@ -30,7 +30,7 @@ CONTENT_TYPES |= {".md": "text/markdown", ".svg": "image/svg+xml", ".txt": "text
 def pack(extension_dir: Path, target: Path) -> None:
     """Writes ``target`` atomically. Missing directories above it are created.
 
-    Raises ``UnusableFile`` if ``extension_dir`` does not contain an extension, ``NotWritable`` if ``target`` can't
+    Raises ``UnusableFile`` if ``extension_dir`` does not contain an extension, and ``NotWritable`` if ``target`` can't
     be written.
     """
     package = _package(extension_dir)

@@ -139,7 +139,7 @@ class _Comparison:
             self.new_changed[at] = 1
 
     def _follow(self, a: int, a_end: int, b: int, b_end: int) -> Gap:
-        """Marks a shortest edit path from the gap's start, as far as the limit allows, and returns the rest."""
+        """Marks a shortest edit path from the gap's start, up to the limit, and returns the rest."""
         path, cost = _shortest_path(self.left[a:a_end], self.right[b:b_end])
         self.steps -= cost
         for (x, y), (next_x, next_y) in pairwise(path):

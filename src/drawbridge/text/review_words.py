@@ -35,7 +35,7 @@ REGULAR: Final = frozenset({"100644", "100755"})
 
 
 class Numbers(NamedTuple):
-    """The numbers of what is left to decide on. Nothing is left if ``files`` is 0."""
+    """The numbers of undecided changes. Nothing is left if ``files`` is 0."""
 
     files: int = 0
     added: int = 0
@@ -142,10 +142,10 @@ def _mode(mode: str | None) -> str:
 
 
 def gone_words(by: str | None = None, decision: str | None = None) -> str:
-    """Describes what happened to a hunk that is no longer in the review. ``by``: the name of the user who decided on
-    it; None or empty if that is not known, or if the file has changed. ``decision``: None if it is not known."""
+    """Describes what happened to a hunk that is no longer part of the review. ``by``: the name of the user who decided
+    on it; None or empty if that is not known, or if the file has changed. ``decision``: None if it is not known."""
     if not by:
-        return "This change is no longer in the review: someone has decided on it, or the file has changed."
+        return "This change is no longer part of the review: someone has decided on it, or the file has changed."
     return (
         f"{by} already {DECIDED.get(decision, 'decided on')} this change."
         if decision
@@ -191,7 +191,7 @@ def question(decision: Decision, count: int, unseen: int, where: str) -> tuple[s
     elif unseen:
         text = f"You have not fully seen {unseen} of them. "
     if decision == "undo":
-        text += "Other changes to the same files stay."
+        text += "Other changes to the same files are not affected."
     return f"{VERBS[decision]} {changes(count)} in {where}?", text.rstrip()
 
 
@@ -202,8 +202,8 @@ def decided_words(decided: Mapping[str, Any]) -> str:
 
 
 def interrupted_words(decided: Mapping[str, Any]) -> str:
-    """The result of a decision, a revert or a commit that was interrupted and not done. The text follows the user's
-    name. ``decided``: a ``ReviewInterrupted`` of the protocol."""
+    """The result of a decision, a revert or a commit that was interrupted, and was not carried out or may not have
+    been. The text follows the user's name. ``decided``: a ``ReviewInterrupted`` of the protocol."""
     decision, files = decided.get("decision") or "decide on", counted(decided["files"], "file")
     what = {"revert": f"undo the changes to {files}", "commit": f"commit {files}"}.get(decision)
     words = f"wanted to {what or f'{decision} {_about(decided)}'}, but the server was restarted"
@@ -272,7 +272,7 @@ word."""
 
 CHANGED: Final = "The comments have changed since you saw them, so they were not sent. Read them, then send them again."
 NOT_AS_SHOWN: Final = (
-    "These lines have changed or are no longer in the review, so your comment was not added. Copy it if you still "
+    "These lines have changed or are no longer part of the review, so your comment was not added. Copy it if you still "
     "need it."
 )
 NOT_A_DRAFT: Final = "This comment was already sent or removed. You can add what you wrote as a new comment."

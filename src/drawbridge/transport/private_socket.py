@@ -6,7 +6,8 @@
         1795252621992-4711.sock                0600; its server's start (milliseconds since 1970) and process id
         4711.json                              0600; what that server announced (``transport.running``)
         <session>.waiting                      comments wait for this agent session: its next prompt or stop hook
-                                               receives them
+                                               receives them. If it contains "wake", a hook that watches it
+                                               wakes the agent
 
 A program connects to the newest socket that has a listener. If several servers are running, that socket belongs to the
 one that started last or, once it has ended, to the one before it. ``guard.find.servers`` does the same without this

@@ -26,8 +26,10 @@ WARNING_SECONDS: Final = 60.0
 """The number of seconds for which a warning stays on the screen, unless a click closes it."""
 
 
-SERVER_ENDS: Final = "The server that this command started will end, too."
-COMMENTS_WAIT: Final = "Comments are waiting for the agent in the terminal. It gets them only while a server runs."
+SERVER_ENDS: Final = "The server that this command started will also stop."
+COMMENTS_WAIT: Final = (
+    "Comments are waiting for the agent in the terminal. It gets them only while a server is running."
+)
 
 LISTED: Final = 3
 """The maximum number of projects that the question before quitting names."""
@@ -43,7 +45,7 @@ class StartView(NamedTuple):
 
 
 class QuitDialog(ConfirmDialog):
-    """Asks before the user quits and thereby ends the server. ``working``: the names of the projects whose runs would be
+    """Asks before the user quits, which ends the server. ``working``: the names of the projects whose runs would be
     stopped. ``has_waiting``: whether comments wait for an agent in a terminal."""
 
     def __init__(self, working: Sequence[str], *, has_waiting: bool) -> None:
@@ -138,7 +140,7 @@ class AttachApp(App[None]):
 
     def action_help_quit(self) -> None:
         """Handles Ctrl-C outside text fields by showing the key that quits everywhere."""
-        words = "The server ends, too." if self._ends_server else "Agents continue to work while the server runs."
+        words = "The server also stops." if self._ends_server else "Agents keep working while the server runs."
         self.notify(f"Ctrl-Q quits. {words}", markup=False)
 
     async def action_quit(self) -> None:

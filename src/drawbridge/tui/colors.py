@@ -62,13 +62,13 @@ DARK: Final = Palette(
     yes="#86d39c",
     yes_wash="#17301f",
     yes_mark="#235034",
-    no="#f39a94",
+    no="#f5a49e",
     no_wash="#391d1e",
     no_mark="#703234",
     code_word="#d7a3e6",
     code_string="#e5bd86",
     code_number="#94bff5",
-    code_comment="#98a49d",
+    code_comment="#aeb9b3",
 )
 LIGHT: Final = Palette(
     paper="#f7f6f3",
@@ -90,7 +90,7 @@ LIGHT: Final = Palette(
     code_word="#7a2e8e",
     code_string="#7d4a00",
     code_number="#1a54a0",
-    code_comment="#5f6a64",
+    code_comment="#4d5852",
 )
 
 

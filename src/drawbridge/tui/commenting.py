@@ -105,7 +105,7 @@ class Commenting:
         return (*found, *handover) != before
 
     def update_parts(self, parts: Sequence[Part]) -> None:
-        """Takes over the parts of the review that is shown, at which the comments are shown."""
+        """Stores the parts of the review that is shown, because comments are shown at them."""
         self.parts = parts
 
     def remarks(self) -> dict[str, Remarks]:

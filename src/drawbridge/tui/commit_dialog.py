@@ -38,7 +38,7 @@ class Committing:
         self._changed = changed
         self._load = load
         self.kept: Sequence[str] = ()
-        """The paths of the files that can be committed, as far as the server lists them."""
+        """The paths of the files that can be committed and that the server has listed."""
         self.offer: Mapping[str, Any] = {}
         """The server's offer to commit; empty if it offers nothing."""
 
@@ -74,7 +74,7 @@ class Committing:
         return str(self.offer.get("problem", ""))
 
     def begin(self) -> None:
-        """Prepares the dialog that is being opened: clears the result of the last commit, and proposes a message unless
+        """Prepares the dialog that is being opened: clears the result of the last commit, and suggests a message unless
         the user has written one."""
         if self.state.done is not None:
             self._client.reviews.clear_commit(self._project)

@@ -272,7 +272,7 @@ class Connection:
     def _fail(self, which: Callable[[_PendingRequest], bool]) -> None:
         for asked in [*self._asked.values()]:
             if which(asked) and not asked.answer.done():
-                # Of the requests that are not sent again, all that are open were sent.
+                # A request that is not sent again is open only if it was sent.
                 failure = self._offline() if asked.lasting else RequestError("OFFLINE", UNANSWERED)
                 asked.answer.set_exception(failure)
 

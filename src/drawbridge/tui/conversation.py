@@ -81,7 +81,7 @@ class Conversation:
         self.open: dict[str, Json] = {}
         """Open approval requests by id, as the server sends them."""
         self.answers: dict[str, Json] = {}
-        """The decisions on approval requests, or their withdrawals, by id, as far as they were received."""
+        """The decisions that were received for approval requests, or their withdrawals, by id."""
         self.run: Json | None = None
         self.queue: list[Json] = []
         self.agent: Json = {}
@@ -99,8 +99,7 @@ class Conversation:
         self._questions: dict[str, Item] = {}
         self._snapshot = 0
         self._prompts: dict[str, Record] = {}
-        """By run id, the records of prompts whose runs begin at a later record, or have not begun as far as is
-        known."""
+        """By run id, the records of prompts whose runs begin at a later record, or are not known to have begun."""
         self._edits: dict[str, Record] = {}
         """By run id, the record of the latest edit to a prompt in the queue."""
         self._begun: dict[str, int] = {}
@@ -537,7 +536,7 @@ def _run_of(record: Record) -> str | None:
 
 
 def _client_of(data: Mapping[str, Any]) -> Json:
-    """The client that did something, as far as it is known."""
+    """The client that did something; None for what is not known."""
     return {"by": data.get("by"), "client_id": data.get("client_id")}
 
 
@@ -577,7 +576,7 @@ def record_of(message: Json) -> Record | None:
 
 
 def _sizes(message: Json) -> str:
-    """The sizes of a conversation before and after it was compacted, as far as they are known."""
+    """The sizes of a conversation before and after it was compacted, if they are known."""
     given = message.get("compact_metadata")
     before, after = (
         _thousands(given.get(name)) if isinstance(given, dict) else "" for name in ("pre_tokens", "post_tokens")

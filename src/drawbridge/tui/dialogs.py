@@ -37,7 +37,7 @@ KEYS: Final = (
     ("m", "permission mode: what the agent asks about"),
     ("p", "all projects (n adds one)"),
     ("?", "these keys"),
-    ("q", "quit (also Ctrl-Q); agents continue to work while the server runs"),
+    ("q", "quit (also Ctrl-Q); agents keep working while the server runs"),
 )
 
 REVIEW_KEYS: Final = (

@@ -59,7 +59,7 @@ STATES: Final[Mapping[State, str]] = {
     "stopped": "stopped",
 }
 OF_QUESTION: Final[Mapping[State, str]] = {"waiting": "waiting for an answer", "rejected": "✗ skipped"}
-"""The states of a question, as far as they differ from those of any other call."""
+"""The states of a question that differ from those of any other call."""
 
 MARKDOWN_CHARACTERS: Final = 60_000
 """The maximum length of text that is drawn as Markdown, in characters. Longer text is drawn as plain text."""

@@ -72,7 +72,7 @@ class Pushing:
         self.offer = review.get("push")
 
     def begin(self) -> None:
-        """Prepares the dialog that is being opened: clears the result of the last push, and proposes a title and a body
+        """Prepares the dialog that is being opened: clears the result of the last push, and suggests a title and a body
         unless the user has written others."""
         state, offer = self.state, self.offer or {}
         state.done, state.problem, state.output = None, "", ""

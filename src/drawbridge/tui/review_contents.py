@@ -19,7 +19,7 @@ from drawbridge.tui.reviews import Draft
 from drawbridge.tui.visiting import Visiting
 
 GONE: Final = frozenset({"INVALID_PATH", "PROJECT_NOT_FOUND"})
-"""The codes of errors after which nothing is left to decide on, because the project or its directory no longer exists,
+"""The codes of errors after which no undecided changes are left, because the project or its directory no longer exists,
 or the directory is no longer allowed."""
 
 
@@ -220,8 +220,8 @@ class ReviewContents:
         return {part.key for part in self.every}.difference(part.key for part in self.parts)
 
     def _with_gone_parts(self, parts: Sequence[Part], now: set[str]) -> list[Part]:
-        """``parts`` with the user's texts for hunks that are no longer in the review, each after the parts of its file.
-        ``now``: the keys of ``parts``."""
+        """``parts`` with the user's texts for hunks that are no longer part of the review, each after the parts of its
+        file. ``now``: the keys of ``parts``."""
         found = list(parts)
         gone = {key: (draft.path, draft.text) for key, draft in self.drafts.items() if key not in now}
         for one in self.commenting.writings:

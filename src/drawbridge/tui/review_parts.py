@@ -50,7 +50,7 @@ class Context(NamedTuple):
 
 
 class HunkLines(NamedTuple):
-    """A hunk with the lines around it. ``texts``: the old and the new text, as far as they are shown. ``above``: the
+    """A hunk with the lines around it. ``texts``: the parts of the old and the new text that are shown. ``above``: the
     numbers of lines of the old and the new file that precede them. ``end``: the change to the newline at the end of the
     file, in words; empty if it does not change.
     """

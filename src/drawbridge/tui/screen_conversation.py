@@ -173,7 +173,7 @@ class ConversationScreen(Screen[None]):
         )
 
     def _expect_review(self, conversation: Conversation) -> None:
-        """Requests the numbers of what is left to review, once for each connection."""
+        """Requests the numbers of changes to review, once for each connection."""
         client = self._client
         if client.connection.state != "open" or not conversation.joined or not conversation.cursor:
             return

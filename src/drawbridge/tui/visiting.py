@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
+from drawbridge.core.review_memory import review_key
 from drawbridge.text.review_visits import ReviewVisits
 from drawbridge.tui.client import Client
 from drawbridge.tui.review_parts import Part
 
 
 class Visiting:
-    """One visit to the review of a project. Reads what the user has seen on this machine, and begins the visit.
-
-    What was seen is kept for each directory, not for each project, because terminal sessions in a directory share a
-    review.
-    """
+    """One visit to the review of a project. Reads what the user has seen on this machine, and begins the visit."""
 
     def __init__(self, client: Client, project: str) -> None:
         self._memory = client.memory
         self._directory = str(client.projects.all.get(project, {}).get("path", ""))
+        self._key = review_key(self._directory, project)
         self._visits = client.reviews.visits.setdefault(project, ReviewVisits())
-        self._visits.saw(self._memory.of(self._directory).seen)
+        self._visits.saw(self._memory.of(self._key).seen)
         self._visits.begin()
         self._all: Sequence[Part] = ()
         self.new = frozenset[str]()
@@ -59,4 +57,4 @@ class Visiting:
     def end(self) -> None:
         """Stores what the user has seen, unless no review was shown."""
         if self._all:
-            self._memory.saw(self._directory, self._visits.seen, {part.key for part in self._all})
+            self._memory.saw(self._key, self._visits.seen, {part.key for part in self._all})

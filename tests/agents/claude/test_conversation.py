@@ -542,7 +542,7 @@ def test_everything_pending_is_resolved_when_the_process_ends() -> None:
         QuestionCancelled("q1", "The agent has ended"),
         TurnEnded(
             ok=False,
-            error="The agent exited with code 3 before it was done: Trace\nSomething broke.",
+            error="The agent exited with code 3 before it had finished: Trace\nSomething broke.",
             code="AGENT_EXITED",
         ),
         Exited(3, "Trace\nSomething broke."),
@@ -557,10 +557,10 @@ def test_the_end_of_an_idle_process_is_only_reported() -> None:
 @pytest.mark.parametrize(
     ("code", "stderr", "junk", "fault", "error"),
     [
-        (-9, "", b"", None, "The agent was killed by signal 9 before it was done, without a message."),
-        (0, "", b"Segmentation fault", None, "The agent exited with code 0 before it was done: Segmentation fault"),
+        (-9, "", b"", None, "The agent was killed by signal 9 before it had finished, without a message."),
+        (0, "", b"Segmentation fault", None, "The agent exited with code 0 before it had finished: Segmentation fault"),
         (-15, "noise", b"", "The agent said too much, and was stopped.", "The agent said too much, and was stopped."),
-        (1, "\n".join("abcdefg"), b"", None, "The agent exited with code 1 before it was done: c\nd\ne\nf\ng"),
+        (1, "\n".join("abcdefg"), b"", None, "The agent exited with code 1 before it had finished: c\nd\ne\nf\ng"),
     ],
 )
 def test_an_unexpected_exit_is_reported(code: int, stderr: str, junk: bytes, fault: str | None, error: str) -> None:

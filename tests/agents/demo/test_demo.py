@@ -211,7 +211,7 @@ async def test_it_fails_on_request(demo: Session) -> None:
 async def test_it_crashes_on_request(demo: Session) -> None:
     ended = await demo.turn("/crash")
     assert ended.error == (
-        "The demo agent exited with code 3 before it was done: The demo agent crashed, as it was told to."
+        "The demo agent exited with code 3 before it had finished: The demo agent crashed, as it was told to."
     )
 
 

@@ -49,7 +49,7 @@ const IMAGES = /<img [^>]*?alt="([^"]*)"[^>]*>/g;
 
 /**
  * The HTML of an example, adapted to what the web UI draws: heading levels begin at 3, an image is a link with its
- * text, and white space, paragraph tags and attributes are left out.
+ * text, and whitespace, paragraph tags and attributes are left out.
  */
 function expected(html) {
   return tidy(

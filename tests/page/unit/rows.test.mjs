@@ -7,7 +7,9 @@ const { Conversation } = await import('../../../web/src/state/conversation.ts');
 const { rowsOf, rowAt, withDays } = await import('../../../web/src/conversation/rows.ts');
 const { editedBy } = await import('../../../web/src/conversation/counts.ts');
 const { learn } = await import('../../../web/src/conversation/tool-kinds.ts');
-const { groupWords, nowWords, subject, verb } = await import('../../../web/src/conversation/tool-words.ts');
+const { groupWords, nowWords, subject, textChanges, verb } = await import(
+  '../../../web/src/conversation/tool-words.ts'
+);
 
 const { AGENTS } = await import('./tools.mjs');
 
@@ -221,6 +223,22 @@ test('the end of a run counts the edits of its calls', () => {
   assert.deepEqual(editedBy(whole.calls), { files: 2, added: 4, removed: 3 });
   const part = rowsOf(itemsOf(...calls, end), false).at(-1);
   assert.equal(part.calls, undefined);
+});
+
+test('texts of a call are found by what its tool does', () => {
+  learn([{ tools: { replace_text: 'edit', save_file: 'write', look: 'read' } }]);
+  const edit = { old_string: 'a', new_string: 'b' };
+  const changes = (name, input) => textChanges({ name, input }).map(({ old_text, new_text }) => [old_text, new_text]);
+  assert.deepEqual(changes('replace_text', edit), [['a', 'b']]);
+  assert.deepEqual(changes('replace_text', { edits: [edit, { new_string: 'c' }] }), [
+    ['a', 'b'],
+    ['', 'c'],
+  ]);
+  assert.deepEqual(changes('save_file', { content: 'new' }), [['', 'new']]);
+  for (const given of [{ edits: [edit, 7] }, { edits: [] }, { new_source: 'x' }, 'text'])
+    assert.deepEqual(changes('replace_text', given), []);
+  for (const name of ['look', 'Edit']) assert.deepEqual(changes(name, edit), [], 'a tool that does not edit');
+  learn(AGENTS);
 });
 
 test('the end of a run is drawn again once all of the run is loaded', () => {

@@ -82,6 +82,14 @@ test('S2-23: each error offers a suitable remedy', () => {
   assert.equal(problemOf({ outcome: 'interrupted' }, 'Claude'), undefined);
 });
 
+test('an agent that the server no longer has is not said to be missing its program', () => {
+  const failed = { outcome: 'failed', code: 'AGENT_NOT_FOUND' };
+  const { title, hint, help } = problemOf(failed, 'The goose agent', new Date(), true, false);
+  assert.equal(title, 'The server no longer has the goose agent');
+  assert.match(hint, /^Choose another agent/);
+  assert.deepEqual(help, ['retry'], 'without advice on how to install it');
+});
+
 test('a duration is rounded before it is divided into minutes', () => {
   assert.equal(duration(1_449), '1.4 s');
   assert.equal(duration(9_949), '9.9 s');

@@ -257,6 +257,26 @@ async def test_a_large_edited_input_is_sent_as_a_blob(tmp_path: Path) -> None:
         process.ends()
 
 
+async def test_a_decision_is_audited_though_its_session_closes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The history is closed in a thread, so it may be closed just after the decision was written."""
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        approval = await asked(server, phone, project)
+        history = server.core.projects.get(project).history
+        append = history.append
+
+        def closes(*given: Any, **more: Any) -> Any:
+            record = append(*given, **more)
+            patched.setattr(history, "closed", True)
+            return record
+
+        with monkeypatch.context() as patched:
+            patched.setattr(history, "append", closes)
+            await server.does(phone, "permission_response", project, approval_id=approval, decision="deny")
+        assert [(entry["event"], entry["decision"]) for entry in server.audited()] == [("answered", "deny")]
+
+
 async def test_an_approval_request_may_contain_a_huge_number(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
@@ -416,7 +436,7 @@ async def test_an_approval_request_between_two_runs_is_denied(tmp_path: Path) ->
         [(question, decision)] = process.answers
         assert (question, decision.allow) == ("q1", False)
         assert decision.message is not None
-        assert "not possible between runs" in decision.message
+        assert "approved between runs" in decision.message
         assert phone.of_type("permission_request") == []
 
 

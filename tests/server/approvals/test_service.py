@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec import Raw
 
 from drawbridge.agents.base import Decision, Proposal, Question
+from drawbridge.agents.claude import edits
 from drawbridge.core.errors import HistoryNotWritten
 from drawbridge.server.approvals.editors import Editors, Person
 from drawbridge.server.approvals.pending import PendingApproval
@@ -109,6 +112,28 @@ def test_a_request_names_the_fields_that_its_diff_shows(service: Service, is_dis
 )
 def test_a_field_that_differs_from_the_diff_is_not_named(proposal: Proposal | None) -> None:
     assert look_at(WRITE.about(proposal), "claude", "/p").shown_fields == ()
+
+
+def test_the_text_after_an_edit_is_predicted_only_once(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A prediction searches the file for each edit, so it may take long for a large file."""
+    predicted: list[Mapping[str, Any]] = []
+
+    def changed_text(tool: str, given: Mapping[str, Any], old_text: str) -> str | None:
+        predicted.append(given)
+        return real(tool, given, old_text)
+
+    question = WRITE.about(Proposal("/p/a.py", "old", "new"))
+    approval = PendingApproval.new(question, "run_1", "", look=look_at(question, "claude", "/p"))
+    service.approvals.request(approval, "claude", service.asking)
+    real = edits.changed_text
+    monkeypatch.setattr(edits, "changed_text", changed_text)
+    decision = Decision(allow=True, updated_input={"file_path": "/p/a.py", "content": "mine"})
+    service.approvals.decide(approval, decision, PHONE)
+    [_, resolved] = service.recorded
+    assert isinstance(resolved, ApprovalResolved)
+    assert resolved.new_text == approval.text_after(decision) == "mine"
+    assert approval.text_after(ALLOW) == "new"
+    assert predicted == [decision.updated_input, approval.request.given]
 
 
 def test_only_the_first_asker_receives_the_decision(service: Service) -> None:

@@ -705,6 +705,7 @@ async def test_a_thousand_connections_do_not_disturb_a_client(tmp_path: Path, ca
                     one.connect(("127.0.0.1", server.port))
                     one.sendall(words[number % 3].encode())
 
+        begin = time.monotonic()
         coming = asyncio.create_task(asyncio.to_thread(come))
         waits: list[float] = []
         while not coming.done() or len(waits) < 50:  # all of the crowd may have connected before the first answer
@@ -713,7 +714,8 @@ async def test_a_thousand_connections_do_not_disturb_a_client(tmp_path: Path, ca
             waits.append(time.monotonic() - began)
             await asyncio.sleep(0)
         await coming
-        assert max(waits) < 2
+        # On a busy machine, everything takes longer, but the client still does not wait for the whole crowd.
+        assert max(waits) < max(2, (time.monotonic() - begin) / 2)
         assert len(server.door.connections) <= server.door.options.connections
         another = await newcomer(server)
         await another.close()

@@ -14,6 +14,7 @@ from drawbridge.server.checkpoints.errors import NoCheckpoint
 from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.frames import encode
 from drawbridge.server.protocol.messages import FRAME_BYTES
+from tests import programs
 from tests.server.checkpoints.rig import RUN, a_run, everything, git
 from tests.waiting import PATIENCE
 
@@ -38,7 +39,7 @@ with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
 
 def test_changes_can_be_requested_as_the_run_ends(project: Path) -> None:
     """This runs in a separate process, because uvloop keeps a pipe open for as long as its process lives."""
-    pytest.importorskip("uvloop")
+    programs.uvloop()
     command = [sys.executable, "-c", ASKS_AT_ONCE, str(project)]
     output = subprocess.run(command, check=True, capture_output=True, text=True, timeout=PATIENCE).stdout
     assert output.splitlines() == ["['poem.txt']"] * 3

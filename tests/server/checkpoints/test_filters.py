@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -113,3 +114,41 @@ def test_a_run_that_changes_unread_files_names_some_of_them() -> None:
     paths = [f"{number}.bin" for number in range(8)]
     with pytest.raises(NoCheckpoint, match=r"applies to 0\.bin, 1\.bin, 2\.bin, 3\.bin, 4\.bin and others, and"):
         filters.check_read(frozenset(paths), paths)
+
+
+LISTS = [".gitattributes", ".git/info/attributes", "person", "deeper/.gitattributes"]
+
+
+@pytest.mark.parametrize("name", LISTS)
+async def test_any_list_of_attributes_may_name_a_filter(
+    name: str, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each list is written after the last checkpoint, when no file had a filter."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "configuration"))
+    (project / "deeper").mkdir()
+    (project / "deeper/photo.bin").write_bytes(b"photo\n")
+    git(project, "add", ".")
+    checkpoints = Checkpoints(project, "proj_1")
+    async with checkpoints.operations.exclusive() as running:
+        await checkpoints.work_tree.current(running, "HEAD")
+    file = tmp_path / "configuration/git/attributes" if name == "person" else project / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("[attr]odd filter=odd\n*.bin odd\n" if "deeper" not in name else "*.bin filter=odd\n")
+    async with checkpoints.operations.exclusive() as running:
+        found = (await checkpoints.work_tree.current(running, "HEAD"))[1]
+    assert found.read == {"deeper/photo.bin"}
+
+
+async def test_git_does_not_search_for_filters_without_attributes(
+    project: Path, calls: Callable[[], list[str]]
+) -> None:
+    checkpoints = Checkpoints(project, "proj_1")
+    (project / ".gitattributes").write_text("*.txt text=auto\n")
+    git(project, "add", ".")
+    async with checkpoints.operations.exclusive() as running:
+        calls()
+        await checkpoints.work_tree.current(running, "HEAD")
+        assert not [call for call in calls() if "attr:" in call]
+        (project / ".gitattributes").unlink()  # git then reads the list in the index
+        await checkpoints.work_tree.current(running, "HEAD")
+        assert [call for call in calls() if "attr:" in call]

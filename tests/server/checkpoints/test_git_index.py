@@ -46,6 +46,7 @@ def test_the_entries_are_those_that_git_lists(project: Path, version: int) -> No
     assert (project / ".git" / "index").read_bytes()[7] == version
     assert index is not None
     assert index.entries == listed(project)
+    assert set(git_index.paths(project / ".git" / "index", 20) or ()) == listed(project).keys()
 
 
 def test_object_ids_of_32_bytes_are_read(tmp_path: Path) -> None:
@@ -55,6 +56,7 @@ def test_object_ids_of_32_bytes_are_read(tmp_path: Path) -> None:
     index = git_index.read(tmp_path / ".git" / "index", 32)
     assert index is not None
     assert index.entries == listed(tmp_path)
+    assert set(git_index.paths(tmp_path / ".git" / "index", 32) or ()) == {"a.txt"}
 
 
 def test_the_digest_is_the_same_after_a_refresh(project: Path) -> None:
@@ -89,11 +91,13 @@ def test_the_digest_changes_with_what_is_staged(project: Path, words: tuple[str,
 
 def test_a_missing_index_has_no_entries(tmp_path: Path) -> None:
     assert git_index.read(tmp_path / "index", 20) == git_index.NO_INDEX
+    assert git_index.paths(tmp_path / "index", 20) == ()
 
 
 def test_a_split_index_is_left_to_git(project: Path) -> None:
     git(project, "update-index", "--split-index")
     assert found(project) is None
+    assert git_index.paths(project / ".git" / "index", 20) is None
     assert not is_damaged(project)
 
 
@@ -122,7 +126,26 @@ def test_damaged_indexes_raise_no_errors(project: Path) -> None:
         for _ in range(chance.randint(1, 4)):
             changed[chance.randrange(len(data))] = chance.randrange(256)
         damaged.write_bytes(changed)
-        git_index.read(damaged, 20)
+        assert git_index.is_damaged(damaged, 20) == (changed != data)
+        index, paths = git_index.read(damaged, 20), git_index.paths(damaged, 20)
+        assert (None if paths is None else set(paths)) == (None if index is None else set(index.entries))
+
+
+@pytest.mark.parametrize(("format", "id_bytes"), [("sha1", 20), ("sha256", 32)])
+@pytest.mark.parametrize("has_checksum", [True, False])
+def test_an_index_that_git_wrote_is_not_damaged(tmp_path: Path, format: str, id_bytes: int, has_checksum: bool) -> None:
+    """Newer versions of git can write zeros in place of the checksum (``index.skipHash``)."""
+    git(tmp_path, "init", "-q", f"--object-format={format}")
+    (tmp_path / "a.txt").write_text("a\n")
+    git(tmp_path, "add", ".")
+    index = tmp_path / ".git" / "index"
+    content, checksum = index.read_bytes()[:-id_bytes], index.read_bytes()[-id_bytes:]
+    if not has_checksum:
+        checksum = bytes(id_bytes)
+    index.write_bytes(content + checksum)
+    assert not git_index.is_damaged(index, id_bytes)
+    index.write_bytes(content[:-9] + checksum)
+    assert git_index.is_damaged(index, id_bytes)
 
 
 def index_of(version: int, *entries: bytes) -> bytes:

@@ -19,6 +19,7 @@ from drawbridge.server.checkpoints import commits, private, refs
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
 from drawbridge.server.checkpoints.errors import Changed, GitFailed, NoCheckpoint
 from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.checkpoints.index_cache import INDEX
 from drawbridge.server.checkpoints.private import Largest
 from drawbridge.server.reviews.reviews import HunkGone, OpenReview, RequestedDecision, Review, ReviewMoved
 from tests import programs
@@ -179,6 +180,28 @@ async def test_a_file_over_the_limit_is_left_out(plain: Path, monkeypatch: pytes
     after = state(plain)
     assert after["poem.txt"] == before["poem.txt"]
     assert after["large.bin"] != before["large.bin"]
+
+
+@pytest.mark.parametrize("is_read_first", [True, False])
+async def test_a_damaged_index_is_built_again(
+    plain: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, is_read_first: bool
+) -> None:
+    """The next run, or the next client that reads the review, notices the damage."""
+    monkeypatch.setattr(private, "LARGEST_FILE", 1_000)
+    kept = Kept(plain)
+    await kept.run(three_files)
+    (plain / "poem.txt").write_text(POEM * 100)  # over the limit, but known
+    index = kept.repository / INDEX
+    index.write_bytes(index.read_bytes()[:40])
+    kept = Kept(plain)  # the server was restarted
+    if is_read_first:
+        assert {file.path for file in (await kept.seen()).files} == {"new.bin", "old.txt", "poem.txt"}
+    await kept.run(lambda directory: (directory / "next.txt").write_text("next\n"), "run_2")
+    assert await kept.changed("run_2") == {"next.txt": "added"}
+    assert f"{index} is damaged, and is built again" in caplog.text
+    caplog.clear()
+    await Kept(plain).run(lambda directory: (directory / "last.txt").write_text("last\n"), "run_3")
+    assert "damaged" not in caplog.text
 
 
 @pytest.mark.parametrize(

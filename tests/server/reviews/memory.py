@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import os
+import re
+import struct
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from drawbridge.server.checkpoints.commits import Filtered, committed, differences, shown_path
+from drawbridge.server.checkpoints.commits import Filtered, committed, differences, listed_differences, shown_path
 from drawbridge.server.checkpoints.errors import Changed
 from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.checkpoints.git_program import GitProgram
 from drawbridge.server.checkpoints.git_settings import Settings
 from drawbridge.server.checkpoints.refs import When
+from drawbridge.server.checkpoints.remembered import Remembered
 from drawbridge.server.checkpoints.repository import Repository
 from drawbridge.server.checkpoints.work_tree import WorkTree
 from drawbridge.server.reviews.reviews import Review
@@ -62,8 +67,11 @@ class MemoryGit:
         self.folder = Folder()
         self.repository = Repository(Path(), Path(), Path())
         self.path = "git"
+        self.remembered = Remembered()
         self._blobs: dict[str, bytes] = {}
         self._trees: dict[str, Tree] = {}
+        self._listings: dict[str, bytes] = {}
+        """Tree → its content as git stores it."""
         self._commits: dict[str, tuple[str, str]] = {}
         """Commit → its tree and its message."""
         self._refs: dict[str, str] = {}
@@ -71,8 +79,11 @@ class MemoryGit:
         """The file of each index → its content."""
 
     def opened(self) -> Git:
-        """git for one operation."""
-        return Git(cast(GitProgram, self), SETTINGS, is_in_root=True)
+        """git for one operation. What earlier operations remember must be what git would answer."""
+        for (old, new), known in self.remembered._differences.items():
+            found = listed_differences(self._differences(old, new))
+            assert list(known.items()) == list(found.items()), "a remembered comparison is wrong"
+        return Git(cast(GitProgram, self), SETTINGS, self.remembered, is_in_root=True)
 
     async def run(
         self, words: Sequence[str], environment: Mapping[str, str], stdin: str = "", **_: Any
@@ -84,6 +95,7 @@ class MemoryGit:
             "for-each-ref": lambda: self._listed_refs(words[2]),
             "hash-object": lambda: "".join(self.blob(self.folder[file].content) + "\n" for file in stdin.split()),
             "read-tree": lambda: self._read(environment["GIT_INDEX_FILE"], words[1]),
+            "unpack-objects": lambda: self._unpack(stdin.encode(errors="surrogateescape")),
             "update-index": lambda: self._put(environment["GIT_INDEX_FILE"], stdin),
             "update-ref": lambda: self._set(stdin),
             "write-tree": lambda: self.tree(self._indexes[environment["GIT_INDEX_FILE"]]) + "\n",
@@ -99,8 +111,11 @@ class MemoryGit:
         return id
 
     def tree(self, files: Tree) -> str:
-        id = hashlib.sha1(repr(sorted(files.items())).encode()).hexdigest()
-        self._trees[id] = dict(files)
+        """Its id and its content are those that git would give it."""
+        entries = sorted((os.fsencode(path), *entry) for path, entry in files.items())
+        data = b"".join(b"%b %b\0%b" % (mode.encode(), path, bytes.fromhex(blob)) for path, mode, blob in entries)
+        id = hashlib.sha1(b"tree %d\0" % len(data) + data).hexdigest()
+        self._trees[id], self._listings[id] = dict(files), data
         return id
 
     def content(self, blob: str) -> bytes:
@@ -120,11 +135,34 @@ class MemoryGit:
         if words[0] == "commit":
             tree, message = self._commits[words[1]]
             return f"tree {tree}\nauthor Drawbridge\n\n{message}"
-        found = {id: self._blobs[id] for id in stdin.split()}
-        heads = {id: f"{id} blob {len(data)}\n" for id, data in found.items()}
+        found = {id: self._blobs.get(id) or self._listings.get(id, b"") for id in stdin.split()}
+        kinds = {id: "tree" if id in self._listings else "blob" for id in found}
+        heads = {id: f"{id} {kinds[id]} {len(data)}\n" for id, data in found.items()}
         if words[0] == "--batch-check":
             return "".join(heads.values())
         return "".join(f"{heads[id]}{data.decode(errors='surrogateescape')}\n" for id, data in found.items())
+
+    def _unpack(self, pack: bytes) -> str:
+        """Stores the objects of a pack that has no deltas."""
+        at, (count,) = 12, struct.unpack(">I", pack[8:12])
+        for _ in range(count):
+            kind = pack[at] >> 4 & 7
+            while pack[at] & 0x80:
+                at += 1
+            stream = zlib.decompressobj()
+            data = stream.decompress(pack[at + 1 :])
+            at = len(pack) - len(stream.unused_data)
+            if kind == 3:
+                self.blob(data)
+            elif kind == 2:
+                files = re.findall(rb"(\d+) ([^\0]+)\0(.{20})", data, re.DOTALL)
+                self.tree({os.fsdecode(path): (mode.decode(), blob.hex()) for mode, path, blob in files})
+            else:
+                head, _, message = data.decode(errors="surrogateescape").partition("\n\n")
+                id = hashlib.sha1(b"commit %d\0" % len(data) + data).hexdigest()
+                self._commits[id] = head.split()[1], message
+        assert pack[at:] == hashlib.sha1(pack[:at]).digest()
+        return ""
 
     def _differences(self, old: str, new: str) -> str:
         one, other = self.files(old), self.files(new)

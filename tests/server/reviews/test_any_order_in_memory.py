@@ -169,8 +169,6 @@ class SomeReview:
         self.running: dict[str, str] = {}
         self.decided: dict[str, HunkDecision] = {}
         """The hunks that were decided on, by id."""
-        self.renamed_back: set[str] = set()
-        """The previous paths of renamed files. If the name is undone, the ids of the other hunks may change."""
         self._ids: dict[Shown, str] = {}
         self._has_begun = False
         self._is_in_run = False
@@ -255,9 +253,7 @@ class SomeReview:
         assert ids.keys() == expected.keys(), (ids.keys() ^ expected.keys(), self.base, self.head)
         assert not self.decided.keys() & set(ids.values()), "a hunk that was decided is never shown again"
         for shown in ids.keys() & self._ids.keys():
-            assert shown[0] in self.renamed_back or ids[shown] == self._ids[shown], (
-                "a hunk keeps its id as long as its lines are the same"
-            )
+            assert ids[shown] == self._ids[shown], "a hunk keeps its id as long as its lines are the same"
         self._ids = ids
         return {expected[shown]: id for shown, id in ids.items()}
 
@@ -520,11 +516,9 @@ class World:
         self.happens(wanted.decision)
         assert result.plan is not None
         assert (result.plan.files, result.plan.hunks) == (len({id for id, _ in hunks}), len(hunks))
-        for id, part in hunks:
+        for id, _ in hunks:
             if (file := review.head[id]) is not None:
                 self._decided.setdefault(id, []).append(file)
-            if part == "name" and (old := review.base[id]) is not None:
-                review.renamed_back.add(old.path)
         review.base, review.head = base, head
         self.disk |= {id: head[id] for id in written}
         review.decided |= dict.fromkeys(hunks.values(), HunkDecision("me", wanted.decision))

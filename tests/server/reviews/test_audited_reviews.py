@@ -7,9 +7,21 @@ from typing import Any
 
 import pytest
 
+from tests.server.checkpoints.rig import git
 from tests.server.reviews.rig import Reviewed, id_of, reviewing
 from tests.server.reviews.test_commenting import lines_3_and_17
-from tests.server.reviews.test_recovery import END, RECORD, SET, before_and_kill
+from tests.server.reviews.test_committing import committing_to
+from tests.server.reviews.test_recovery import (
+    COMMITTED,
+    END,
+    RECORD,
+    SET,
+    UNCOMMITTED,
+    WRITE,
+    before_and_kill,
+    commit_and_kill,
+    revert_and_kill,
+)
 
 
 def audited(one: Reviewed) -> list[dict[str, Any]]:
@@ -40,6 +52,50 @@ async def test_a_decision_completed_after_a_kill_is_audited_once(tmp_path: Path,
         assert audited(one) == [
             {"event": "review_decided", "by": "phone", "decision": "undo", "hunks": 1, "files": 1},
         ]
+
+
+async def test_a_reverted_run_is_audited_once(tmp_path: Path) -> None:
+    async with reviewing(tmp_path) as one:
+        run = await one.run(lines_3_and_17)
+        await one.server.does(one.phone, "run_revert", one.project, run_id=run)
+        assert audited(one) == [{"event": "reverted", "by": "phone", "run_id": run}]
+
+
+async def test_a_commit_is_audited_once(tmp_path: Path) -> None:
+    async with committing_to(tmp_path) as one:
+        await one.run(lines_3_and_17)
+        await one.decide(hunks=[id_of(await one.get(), "LINE 3\n")], decision="keep")
+        made = await one.commit()
+        assert audited(one)[1:] == [
+            {"event": "review_committed", "by": "phone", "commit": made["commit"], "branch": "main"},
+        ]
+
+
+@pytest.mark.parametrize(("point", "written"), [(WRITE, 1), (END, 3)])
+async def test_a_revert_completed_after_a_kill_is_audited_once(
+    tmp_path: Path, point: tuple[object, str], written: int
+) -> None:
+    run = await revert_and_kill(tmp_path, point, written)
+    async with reviewing(tmp_path) as one:
+        assert audited(one) == [{"event": "reverted", "by": "phone", "run_id": run}]
+
+
+@pytest.mark.parametrize("point", [COMMITTED, END])
+async def test_a_commit_completed_after_a_kill_is_audited_once(tmp_path: Path, point: tuple[object, str]) -> None:
+    await commit_and_kill(tmp_path, point)
+    async with reviewing(tmp_path) as one:
+        made = git(one.directory, "rev-parse", "HEAD").strip()
+        assert audited(one)[1:] == [{"event": "review_committed", "by": "phone", "commit": made, "branch": "main"}]
+
+
+@pytest.mark.parametrize("is_commit", [False, True])
+async def test_what_a_kill_prevented_is_not_audited(tmp_path: Path, is_commit: bool) -> None:
+    if is_commit:
+        await commit_and_kill(tmp_path, UNCOMMITTED)
+    else:
+        await revert_and_kill(tmp_path, WRITE)
+    async with reviewing(tmp_path) as one:
+        assert [entry["event"] for entry in audited(one)] == ["review_decided"] * is_commit
 
 
 async def test_a_repeated_comment_is_audited_once(tmp_path: Path) -> None:

@@ -93,6 +93,7 @@ def test_deciding_on_a_rename_preserves_the_ids_of_the_hunks(old: Version, new: 
     assert placed(undone) == (("old", old), ("old", new))
     assert kept.hunks == undone.hunks == first.hunks[:-1]
     assert changed("new", old, new).hunks == kept.hunks, "after a restart too"
+    assert changed("old", old, new, named="new").hunks == undone.hunks, "after a restart too"
 
 
 LONG = "".join(f"line {number}\n" for number in range(20))

@@ -14,23 +14,34 @@ def two_lines(one: Reviewed) -> None:
     one.replace("line 17\n", "LINE 17\n")
 
 
-async def test_keeping_a_hunk_starts_git_at_most_15_times(tmp_path: Path, calls: Callable[[], list[str]]) -> None:
+async def test_keeping_a_hunk_starts_git_at_most_7_times(tmp_path: Path, calls: Callable[[], list[str]]) -> None:
     async with reviewing(tmp_path) as one:
         await one.run(lambda _: two_lines(one))
         review = await one.get()
         calls()
         left = await one.decide(hunks=[id_of(review, "LINE 3\n")], decision="keep")
-        assert len(calls()) <= 15
+        assert len(calls()) <= 7
         assert hunks(left) == [("poem.txt", "line 17\n", "LINE 17\n")]
 
 
-async def test_reading_the_review_starts_git_at_most_7_times(tmp_path: Path, calls: Callable[[], list[str]]) -> None:
+async def test_undoing_a_hunk_starts_git_at_most_9_times(tmp_path: Path, calls: Callable[[], list[str]]) -> None:
+    async with reviewing(tmp_path) as one:
+        await one.run(lambda _: two_lines(one))
+        review = await one.get()
+        calls()
+        left = await one.decide(hunks=[id_of(review, "LINE 3\n")], decision="undo")
+        assert len(calls()) <= 9
+        assert hunks(left) == [("poem.txt", "line 17\n", "LINE 17\n")]
+        assert "line 3\n" in one.text()
+
+
+async def test_reading_the_review_starts_git_at_most_3_times(tmp_path: Path, calls: Callable[[], list[str]]) -> None:
     async with reviewing(tmp_path) as one:
         await one.run(lambda _: two_lines(one))
         await one.get()
         calls()
         assert len(hunks(await one.get())) == 2
-        assert len(calls()) <= 7
+        assert len(calls()) <= 3
 
 
 async def test_a_missing_blob_leaves_the_other_files_in_the_review(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from drawbridge.server.reviews.publishing import Publishing
 from drawbridge.server.reviews.recovery import Recovery
 from drawbridge.server.reviews.reviewing import UNREAD, Reviewing
 from drawbridge.server.reviews.reviews import Review
+from drawbridge.server.sessions.options.ceilings import Ceilings
 from tests import programs
 from tests.server.checkpoints.rig import git
 from tests.server.core_rig import Client, records
@@ -543,6 +545,41 @@ async def test_a_new_branch_that_cannot_be_removed_is_reported(tmp_path: Path) -
     async with reviewing(tmp_path) as one:
         assert "topic" in git(one.directory, "for-each-ref", "refs/heads")
         assert of_review(one)[-1]["result"] == "unknown"
+
+
+@pytest.mark.parametrize("is_made", [True, False])
+async def test_the_lock_that_a_killed_commit_left_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_made: bool
+) -> None:
+    """Simulates a power failure. If the commit was made, the index gets its changes, as after any commit."""
+
+    def make(directory: Path) -> None:
+        if is_made:
+            tree = json.loads(next(tmp_path.rglob(recovery.NAME)).read_text())["attempt"]["tree"]
+            commit = git(directory, "commit-tree", tree, "-p", "HEAD", "-m", "Shout").strip()
+            git(directory, "update-ref", "HEAD", commit)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(committing, "_remove", lambda *_: None)
+        await commit_and_kill(tmp_path, UNCOMMITTED, make)
+    [lock] = tmp_path.rglob("index.lock")
+    async with reviewing(tmp_path) as one:
+        assert not lock.exists()
+        assert of_review(one)[-1]["kind"] == ("review_committed" if is_made else "review_interrupted")
+        assert git(one.directory, "diff", "--cached", "--name-only") == ""
+
+
+async def test_the_lock_of_another_git_command_is_left_and_named(tmp_path: Path) -> None:
+    await commit_and_kill(tmp_path, UNCOMMITTED)
+    [index] = tmp_path.rglob("one/.git/index")
+    lock = index.with_name("index.lock")
+    lock.write_bytes(index.read_bytes())
+    async with reviewing(tmp_path) as one:
+        one.server.core.grants.ceilings = Ceilings(commits=True)
+        refused = await one.not_committed()
+        assert (refused.details or {})["reason"] == "locked"
+        assert f"If none is running, delete {lock}." in refused.text
+        assert lock.exists()
 
 
 async def test_a_refused_commit_leaves_nothing_to_recover(tmp_path: Path) -> None:

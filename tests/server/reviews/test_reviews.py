@@ -188,6 +188,23 @@ async def test_a_record_contains_only_the_beginning_of_a_long_diff(tmp_path: Pat
         assert undone["diff"].endswith("\n")
 
 
+async def test_a_gap_alone_does_not_record_the_end_of_a_review(tmp_path: Path) -> None:
+    """The review was finished before the server was restarted, and it is still known what it may lack."""
+
+    def decisions(one: Reviewed) -> int:
+        return sum(item["message"].get("subtype") == "review_decided" for item in records(one.server, one.project))
+
+    async with reviewing(tmp_path) as one:
+        await one.run(three_files)
+        await one.decide(all=True, version=(await one.get())["version"], decision="keep")
+        before = decisions(one)
+        gaps = one.server.folder / "data" / "projects" / one.project / "gaps.json"
+    gaps.write_text('{"lost": "git took too long."}')
+    async with reviewing(tmp_path) as one:
+        assert "git took too long." in (await one.get())["missing"]
+        assert decisions(one) == before == 1
+
+
 async def test_a_damaged_index_is_named_and_can_be_rebuilt(tmp_path: Path) -> None:
     async with reviewing(tmp_path) as one:
         await one.run(three_files)
@@ -744,7 +761,7 @@ async def test_undoing_a_file_does_not_remove_a_directory(tmp_path: Path) -> Non
 
 
 async def test_undo_never_replaces_a_users_directory(tmp_path: Path) -> None:
-    """Restoring the file would destroy the directory, so the deletion is no longer in the review."""
+    """Restoring the file would destroy the directory, so the deletion is no longer part of the review."""
     async with reviewing(tmp_path) as one:
         await one.run(three_files)
         (one.directory / "old.txt").mkdir()

@@ -17,7 +17,7 @@ from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions.options.limits import Limits
 from drawbridge.server.sessions.runs.controller import NOBODY_ASKED
 from drawbridge.server.sessions.runs.runs import Slot
-from tests.server.core_rig import Client, Process, Server, records, settled
+from tests.server.core_rig import Client, Process, Server, check_list, records, settled
 from tests.waiting import until
 
 PEOPLE = "execute|execute|execute again|no queue|kill|interrupt|new session|mode|delete|allow|deny|late answer"
@@ -232,6 +232,7 @@ def answers(server: Server) -> list[str]:
 
 def assert_sound(world: World) -> None:
     found = world.project
+    check_list(world.server)
     assert (found.state == "EXECUTING") == (found.controller.run is not None)
     assert len(found.approvals) == 0 or found.controller.run is not None, "a question without a run"
     assert len([process for process in world.server.agent.processes if not process.ended]) <= 1

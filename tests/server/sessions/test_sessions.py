@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import uuid
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.protocol.commands import ProjectList
 from drawbridge.server.sessions.managed import ManagedSession
 from drawbridge.server.sessions.session import Session
+from drawbridge.server.store import log
 from drawbridge.server.terminal_sessions.session import TerminalSession
-from tests.server.core_rig import Client, Server, serving
+from tests.server.core_rig import Client, Server, check_list, serving
+from tests.waiting import until
 
 SHARED = ("info", "shown", "snapshot", "publish_state", "decide", "withdraw", "withdraw_all", "recorded", "_fields")
 
@@ -44,6 +48,34 @@ async def test_one_list_has_sessions_of_both_kinds(tmp_path: Path) -> None:
         assert server.core.path_of(terminal.id) == server.root
         for id in (managed, terminal.id):
             assert (await server.does(phone, "project_join", id))["project_id"] == id
+
+
+async def test_a_list_makes_anew_only_what_has_changed(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        changed, same = server.core.projects.get(await server.project(phone)), begun(server)
+        before = changed.info(), same.info()
+        await server.running(phone, changed.id)
+        client: Any = phone  # the core uses a client only as a subscriber
+        listed = (await server.core.project_list(ProjectList(), client)).data.projects
+        assert [one.state for one in listed] == ["EXECUTING", "IDLE"]
+        assert listed[1] is before[1]
+        check_list(server)
+
+
+async def test_a_list_shows_how_much_history_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Old records are deleted in a thread, without an event."""
+    monkeypatch.setattr(log, "MOST_RECORDS", 1)
+    phone = Client()
+    async with serving(tmp_path) as server:
+        session = server.core.projects.get(await server.project(phone))
+        process = await server.running(phone, session.id)
+        process.ends()
+        await until(lambda: session.state == "IDLE")
+        before = session.info()
+        assert await asyncio.to_thread(session.history.drop, None, 0)
+        assert session.info().first_seq > before.first_seq
+        check_list(server)
 
 
 async def test_a_deleted_session_of_either_kind_leaves_the_list(tmp_path: Path) -> None:

@@ -52,13 +52,9 @@ def test_unreadable_directories_are_skipped(root: Path) -> None:
 def test_recent_directories_are_first_and_listed_once(root: Path, tmp_path: Path) -> None:
     used = [(root / "empty", "2026-01-01"), (root / "work" / "b", "2026-01-03"), (root / "empty", "2026-01-02")]
     made = suggested(AllowedDirectories([root], tmp_path / "data"), [], used, lambda path: True)
-    assert [(place.path, place.source) for place in made.places] == [
-        (str(root / "work" / "b"), "recent"),
-        (str(root / "empty"), "recent"),
-        (str(root / "a"), "repository"),
-        (str(root / "linked"), "repository"),
-    ]
-    assert made.home == str(root)
+    assert made.recent == [root / "work" / "b", root / "empty"]
+    assert made.repositories == [root / "a", root / "linked"]
+    assert made.home == root
 
 
 def test_only_free_and_allowed_directories_are_suggested(root: Path, tmp_path: Path) -> None:
@@ -68,12 +64,12 @@ def test_only_free_and_allowed_directories_are_suggested(root: Path, tmp_path: P
     used = [(root / "gone", "1"), (tmp_path, "1"), (root / ".hidden" / "c", "1"), (root / "a" / ".git", "1")]
     hidden = root / "linked"
     made = suggested(AllowedDirectories([root], tmp_path / "data"), [root / "a"], used, lambda path: path != hidden)
-    assert [place.path for place in made.places] == [str(root / "work" / "b")]
+    assert (made.recent, made.repositories) == ([], [root / "work" / "b"])
 
 
 def test_the_home_directory_is_not_searched_unless_it_is_allowed(root: Path, tmp_path: Path) -> None:
     made = suggested(AllowedDirectories([root / "work"], tmp_path / "data"), [], [], lambda path: True)
-    assert [place.path for place in made.places] == [str(root / "work" / name) for name in ("b", "deep/er")]
+    assert (made.recent, made.repositories) == ([], [root / "work" / name for name in ("b", "deep/er")])
     assert made.home is None
 
 

@@ -290,6 +290,12 @@ async def test_the_agents_own_editor_decides_on_a_full_disk(
         assert await neovim.receive() == {"type": "ruling", "id": "7", "won": True}
         assert rig.client.updates("permission_resolved") == []
         await until(lambda: rig.client.updates("permission_withdrawn"), "the withdrawal for everybody else")
+        [(event, _, entry)] = in_editors(rig)
+        assert (event, entry["approval_id"], entry["decision"]) == (
+            "answered",
+            rig.questions[0]["approval_id"],
+            "allow",
+        )
         monkeypatch.undo()
 
 

@@ -269,7 +269,7 @@ async def test_a_prompt_for_a_subagent_does_not_begin_a_run(rig: SocketRig) -> N
 
 
 async def test_two_dialogs_wait_in_the_terminal(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Codex asks about calls at the same time, and shows the dialogs one after the other."""
+    """Codex asks about calls at the same time, and shows the dialogs one after another."""
     monkeypatch.setattr(questions, "HOLD_SECONDS", 0.0)
     monkeypatch.setattr(questions, "HOLD_AGAIN_SECONDS", 3600.0)
     session = Codex(rig)

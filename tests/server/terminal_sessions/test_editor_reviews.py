@@ -385,7 +385,7 @@ async def test_keeping_a_whole_review_requires_the_shown_version(rig: SocketRig)
 
 
 async def seen(line: Line, project: str, **fields: Any) -> tuple[list[str], bool]:
-    """What the user has seen of a review, including ``fields``, and whether its notice is to be shown."""
+    """What the user has seen of a review, including ``fields``, and whether its notice has to be shown."""
     line.send(type="review_seen", id="seen", project=project, **fields)
     answer = await receives(line, "review_remembered")
     assert answer["id"] == "seen"

@@ -19,7 +19,7 @@ from drawbridge.server.terminal_sessions.report_queue import ReportQueue
 from drawbridge.server.terminal_sessions.session import TerminalSession
 from tests.waiting import PATIENCE, until
 
-from .socket_rig import Line, Session, SocketRig, socket_rig
+from .socket_rig import Line, Session, SocketRig, in_editors, socket_rig
 from .test_bridges import MINE, bridge, proposed
 from .test_sessions import COMMAND
 
@@ -156,6 +156,17 @@ async def test_a_hook_that_ends_before_it_is_processed_asks_nothing(
     assert (info["desk"]["state"], info["desk"].get("background_tasks", 0)) == ("working", len(asked_by) // 2)
 
 
+def audited_decision(rig: SocketRig, file: Path) -> str:
+    """The id of the only approval request that was answered in Neovim according to the audit log."""
+    [(event, _, fields)] = in_editors(rig)
+    id = fields.pop("approval_id")
+    assert (event, fields) == (
+        "answered",
+        {"decision": "allow", "changed": True, "tool": "Write", "path": str(file)},
+    )
+    return str(id)
+
+
 async def test_a_decision_in_an_editor_counts_after_a_removal(rig: SocketRig, file: Path) -> None:
     async with bridge(rig) as neovim:
         proposed(neovim, file, agent=GEMINI)
@@ -164,6 +175,7 @@ async def test_a_decision_in_an_editor_counts_after_a_removal(rig: SocketRig, fi
         await rig.does("project_delete", session.id)
         neovim.send(type="decided", id="7", text=MINE)
         assert await neovim.receive() == {"type": "ruling", "id": "7", "won": True}
+        assert audited_decision(rig, file) == rig.questions[0]["approval_id"]
 
 
 # the server ends
@@ -183,6 +195,7 @@ async def test_a_decision_in_an_editor_counts_as_the_server_ends(rig: SocketRig,
         async with ended(rig):
             neovim.send(type="decided", id="7", text=MINE)
             assert await neovim.receive() == {"type": "ruling", "id": "7", "won": True}
+        assert audited_decision(rig, file) == rig.questions[0]["approval_id"]
 
 
 async def test_a_clients_answer_counts_as_the_server_ends(rig: SocketRig, file: Path) -> None:
@@ -194,6 +207,7 @@ async def test_a_clients_answer_counts_as_the_server_ends(rig: SocketRig, file: 
         async with ended(rig):
             neovim.send(type="decided", id="7", text=MINE)
             assert await neovim.receive() == {"type": "ruling", "id": "7", "won": False}
+        assert in_editors(rig) == [], "only the client's answer counts"
 
 
 async def test_hooks_that_connect_during_the_end_wait_for_a_server(

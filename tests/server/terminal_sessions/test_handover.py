@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from drawbridge.agents.claude import hook as claude
 from drawbridge.agents.terminal import HookEvent
 from drawbridge.core.errors import NotPrivate
 from drawbridge.server.protocol.client_errors import ClientError
@@ -56,9 +57,13 @@ def has(at: Commented, event: str, text: str) -> None:
     at.session.writes({"type": "attachment", "attachment": attachment})
 
 
+def mark(at: Commented) -> Path:
+    """The file that makes the session's hooks wait for comments, and that the agent watches."""
+    return Path(private_socket.directory()) / f"{at.session.id}.waiting"
+
+
 def is_marked(at: Commented) -> bool:
-    """Whether the file exists that makes the session's hooks wait for comments."""
-    return (Path(private_socket.directory()) / f"{at.session.id}.waiting").exists()
+    return mark(at).exists()
 
 
 async def state(at: Commented) -> str | None:
@@ -130,6 +135,48 @@ async def test_an_idle_agent_gets_the_comments_with_the_next_prompt(rig: SocketR
     assert await at.answers() == {"Line three\n": [id], "LINE 17\n": []}
     assert [one["message"]["prompt"] for one in await at.prompts()] == ["Continue", text]
     assert {one["run_id"] for one in await at.prompts()} == {at.session.turn}
+
+
+async def test_comments_wake_an_idle_agent(rig: SocketRig) -> None:
+    """The hook that watches the mark's content wakes the agent with a prompt of its own program. The comments are that
+    run's prompt."""
+    at = await changed(rig)
+    (id,) = await leaves(at)
+    assert mark(at).read_bytes() == b"wake"
+    at.session.turn = str(uuid.uuid4())
+    woken = f"<task-notification>\n<summary>Comments</summary>\n</task-notification>\n{claude.WAKES}\n"
+    text = await receives_by_hook(at, "UserPromptSubmit", prompt=woken)
+    assert text
+    assert not is_marked(at)
+    has(at, "UserPromptSubmit", text)
+    await at.may_write()
+    at.replace("LINE 3\n", "Line three\n")
+    at.session.writes(said("Done."))
+    await at.stops(last_assistant_message="Done.")
+    assert await at.states() == {id: "sent"}
+    assert await at.answers() == {"Line three\n": [id], "LINE 17\n": []}
+    assert [one["message"]["prompt"] for one in await at.prompts()] == [text]
+    assert {one["run_id"] for one in await at.prompts()} == {at.session.turn}
+
+
+async def test_an_agent_with_a_background_task_is_woken(rig: SocketRig) -> None:
+    """Its run, which was waiting for the task, ends, and the comments begin another one."""
+    at = await at_work(rig)
+    task = {"id": "b1", "type": "shell", "status": "running", "description": "serve"}
+    await at.session.reports("Stop", background_tasks=[task])
+    first = at.session.turn
+    await leaves(at)
+    assert mark(at).read_bytes() == b"wake"
+    at.session.turn = str(uuid.uuid4())
+    assert await receives_by_hook(at, "UserPromptSubmit", prompt=f"<task-notification>\n{claude.WAKES}")
+    snapshot = (await rig.does("project_join", at.session.project))["data"]["data"]
+    assert snapshot["run"]["run_id"] not in ("", first)
+
+
+async def test_an_agent_at_work_is_not_woken(rig: SocketRig) -> None:
+    at = await at_work(rig)
+    await leaves(at)
+    assert mark(at).read_bytes() == b""
 
 
 async def test_a_waiting_agent_gets_the_comments_when_it_stops(rig: SocketRig) -> None:

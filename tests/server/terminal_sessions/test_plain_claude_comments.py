@@ -1,4 +1,4 @@
-"""Comments on the changes of a plain ``claude`` reach it when it next stops, or with the user's next prompt."""
+"""Comments on the changes of a plain ``claude`` reach it when it next stops or, if it is idle, immediately."""
 
 from __future__ import annotations
 
@@ -99,9 +99,10 @@ async def test_a_comment_reaches_the_agent_when_it_stops(rig: ServedWorkstation,
         assert occurrences(rig) == 1
 
 
-@pytest.mark.slow
-async def test_a_comment_reaches_the_agent_with_the_next_prompt(rig: ServedWorkstation, server: Server) -> None:
-    """One hunk is undone, and a comment on another one is sent. The next run changes the lines of the comment."""
+async def test_a_comment_wakes_the_idle_agent(rig: ServedWorkstation, server: Server) -> None:
+    """One hunk is undone, and a comment on another one is sent. The agent, which was idle, changes the lines of the
+    comment. Nobody presses a key, and what the user has begun to type stays in the prompt box.
+    """
     project(rig, "git")
     poem = rig.project / "poem.txt"
     changes = (edit(poem, "line 3\n", "LINE 3\n"), edit(poem, "line 17\n", "LINE 17\n"))
@@ -113,13 +114,17 @@ async def test_a_comment_reaches_the_agent_with_the_next_prompt(rig: ServedWorks
         await finished(phone)
         await undo(phone, "LINE 17\n")
         id = await comment(phone)
-        await send(phone)
+        claude.pane.type("half a thought")
         rig.model.will_say(read(poem), edit(poem, "LINE 3\n", "Line three\n"), text("Changed."))
-        claude.prompt("Continue")
+        await send(phone)
         await finished(phone)
+        screen = claude.pane.wait_for("Comments on the changes")
+        assert "half a thought" in screen
+        assert "error" not in screen
         assert occurrences(rig) == 1
         assert await answers(phone) == {"Line three\n": [id]}
-        assert [one["message"]["prompt"] for one in await prompts(phone)][:2] == ["Do it", "Continue"]
-        assert [one["review"]["comments"] for one in await prompts(phone) if "review" in one] == [[id]]
+        first, second = [one for one in await prompts(phone) if "prompt" in one["message"]]
+        assert (first["message"]["prompt"], second["review"]["comments"]) == ("Do it", [id])
+        assert second["message"]["prompt"].startswith("I have reviewed")
         assert hunks(await review(phone)) == [("poem.txt", "line 3\n", "Line three\n")]
     assert poem.read_text() == POEM.replace("line 3\n", "Line three\n")

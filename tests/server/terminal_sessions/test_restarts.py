@@ -590,7 +590,7 @@ async def test_a_session_that_cannot_be_read_is_kept(
         kept = {file: file.read_bytes() for file in directory.rglob("*") if file.is_file()}
         await session.at(rig).reports("Stop")
         assert {file: file.read_bytes() for file in directory.rglob("*") if file.is_file()} == kept
-        assert len([one for one in caplog.records if "can't be read at present" in one.message]) == 1
+        assert len([one for one in caplog.records if "can't be read at the moment" in one.message]) == 1
         undo()
         await session.reports("Stop")
         assert [one["id"] for one in rig.client.updates("project_created")] == [session.project]

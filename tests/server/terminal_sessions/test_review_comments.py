@@ -232,7 +232,7 @@ async def test_only_one_of_two_simultaneous_submissions_is_sent(rig: SocketRig) 
         drafts = (await one.get())["drafts"]
         both = asyncio.gather(one.submit(drafts=drafts), two.submit(drafts=drafts), return_exceptions=True)
         asked = await editor.asked()
-        await one.get()  # requests read the files one after the other, so the other submission has read them by now
+        await one.get()  # requests read the files one after another, so the other submission has read them by now
         editor.line.send(type="typed", id=asked["id"])
         await (one if asked["pid"] == CLAUDE else two).begins(asked["text"], "turn-2")
         results = await both

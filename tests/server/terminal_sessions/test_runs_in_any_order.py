@@ -14,6 +14,7 @@ import pytest
 from drawbridge.server.terminal_sessions import continuation
 from drawbridge.server.terminal_sessions import reports as reports_module
 from tests import seeds
+from tests.server.core_rig import check_list
 
 from .socket_rig import Message, Session, socket_rig
 from .test_sessions import prompt, result, said, used
@@ -91,7 +92,9 @@ async def test_each_run_ends_once(rounds: int, tmp_path: Path, monkeypatch: pyte
                     await session.reports(event, **more)
                 else:
                     session.writes(lines.pop(0))
+                check_list(rig.server)
             await session.reports("SessionEnd")
+            check_list(rig.server)
             answer = await rig.does("get_messages", session.project, after_seq=0)
             check(runs_in(answer["data"]["messages"]), seed, number)
 

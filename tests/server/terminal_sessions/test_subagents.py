@@ -96,7 +96,7 @@ async def test_after_an_unanswered_request_the_next_wait_is_short(
 
 async def test_a_workflows_subagent_may_wait_longer(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
     """A workflow's subagent may wait longer than ``HOLD_SECONDS``, because its dialog stays usable in the meantime (2.1.329).
-    This holds whether or not a client is connected.
+    This is true whether or not a client is connected.
     """
     monkeypatch.setattr(questions, "HOLD_SECONDS", 0.0)
     agent = {"agent_id": "a1", "agent_type": "workflow-subagent"}

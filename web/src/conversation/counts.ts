@@ -1,14 +1,14 @@
-// How many lines tool calls have changed, as far as that is known. Pure.
+// Counts the lines that tool calls are known to have changed. Pure.
 
 import { compare } from '../diff/lines.ts';
 import { patchIn } from '../diff/patch.ts';
 import type { ToolRow } from './rows.ts';
 import { kindOf } from './tool-kinds.ts';
-import { fileIn } from './tool-words.ts';
+import { fileIn, textChanges } from './tool-words.ts';
 
 type LineCounts = { added: number; removed: number };
 
-/** The maximum length of two texts that are compared, in characters of both together. */
+/** The maximum length of the texts of a call that are compared, in characters of all together. */
 const LONGEST = 200_000;
 
 /** Caches the results by call, because comparing is slow, and a call is rendered many times. */
@@ -35,16 +35,15 @@ function countOf({ tool, question, state }: ToolRow): LineCounts | undefined {
   if (patch) return { added: patch.added, removed: patch.removed };
   const proposal = question?.request.proposal;
   const answer = question?.answer;
-  const texts = proposal
-    ? [proposal.old_text, answer?.edited && typeof answer.new_text === 'string' ? answer.new_text : proposal.new_text]
-    : typeof tool.input?.new_string === 'string'
-      ? [String(tool.input.old_string ?? ''), tool.input.new_string]
-      : typeof tool.input?.content === 'string'
-        ? ['', tool.input.content]
-        : undefined;
-  if (!texts || texts[0].length + texts[1].length > LONGEST) return undefined;
-  const { added, removed } = compare(texts[0], texts[1]);
-  return { added, removed };
+  const texts: readonly (readonly [string, string])[] = proposal
+    ? [[proposal.old_text, answer?.edited && typeof answer.new_text === 'string' ? answer.new_text : proposal.new_text]]
+    : textChanges(tool as any).map((one) => [one.old_text, one.new_text]);
+  if (!texts.length || texts.flat().reduce((sum, one) => sum + one.length, 0) > LONGEST) return undefined;
+  const compared = texts.map(([old, fresh]) => compare(old, fresh));
+  return {
+    added: compared.reduce((sum, one) => sum + one.added, 0),
+    removed: compared.reduce((sum, one) => sum + one.removed, 0),
+  };
 }
 
 export type Edited = LineCounts & { files: number };

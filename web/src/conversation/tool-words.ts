@@ -70,6 +70,31 @@ export function fileIn({ input, result }: Call): { path: string; line?: number }
   return { path, line: Number.isInteger(line) && line > 0 ? line : undefined };
 }
 
+/** A change of text that the input of a call contains. `isWhole`: whether the new text is the whole file. */
+export type TextChange = { old_text: string; new_text: string; isWhole: boolean };
+
+/** The maximum number of changes of one call that are drawn. */
+const CHANGES = 50;
+
+/**
+ * The changes in the input of a call that edits or writes a file: one, or a list of them. Empty for any other call, and
+ * if the input has another form.
+ */
+export function textChanges(call: Pick<Call, 'name' | 'input'>): TextChange[] {
+  const kind = kindOf(call);
+  const { input } = call;
+  if ((kind !== 'edit' && kind !== 'write') || !isObject(input)) return [];
+  const listed = Array.isArray(input.edits) ? input.edits.slice(0, CHANGES) : [input];
+  const edits = listed.filter((edit) => typeof edit?.new_string === 'string');
+  if (edits.length && edits.length === listed.length)
+    return edits.map((edit) => ({
+      old_text: String(edit.old_string ?? ''),
+      new_text: edit.new_string,
+      isWhole: false,
+    }));
+  return typeof input.content === 'string' ? [{ old_text: '', new_text: input.content, isWhole: true }] : [];
+}
+
 /** The files that a patch in the input of a call changes, in the order of the patch. Empty for any other call. */
 export function patched({ name, input }: Pick<Call, 'name' | 'input'>): string[] {
   const lines = kindOf({ name }) === 'edit' ? (text(input?.patch) ?? '').split('\n') : [];

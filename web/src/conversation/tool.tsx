@@ -18,7 +18,7 @@ import { FileLines, Images, More, numberedLines, Output } from './output.tsx';
 import type { GroupRow, ItemRow, Row, ToolRow } from './rows.ts';
 import { answersIn, answersOf, settledWords } from './settled.ts';
 import { kindOf } from './tool-kinds.ts';
-import { fileIn, groupWords, nowWords, subject, type ToolState, verb } from './tool-words.ts';
+import { fileIn, groupWords, nowWords, subject, textChanges, type ToolState, verb } from './tool-words.ts';
 import { When } from './when.tsx';
 import type { World } from './world.ts';
 
@@ -264,24 +264,15 @@ function Asked({ row: { tool, question }, world }: { row: ToolRow; world: World 
         ))}
       </>
     );
-  if (name === 'Edit' && typeof input.new_string === 'string')
-    return <TextsDiff path={path} old_text={String(input.old_string)} new_text={input.new_string} numbered={false} />;
-  if (name === 'MultiEdit' && Array.isArray(input.edits))
+  const texts = textChanges(tool as any);
+  if (texts.length)
     return (
       <>
-        {input.edits.slice(0, 50).map((edit: any, index: number) => (
-          <TextsDiff
-            key={index}
-            path={path}
-            old_text={String(edit?.old_string ?? '')}
-            new_text={String(edit?.new_string ?? '')}
-            numbered={false}
-          />
+        {texts.map(({ isWhole, ...change }, index) => (
+          <TextsDiff key={index} path={path} {...change} numbered={isWhole} />
         ))}
       </>
     );
-  if (name === 'Write' && typeof input.content === 'string')
-    return <TextsDiff path={path} old_text="" new_text={input.content} />;
   if (kind === 'read' || kind === 'question') return null;
   return <Fields name={name} kind={kind} input={input} />;
 }

@@ -5,7 +5,7 @@ import { createRef, render } from 'preact';
 
 import { ApprovalCard } from '../approvals/card.tsx';
 import { Current } from '../approvals/current.ts';
-import { agentName, asksFirst, modeWords } from '../projects/words.ts';
+import { agentName, asksFirst, EXAMPLES, modeWords } from '../projects/words.ts';
 import type { Client } from '../protocol/client.ts';
 import { RequestError } from '../protocol/connection.ts';
 import { Foot } from '../run/foot.tsx';
@@ -500,6 +500,12 @@ export class ConversationView {
     return this.client.isMine(answer) || (sent !== undefined && sent === answer?.client_id);
   }
 
+  /** Puts an example into the message box. The user may change the text before sending it. */
+  propose(text: string) {
+    this.foot.composer.put(text);
+    this.foot.composer.area.focus();
+  }
+
   _addCard(request: any) {
     const card = new ApprovalCard(request, {
       root: this._project?.path ?? '',
@@ -584,6 +590,15 @@ function Frame({ view, look }: { view: ConversationView; look: Look }) {
                     ? 'Tell the agent what to do. It changes files without asking.'
                     : 'Tell the agent what to do. It asks before changing files.'}
             </p>
+            {look.maySend && !look.isInTerminal && (
+              <p class="examples">
+                {EXAMPLES.map((text) => (
+                  <button key={text} type="button" class="quiet" onClick={() => view.propose(text)}>
+                    {text}
+                  </button>
+                ))}
+              </p>
+            )}
           </div>
           <p class="divider" hidden={!look.isCut}>
             Earlier history has been deleted

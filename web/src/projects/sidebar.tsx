@@ -27,15 +27,17 @@ export function Sidebar() {
   const mayAdd = client.may('project_create');
   return (
     <nav class="side" id="side" aria-label="Sessions">
-      <header>
-        <a href="#/" class="brand">
-          <img src="icon.svg" alt="" width={24} height={24} />
-          <strong>Drawbridge</strong>
-        </a>
-        <Button label="Hide the list of sessions" icon="side" bare class="quiet fold" onClick={() => fold(world)} />
-      </header>
-      {mayAdd && <Button label="New session" icon="add" class="add" onClick={() => world.go('#/new')} />}
-      {projects.all.size > 0 && <Filter />}
+      <div class="side-top">
+        <header>
+          <a href="#/" class="brand">
+            <img src="icon.svg" alt="" width={24} height={24} />
+            <strong>Drawbridge</strong>
+          </a>
+          <Button label="Hide the list of sessions" icon="side" bare class="quiet fold" onClick={() => fold(world)} />
+        </header>
+        {mayAdd && <Button label="New session" icon="add" class="add" onClick={() => world.go('#/new')} />}
+        {projects.all.size > 0 && <Filter />}
+      </div>
       {projects.known && projects.all.size === 0 && (
         <div class="empty">
           <Icon name="folder" />

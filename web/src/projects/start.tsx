@@ -9,14 +9,13 @@ import { overlay, useTrying } from '../ui/overlays.tsx';
 import { failed } from '../ui/toasts.tsx';
 import { useWorld, type World } from '../ui/world.ts';
 import { addressOf } from './rows.ts';
+import { EXAMPLES } from './words.ts';
 
 type Place = { path: string; source: 'recent' | 'repository' | 'folder' | 'root' };
 type Agent = { name: string; title: string; installed: boolean; asks: boolean; version?: string; hint?: string };
 
 /** The maximum number of folders that are suggested at once. */
 const MOST = 100;
-
-const EXAMPLES = ['Explain how this project is built', 'Find and fix a bug', 'Add tests for untested code'];
 
 const SOURCES: Record<Place['source'], string> = { recent: 'recent', repository: 'Git', folder: '', root: '' };
 
@@ -365,7 +364,7 @@ function Agents({ agent, setAgent }: { agent: string; setAgent: (name: string) =
                     {!asks && ' · doesn’t ask before it changes files'}
                   </>
                 ) : (
-                  <Text>{hint ?? 'Not installed on the server.'}</Text>
+                  <Remedy text={hint ?? 'Not installed on the server.'} />
                 )}
               </small>
             </span>
@@ -373,5 +372,22 @@ function Agents({ agent, setAgent }: { agent: string; setAgent: (name: string) =
         ))}
       </div>
     </section>
+  );
+}
+
+/** What to do about an agent that is not installed. An option of the server and its value stay on one line. */
+function Remedy({ text }: { text: string }) {
+  return (
+    <>
+      {text.split(/(--[\w-]+(?: [\w-]+=\w+)?)/).map((part, index) =>
+        index % 2 ? (
+          <code key={index}>
+            <Text line>{part}</Text>
+          </code>
+        ) : (
+          <Text key={index}>{part}</Text>
+        ),
+      )}
+    </>
   );
 }

@@ -95,6 +95,9 @@ export function agentName(agent: string, hello?: Pick<Hello, 'agent_words'>) {
   return hello.agent_words.find(({ name }) => name === agent)?.label ?? `The ${agent} agent`;
 }
 
+/** Examples of a first message. */
+export const EXAMPLES = ['Explain how this project is built', 'Find and fix a bug', 'Add tests for untested code'];
+
 /** How long a run has taken so far, or '' if it has not started. */
 export const since = (run: any) =>
   run?.started_at ? duration(Math.max(0, Date.now() - Date.parse(run.started_at))) : '';

@@ -230,7 +230,7 @@ export class Client extends EventTarget {
     return [...this.projects.all.values()].find((one) => !one.desk && one.path === path);
   }
 
-  /** Whether conversations of an agent can be forked, as far as the server knows. */
+  /** Whether the server reports that conversations of an agent can be forked. */
   forks(agent?: string) {
     return agent === undefined || (this.hello?.forks?.includes(agent) ?? true);
   }

@@ -237,7 +237,7 @@ export class Connection {
     this._doubt = undefined;
   }
 
-  /** @param why the error for requests that are not sent again: of these, all that are open were sent */
+  /** @param why the error for open requests that are not sent again (each of these was sent) */
   _fail(which: (asked: any) => boolean, why = unanswered) {
     for (const [id, asked] of this._asked) {
       if (!which(asked)) continue;

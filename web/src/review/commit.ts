@@ -34,7 +34,7 @@ export class Commit {
     return this._client.may('review_commit');
   }
 
-  /** Called when the dialog is opened. Proposes a message, unless the user has written one. */
+  /** Called when the dialog is opened. Suggests a message, unless the user has written one. */
   open() {
     this.done.value = undefined;
     this.problem.value = this.output.value = '';

@@ -9,9 +9,8 @@ import { endsLike } from '../state/projects.ts';
 const MARKED = 200;
 
 /**
- * A unit that is decided on as a whole: a hunk, or a file that was too large for the message. `isGone`: the part is no
- * longer in the review, and is shown because the user has written something for it or has to read what happened to it.
- */
+ * A unit that is decided on as a whole: a hunk, or a file that was too large for the message. `isGone`: the part has
+ * left the review, and is shown because the user has written something for it or has to read what happened to it. */
 export type Part = { key: string; path: string; hunk?: ReviewHunk; isGone?: boolean };
 
 export type ShownFile = { file: ReviewFile; parts: Part[] };
@@ -57,7 +56,7 @@ export function shownFiles(
   });
 }
 
-/** The files with only the wanted parts and the parts that are shown although they are no longer in the review. */
+/** The files with only the wanted parts and the parts that are shown although they have left the review. */
 export const onlyParts = (files: readonly ShownFile[], isWanted: (part: Part) => boolean): ShownFile[] =>
   files
     .map(({ file, parts }) => ({ file, parts: parts.filter((part) => part.isGone || isWanted(part)) }))
@@ -232,7 +231,7 @@ const DECIDED: Record<string, string> = { keep: 'kept', undo: 'undid', edit: 'ed
 
 /** Explains why a hunk is gone, based on the details of `HUNK_GONE` or the name of whoever changed the review. */
 export function goneWords({ by, decision }: { by?: string | null; decision?: string | null } = {}): string {
-  if (!by) return 'This change is no longer in the review: someone has decided on it, or the file has changed.';
+  if (!by) return 'This change is no longer part of the review: someone has decided on it, or the file has changed.';
   return decision ? `${by} already ${DECIDED[decision] ?? 'decided on'} this change.` : `${by} decided on this change.`;
 }
 

@@ -37,14 +37,14 @@ const NEWS = 10_000;
 /** The updates after which the review, its comments, or what can be committed or pushed may have changed. */
 const CHANGES = ['review_changed', 'review_commented', 'review_committed', 'review_pushed', 'run_finished'];
 
-/** The codes of errors after which there is nothing to decide, because the directory or the project is gone. */
+/** The codes of errors after which no undecided changes are left, because the directory or the project is gone. */
 const GONE = ['INVALID_PATH', 'PROJECT_NOT_FOUND'];
 
 /** The state of a part, a file or the whole review while it is shown. */
 export type Standing = {
   /** Whether its decision is being sent. */
   busy: Signal<boolean>;
-  /** Why a decision failed, or why the part is no longer in the review. */
+  /** Why a decision failed, or why the part has left the review. */
   note: Signal<string>;
   /** The user's own lines, or undefined if the user has written none. */
   draft: Signal<string | undefined>;
@@ -262,7 +262,7 @@ export class OpenReview {
     this._keep(part);
   }
 
-  /** Removes a part that is no longer in the review, with everything that the user wrote for it. */
+  /** Removes a part that has left the review, with everything that the user wrote for it. */
   close(part: Part) {
     this.discard(part);
     for (const one of this.comments.writings.peek()) if (one.part === part.key) this.comments.discard(one);
@@ -270,7 +270,7 @@ export class OpenReview {
     this._standings.delete(part.key);
   }
 
-  /** Stops showing a part that is no longer in the review. */
+  /** Stops showing a part that has left the review. */
   _remove(key: string) {
     const left = this._gone.filter(({ part }) => part.key !== key);
     if (left.length === this._gone.length) return;
@@ -443,7 +443,7 @@ export class OpenReview {
     this._newsEnd = setTimeout(() => (this.news.value = ''), NEWS);
   }
 
-  /** Shows what was written on an earlier visit for hunks that are no longer in the review. */
+  /** Shows what was written on an earlier visit for hunks that are no longer part of the review. */
   _restore(now: ReadonlySet<string>) {
     const written = this.comments.writings
       .peek()

@@ -114,7 +114,7 @@ function decideSome(review: OpenReview, decision: Decision, parts: readonly Part
           ? 'You have not seen all of it.'
           : 'You have not fully seen any of them.'
         : `You have not fully seen ${unseen} of them.`),
-    isUndo && 'Other changes to the same files stay.',
+    isUndo && 'Other changes to the same files are not affected.',
   ];
   ask(decision, `${changes(parts.length)} in ${where}`, text.filter(Boolean).join(' '), act);
 }

@@ -20,7 +20,7 @@ export class Push {
   _client: Client;
   _project: string;
   _load: () => Promise<void>;
-  /** The title and the body that were proposed last. They are replaced only if the user has not changed them. */
+  /** The title and the body that were suggested last. They are replaced only if the user has not changed them. */
   _proposed = ['', ''];
 
   /** @param load requests the review as it is now */
@@ -40,7 +40,7 @@ export class Push {
     return !!offer && !offer.problem && (offer.ahead !== 0 || !!this.done.value?.problem);
   }
 
-  /** Called when the form is opened. Proposes a title and a body, unless the user has written others. */
+  /** Called when the form is opened. Suggests a title and a body, unless the user has written others. */
   open() {
     this.done.value = undefined;
     this.problem.value = this.output.value = '';

@@ -262,7 +262,9 @@ export class Foot {
     const compact =
       client.hello?.agent_words.find((one: AgentWords) => one.name === project.agent)?.compact ||
       (conversation.offers.commands?.some((one) => one.name === 'compact') ? '/compact' : '');
-    const problem = problemOf(last as any, agentName(project.agent, client.hello), new Date(), Boolean(compact));
+    const name = agentName(project.agent, client.hello);
+    const isKnown = client.hello?.agents.includes(project.agent);
+    const problem = problemOf(last as any, name, new Date(), Boolean(compact), isKnown);
     if (!problem) return null;
     const prompt = conversation.items.findLast(
       (item) => item.kind === 'prompt' && item.run === last.run_id && !item.steer,

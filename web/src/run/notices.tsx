@@ -47,7 +47,10 @@ export function ErrorCard({ problem, agent, client, acts, close }: ErrorProps) {
   const install = () => {
     setShown('install');
     client.connection.ask('agent_list').then(
-      ({ data }) => setHint(data.agents.find((one: AgentInfo) => one.name === agent)?.hint ?? ''),
+      ({ data }) => {
+        const found = data.agents.find((one: AgentInfo) => one.name === agent);
+        setHint(found?.installed ? 'It is installed now. Retry.' : (found?.hint ?? ''));
+      },
       () => {},
     );
   };

@@ -9,12 +9,14 @@ export type Problem = { title: string; hint?: string; help: Help[] };
  * The problem of a run, or undefined if it did not fail or time out.
  * @param agent the display name, such as "Claude"
  * @param canCompact whether the agent can compact its conversation on request
+ * @param isKnown whether the server has this agent, installed or not
  */
 export function problemOf(
   { outcome, code, retry_at: until }: { outcome: string; code?: string; retry_at?: string | null },
   agent: string,
   now = new Date(),
   canCompact = true,
+  isKnown = true,
 ): Problem | undefined {
   if (outcome === 'timeout') return { title: 'The run timed out', help: ['retry'] };
   if (outcome !== 'failed') return undefined;
@@ -26,6 +28,12 @@ export function problemOf(
       help: ['retry'],
     };
   }
+  if (code === 'AGENT_NOT_FOUND' && !isKnown)
+    return {
+      title: `The server no longer has ${agent.replace(/^The /, 'the ')}`,
+      hint: 'Choose another agent, or restart the server with this one. Then retry.',
+      help: ['retry'],
+    };
   if (code === 'AGENT_NOT_FOUND')
     return { title: `${agent} isn’t installed on the server`, help: ['install', 'retry'] };
   if (code === 'AGENT_TOO_OLD')

@@ -77,7 +77,7 @@ export function StateLine(props: Props) {
         <i class="dot" />
         <span>
           <Text line>{line.words}</Text>
-          {line.time && <span class={queued > 0 ? 'time less' : 'time'}>{` · ${line.time}`}</span>}
+          {line.time && <span class={queued > 0 || agent.retry ? 'time less' : 'time'}>{` · ${line.time}`}</span>}
           {queued > 0 && ` · ${queued} queued`}
         </span>
       </span>
@@ -97,7 +97,7 @@ export function StateLine(props: Props) {
           </span>
         )}
         {project.cost_usd > 0 && (
-          <span class="cost" title="The cost of all runs of this project, as the agent reports it">
+          <span class="cost" title="The cost of all runs of this project, as reported by the agent">
             {money(project.cost_usd)} <span class="of">in this project</span>
           </span>
         )}

@@ -122,9 +122,11 @@ function Result({ result }: { result: SearchResult }) {
       >
         <small>
           <span class="tag">{KINDS[result.kind]}</span>
-          <Text line>
-            {[result.tool, session?.title, project && baseName(project.path)].filter(Boolean).join(' · ')}
-          </Text>
+          <span class="about">
+            <Text line>
+              {[result.tool, session?.title, project && baseName(project.path)].filter(Boolean).join(' · ')}
+            </Text>
+          </span>
           <time dateTime={result.created_at}>{ago(result.created_at)}</time>
         </small>
         <p>

@@ -265,7 +265,7 @@ function ThisDevice({ forget }: { forget: () => Promise<void> }) {
           />
         </div>
       )}
-      <button type="button" class="quiet" onClick={signOut}>
+      <button type="button" onClick={signOut}>
         Sign out…
       </button>
     </Section>

@@ -529,8 +529,8 @@ const aboutWords = ({ hunks, files, paths }: { hunks: number; files: number; pat
   `${counted(hunks, 'change')} in ${files === 1 && paths?.length ? paths[0] : counted(files, 'file')}`;
 
 /**
- * The outcome of a decision, a revert or a commit that was interrupted and not done. The text follows the name of the
- * person who decided.
+ * The outcome of a decision, a revert or a commit that was interrupted, and was not carried out or may not have been.
+ * The text follows the name of the person who decided.
  */
 function interruptedWords(data: ReviewInterrupted): string {
   const files = counted(data.files, 'file');

@@ -1,4 +1,4 @@
-// How much there is to decide and to commit in each project's review, as the links to the reviews show it.
+// The numbers of undecided and uncommitted changes in each project's review, as the links to the reviews show them.
 
 import { type Signal, signal } from '@preact/signals';
 
@@ -25,7 +25,7 @@ export function numbersOf({ files = [], more = 0 }: Review): Numbers {
 }
 
 export class Reviews {
-  /** The numbers by project id, as far as the server has reported them. */
+  /** The numbers that the server has reported, by project id. */
   all: Signal<ReadonlyMap<string, Numbers>> = signal(new Map());
   /** By project id: how many files have changes that were kept and can be committed. */
   _kept: Signal<ReadonlyMap<string, number>> = signal(new Map());

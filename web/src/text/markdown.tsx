@@ -186,7 +186,7 @@ function element(token: Tokens.Generic, world: World): ComponentChildren {
   }
 }
 
-/** `src/bridge.py:11`. A folder or a line is required, because a word that contains a period need not be a file. */
+/** `src/bridge.py:11`. A folder or a line is required, because a word that contains a period may not be a file. */
 const NAMED_FILE = /^(?=.*(?:\/|:\d))[\w@~+.-][\w@~+./-]*\.[A-Za-z]\w{0,9}(?::\d{1,7})?(?:[:-]\d{1,7})?$/;
 
 function codeSpan(text: string, { openFile }: World) {

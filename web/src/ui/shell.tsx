@@ -11,7 +11,7 @@ import { notLoaded, Toasts } from './toasts.tsx';
 import type { Place } from './place.ts';
 import { useWorld } from './world.ts';
 
-/** The view of a session, as far as the frame is concerned. `tools`: its controls in the header. */
+/** The parts of a session's view that the frame uses. `tools`: its controls in the header. */
 export type Shown = { element: HTMLElement; tools?: HTMLElement };
 
 export function Shell({ shown }: { shown: Shown | undefined }) {

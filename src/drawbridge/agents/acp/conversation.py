@@ -281,7 +281,7 @@ class AcpConversation:
             text = f"{self._name} may be too old: it does not support an option that it was started with ({words})."
             return Failure("AGENT_TOO_OLD", f"{text[: wire.LONGEST_TEXT]} Update the agent.")
         how = exit_words(code)
-        text = f"{self._name} {how} before it was done{f': {words}' if words else ', without a message.'}"
+        text = f"{self._name} {how} before it had finished{f': {words}' if words else ', without a message.'}"
         return Failure(FAILED if fault else EXITED, (fault or text)[: wire.LONGEST_TEXT])
 
     # Messages to the agent.

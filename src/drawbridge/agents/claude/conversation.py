@@ -67,7 +67,7 @@ repeated in a later line."""
 
 class Message(Struct, gc=False):
     """The fields that are read from every line. Their values may be anything. Other fields are only checked to be JSON.
-    JSON values have no reference cycles, so the garbage collector need not track them."""
+    JSON values have no reference cycles, so the garbage collector does not have to track them."""
 
     type: Any = None
     subtype: Any = None
@@ -428,7 +428,7 @@ class ClaudeConversation:
 
     def _died(self, code: int, stderr: str, fault: str | None) -> TurnEnded:
         reason = "\n".join(stderr.splitlines()[-5:]) or self.junk.text
-        text = fault or f"{self._name} {exit_words(code)} before it was done" + (
+        text = fault or f"{self._name} {exit_words(code)} before it had finished" + (
             f": {reason}" if reason else ", without a message."
         )
         failure = results.explained(self._name, reason) or Failure(

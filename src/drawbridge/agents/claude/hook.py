@@ -41,6 +41,13 @@ three tools ask a person first, and the hook after their call shows that the que
 ASKS = WATCHES = RESOLVES_DOTS = CALLED_BY_CLIENT = True
 NO_CONTEXT = ("moved", "changed")
 
+WAKES = (
+    "The user has sent comments on your changes. They are in the context that was added to this message. If no comments "
+    "were added, you already have them, and can stop."
+)
+"""The text with which the hook starts the idle agent, which reads it as a notification of its own program. The comments
+themselves follow as the context of a prompt, because the agent is told not to trust a notification."""
+
 VISIBLE_DIALOG = ("workflow-subagent",)
 """The types of subagents with dialogs that appear while the hook is still running, as the main agent's does
 (2.1.329)."""

@@ -2,7 +2,9 @@
 
 Sources: Claude Code's hooks reference, and version 2.1.329 itself (a settings file that contains a comment is not
 loaded at all; a byte order mark or an empty file is fine; FileChanged without a matcher applies to every path that
-``watchPaths`` named).
+``watchPaths`` named), and version 2.1.332 (with ``asyncRewake``, a hook of FileChanged that exits with 2 starts the
+idle agent with the hook's output; without ``rewakeSummary`` and ``rewakeMessage``, the terminal and the agent call it an
+error of a Stop hook).
 """
 
 from __future__ import annotations
@@ -81,6 +83,9 @@ SETTINGS = AgentHooks(
     takes_effect="Running sessions pick up the change automatically.",
     byte_order_mark=True,
     asks_person=("PermissionRequest",),
+    wakes={
+        "FileChanged": {"asyncRewake": True, "rewakeSummary": "Comments on the changes", "rewakeMessage": "Drawbridge:"}
+    },
     blocks_since=(2, 1, 295),
     ask_mode=ASK_MODE,
 )

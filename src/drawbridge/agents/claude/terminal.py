@@ -84,6 +84,7 @@ class ClaudeInTerminal(TerminalAgent):
             turn=found.prompt_id,
             prompt=found.prompt,
             continues=found.prompt.startswith(TASK_ENDED),
+            woken=found.prompt.startswith(TASK_ENDED) and hook.WAKES in found.prompt,
             source=found.source,
             last_message=found.last_assistant_message,
             tool_name=found.tool_name,

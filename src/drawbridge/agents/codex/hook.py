@@ -32,6 +32,7 @@ PATCH_MARKS = ("*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** 
 
 ASKS = WATCHES = RESOLVES_DOTS = False
 CALLED_BY_CLIENT = True
+WAKES = ""
 NO_CONTEXT = ()
 
 PROGRAMS = (b"codex", b"codex-x86_64", b"codex-aarch64")

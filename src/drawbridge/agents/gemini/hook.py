@@ -28,6 +28,7 @@ TOOLS = {
 
 ASKS = RESOLVES_DOTS = True
 WATCHES = CALLED_BY_CLIENT = False
+WAKES = ""
 NO_CONTEXT = ("before",)
 hides_dialog = None
 

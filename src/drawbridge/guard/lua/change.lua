@@ -109,7 +109,7 @@ local function line_at(buf, row)
   return api.nvim_buf_get_lines(buf, row, row + 1, false)[1] or ''
 end
 
---- Runs `change` and makes every window of the buffer show the same text as before, as far as it still exists.
+--- Runs `change` and makes every window of the buffer show the same text as before, if the text still exists.
 local function keep_views(buf, change)
   local space, views = api.nvim_create_namespace('drawbridge_guard'), {}
   local function mark(row, column, options)

@@ -109,7 +109,7 @@ class Client:
     @property
     def known(self) -> Identity:
         """The identity of a client that has signed in."""
-        assert self.identity is not None, "only the commands of clients that have signed in are run"
+        assert self.identity is not None, "a client that has not signed in has no identity"
         return self.identity
 
     @property

@@ -102,7 +102,7 @@ class Dispatch:
             first = f"a valid `auth`, `pair` or `ssh_challenge` message of at most {AUTH_BYTES:,} bytes"
             raise ClientError("UNAUTHORIZED", f"Not signed in. First send {first}.")
         answer = await _answered(row, self._owners[row.request], command, client)
-        assert answer.then is None, f"{row.name} signs in and nothing may follow from it"
+        assert answer.then is None, f"{row.name} signs in, so its answer can't have a `then`"
         return command, answer
 
     async def answer(

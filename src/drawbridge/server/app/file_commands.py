@@ -20,6 +20,7 @@ from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.sessions.conversations import conversations
 from drawbridge.server.sessions.directories import allowed_directories
+from drawbridge.server.sessions.directories.allowed_directories import Suggested
 from drawbridge.server.sessions.files import files
 from drawbridge.server.sessions.files.file_changes import Comparisons
 from drawbridge.server.sessions.files.file_index import FileIndexes, listed, matching
@@ -55,14 +56,20 @@ class FileCommands:
             (one.path, one.data.last_active) for one in self._core.all_sessions if isinstance(one, TerminalSession)
         ]
 
-        def suggested() -> replies.Places:
+        def suggested() -> Suggested:
             deleted = [(Path(one.path), one.last_active) for one in self._core.projects.deleted()]
             stored = conversations.directories(self._core.grants.agents.values(), allowed_directories.MOST_RECENT)
             return allowed_directories.suggested(
                 self._core.grants.directories, projects, [*in_terminals, *deleted, *stored], client.sees
             )
 
-        return Answer(type="place_list", data=await asyncio.to_thread(suggested))
+        found = await asyncio.to_thread(suggested)
+        places = [
+            *(replies.Place(path=str(path), source="recent") for path in found.recent),
+            *(replies.Place(path=str(path), source="repository") for path in found.repositories),
+        ]
+        home = None if found.home is None else str(found.home)
+        return Answer(type="place_list", data=replies.Places(places=places, home=home, more=found.more))
 
     async def file_list(self, command: commands.FileList, client: Subscriber) -> Answer[replies.FileEntries]:
         project = await self._files_of(command.project_id)

@@ -113,5 +113,5 @@ class Joining:
 
 
 def _unreadable() -> ClientError:
-    text = "The history can't be read now, so not all of the records that you missed were sent. Join again later."
+    text = "The history can't be read right now, so not all of the records that you missed were sent. Join again later."
     return ClientError("FILE_OPERATION", text)

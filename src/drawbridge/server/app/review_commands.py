@@ -102,7 +102,7 @@ class ReviewCommands:
             text = "This server does not allow clients to commit. Its owner can allow it with --allow-commit."
             raise ClientError("PERMISSION_DENIED", text)
         if not command.message.strip():
-            raise ClientError("VALIDATION_FAILED", "data.message: it contains only white space.", "data.message")
+            raise ClientError("VALIDATION_FAILED", "data.message: it contains only whitespace.", "data.message")
         with git_errors():
             return await session.commit_review(command, client)
 
@@ -112,7 +112,7 @@ class ReviewCommands:
             text = "This server does not allow clients to push. Its owner can allow it with --allow-push."
             raise ClientError("PERMISSION_DENIED", text)
         if command.pull_request is not None and not command.pull_request.title.strip():
-            text = "data.pull_request.title: it contains only white space."
+            text = "data.pull_request.title: it contains only whitespace."
             raise ClientError("VALIDATION_FAILED", text, "data.pull_request.title")
         with git_errors():
             return await session.push_review(command, client)

@@ -161,10 +161,19 @@ class RunCommands:
         session = await self._core.usable_managed(command.project_id)
         agent, current = self._core.grants.agents.get(session.data.agent), session.recorded.session_id
         try:
-            found = await conversations.listed(agent, session.path, current, command.limit)
+            found = await conversations.listed(agent, session.path, command.limit)
         except AgentUnusable as error:
             raise ClientError(error.code, str(error)) from None
-        return Answer(type="session_list", project_id=session.id, data=replies.SessionList(found))
+        listed = [
+            replies.SessionInfo(
+                session_id=one.session_id,
+                last_active=conversations.time_of(one.last_active),
+                title=one.title,
+                current=one.session_id == current,
+            )
+            for one in found
+        ]
+        return Answer(type="session_list", project_id=session.id, data=replies.SessionList(listed))
 
     async def session_resume(self, command: commands.SessionResume, client: Subscriber) -> Answer[Nothing]:
         return await self._continue(command.project_id, command.session_id, fork=False)

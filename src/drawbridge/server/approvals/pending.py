@@ -41,6 +41,8 @@ class PendingApproval(Approval[Decision]):
         self.seq = seq
         self.is_described = is_described
         """Whether ``request`` contains what the server adds to the agent's request."""
+        self._predicted: tuple[Decision, str | None] | None = None
+        """The decision that ``text_after`` was called with, and the text that it returned; None before."""
 
     @classmethod
     def new(
@@ -73,11 +75,17 @@ class PendingApproval(Approval[Decision]):
         assert self.request.call is not None, "it has not been interpreted"
         return self.request.call
 
-    def changed_text(self, given: Mapping[str, Any]) -> str | None:
-        """The text of the file if the tool runs with the input ``given``; None if the request does not propose a
-        change, or if the text can't be predicted."""
-        proposal = self.request.proposal
-        return None if proposal is None else self._tools.changed_text(self.request.tool_name, given, proposal.old_text)
+    def text_after(self, decision: Decision) -> str | None:
+        """The text of the file once the agent has done what ``decision`` allows; None if the request does not propose a
+        change, or if the text can't be predicted. It is predicted only once for each decision, because the history, an
+        editor and the comparison with what the agent does need the same text."""
+        request, proposal = self.request, self.request.proposal
+        if proposal is None:
+            return None
+        if self._predicted is None or self._predicted[0] is not decision:
+            given = (request.given or {}) if decision.updated_input is None else decision.updated_input
+            self._predicted = (decision, self._tools.changed_text(request.tool_name, given, proposal.old_text))
+        return self._predicted[1]
 
     def with_text(self, text: str) -> Mapping[str, Any] | None:
         """The input with which the tool writes ``text``; None if it can't do that, or if the request does not propose a

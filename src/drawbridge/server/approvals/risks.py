@@ -98,7 +98,6 @@ _SETTINGS_FILES: Final = frozenset({".mcp.json", ".envrc"})
 
 _TOKEN: Final = re.compile(r"\n|&&|\|\||>>|<<<|[;&|()<>`]|[^\s;&|()<>`\"']+")
 _ENDS: Final = frozenset({"\n", "&&", "||", ";", "&", "|", "(", ")", "`"})
-_REDIRECTS: Final = frozenset({"<", ">", ">>", "<<<"})
 _ASSIGNED: Final = re.compile(r"\w+=")
 _SINGLE, _DOUBLE = r"'[^']*+'", r'"(?:[^"\\]|\\.)*+"'
 _QUOTED: Final = re.compile(rf"(?<!\S)#[^\n]*+|\\.|{_SINGLE}|{_DOUBLE}", re.DOTALL)

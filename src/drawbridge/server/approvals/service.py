@@ -286,7 +286,7 @@ def _edited(approval: PendingApproval, decision: Decision) -> dict[str, Any]:
     if request.proposal is None:
         same = _encode(instead) == _encode(request.given)
         return {} if same else {"edited": True}
-    text = approval.changed_text(instead)
+    text = approval.text_after(decision)
     if text == request.proposal.new_text:
         return {}
     return {"edited": True, "new_text": text if text is not None and len(text) <= SHOWN_TEXT else None}

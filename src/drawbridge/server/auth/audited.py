@@ -16,14 +16,16 @@ from drawbridge.server.events import (
     ApprovalRequested,
     Audited,
     CommentedOnReview,
+    CommittedFromReview,
     DecidedOnReview,
+    RevertedRun,
     RunContinued,
     SubmittedReview,
 )
 from drawbridge.server.protocol import commands
 from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.protocol.messages import ReviewCommitted, ReviewPushed
+from drawbridge.server.protocol.messages import ReviewPushed
 from drawbridge.server.protocol.replies import Accepted, DeviceRevoked, DirectoryCreated, PairCreated
 
 C = TypeVar("C", contravariant=True)
@@ -113,10 +115,6 @@ def of_run(command: OfRun, reply: object) -> dict[str, Any]:
     return {"run_id": command.run_id}
 
 
-def review_commit(command: commands.ReviewCommit, reply: ReviewCommitted) -> dict[str, Any]:
-    return {"commit": reply.commit, "branch": reply.branch}
-
-
 def review_push(command: commands.ReviewPush, reply: ReviewPushed) -> dict[str, Any]:
     return {
         "commit": reply.commit,
@@ -168,6 +166,8 @@ ANSWERED: Final = AuditEntry[commands.PermissionResponse, object]("answered", by
 REVIEW_DECIDED: Final = AuditEntry[commands.ReviewDecide, object]("review_decided", by_bus=True)
 REVIEW_COMMENTED: Final = AuditEntry[commands.ReviewComment, object]("review_commented", by_bus=True)
 REVIEW_SUBMITTED: Final = AuditEntry[commands.ReviewSubmit, object]("review_submitted", by_bus=True)
+REVIEW_COMMITTED: Final = AuditEntry[commands.ReviewCommit, object]("review_committed", by_bus=True)
+REVERTED: Final = AuditEntry[commands.RunRevert, object]("reverted", by_bus=True)
 
 
 def published(event: Audited) -> tuple[str, Mapping[str, Any], dict[str, Any]]:
@@ -197,3 +197,7 @@ def published(event: Audited) -> tuple[str, Mapping[str, Any], dict[str, Any]]:
             return REVIEW_COMMENTED.event, event.surface, comment
         case SubmittedReview():
             return REVIEW_SUBMITTED.event, event.surface, {"run_id": event.run_id, "steer": event.steer or None}
+        case CommittedFromReview():
+            return REVIEW_COMMITTED.event, event.surface, {"commit": event.commit, "branch": event.branch}
+        case RevertedRun():
+            return REVERTED.event, event.surface, {"run_id": event.run_id}

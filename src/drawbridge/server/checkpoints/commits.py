@@ -34,7 +34,11 @@ class Filtered(msgspec.Struct, frozen=True):
 async def differences(git: Git, old: str, new: str) -> dict[str, tuple[str, str]]:
     """The differences between two versions of the project. Maps each path, relative to the project, to the "mode blob"
     of both sides (zeros for a side without the file). ``old``, ``new``: the ids of commits or trees."""
-    return listed_differences(await git.read_once(*PATCH, "--relative", "-z", old, new, "--", "."))
+    if (known := git.remembered.differences(old, new)) is not None:
+        return dict(known)
+    found = listed_differences(await git.read_once(*PATCH, "--relative", "-z", old, new, "--", "."))
+    git.remembered.remember_differences(old, new, found)
+    return dict(found)
 
 
 async def filtered_of(git: Git, checkpoint: str) -> Filtered:
@@ -77,9 +81,14 @@ def noted(message: str, kind: type[T]) -> T | None:
 async def committed(git: Git, tree: str, title: str, filtered: Filtered, more: Mapping[str, Any] = {}) -> str:
     """Makes a commit of a tree. Its message contains ``filtered`` and ``more``, which ``noted`` reads. Returns its
     id."""
-    notes = {"read": sorted(filtered.read), "unread": sorted(filtered.unread), **more}
-    message = f"{title}\n\n{json.dumps(notes)}\n"
+    message = message_with(title, filtered, more)
     return (await git.read("commit-tree", tree, "-F", "-", stdin=message, environment=AUTHOR)).strip()
+
+
+def message_with(title: str, filtered: Filtered, more: Mapping[str, Any] = {}) -> str:
+    """The message of a commit, with notes that ``noted`` reads."""
+    notes = {"read": sorted(filtered.read), "unread": sorted(filtered.unread), **more}
+    return f"{title}\n\n{json.dumps(notes)}\n"
 
 
 def listed_differences(listed: str) -> dict[str, tuple[str, str]]:

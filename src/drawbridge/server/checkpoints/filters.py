@@ -16,16 +16,82 @@ from pathlib import Path
 from typing import Final
 
 from drawbridge.agents.memory import MB
+from drawbridge.server.checkpoints import git_index
 from drawbridge.server.checkpoints.commits import Filtered, shown_path
 from drawbridge.server.checkpoints.errors import NoCheckpoint, enumerated
+from drawbridge.server.checkpoints.file_versions import Versions, versions
 from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.checkpoints.repository import LARGEST_FILE, Repository, beginning_of, is_odd
+from drawbridge.server.checkpoints.untracked import folders_of
 
 LIST: Final = ("ls-files", "-s", "-z", "--", ".", ":(exclude,attr:!filter)", ":(exclude,attr:-filter)")
 """The git command that lists the files of the index that have the ``filter`` attribute, with or without a value."""
 
+ATTRIBUTES: Final = ".gitattributes"
+
+FILTER: Final = b"filter"
+"""Every list of attributes that gives a filter to a file contains this word, even if it does so with a macro."""
+
+MOST_FOLDERS: Final = 2_000
+"""If files are in more directories than this, git is faster."""
+
 FILTERED_BYTES: Final = 32 * MB
 """The maximum number of bytes of files with a filter that are read for a checkpoint, the smallest files first. It does
 not apply to a checkpoint that is based on an earlier one. The same files are read for it, and new ones."""
+
+
+class Attributes:
+    """Tells without git that no file in ``directory`` has a filter. Most projects have none, and git would look for the
+    attributes of each file."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._index: tuple[Repository, Versions] | None = None
+        """The version of the user's index when it was last read here."""
+        self._folders: tuple[frozenset[str], frozenset[str]] | None = None
+        """The directories of the files in it, and those of its lists of attributes, relative to the project; None if
+        only git can tell."""
+
+    def version(self, git: Git) -> Versions:
+        """The version of the user's index. Blocking."""
+        return versions([str(git.repository.own / "index")])
+
+    def may_filter_known(self, git: Git, version: Versions) -> bool:
+        """Whether a file in git's index, which is a copy of the user's index, may have a filter. ``version``: that of
+        the user's index before it was copied. Blocking."""
+        if git.repository.private:
+            return True
+        if self._index != (git.repository, version):
+            tracked = git_index.paths(git.index, git.settings.id_bytes)
+            self._index, self._folders = (git.repository, version), _folders(tracked)
+        if self._folders is None:
+            return True
+        folders, listing = self._folders
+        # Without the file, git reads the list in the index.
+        is_only_in_index = any(not (self._directory / folder / ATTRIBUTES).is_file() for folder in listing)
+        return is_only_in_index or self.may_filter(git, folders)
+
+    def may_filter(self, git: Git, folders: Collection[str]) -> bool:
+        """Whether a file in these directories may have a filter. A ``.gitattributes`` that is in git's index must also
+        be in the work tree. Blocking."""
+        root = git.repository.root
+        if git.repository.private or len(folders) > MOST_FOLDERS or self._directory.resolve() != root:
+            return True
+        files = [root / folder / ATTRIBUTES for folder in folders]
+        files += [git.repository.common / "info/attributes", Path(git.settings.attributes_file)]
+        return any(FILTER in (beginning_of(file, LARGEST_FILE + 1) or b"") or is_odd(file) for file in files)
+
+
+def _folders(tracked: Collection[str] | None) -> tuple[frozenset[str], frozenset[str]] | None:
+    """The directories of the files in an index, and those of its lists of attributes; None if only git can read the
+    index, or if its paths are too long."""
+    if tracked is None:
+        return None
+    with contextlib.suppress(ValueError):
+        parts = (path.rpartition("/") for path in tracked)
+        listing = frozenset(folder for folder, _, name in parts if name == ATTRIBUTES)
+        return frozenset(folders_of(tracked)), listing
+    return None
 
 
 async def filtered_entries(git: Git) -> dict[str, str]:
@@ -41,7 +107,7 @@ def entries(listed: str) -> dict[str, str]:
 
 
 def smallest(directory: Path, paths: Iterable[str]) -> frozenset[str]:
-    """The smallest of these files of ``directory``, as many as are read for one checkpoint. Blocking."""
+    """The smallest of ``paths``, files of ``directory``: those that are read for one checkpoint. Blocking."""
     sizes = []
     for path in paths:
         with contextlib.suppress(OSError):  # the file may no longer exist

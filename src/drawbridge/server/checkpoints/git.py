@@ -33,6 +33,7 @@ from drawbridge.server.checkpoints import git_directory, shell
 from drawbridge.server.checkpoints.errors import GitFailed, unavailable
 from drawbridge.server.checkpoints.git_program import GitProgram, program
 from drawbridge.server.checkpoints.git_settings import Settings, settings_from, settings_listed
+from drawbridge.server.checkpoints.remembered import Remembered
 from drawbridge.server.checkpoints.repository import Repository, find, odd_file
 
 SETTINGS_SECONDS: Final = 5.0
@@ -72,8 +73,11 @@ class Git:
     """git for one operation, with ``settings``. ``folder`` is for files, such as ``index``, that exist only during the
     operation. Each method that runs git with ``run`` can raise the same errors as ``run``."""
 
-    def __init__(self, program: GitProgram, settings: Settings, *, is_in_root: bool) -> None:
-        """``is_in_root``: whether the project's directory is the root of the work tree."""
+    def __init__(
+        self, program: GitProgram, settings: Settings, remembered: Remembered | None = None, *, is_in_root: bool
+    ) -> None:
+        """``remembered``: what earlier operations have read, if any. ``is_in_root``: whether the project's directory is
+        the root of the work tree."""
         self.repository = program.repository
         self.folder = program.folder
         self.index = program.folder / "index"
@@ -82,10 +86,7 @@ class Git:
         self._is_in_root = is_in_root
         self._once: dict[tuple[str, ...], tuple[int, str, str]] = {}
         """The results of ``once``, by its arguments."""
-        self.texts: dict[str, str | None] = {}
-        """The contents that this operation has read or written, by object id; None for contents that are not text."""
-        self.sizes: dict[str, int] = {}
-        """The known sizes of contents in bytes, by object id."""
+        self.remembered = remembered or Remembered()
         self._commits: dict[str, tuple[str, str]] = {}
         """What ``known_commit`` returns, by the commit's id."""
         self._environment = {
@@ -223,7 +224,9 @@ async def _read_settings(program: GitProgram) -> Settings:
     return await asyncio.to_thread(settings_from, listed, program.repository)
 
 
-async def _prepared(program: GitProgram, known: Settings | None, *, is_in_root: bool) -> Git:
+async def _prepared(
+    program: GitProgram, known: Settings | None, remembered: Remembered | None, *, is_in_root: bool
+) -> Git:
     """git in its own git directory, which is created. ``known``: the settings of an earlier operation. The
     configuration is read again if it has changed. Raises ``NoCheckpoint`` for a repository that is not supported, or in
     which git would wait for a file. Raises ``GitFailed`` if the configuration can't be read."""
@@ -232,7 +235,7 @@ async def _prepared(program: GitProgram, known: Settings | None, *, is_in_root: 
     is_current = known is not None and await asyncio.to_thread(known.are_current)
     settings = known if known is not None and is_current else await _read_settings(program)
     await asyncio.to_thread(git_directory.make, program.folder, program.repository, settings.format)
-    return Git(program, settings, is_in_root=is_in_root)
+    return Git(program, settings, remembered, is_in_root=is_in_root)
 
 
 @contextlib.asynccontextmanager
@@ -243,11 +246,12 @@ async def opened(
     endings: BackgroundTasks,
     known: Settings | None = None,
     find: Callable[[Path], Repository | None] = find,
+    remembered: Remembered | None = None,
 ) -> AsyncIterator[Git | None]:
     """git for one operation in ``directory``; None if ``find`` returns None or git is not installed. ``endings``: the
     tasks in which the processes are ended, so that this is completed even if the operation is canceled. These tasks
     must not be canceled. ``known``: the settings of an earlier operation, so that git does not have to be started to
-    read them. ``find``: finds the repository of ``directory``.
+    read them. ``find``: finds the repository of ``directory``. ``remembered``: as in ``Git``.
 
     Raises ``GitFailed``, ``NoCheckpoint`` or OSError. When the context ends, every process that was started in it has
     ended, unless the wait for that was canceled.
@@ -256,10 +260,12 @@ async def opened(
     if repository is None or path is None:
         yield None
         return
+    if remembered is not None:
+        remembered.begin(repository, real)
     mark = uuid.uuid4().hex
     async with (
         git_directory.temporary_folder(mark) as folder,
         shell.started(directory, confinement, memory, endings, mark) as started,
     ):
         git = GitProgram(path, repository, folder, started)
-        yield await _prepared(git, known, is_in_root=real == repository.root)
+        yield await _prepared(git, known, remembered, is_in_root=real == repository.root)

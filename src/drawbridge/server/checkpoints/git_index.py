@@ -11,6 +11,7 @@ import os
 import re
 import stat
 import struct
+from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +27,10 @@ _ELSEWHERE: Final = re.compile(rb"(?:link|sdir)[\0-\x1f]")
 """The beginning of an extension that moves entries to another file, or replaces them with their directory: the
 extension's name, and the first byte of its length."""
 
+_DAMAGED: Final = (ValueError, IndexError, struct.error)
+"""What ``_parsed`` raises for a damaged index."""
+
+_SHA1_BYTES: Final = 20
 _EXTENDED: Final = 0x4000
 _STAT_BYTES: Final = 40
 """Bytes of an entry before the object's id: times, device, inode, mode (bytes 24 to 27), owner and size."""
@@ -54,35 +59,79 @@ def read(file: Path, id_bytes: int) -> Index | None:
     is damaged, too large, split or sparse, or can't be opened. ``id_bytes``: the size of an object id, 20 or 32.
     Blocking."""
     try:
-        return _read(file, id_bytes)
-    except (ValueError, IndexError, struct.error):
+        data = _content(file)
+        return None if data is None else _parsed(data, id_bytes)
+    except FileNotFoundError:
+        return NO_INDEX
+    except _DAMAGED:
         return None
 
 
 def is_damaged(file: Path, id_bytes: int) -> bool:
-    """Whether the index in ``file`` is damaged. False if the file does not exist or can't be opened, and for an index of
-    a kind that only git can read. ``id_bytes``: as in ``read``. Blocking."""
+    """Whether the index in ``file`` is damaged. git itself does not compare the checksum, and may read a damaged index
+    without an error. False if the file does not exist, can't be opened or is too large. ``id_bytes``: as in ``read``.
+    Blocking."""
     try:
-        _read(file, id_bytes)
-    except (ValueError, IndexError, struct.error):
+        data = _content(file)
+    except FileNotFoundError:
+        return False
+    if data is None:
+        return False
+    checksum = data[-id_bytes:]
+    if any(checksum):
+        made = hashlib.sha1 if id_bytes == _SHA1_BYTES else hashlib.sha256
+        return made(memoryview(data)[:-id_bytes], usedforsecurity=False).digest() != checksum
+    try:  # git's setting index.skipHash leaves out the checksum
+        _parsed(data, id_bytes)
+    except _DAMAGED:
         return True
     return False
 
 
-def _read(file: Path, id_bytes: int) -> Index | None:
-    """Like ``read``, but raises ``ValueError``, ``IndexError`` or ``struct.error`` if the index is damaged."""
+def paths(file: Path, id_bytes: int) -> Collection[str] | None:
+    """The paths of the entries, as in ``read``, several times as fast. None if ``read`` returns None. Blocking."""
+    try:
+        data = _content(file)
+        if data is None:
+            return None
+        if data[:4] != b"DIRC" or int.from_bytes(data[4:8], "big") not in (2, 3):
+            index = _parsed(data, id_bytes)
+            return None if index is None else index.entries.keys()
+        return _paths(data, id_bytes)
+    except FileNotFoundError:
+        return ()
+    except _DAMAGED:
+        return None
+
+
+def _paths(data: bytes, id_bytes: int) -> Collection[str] | None:
+    """The paths of an index of version 2 or 3. Raises one of ``_DAMAGED`` if the index is damaged."""
+    found: list[bytes] = []
+    at, flags = 12, _STAT_BYTES + id_bytes
+    for _ in range(int.from_bytes(data[8:12], "big")):
+        start = at + flags + (4 if data[at + flags] & _EXTENDED >> 8 else 2)
+        end = data.index(b"\0", start)
+        found.append(data[start:end])
+        at += (end - at + 8) // 8 * 8
+    if not _has_known_extensions(data, at, id_bytes):
+        return None
+    return set(b"\0".join(found).decode("utf-8", "surrogateescape").split("\0")) if found else ()
+
+
+def _content(file: Path) -> bytes | None:
+    """The bytes of an index; None if the file can't be opened, is not a regular file or is too large. Raises
+    ``FileNotFoundError``."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
-        return NO_INDEX
+        raise
     except OSError:
         return None
     with os.fdopen(descriptor, "rb") as opened:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST_INDEX:
             return None
-        data = opened.read(LARGEST_INDEX)
-    return _parsed(data, id_bytes)
+        return opened.read(LARGEST_INDEX)
 
 
 def may_have_repositories(file: Path) -> bool:
@@ -93,8 +142,8 @@ def may_have_repositories(file: Path) -> bool:
 
 
 def _parsed(data: bytes, id_bytes: int) -> Index | None:
-    """Parses an index; None if it is of a kind that only git can read. Raises ``ValueError``, ``IndexError`` or
-    ``struct.error`` unless it is complete."""
+    """Parses an index; None if it is of a kind that only git can read. Raises one of ``_DAMAGED`` unless it is
+    complete."""
     version = int.from_bytes(data[4:8], "big")
     if data[:4] != b"DIRC" or len(data) < 12 + id_bytes:
         raise ValueError("not an index")

@@ -69,6 +69,12 @@ class Settings(Struct, frozen=True):
     def id_bytes(self) -> int:
         return 20 if self.format == "sha1" else 32
 
+    @property
+    def attributes_file(self) -> str:
+        """The path of the list of attributes outside the work tree and the repository, which may not exist."""
+        found = (word.partition("=") for word in self.words)
+        return next((path for name, _, path in found if name == "core.attributesfile"), os.devnull)
+
     def are_current(self) -> bool:
         """Whether the files are unchanged, so that the settings still apply. Blocking."""
         return self.files is not None and versions(self.files) == self.files

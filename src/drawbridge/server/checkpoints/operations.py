@@ -20,6 +20,7 @@ from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.checkpoints.git_program import program
 from drawbridge.server.checkpoints.git_settings import Settings
 from drawbridge.server.checkpoints.private import PrivateRepository
+from drawbridge.server.checkpoints.remembered import Remembered
 from drawbridge.server.checkpoints.repository import Repository, find
 
 logger = logging.getLogger("drawbridge.server")
@@ -51,6 +52,8 @@ class Operations:
         self._settings: Settings | None = None
         """git's settings in the last exclusive operation; None before the first one, or if it had no repository or no
         git."""
+        self._remembered = Remembered()
+        """What the operations that hold the lock have read."""
         self._lock = UrgentLock()
         """A client may request the changes of a run while its last checkpoint is still being created. A run does not
         wait for requests from clients, except for the operation that is in progress.
@@ -79,7 +82,9 @@ class Operations:
         """git for an operation that may take minutes and neither reads nor writes files or checkpoints, so that other
         operations can continue. Raises ``NoCheckpoint``, ``GitFailed`` or OSError.
         """
-        async with self.opened() as git:
+        async with confined_git.opened(
+            self._directory, self._confinement, self._memory, self._endings, find=self._repository
+        ) as git:
             if git is None:
                 raise await _missing()
             yield git
@@ -91,10 +96,11 @@ class Operations:
         return self._lock.held(urgent=urgent)
 
     def opened(self, known: Settings | None = None) -> contextlib.AbstractAsyncContextManager[Git | None]:
-        """git in the repository for the checkpoints; None if the directory has no repository, or git is not installed.
-        ``known``: the settings of an earlier operation. Raises ``NoCheckpoint``, ``GitFailed`` or OSError."""
+        """git in the repository for the checkpoints, in a block of ``held``; None if the directory has no repository, or
+        git is not installed. ``known``: the settings of an earlier operation. Raises ``NoCheckpoint``, ``GitFailed`` or
+        OSError."""
         return confined_git.opened(
-            self._directory, self._confinement, self._memory, self._endings, known, self._repository
+            self._directory, self._confinement, self._memory, self._endings, known, self._repository, self._remembered
         )
 
     def opened_in_work_tree(self) -> contextlib.AbstractAsyncContextManager[Git | None]:

@@ -6,6 +6,7 @@ Nothing here starts git, because a project's files are under the control of agen
 from __future__ import annotations
 
 import os
+import re
 import stat
 import time
 from collections.abc import Iterator
@@ -35,6 +36,9 @@ PATTERNS: Final = (".gitignore", ".gitattributes")
 
 LONGEST_POINTER: Final = 8192
 """The maximum number of bytes that are read from a file with one line: HEAD, or a file that names a git directory."""
+
+ID: Final = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
+"""Matches the id of an object."""
 
 _waited_for: dict[Path, Path] = {}
 """Maps the root of a work tree to a file that git waited for. As long as git would wait for it again, operations are
@@ -197,6 +201,17 @@ def line_of(file: Path) -> str | None:
     returns None."""
     found = beginning_of(file, LONGEST_POINTER)
     return None if found is None else os.fsdecode(found).rstrip("\r\n")
+
+
+def head_commit(repository: Repository) -> str | None:
+    """The id of the commit that HEAD names itself or through a branch with its own file; None if only git can tell,
+    for example because the branch is in ``packed-refs``. Blocking."""
+    line = line_of(repository.own / "HEAD") or ""
+    if (ref := line.removeprefix("ref: ")) != line:
+        if not ref.startswith("refs/heads/") or ".." in ref:
+            return None
+        line = line_of(repository.common / ref) or ""
+    return line if ID.fullmatch(line) else None
 
 
 def beginning_of(file: Path, most: int) -> bytes | None:

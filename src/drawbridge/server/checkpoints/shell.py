@@ -31,7 +31,7 @@ SIGTERM."""
 
 
 class Shell:
-    """A running shell, in which commands are run one after the other."""
+    """A running shell, in which commands are run one after another."""
 
     def __init__(self, process: asyncio.subprocess.Process, signal: Callable[[int], None]) -> None:
         """``signal``: sends a signal to the shell's process group, or SIGKILL to everything that the shell started. The

@@ -44,9 +44,9 @@ class _Begun(Struct, frozen=True):
 
 
 class _Collected(Struct, frozen=True):
-    """The files at one moment, in git's index. ``filtered``: the files with a filter; None if the index is based on
-    ``cached``, in which case git has yet to list them. ``digest`` and ``ignoring``: as in ``CachedIndex``, None if the
-    index can't be kept for the next checkpoint."""
+    """The files at one moment, in git's index. ``filtered``: the files with a filter; None if git has yet to list them,
+    which is possible only if the index is based on ``cached``. ``digest`` and ``ignoring``: as in ``CachedIndex``, None
+    if the index can't be kept for the next checkpoint."""
 
     filtered: Filtered | None
     digest: bytes | None
@@ -178,11 +178,14 @@ class Snapshotter:
                 untracked = await find_untracked(git, self._directory, listed)
                 self._begun = _Begun(run_id, git.settings, untracked)
                 if untracked.ignoring == cached.ignoring:
-                    return _Collected(None, digest, cached.ignoring, cached)
-        filtered = await self._staging.read_all(git, None)
+                    attributes = self._staging.attributes
+                    may_filter = await asyncio.to_thread(attributes.may_filter, git, untracked.folders)
+                    filtered = None if may_filter else Filtered(cached.read)
+                    return _Collected(filtered, digest, cached.ignoring, cached)
+        all_filtered = await self._staging.read_all(git, None)
         untracked = await find_untracked(git, self._directory)
         self._begun = _Begun(run_id, git.settings, untracked)
-        return _Collected(filtered, digest, untracked.ignoring, None)
+        return _Collected(all_filtered, digest, untracked.ignoring, None)
 
     async def _collect_after(self, git: Git, run_id: str, cached: CachedIndex | None) -> _Collected:
         """Makes git's index match the files after a run."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import shutil
 from pathlib import Path
@@ -16,6 +17,8 @@ from drawbridge.server.checkpoints.index_cache import INDEX
 from drawbridge.server.checkpoints.private import PrivateRepository, TooLarge
 from drawbridge.server.checkpoints.untracked import NOTHING, Untracked
 
+logger = logging.getLogger("drawbridge.server")
+
 
 class Staging:
     """The files of ``directory``. ``private``: its private repository; None if it can't have one."""
@@ -23,6 +26,7 @@ class Staging:
     def __init__(self, directory: Path, private: PrivateRepository | None) -> None:
         self._directory = directory
         self._private = private
+        self.attributes = filters.Attributes(directory)
 
     async def read_all(self, git: Git, since: str | None, *, only_known: bool = False) -> Filtered:
         """Makes git's index match the work tree, beginning with the user's index (in a private repository, with the
@@ -30,28 +34,29 @@ class Staging:
         filter are read unless they were not read for that checkpoint. If ``since`` is None, only the smallest files
         with a filter are read. ``only_known``: as in ``add_changes``. Returns the files with a filter. Raises
         ``GitFailed``, ``NoCheckpoint`` or OSError."""
-        index = git.repository.own / (INDEX if git.repository.private else "index")
-        try:
-            return await self._read_all(git, index, since, only_known=only_known)
-        except GitFailed as error:
-            is_damaged = await asyncio.to_thread(git_index.is_damaged, index, git.settings.id_bytes)
-            if git.repository.private or not is_damaged:
-                raise
-            raise damaged_index(index) from error
-
-    async def _read_all(self, git: Git, first: Path, since: str | None, *, only_known: bool) -> Filtered:
-        """Like ``read_all``. ``first``: the index to begin with."""
+        first = git.repository.own / (INDEX if git.repository.private else "index")
+        if await asyncio.to_thread(git_index.is_damaged, first, git.settings.id_bytes):
+            if not git.repository.private:
+                raise damaged_index(first)
+            # Only Drawbridge writes this index, and everything in it can be read again.
+            logger.warning("%s is damaged, and is built again", first)
+            await asyncio.to_thread(first.unlink, missing_ok=True)
+        version = await asyncio.to_thread(self.attributes.version, git)
         try:
             # git recognizes unchanged files by their times, and does not read them again. It also compares these times
             # with the time of the index file, which therefore has to be copied, too.
             await asyncio.to_thread(shutil.copy2, first, git.index)
         except FileNotFoundError:
             await asyncio.to_thread(git.index.unlink, missing_ok=True)
+            if git.repository.private and since is not None:
+                # A file over the size limit is read only if it is already in the index.
+                await git.run("read-tree", since)  # fails if the checkpoint does not exist; the index is then empty
         if git.repository.private:
             assert self._private is not None
             await self._private.forget_ignored(git)
         await self._forget_repositories(git)
-        known = await filters.filtered_entries(git)
+        may_filter = await asyncio.to_thread(self.attributes.may_filter_known, git, version)
+        known = await filters.filtered_entries(git) if may_filter else {}
         if since is None:
             read = await asyncio.to_thread(filters.smallest, self._directory, known)
         else:
@@ -68,7 +73,7 @@ class Staging:
     async def _forget_repositories(self, git: Git) -> None:
         """Removes nested repositories from git's index. Otherwise, git would check whether they have changed, and read
         their configuration to do so. Raises ``GitFailed``, ``NoCheckpoint`` or OSError."""
-        with contextlib.suppress(FileNotFoundError):  # there is no index yet
+        with contextlib.suppress(FileNotFoundError):  # git has not created an index yet
             if await asyncio.to_thread(git_index.may_have_repositories, git.index):
                 staged = filters.entries(await git.read("ls-files", "-s", "-z"))
                 repositories = [path for path, entry in staged.items() if entry.startswith("160000 ")]

@@ -56,10 +56,11 @@ def _by_index(git: Git, directory: Path, known: Mapping[str, Listing]) -> Untrac
     """Like ``find_untracked``, without git; None if only git can read the index, or its paths are too long.
     Blocking."""
     directory, root = directory.resolve(), git.repository.root
-    index = git_index.read(git.index, git.settings.id_bytes)
-    if index is None:
+    tracked = git_index.paths(git.index, git.settings.id_bytes)
+    if tracked is None:
         return None
-    tracked = index.below(git.repository.prefix(directory))
+    if prefix := git.repository.prefix(directory):
+        tracked = {path.removeprefix(prefix) for path in tracked if path.startswith(prefix)}
     try:
         folders = folders_of(tracked)
     except ValueError:

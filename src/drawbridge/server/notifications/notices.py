@@ -63,7 +63,7 @@ class Notice(Struct, frozen=True):
 
 def notice(event: Event, project_id: str, directory: Path, review: ReviewChanged | None = None) -> Notice | None:
     """The notification for an event of the project in ``directory``; None if nobody has to be notified. ``review``: the
-    numbers of what is left to review after a run; None if nothing has to be reviewed.
+    numbers of changes to review after a run; None if nothing has to be reviewed.
     """
     project = _name(directory.name)
     match event:

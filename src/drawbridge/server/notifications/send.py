@@ -1,6 +1,6 @@
 """Sends notifications: by Web Push to the browsers that subscribed, and to the owner's webhook.
 
-Notifications are sent one after the other in each of two threads: one for the webhook, one for the browsers, so that a
+Notifications are sent one after another in each of two threads: one for the webhook, one for the browsers, so that a
 push service that does not answer does not delay the webhook. A failed notification is retried at most twice, if that
 may help. If too many are waiting, further ones are dropped and logged.
 """
@@ -294,7 +294,8 @@ class Notifier:
         remedy = " Some push services refuse a server without a public name. Set one with --public-host."
         advice = "" if self._contact in self._public else remedy
         return [
-            f"Notifications through {service} do not arrive: {why}.{advice}" for service, why in sorted(refused.items())
+            f"Notifications through {service} are not being delivered: {why}.{advice}"
+            for service, why in sorted(refused.items())
         ]
 
     def end(self) -> None:

@@ -126,8 +126,8 @@ CODES: Final[Mapping[str, Kind]] = {
         "Nothing was undone."
     ),
     "HUNK_GONE": Kind(
-        "The hunk or file is no longer in the review, or the review has changed since it was shown: read the review again. "
-        "If somebody has decided on the hunk, `details` has `by` and `decision`."
+        "The hunk or file is no longer part of the review, or the review has changed since it was shown: read the "
+        "review again. If somebody has decided on the hunk, `details` has `by` and `decision`."
     ),
     "REVIEW_CLASH": Kind(
         "The same places in the files have just been changed, or one path blocks another; "

@@ -102,7 +102,7 @@ class PermissionRequest(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     ``kind``, ``title``, ``risks`` and ``always`` describe the request to the user, in the same words in all clients.
     ``remember`` applies everything in ``always``. ``editable``: the fields of ``input`` that clients offer for editing.
-    ``shown_fields``: the fields of ``input`` that the diff of ``proposal`` shows completely.
+    ``shown_fields``: the fields of ``input`` that the diff of ``proposal`` shows in full.
     ``summary``: the text of a notification, such as "Run a command", without a path or any other part of the input.
     """
 
@@ -177,7 +177,7 @@ class DeskInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class ReviewNumbers(Struct, frozen=True, kw_only=True):
-    """How much there is to decide on in a review. ``added``, ``removed``: numbers of lines."""
+    """The numbers of undecided changes in a review. ``added``, ``removed``: numbers of lines."""
 
     files: int
     hunks: int
@@ -201,7 +201,7 @@ class ProjectInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
     first_seq: int = 1
     """The number of the first record that the history still contains."""
     cost_usd: float = 0.0
-    """The cost of all runs of the project in US dollars, as far as the agent reports it."""
+    """The cost in US dollars of all runs of the project whose cost the agent has reported."""
     first_message_time: str | None = None
     last_message_time: str | None = None
     permission_mode: str = "default"
@@ -520,9 +520,9 @@ class RunReverted(Struct, frozen=True, omit_defaults=True):
 
 class ReviewDecided(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A user decided on hunks of the review. ``hunks``: the number of hunks; ``files``: the number of files with
-    these hunks; ``left``: the number of hunks that still wait for a decision. ``by`` null: nobody decided anything in
-    Drawbridge, but nothing is left to decide. ``interrupted``: the server was killed before it could record or finish
-    this, and has done so after its restart.
+    these hunks; ``left``: the number of hunks that still wait for a decision. ``by`` null: nobody has made a decision
+    in Drawbridge, but no undecided changes are left. ``interrupted``: the server was killed before it could record or
+    finish this, and has done so after its restart.
 
     ``paths``: the files with these hunks, at most 20; none in records of earlier versions. ``diff``: what an undo or an
     edit changed in the files, in git's format, at most 20 kB. ``diff_truncated``: ``diff`` is incomplete.
@@ -558,9 +558,9 @@ class ReviewInterrupted(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class ReviewChanged(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """How much there is to decide on in the review: the numbers of ``files``, ``hunks``, and lines ``added`` and
-    ``removed``. ``by``, ``client_id``: the client that decided on something; null if nobody decided anything, for
-    example if a run changed files.
+    """The undecided changes in the review: the numbers of ``files``, ``hunks``, and lines ``added`` and ``removed``.
+    ``by``, ``client_id``: the client that decided on something; null without a decision, for example if a run changed
+    files.
     """
 
     state: Literal["open", "decided"]

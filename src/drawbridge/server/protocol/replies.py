@@ -183,10 +183,10 @@ class PushOffer(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """What ``review_push`` would do: push the current branch to the ``branch`` of the ``remote``. ``version`` changes
     when the branch, its last commit or the remote changes.
 
-    ``ahead``: the number of commits that the remote's branch does not have, as far as is known; null: the remote does
-    not have the branch. ``pull_request``: the program that can create a pull request; null: ``no_pull_request`` is the
-    reason. ``title``, ``body``: suggestions for the pull request. ``problem``: why the branch can't be pushed; the
-    other fields are then left out. Both reasons are human-readable.
+    ``ahead``: the number of commits that the remote's branch is not known to have; null: the remote does not have the
+    branch. ``pull_request``: the program that can create a pull request; null: ``no_pull_request`` is the reason.
+    ``title``, ``body``: suggestions for the pull request. ``problem``: why the branch can't be pushed; the other fields
+    are then left out. Both reasons are human-readable.
     """
 
     version: str = ""
@@ -268,7 +268,7 @@ class SessionEntry(Struct, frozen=True, omit_defaults=True, kw_only=True):
     any. ``title``: the name that a user gave the session (then ``named``), otherwise its first prompt, or the title
     that the agent stored if the session was begun elsewhere. ``state``: the state of the ``current`` session, which
     the next run continues ("waiting": for a decision); "finished" for any other. ``last_line``: the last line of the
-    main agent's latest text. ``added`` and ``removed``: numbers of lines, as far as the agent has reported them.
+    main agent's latest text. ``added`` and ``removed``: the numbers of lines that the agent has reported.
     ``approvals``: the number of open approval requests.
     ``first_seq`` and ``last_seq``: the session's first and last record; records of other sessions may be in between.
     ``terminal``: a person started the session in a terminal.
@@ -527,7 +527,7 @@ class AgentList(Struct, frozen=True):
 
 class UsageRow(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """What the runs of one project used on one ``day`` in the server's local time. ``path``: the project's
-    directory. Tokens and costs are counted as far as the agents report them.
+    directory. Only tokens and costs that the agents report are counted.
     """
 
     day: str

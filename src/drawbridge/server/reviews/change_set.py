@@ -115,27 +115,33 @@ def lines_of(text: str) -> list[str]:
 
 
 def changed(
-    path: str, old: Version | None, new: Version | None, decided: Collection[str] = (), old_path: str = ""
+    path: str,
+    old: Version | None,
+    new: Version | None,
+    decided: Collection[str] = (),
+    old_path: str = "",
+    named: str = "",
 ) -> FileChange:
     """The change from ``old`` to ``new``. ``decided``: the ids of hunks that were decided on before. A new hunk that
     is equal to one of them gets another id. ``old_path``: the previous path of a renamed file. Its versions are both
-    text, or have the same content."""
+    text, or have the same content. ``named``: the path from which the ids are made, if it is not ``path``."""
+    named = named or path
     if old_path:
         assert old is not None
         assert new is not None, "a renamed file exists in both versions"
-        name = (Hunk(_new_id(decided, path, "name", old_path), "name"),)
+        name = (Hunk(_new_id(decided, named, "name", old_path), "name"),)
         lines = (
             ()
             if old.blob == new.blob
-            else changed(path, old, msgspec.structs.replace(new, mode=old.mode), decided).hunks
+            else changed(path, old, msgspec.structs.replace(new, mode=old.mode), decided, named=named).hunks
         )
-        return FileChange(path, old, new, (*lines, *_mode_hunk(path, old, new, decided), *name), old_path)
+        return FileChange(path, old, new, (*lines, *_mode_hunk(named, old, new, decided), *name), old_path)
     if old is None or new is None or old.text is None or new.text is None:
         if (old and (old.mode, old.blob)) == (new and (new.mode, new.blob)):
             return FileChange(path, old, new, ())
         if old is not None and new is not None and old.blob == new.blob and {old.mode, new.mode} <= REGULAR:
-            return FileChange(path, old, new, _mode_hunk(path, old, new, decided))
-        id = _new_id(decided, path, "file", *_named(old), *_named(new))
+            return FileChange(path, old, new, _mode_hunk(named, old, new, decided))
+        id = _new_id(decided, named, "file", *_named(old), *_named(new))
         span = Span(0, len(_lines(old)), 0, len(_lines(new)))
         return FileChange(path, old, new, (Hunk(id, "file", span),))
     old_lines, new_lines = old.lines, new.lines
@@ -144,11 +150,11 @@ def changed(
     for span in differences.diff(old_lines, new_lines):
         sides = "".join(old_lines[span.old_start : span.old_end]), "".join(new_lines[span.new_start : span.new_end])
         count = equal.get(sides, 0)
-        while (id := _id(path, "lines", *sides, str(count))) in decided:
+        while (id := _id(named, "lines", *sides, str(count))) in decided:
             count += 1
         equal[sides] = count + 1
         found.append(Hunk(id, "lines", span))
-    return FileChange(path, old, new, (*found, *_mode_hunk(path, old, new, decided)))
+    return FileChange(path, old, new, (*found, *_mode_hunk(named, old, new, decided)))
 
 
 def decide(change: FileChange, *, keep: Collection[str] = (), undo: Collection[str] = ()) -> FileChange:

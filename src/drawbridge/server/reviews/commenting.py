@@ -11,7 +11,7 @@ import msgspec
 
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
 from drawbridge.server.checkpoints.git import Git
-from drawbridge.server.events import CommentedOnReview, Event, ReviewComment, ReviewCommented, Submission
+from drawbridge.server.events import Audited, CommentedOnReview, ReviewComment, ReviewCommented, Submission
 from drawbridge.server.protocol import commands, messages
 from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError
@@ -56,7 +56,7 @@ class KeptComments(Protocol):
 class Store(Protocol):
     """The part of a session's store that is used here."""
 
-    def announce(self, event: Event) -> None: ...
+    def audit(self, event: Audited) -> None: ...
 
 
 class Commenting:
@@ -140,7 +140,7 @@ class Commenting:
             self._check_room(comment)
         seq = self._kept.write(_event(id, comment, sender), session, sender)
         path = None if comment is None else comment.path
-        self._stores[session].announce(CommentedOnReview(sender.audited, id, path, comment is None, command.resolved))
+        self._stores[session].audit(CommentedOnReview(sender.audited, id, path, comment is None, command.resolved))
         return _answer(id, comment, session, sender, seq)
 
     async def _new(self, command: commands.ReviewComment, id: str, sender: Subscriber) -> ReviewComment:
@@ -177,7 +177,7 @@ class Commenting:
                 kept = [one.comment.blob for one in self._comments.values()]
                 await self._review.keep_texts(git, [*kept, version.blob])
         except HunkGone:
-            text = "The file is no longer in the review. Read the review again."
+            text = "The file is no longer part of the review. Read the review again."
             raise ClientError("HUNK_GONE", text, details={"gone": path}) from None
         except SameName:
             problem = f"The comment can't be added: the review has several files that are shown as {path}."

@@ -24,6 +24,7 @@ from drawbridge.server.checkpoints import git_index
 from drawbridge.server.checkpoints.commits import PATCH, differences, filtered_of, message_of, shown_path, tree_of
 from drawbridge.server.checkpoints.errors import damaged_index
 from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.checkpoints.repository import head_commit
 from drawbridge.server.reviews.change_set import Overlapping, Version, merged, same
 from drawbridge.server.reviews.contents import Entry, loaded_texts, put, tree_with, version_of, with_contents
 from drawbridge.server.reviews.intents import Attempt, Verdict
@@ -114,12 +115,26 @@ async def kept_changes(git: Git, start: str, base: str) -> dict[str, tuple[Entry
     kept = await differences(git, start, base)
     if not kept:
         return {}
-    await git.see_head()
-    code, head, _ = await git.run("rev-parse", "--verify", "--quiet", "HEAD^{tree}")
-    if code or head.strip() == await tree_of(git, start):
+    head = await _head_tree(git)
+    if not head or head == await tree_of(git, start):
         return kept
-    since = await differences(git, head.strip(), base)
+    since = await differences(git, head, base)
     return {path: entries for path, entries in kept.items() if path in since}
+
+
+async def _head_tree(git: Git) -> str:
+    """The tree of the last commit; empty if there is none. Raises ``GitFailed``."""
+    commit = await asyncio.to_thread(head_commit, git.repository)
+    if commit is not None and (known := git.remembered.tree(commit)) is not None:
+        return known
+    if commit is None:
+        await git.see_head()
+    code, tree, _ = await git.run("rev-parse", "--verify", "--quiet", f"{commit or 'HEAD'}^{{tree}}")
+    if code:
+        return ""
+    if commit is not None:
+        git.remembered.remember_tree(commit, tree.strip())
+    return tree.strip()
 
 
 async def counted_lines(git: Git, start: str, base: str, paths: Collection[str]) -> dict[str, tuple[int, int]]:
@@ -186,7 +201,8 @@ async def commit(
         await _prepare_index(git, lock, now, new)
         ref = head.ref if branch is None else f"refs/heads/{branch}"
         paths_now = tuple(sorted(map(shown_path, now)))
-        await begin(Attempt(ref, branch is not None, head.commit, head.ref, tree, message, paths_now))
+        made = await asyncio.to_thread(_identity, lock)
+        await begin(Attempt(ref, branch is not None, head.commit, head.ref, tree, message, paths_now, made))
         code, output = await _run(git, lock, head, tree, message, branch)
         done = await head_of(git)
         if done.commit == head.commit:
@@ -200,10 +216,15 @@ async def commit(
 
 
 async def finished(git: Git, attempt: Attempt, check_at_rest: Callable[[], None]) -> Verdict:
-    """Determines whether a commit was made before it was interrupted. If it was not, removes its new branch, if it has
-    one; ``check_at_rest`` is called before that. Raises what ``check_at_rest`` raises, or ``GitFailed``."""
+    """Determines whether a commit was made before it was interrupted, and unlocks git's index if it is still locked by
+    the attempt. If the commit was not made, removes its new branch, if it has one; ``check_at_rest`` is called before
+    that. Raises what ``check_at_rest`` raises, ``GitFailed`` or OSError."""
     code, tip, _ = await git.run("rev-parse", "--verify", "--quiet", f"{attempt.ref}^{{commit}}")
     tip = "" if code else tip.strip()
+    commit = "" if tip in ("", attempt.parent) else await _commit_of(git, attempt, tip)
+    await asyncio.to_thread(_unlock, git.repository.own / "index", attempt.lock, is_made=bool(commit))
+    if commit:
+        return Verdict("done", commit=commit)
     if tip in ("", attempt.parent):
         if tip and attempt.created:
             check_at_rest()
@@ -212,13 +233,19 @@ async def finished(git: Git, attempt: Attempt, check_at_rest: Callable[[], None]
             if code:
                 return Verdict("unknown")  # the new branch still exists
         return Verdict("not_done")
+    return Verdict("unknown")
+
+
+async def _commit_of(git: Git, attempt: Attempt, tip: str) -> str:
+    """The id of the commit that the attempt made, if it is among the new commits of its branch; otherwise empty.
+    ``tip``: the last commit of the branch. Raises ``GitFailed``."""
     wanted = [f"{attempt.parent}..{tip}", "--ancestry-path"] if attempt.parent else [tip]
     code, listed, _ = await git.run("rev-list", "--parents", *wanted)
     for line in [] if code else listed.splitlines():
         id, *parents = line.split()
         if parents[:1] == ([attempt.parent] if attempt.parent else []) and await _is_of(git, id, attempt):
-            return Verdict("done", commit=id)
-    return Verdict("unknown")
+            return id
+    return ""
 
 
 async def _is_of(git: Git, commit: str, attempt: Attempt) -> bool:
@@ -306,18 +333,44 @@ async def _merged(git: Git, entries: Mapping[str, tuple[Entry, Entry, Entry]]) -
 async def _locked(git: Git, index: Path) -> AsyncIterator[Path]:
     """Locks the user's index as git does. The lock file is removed at the end unless it has become the index. Raises
     ``Blocked`` if the index is already locked, or ``GitFailed``."""
-    lock = index.with_name(index.name + ".lock")
+    lock = _lock_of(index)
     try:
         made = await asyncio.to_thread(_create, lock)
     except FileExistsError:
-        text = "another git command is running in the repository, or was killed (index.lock exists)"
-        raise Blocked("locked", text) from None
+        text = "another git command is running in the repository, or was killed (index.lock exists). If none is running"
+        raise Blocked("locked", f"{text}, delete {lock}") from None
     try:
         await git.remove_at_end(lock)  # the lock file is removed even if the server is killed
         yield lock
         await git.remove_at_end(None)
     finally:
         await asyncio.to_thread(_remove, lock, made)
+
+
+def _lock_of(index: Path) -> Path:
+    return index.with_name(index.name + ".lock")
+
+
+def _identity(lock: Path) -> tuple[int, int]:
+    """What ``Attempt.lock`` contains. Unlike the time of the content, the time of the last change can't be set. Blocking.
+    Raises OSError."""
+    found = lock.lstat()
+    return found.st_ino, found.st_ctime_ns
+
+
+def _unlock(index: Path, made: tuple[int, int] | None, *, is_made: bool) -> None:
+    """Completes what the script would have done with the lock file of a commit, if it still exists. While it did, no git
+    command could change the index. ``made``: as in ``Attempt.lock``. Blocking. Raises OSError."""
+    lock = _lock_of(index)
+    try:
+        if _identity(lock) != made:
+            return  # it belongs to another git command
+    except FileNotFoundError:
+        return
+    if is_made:
+        lock.replace(index)
+    else:
+        lock.unlink()
 
 
 def _create(lock: Path) -> tuple[int, int]:
@@ -344,10 +397,10 @@ async def _prepare_index(
     """Writes the user's index, with the changes that are committed, to the lock file. Raises ``Blocked``, ``GitFailed``
     or ``NoCheckpoint``."""
     index, copy = lock.with_name("index"), git.folder / "person"
+    if await asyncio.to_thread(git_index.is_damaged, index, git.settings.id_bytes):
+        raise damaged_index(index)
     known = await asyncio.to_thread(git_index.read, index, git.settings.id_bytes)
     if known is None:
-        if await asyncio.to_thread(git_index.is_damaged, index, git.settings.id_bytes):
-            raise damaged_index(index)
         raise Blocked(
             "index", "git's index is split, sparse or too large, which is not supported. Commit in your shell"
         )

@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 
 from drawbridge.server.checkpoints.errors import GitFailed
 from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.checkpoints.new_objects import NewObjects
 from drawbridge.server.reviews.change_set import REGULAR, Version
 
 LARGEST_TEXT: Final = 1024 * 1024
@@ -35,22 +36,22 @@ async def loaded_texts(git: Git, entries: Sequence[Entry]) -> dict[str, str]:
     wanted = list(dict.fromkeys(blob for mode, blob in parts if mode in REGULAR))
     if not wanted:
         return {}
-    unsized = [blob for blob in wanted if blob not in git.sizes]
+    unsized = [blob for blob in wanted if blob not in git.remembered.sizes]
     if unsized:
         listed = await git.read("cat-file", "--batch-check", stdin="".join(f"{blob}\n" for blob in unsized))
         found = (words for words in map(str.split, listed.splitlines()) if len(words) == 3 and words[1] == "blob")
-        git.sizes.update({blob: int(size) for blob, _, size in found})
+        git.remembered.sizes.update({blob: int(size) for blob, _, size in found})
     chosen, room = [], LARGEST_TEXTS
     for blob in wanted:
-        size = git.sizes.get(blob)
+        size = git.remembered.sizes.get(blob)
         if size is not None and size <= min(LARGEST_TEXT, room):
             chosen.append(blob)
             room -= size
-    unread = [blob for blob in chosen if blob not in git.texts]
+    unread = [blob for blob in chosen if blob not in git.remembered.texts]
     if unread:
         output = await git.read("cat-file", "--batch", stdin="".join(f"{blob}\n" for blob in unread))
-        git.texts.update(await asyncio.to_thread(_parsed, output.encode(errors="surrogateescape")))
-    return {blob: text for blob in chosen if (text := git.texts.get(blob)) is not None}
+        git.remembered.texts.update(await asyncio.to_thread(_parsed, output.encode(errors="surrogateescape")))
+    return {blob: text for blob in chosen if (text := git.remembered.texts.get(blob)) is not None}
 
 
 def _parsed(output: bytes) -> dict[str, str | None]:
@@ -90,12 +91,27 @@ async def with_contents(git: Git, versions: Mapping[str, Version | None]) -> dic
     names = "".join(f"{file}\n" for file in files)
     blobs = (await git.read("hash-object", "-w", "--no-filters", "--stdin-paths", stdin=names)).split()
     ids = dict(zip(texts, blobs, strict=True))
-    git.texts.update({blob: text if "\0" not in text else None for text, blob in ids.items()})
-    git.sizes.update({blob: len(text.encode()) for text, blob in ids.items()})
+    git.remembered.texts.update({blob: text if "\0" not in text else None for text, blob in ids.items()})
+    git.remembered.sizes.update({blob: len(text.encode()) for text, blob in ids.items()})
     return {
         path: Version(one.mode, ids[one.text], one.text) if one and not one.blob and one.text is not None else one
         for path, one in versions.items()
     }
+
+
+def with_new_contents(
+    git: Git, versions: Mapping[str, Version | None], objects: NewObjects
+) -> dict[str, Version | None]:
+    """Like ``with_contents``, but adds the contents to ``objects``, which are not stored yet."""
+    found = dict(versions)
+    for path, one in versions.items():
+        if one and not one.blob and one.text is not None:
+            data = one.text.encode()
+            blob = objects.add("blob", data)
+            git.remembered.texts.update({blob: one.text if "\0" not in one.text else None})
+            git.remembered.sizes.update({blob: len(data)})
+            found[path] = Version(one.mode, blob, one.text)
+    return found
 
 
 async def tree_with(git: Git, start: str, new: Mapping[str, Version | None]) -> str:

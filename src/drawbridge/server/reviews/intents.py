@@ -1,6 +1,6 @@
 """Intents: the changes that the server is about to make to files or branches, recorded beforehand. Also determines the
-result if the server is killed before the change is complete. Pure. git writes the files of a decision one after the
-other, and may also be killed in between. An ``Intent`` contains enough to determine what happened: each file is as
+result if the server is killed before the change is complete. Pure. git writes the files of a decision one after
+another, and may also be killed in between. An ``Intent`` contains enough to determine what happened: each file is as
 before, as decided, torn (git was writing it), or changed by somebody else. A decision of which only a part was written
 is completed. If that is not possible because somebody else has changed one of its files, the part is undone. The same
 applies to a run that is reverted. A commit was either made or not.
@@ -29,40 +29,38 @@ State: TypeAlias = Literal["before", "after", "torn", "changed"]
 Result: TypeAlias = Literal["done", "not_done", "unknown"]
 
 
-class DecisionIntent(Struct, frozen=True, tag="decision"):
-    """A decision that is about to be applied.
-
-    ``session``: the id of the session in which it is recorded; ``seq``: the number of the last record there before it.
-    ``by``, ``client_id``, ``decision``, ``files``, ``hunks``: as in its record. ``bases``, ``heads``: the commits of the
-    review before and after it. The files that it writes are those that differ between both heads. ``paths``: the files
-    of its hunks, at most ``LISTED_PATHS``, as clients see them; ``surface``: see ``Surface.audited``. Both are empty if
-    an earlier version has stored the intent.
-    """
+class _Intent(Struct, frozen=True, kw_only=True):
+    """``session``: the id of the session in which the result is recorded; ``seq``: the number of the last record there
+    before it. ``by``, ``client_id``: as in the record. ``surface``: see ``Surface.audited``; empty if an earlier version
+    has stored the intent."""
 
     session: str
     seq: int
     by: str
     client_id: str
+    surface: dict[str, Any] = {}
+
+
+class DecisionIntent(_Intent, frozen=True, kw_only=True, tag="decision"):
+    """A decision that is about to be applied.
+
+    ``decision``, ``files``, ``hunks``: as in its record. ``bases``, ``heads``: the commits of the review before and
+    after it. The files that it writes are those that differ between both heads. ``paths``: the files of its hunks, at
+    most ``LISTED_PATHS``, as clients see them; empty if an earlier version has stored the intent.
+    """
+
     decision: Action
     files: int
     hunks: int
     bases: tuple[str, str]
     heads: tuple[str, str]
     paths: tuple[str, ...] = ()
-    surface: dict[str, Any] = {}
 
 
-class RevertIntent(Struct, frozen=True, tag="revert"):
-    """A run that is about to be reverted.
+class RevertIntent(_Intent, frozen=True, kw_only=True, tag="revert"):
+    """A run that is about to be reverted. ``run_id``, ``files``: as in its record. ``heads``: commits with the files
+    before and after it."""
 
-    ``session``, ``seq``, ``by``, ``client_id``: as in a ``DecisionIntent``. ``run_id``, ``files``: as in its record.
-    ``heads``: commits with the files before and after it.
-    """
-
-    session: str
-    seq: int
-    by: str
-    client_id: str
     run_id: str
     files: tuple[ChangedFile, ...]
     heads: tuple[str, str]
@@ -74,7 +72,8 @@ class Attempt(Struct, frozen=True):
     ``ref``: its branch, with "refs/heads/"; ``created``: the branch is new. ``parent``: the last commit before it, and
     ``former``: the branch that is checked out before it; each is empty if it does not exist. ``tree``, ``message``:
     those of the commit, unless a hook changes them. ``files``: the paths of the committed files, as ``shown_path``
-    returns them.
+    returns them. ``lock``: identifies the file that locks git's index meanwhile (its inode, and the time of its last
+    change in nanoseconds); None if an earlier version has stored the intent.
     """
 
     ref: str
@@ -84,15 +83,16 @@ class Attempt(Struct, frozen=True):
     tree: str
     message: str
     files: tuple[str, ...]
+    lock: tuple[int, int] | None = None
+
+    @property
+    def branch(self) -> str:
+        return self.ref.removeprefix("refs/heads/")
 
 
-class CommitIntent(Struct, frozen=True, tag="commit"):
-    """A commit that is about to be made. ``session``, ``seq``, ``by``, ``client_id``: as in a ``DecisionIntent``."""
+class CommitIntent(_Intent, frozen=True, kw_only=True, tag="commit"):
+    """A commit that is about to be made."""
 
-    session: str
-    seq: int
-    by: str
-    client_id: str
     attempt: Attempt
 
 

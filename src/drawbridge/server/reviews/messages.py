@@ -14,6 +14,10 @@ from drawbridge.server.checkpoints.commits import shown_path
 from drawbridge.server.checkpoints.errors import Changed
 from drawbridge.server.checkpoints.private import NOTICE
 from drawbridge.server.events import (
+    Audited,
+    CommittedFromReview,
+    DecidedOnReview,
+    RevertedRun,
     ReviewChanged,
     ReviewCommitted,
     ReviewDecided,
@@ -64,7 +68,7 @@ LARGEST_KEPT: Final = 50_000
 """The maximum size of the list of kept files as JSON, in bytes."""
 
 LONGEST_TITLE: Final = 200
-"""The maximum length of the title that is proposed for a pull request, in characters."""
+"""The maximum length of the title that is suggested for a pull request, in characters."""
 
 LONGEST_BODY: Final = 10_000
 
@@ -128,7 +132,7 @@ def refused(error: HunkGone | ReviewMoved | NotEditable | Changed) -> ClientErro
             details = {"gone": error.what, "by": decided.by, "decision": decided.decision}
             return ClientError("HUNK_GONE", text, details=details)
         case HunkGone():
-            text = "The hunk or file is no longer in the review. Read the review again."
+            text = "The hunk or file is no longer part of the review. Read the review again."
             return ClientError("HUNK_GONE", text, details={"gone": error.what})
         case ReviewMoved():
             text = "The review has changed since it was shown. Read the review again."
@@ -258,13 +262,26 @@ def _done_record(intent: Intent, commit: str, left: int, diff: RecordedDiff, *, 
         case CommitIntent(attempt=attempt):
             return ReviewCommitted(
                 commit=commit,
-                branch=attempt.ref.removeprefix("refs/heads/"),
+                branch=attempt.branch,
                 files=attempt.files[:LISTED_FILES],
                 output="",
                 by=intent.by,
                 client_id=intent.client_id,
                 created=attempt.created,
             )
+
+
+def audited(intent: Intent, commit: str) -> Audited:
+    """The event for the audit log about what was done although it was interrupted. ``commit``: the id of the commit that
+    was made, if any."""
+    surface = intent.surface or {"by": intent.by}
+    match intent:
+        case DecisionIntent():
+            return DecidedOnReview(surface, intent.decision, intent.hunks, intent.files)
+        case RevertIntent():
+            return RevertedRun(surface, intent.run_id)
+        case CommitIntent(attempt=attempt):
+            return CommittedFromReview(surface, commit, attempt.branch)
 
 
 def _about(intent: Intent) -> tuple[Operation, int, int]:

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
 from drawbridge.server.checkpoints.git import Git
-from drawbridge.server.events import Event, Recorded, ReviewCommitted, ReviewPushed
+from drawbridge.server.events import Audited, CommittedFromReview, Event, Recorded, ReviewCommitted, ReviewPushed
 from drawbridge.server.protocol import commands, messages
 from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import no_project
@@ -64,6 +64,8 @@ class Store(Protocol):
     def record(self, event: Recorded, sender: Subscriber | None = None) -> int | None: ...
 
     def announce(self, event: Event, sender: Subscriber | None = None) -> None: ...
+
+    def audit(self, event: Audited) -> None: ...
 
 
 class Offers(Struct, frozen=True):
@@ -128,7 +130,15 @@ class Publishing:
         store = self._store(session)
 
         async def begin(attempt: Attempt) -> None:
-            await self._recovery.begin(CommitIntent(session, store.last_seq, sender.name, sender.id, attempt))
+            intent = CommitIntent(
+                session=session,
+                seq=store.last_seq,
+                by=sender.name,
+                client_id=sender.id,
+                surface=dict(sender.audited),
+                attempt=attempt,
+            )
+            await self._recovery.begin(intent)
 
         try:
             async with self._recovery.applying():
@@ -150,6 +160,7 @@ class Publishing:
                     created=command.branch is not None,
                 )
                 seq = self._record(committed, store, sender)
+                store.audit(CommittedFromReview(sender.audited, committed.commit, committed.branch))
                 await self._recovery.end()
         except Completed as completed:
             return answered(completed.record, messages.ReviewCommitted, session)

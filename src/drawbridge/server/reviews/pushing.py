@@ -65,9 +65,9 @@ class Target(Struct, frozen=True, kw_only=True):
 
     ``version`` changes when the remote, its addresses, the branch or its last commit does. ``local``, ``branch``: the
     branch's name here and on the remote. ``ahead``: the number of commits that the remote's branch does not have; None
-    if the remote, as far as is known here, does not have that branch. ``program``: the program that creates a pull
-    request; None if no pull request can be created. ``why_not``: the reason for that, which is shown to the user.
-    ``subject``, ``body``: the two parts of the last commit's message.
+    if the remote is not known to have that branch. ``program``: the program that creates a pull request; None if no
+    pull request can be created. ``why_not``: the reason for that, which is shown to the user. ``subject``, ``body``:
+    the two parts of the last commit's message.
     """
 
     version: str
@@ -138,7 +138,7 @@ async def push(git: Git, version: str, pull_request: tuple[str, str] | None) -> 
     ``pull_request``: the title and the body of a pull request to create; None to create none. If the pull request can't
     be created after the push, ``Pushed.problem`` reports that.
 
-    Raises ``CannotPush``, ``NotPushed`` or ``GitFailed``. In that case, nothing was pushed, as far as git knows.
+    Raises ``CannotPush``, ``NotPushed`` or ``GitFailed``. In that case, git has not reported that anything was pushed.
     """
     target = await target_of(git)
     moved = CannotPush("moved", "the branch, its last commit or its remote has changed since it was shown")

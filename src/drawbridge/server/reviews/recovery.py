@@ -26,8 +26,7 @@ from drawbridge.server.checkpoints.errors import Changed, GitFailed
 from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.checkpoints.unsaved import UnsavedChanges, not_written_over
 from drawbridge.server.events import (
-    DecidedOnReview,
-    Event,
+    Audited,
     Recorded,
     ReviewCommitted,
     ReviewDecided,
@@ -39,7 +38,7 @@ from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.reviews.committing import finished
 from drawbridge.server.reviews.intents import CommitIntent, DecisionIntent, Intent, RevertIntent, Verdict
 from drawbridge.server.reviews.interrupted import recovered
-from drawbridge.server.reviews.messages import Recovered, recovered_record
+from drawbridge.server.reviews.messages import Recovered, audited, recovered_record
 from drawbridge.server.reviews.recorded_diff import RecordedDiff, recorded_diff
 from drawbridge.server.reviews.reviews import OpenReview, Review
 from drawbridge.server.store.log import Page
@@ -71,7 +70,7 @@ class Store(Protocol):
 
     def record(self, event: Recorded, sender: Subscriber | None = None) -> int | None: ...
 
-    def announce(self, event: Event, sender: Subscriber | None = None) -> None: ...
+    def audit(self, event: Audited) -> None: ...
 
     async def read(self, *, after_seq: int, limit: int) -> Page: ...
 
@@ -195,9 +194,8 @@ class Recovery:
         event = recovered_record(intent, found, review, diff, interrupted=self._is_restarted)
         if store is not None and is_news and not await _is_recorded(store, intent):
             store.record(event)
-            if found.result == "done" and isinstance(intent, DecisionIntent):
-                surface = intent.surface or {"by": intent.by}
-                store.announce(DecidedOnReview(surface, intent.decision, intent.hunks, intent.files))
+            if found.result == "done":
+                store.audit(audited(intent, found.commit))
         self.latest = event if self._is_restarted else None
         text = "%s: an interrupted decision, revert or commit by %s %s"
         logger.warning(text, intent.session, intent.by, RESULTS[found.result])

@@ -9,7 +9,7 @@ from drawbridge.server.checkpoints.changes import RunChanges
 from drawbridge.server.checkpoints.errors import Changed
 from drawbridge.server.checkpoints.reverter import Reverter
 from drawbridge.server.checkpoints.unsaved import UnsavedChanges, not_written_over
-from drawbridge.server.events import Recorded, RunReverted
+from drawbridge.server.events import Audited, Recorded, RevertedRun, RunReverted
 from drawbridge.server.protocol import messages
 from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError
@@ -27,6 +27,8 @@ class Store(Protocol):
 
     def record(self, event: Recorded, sender: Subscriber | None = None) -> int | None: ...
 
+    def audit(self, event: Audited) -> None: ...
+
 
 class Reverting:
     """Reverts the runs of one project. ``store``: that of its session, whose id is ``session``."""
@@ -41,12 +43,19 @@ class Reverting:
         self, run_id: str, sender: Subscriber, check_at_rest: Callable[[], None]
     ) -> Answer[messages.RunReverted]:
         """Reverts everything that a run changed, or nothing, and records it. ``check_at_rest`` raises ``ClientError``
-        while an agent is at work. The caller must not apply a decision at the
-        same time. Raises ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
+        while an agent is at work. The caller must not apply a decision at the same time. Raises ``ClientError``,
+        ``NoCheckpoint``, ``GitFailed`` or OSError."""
 
         async def begin(changes: RunChanges, heads: tuple[str, str]) -> None:
             intent = RevertIntent(
-                self._session, self._store.last_seq, sender.name, sender.id, run_id, changes.files, heads
+                session=self._session,
+                seq=self._store.last_seq,
+                by=sender.name,
+                client_id=sender.id,
+                surface=dict(sender.audited),
+                run_id=run_id,
+                files=changes.files,
+                heads=heads,
             )
             await self._recovery.begin(intent)
 
@@ -60,6 +69,7 @@ class Reverting:
                     raise
                 reverted = RunReverted(run_id, sender.name, changes.files, sender.id)
                 seq = self._store.record(reverted, sender)
+                self._store.audit(RevertedRun(sender.audited, run_id))
                 await self._recovery.end()
         except Changed as error:
             text = f"The run can't be undone: {error} changed in the same places after the run. Nothing was undone."

@@ -56,7 +56,7 @@ class Store(publishing.Store, recovery.Store, Protocol):
 
     @property
     def review(self) -> ReviewNumbers | None:
-        """The numbers of what is left to decide, for lists of sessions; None if they are not known."""
+        """The numbers of undecided changes, for lists of sessions; None if they are not known."""
         ...
 
     def review_is(self, numbers: ReviewNumbers) -> None: ...
@@ -129,13 +129,13 @@ class Reviewing:
             self._publish(review)
 
     def publish_gone(self) -> None:
-        """Publishes that nothing is left to decide, because the directory no longer exists or is no longer allowed.
+        """Publishes that no undecided changes are left, because the directory no longer exists or is no longer allowed.
         Once the directory is available again, so is the review."""
         self._publish(OpenReview(), is_gone=True)
 
     def _publish(self, review: OpenReview, *, is_gone: bool = False) -> None:
-        """Publishes how much is left to decide, if that has changed without a decision. If nothing is left, that is
-        recorded, unless the directory no longer exists.
+        """Publishes the numbers of undecided changes, or what may be missing, if that has changed without a decision. If
+        nothing is left, that is recorded, unless the directory no longer exists.
         """
         known = (None, counted(review))
         if review.version == self._known_version and all(store.review in known for store in self._stores.values()):
@@ -144,8 +144,9 @@ class Reviewing:
         for store in self._stores.values():
             if store.closed:  # the session was deleted, or the server is shutting down
                 continue
+            is_over = not review.files and store.review not in known
             store.review_is(counted(review))
-            if not review.files and not is_gone:
+            if is_over and not is_gone:
                 store.record(ReviewDecided(files=0, hunks=0, left=0))
             store.announce(numbers(review))
 
@@ -234,12 +235,20 @@ class Reviewing:
     async def _begin(self, wanted: RequestedDecision, session: str, own: Store, sender: Subscriber, plan: Plan) -> None:
         """Stores the intent of a decision."""
         if plan.hunks:
-            counts = plan.files, plan.hunks
-            who = session, own.last_seq, sender.name, sender.id
-            surface = dict(sender.audited)
-            await self.recovery.begin(
-                DecisionIntent(*who, wanted.decision, *counts, plan.bases, plan.heads, plan.paths, surface)
+            intent = DecisionIntent(
+                session=session,
+                seq=own.last_seq,
+                by=sender.name,
+                client_id=sender.id,
+                surface=dict(sender.audited),
+                decision=wanted.decision,
+                files=plan.files,
+                hunks=plan.hunks,
+                bases=plan.bases,
+                heads=plan.heads,
+                paths=plan.paths,
             )
+            await self.recovery.begin(intent)
 
     def _publish_decision(
         self,
@@ -249,7 +258,8 @@ class Reviewing:
         own: Store,
         sender: Subscriber,
     ) -> None:
-        """Records a decision in the session in which it was made (``own``), and publishes what is left to decide."""
+        """Records a decision in the session in which it was made (``own``), and publishes the numbers of undecided
+        changes."""
         review = outcome.review
         if outcome.plan is None or not outcome.plan.hunks:  # the request was repeated
             self._publish(review)
@@ -259,12 +269,12 @@ class Reviewing:
             store.review_is(counted(review))
         # The sender gets it, too, because the reply is not the record.
         own.record(record_of(wanted, outcome.plan, review, diff, sender))
-        own.announce(DecidedOnReview(sender.audited, wanted.decision, outcome.plan.hunks, outcome.plan.files))
+        own.audit(DecidedOnReview(sender.audited, wanted.decision, outcome.plan.hunks, outcome.plan.files))
         for store in self._stores.values():
             store.announce(numbers(review, sender), sender if store is own else None)
 
     def _publish_recovered(self, review: OpenReview) -> None:
-        """Publishes what is left to decide after an interrupted decision was recovered."""
+        """Publishes the numbers of undecided changes after an interrupted decision was recovered."""
         self._known_version = review.version
         for store in self._stores.values():
             if not store.closed:

@@ -14,10 +14,12 @@ next time that the review is read.
 from __future__ import annotations
 
 import asyncio
+import os
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -29,17 +31,20 @@ from drawbridge.server.checkpoints.commits import (
     differences,
     filtered_of,
     message_of,
+    message_with,
     noted,
     shown_path,
     tree_of,
 )
-from drawbridge.server.checkpoints.errors import NAMED, Changed, NoCheckpoint
+from drawbridge.server.checkpoints.errors import NAMED, Changed, GitFailed, NoCheckpoint
 from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.checkpoints.new_objects import NewObjects
 from drawbridge.server.checkpoints.refs import REVIEW, When
 from drawbridge.server.checkpoints.work_tree import WorkTree
 from drawbridge.server.events import ReviewComment
 from drawbridge.server.reviews import gaps
 from drawbridge.server.reviews.change_set import (
+    REGULAR,
     FileChange,
     Hunk,
     Version,
@@ -58,7 +63,14 @@ from drawbridge.server.reviews.committing import (
     counted_lines,
     kept_changes,
 )
-from drawbridge.server.reviews.contents import Entry, loaded_texts, tree_with, version_of, with_contents
+from drawbridge.server.reviews.contents import (
+    Entry,
+    loaded_texts,
+    tree_with,
+    version_of,
+    with_contents,
+    with_new_contents,
+)
 from drawbridge.server.reviews.gaps import Gaps
 from drawbridge.server.reviews.intents import LISTED_PATHS, DecisionIntent, Verdict
 from drawbridge.server.reviews.interrupted import recovered
@@ -107,7 +119,8 @@ class HunkDecision(Struct, frozen=True):
 
 
 class HunkGone(Exception):
-    """A hunk or a file is no longer in the review. ``decided``: the decision, if a user has decided on the hunk."""
+    """A hunk or a file is no longer part of the review. ``decided``: the decision, if a user has decided on the
+    hunk."""
 
     def __init__(self, what: str, decided: HunkDecision | None = None) -> None:
         super().__init__(what)
@@ -183,10 +196,12 @@ async def _unplanned(plan: Plan) -> None:
 
 class _Notes(Struct, frozen=True):
     """What the message of the commit ``base`` contains: the hunks that were decided on, and the keys of the latest
-    requests (``RequestedDecision.key``); both newest last."""
+    requests (``RequestedDecision.key``); both newest last. ``named``: maps the path of a file to the path that it had
+    before its renaming was undone, because the ids of its hunks were made from that path."""
 
     decided: dict[str, HunkDecision] = {}
     requests: tuple[str, ...] = ()
+    named: dict[str, str] = {}
 
 
 class _Trees(NamedTuple):
@@ -224,8 +239,6 @@ class Review:
         """
         self._compared: dict[str, _Compared] = {}
         """The latest comparison of each file, by path."""
-        self._sizes: dict[str, int] = {}
-        """The sizes of the contents that were compared last, in bytes, by object id."""
         self._trees_in: WeakKeyDictionary[Git, _Trees] = WeakKeyDictionary()
         """Maps git for one operation to the review's commits, if that operation has read or set them."""
 
@@ -235,7 +248,7 @@ class Review:
 
     def end(self) -> None:
         """Records that the latest run has ended, although no checkpoint was taken after it. The review contains what
-        has changed until it is read next; what changes after that counts as somebody else's work."""
+        has changed until it is read next; what changes after that counts as work by somebody else."""
         self._run = ""
 
     @property
@@ -280,7 +293,7 @@ class Review:
         return (
             OpenReview(private=git.repository.private)
             if trees is None
-            else await self._between(git, trees, (await self._noted(git, trees)).decided)
+            else await self._between(git, trees, await self._noted(git, trees))
         )
 
     async def decide(
@@ -314,22 +327,33 @@ class Review:
             before = files[path]
             olds |= _moved(before.path_before, before.old, file.path_before, file.old)
             news |= _moved(path, before.new, file.path, file.new)
-        olds, news = await with_contents(git, olds), await with_contents(git, news)
+        objects = NewObjects(git.settings.format)
+        olds, news = with_new_contents(git, olds, objects), with_new_contents(git, news, objects)
         decided = notes.decided | {
             id: HunkDecision(wanted.by, wanted.decision) for ids in chosen.values() for id in ids
         }
-        notes = _Notes(decided, (*notes.requests, wanted.key) if wanted.key else notes.requests)
+        undone = {file.path: notes.named.get(path, path) for path, file in after.items() if file.path != path}
+        requests = (*notes.requests, wanted.key) if wanted.key else notes.requests
+        notes = _Notes(decided, requests, notes.named | undone)
+        sides = await differences(git, trees.base, trees.head)
+        is_plain = all(_is_plain(path, one, sides) for path, one in (*olds.items(), *news.items()))
         head, tree = trees.head, ""
         if news:
-            tree = await tree_with(git, trees.head, news)
-            lost = (await differences(git, trees.head, tree)).keys() - news
+            tree = await _tree_with(git, trees.head, news, objects, is_plain=is_plain)
+            lost = () if is_plain else (await differences(git, trees.head, tree)).keys() - news
             if lost:  # a file would replace a directory, or vice versa
                 raise Changed(sorted(map(shown_path, lost)))
             title = f"{trees.run} {'now' if trees.is_running else 'after'}"
-            head = await committed(git, tree, title, await filtered_of(git, trees.head))
-        base = await self._new_base(git, trees.base, olds, notes)
+            head = objects.commit(tree, message_with(title, await filtered_of(git, trees.head)))
+        base = objects.commit(
+            await _tree_with(git, trees.base, olds, objects, is_plain=is_plain),
+            message_with("base", await filtered_of(git, trees.base), _noted_in(notes)),
+        )
+        await objects.store(git)
         counts = len(chosen), sum(map(len, chosen.values()))
         paths = tuple(map(shown_path, sorted(chosen)[:LISTED_PATHS]))
+        if is_plain:
+            await self._remember_decided(git, trees, trees._replace(base=base, head=head), olds, news)
         plan = Plan(*counts, (trees.base, base), (trees.head, head), paths)
         await begin(plan)
         if news:
@@ -340,7 +364,29 @@ class Review:
             old, new = olds.get(file.path_before, file.old), news.get(file.path, file.new)
             self._compared.pop(path, None)
             self._compared[file.path] = _Compared(_key(old), _key(new), file.hunks, file.old_path)
-        return DecisionResult(await self._between(git, trees, decided), plan)
+        return DecisionResult(await self._between(git, trees, notes), plan)
+
+    async def _remember_decided(
+        self,
+        git: Git,
+        before: _Trees,
+        after: _Trees,
+        olds: Mapping[str, Version | None],
+        news: Mapping[str, Version | None],
+    ) -> None:
+        """Derives the differences that are needed after a decision from those before it, because a user waits. Only for
+        changes that ``_is_plain``. ``olds``, ``news``: the files that the decision changes in base and in head."""
+        sides = await differences(git, before.base, before.head)
+        now = {
+            path: (_entry_of(olds.get(path)) or old, _entry_of(news.get(path)) or new)
+            for path, (old, new) in sides.items()
+        }
+        git.remembered.remember_differences(after.base, after.head, _different(now))
+        made = {path: (sides[path][1], _entry_of(one)) for path, one in news.items()}
+        git.remembered.remember_differences(before.head, after.head, _different(made))
+        kept = await differences(git, before.start, before.base)
+        kept |= {path: (kept.get(path, sides[path])[0], _entry_of(one)) for path, one in olds.items()}
+        git.remembered.remember_differences(before.start, after.base, _different(kept))
 
     async def recover(
         self, git: Git, work_tree: WorkTree, intent: DecisionIntent, check_at_rest: Callable[[], None]
@@ -453,9 +499,9 @@ class Review:
                 start = await self._absorb_kept(git, trees, base)
             trees = _Trees(start, base, head, trees.run, is_running)
             await self._set(git, trees)
-        decided = (await self._noted(git, trees)).decided
-        review = await self._between(git, trees, decided)
-        if not review.files and not decided:
+        notes = await self._noted(git, trees)
+        review = await self._between(git, trees, notes)
+        if not review.files and not notes.decided:
             _check_recorded(self._gaps.lost)
         return trees, review
 
@@ -545,29 +591,21 @@ class Review:
         return await with_contents(git, new)
 
     async def _new_base(self, git: Git, base: str, new: Mapping[str, Version | None], notes: _Notes) -> str:
-        newest = dict(list(notes.decided.items())[-REMEMBERED:])
-        more = {
-            "decided": {id: {"by": one.by, "decision": one.decision} for id, one in newest.items()},
-            "requests": notes.requests[-REMEMBERED_REQUESTS:],
-        }
         tree = await tree_with(git, base, new) if new else f"{base}^{{tree}}"
-        return await committed(git, tree, "base", await filtered_of(git, base), more)
+        return await committed(git, tree, "base", await filtered_of(git, base), _noted_in(notes))
 
-    async def _between(self, git: Git, trees: _Trees, decided: Collection[str]) -> OpenReview:
+    async def _between(self, git: Git, trees: _Trees, notes: _Notes) -> OpenReview:
         """The hunks between base and head."""
         entries = await differences(git, trees.base, trees.head)
-        git.sizes.update(self._sizes)
         loaded = await loaded_texts(git, [entry for both in entries.values() for entry in both])
-        blobs = (entry.partition(" ")[2] for both in entries.values() for entry in both)
-        self._sizes = {blob: git.sizes[blob] for blob in blobs if blob in git.sizes}
-        files = await asyncio.to_thread(self._compare, entries, loaded, decided)
+        files = await asyncio.to_thread(self._compare, entries, loaded, notes)
         self._compared = {
             file.path: _Compared(_key(file.old), _key(file.new), file.hunks, file.old_path) for file in files
         }
         return OpenReview(tuple(files), git.repository.private, self._gaps.lost)
 
     def _compare(
-        self, entries: Mapping[str, tuple[Entry, Entry]], loaded: Mapping[str, str], decided: Collection[str]
+        self, entries: Mapping[str, tuple[Entry, Entry]], loaded: Mapping[str, str], notes: _Notes
     ) -> list[FileChange]:
         """The changed files, with their hunks. Blocking."""
         sides = _versions(entries, loaded)
@@ -585,8 +623,14 @@ class Review:
             if known is not None and known.hunks and (known.old, known.new, known.old_path) == same_sides:
                 files.append(FileChange(path, old, new, known.hunks, old_path))
             else:
-                files.append(changed(path, old, new, decided, old_path))
-        return [file for file in files if file.hunks]
+                files.append(changed(path, old, new, notes.decided, old_path, notes.named.get(path, "")))
+        files = [file for file in files if file.hunks]
+        # A file may since have been created at the path from which another one's ids were made.
+        counts = Counter(hunk.id for file in files for hunk in file.hunks)
+        for number, file in enumerate(files):
+            if file.path in notes.named and any(counts[hunk.id] > 1 for hunk in file.hunks):
+                files[number] = changed(file.path, file.old, file.new, notes.decided, file.old_path)
+        return files
 
     def _renames(self, sides: Mapping[str, tuple[Version | None, Version | None]]) -> dict[str, str]:
         """Like ``renames``, with the renames that clients already know. Blocking."""
@@ -602,6 +646,25 @@ class Review:
                 f"The change can't be undone: a git filter (such as Git LFS) applies to {names}, and the content before "
                 "the change was not stored. Restore the committed content with git."
             )
+
+
+async def _tree_with(
+    git: Git, commit: str, new: Mapping[str, Version | None], objects: NewObjects, *, is_plain: bool
+) -> str:
+    """Like ``tree_with``. A tree that can be made without git is added to ``objects``; otherwise, all of ``objects`` are
+    stored first. ``is_plain``: whether this is so for each file (``_is_plain``). Raises ``GitFailed``."""
+    root = await tree_of(git, commit)
+    if not root:
+        raise GitFailed(f"the review's commit {commit} does not exist")
+    if not new:
+        return root
+    if is_plain:
+        prefix = await git.prefix()
+        files = {f"{prefix}{path}": (one.mode, one.blob) for path, one in new.items() if one is not None}
+        if (tree := await objects.tree(git, root, files)) is not None:
+            return tree
+    await objects.store(git)
+    return await tree_with(git, commit, new)
 
 
 async def _renamed_since(
@@ -670,6 +733,36 @@ def _moved(path: str, was: Version | None, path_now: str, now: Version | None) -
     if path != path_now:
         return {path: None, path_now: now}
     return {} if same(was, now) else {path: now}
+
+
+def _noted_in(notes: _Notes) -> dict[str, Any]:
+    """The newest of the notes as the message of base contains them."""
+    newest = dict(list(notes.decided.items())[-REMEMBERED:])
+    return {
+        "decided": {id: {"by": one.by, "decision": one.decision} for id, one in newest.items()},
+        "requests": notes.requests[-REMEMBERED_REQUESTS:],
+        "named": dict(list(notes.named.items())[-REMEMBERED:]),
+    }
+
+
+def _is_plain(path: str, version: Version | None, sides: Mapping[str, tuple[Entry, Entry]]) -> bool:
+    """Whether a file was and stays a regular file on both sides, so that no other file changes with it."""
+    return (
+        version is not None
+        and version.mode in REGULAR
+        and all(entry.partition(" ")[0] in REGULAR for entry in sides.get(path, ("",)))
+    )
+
+
+def _entry_of(version: Version | None) -> Entry:
+    """The entry of a file; empty for None."""
+    return f"{version.mode} {version.blob}" if version else ""
+
+
+def _different(sides: Mapping[str, tuple[Entry, Entry]]) -> dict[str, tuple[Entry, Entry]]:
+    """The files that differ, in git's order."""
+    paths = sorted((path for path, (old, new) in sides.items() if old != new), key=os.fsencode)
+    return {path: sides[path] for path in paths}
 
 
 def _key(version: Version | None) -> tuple[str, str] | None:

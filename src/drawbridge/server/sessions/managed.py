@@ -256,6 +256,11 @@ class ManagedSession(Session):
             "problem": self._grants.directories.last_problem(self.path),
         }
 
+    def _changes_silently(self) -> tuple[object, ...]:
+        """Also contains what depends on the time, and what ``directory_examined`` found last."""
+        scheduled = self._process.scheduled_until
+        return (self.history.count, self.data.recorded.title, scheduled, self._known_problem)
+
     def directory_examined(self) -> None:
         """Publishes the project's state if agents can no longer run in its directory, or can again, and then also how
         much is left to review."""
@@ -290,7 +295,7 @@ class ManagedSession(Session):
         """Continues a run that a limit had stopped. Raises ``ClientError`` or ``DrawbridgeError``."""
         self._check_kept()  # if this raises, the run is retried later
         self.prompts.accept(order, None, queue=True)
-        self.store.announce(events.RunContinued(order.run_id, order.by))
+        self.store.audit(events.RunContinued(order.run_id, order.by))
         self.controller.next()
 
     def _approval_closed(self, approval: PendingApproval, asked_by: Asker | None = None) -> None:
@@ -407,7 +412,7 @@ class ManagedSession(Session):
         order = msgspec.structs.replace(order, prompt=prompt, review=submission)
         # The sender receives the record, too, because the reply does not contain the prompt.
         sent = self.prompts.steer(order, None) if steer else self.prompts.send(order, None, queue=True)
-        self.store.announce(events.SubmittedReview(sender.audited, sent.data.run_id, steer))
+        self.store.audit(events.SubmittedReview(sender.audited, sent.data.run_id, steer))
         return msgspec.structs.replace(sent, seq=None)
 
     async def decide_review(self, wanted: RequestedDecision, sender: Subscriber) -> Answer[ReviewReply]:

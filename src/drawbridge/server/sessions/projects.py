@@ -106,9 +106,8 @@ class Projects:
         return session
 
     def load(self) -> None:
-        """Restores all projects as idle. Damaged projects are moved to quarantine. Projects that can't be read at
-        present are retried later. Raises ``NotPrivate`` if a directory for projects can't be created or made
-        private."""
+        """Restores all projects as idle. Damaged projects are moved to quarantine. Projects that can't be read at the
+        moment are retried later. Raises ``NotPrivate`` if a directory for projects can't be created or made private."""
         for name in ("projects", "trash", "quarantine"):
             make_private_directory(str(self._data / name))
         due = self._due()
@@ -140,7 +139,7 @@ class Projects:
             return self._open(directory, others)
         except (HistoryUnreadable, NotPrivate, metadata.Unreadable, metadata.Newer) as error:
             if directory.name not in self._unreadable:
-                logger.error("the project in %s can't be read at present: %s", directory.name, error)
+                logger.error("the project in %s can't be read at the moment: %s", directory.name, error)
             self._unreadable.add(directory.name)
         except (metadata.Damaged, DrawbridgeError) as error:
             self._unreadable.discard(directory.name)
@@ -178,7 +177,7 @@ class Projects:
                 if (problem := self._grants.directories.last_problem(one.path))
             ),
             *(
-                f"The project in {name} can't be read at present; the server will try again."
+                f"The project in {name} can't be read at the moment; the server will try again."
                 for name in sorted(self._unreadable)
             ),
             *(

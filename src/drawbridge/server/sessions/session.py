@@ -1,7 +1,7 @@
 """The base class of managed sessions and terminal sessions, and the list of all sessions.
 
 ``Session`` contains the identity, the history, the store, the approval requests, and what clients see. A
-``ManagedSession`` belongs to a project, and its history contains the project's conversations, one after the other. A
+``ManagedSession`` belongs to a project, and its history contains the project's conversations, one after another. A
 ``terminal_sessions.session.TerminalSession`` is one conversation. ``Sessions`` is the list of all sessions.
 """
 
@@ -28,6 +28,7 @@ from drawbridge.server.checkpoints.checkpoints import Checkpoints
 from drawbridge.server.events import (
     Announced,
     Answered,
+    Audited,
     Event,
     PermissionWithdrawn,
     QueueChanged,
@@ -117,6 +118,8 @@ class Session(ABC):
         self._is_restored = not history.count and data.options == Options()
         """Whether ``restore_agent_state`` has nothing left to read, because it was called before, or because neither
         records nor chosen options exist."""
+        self._listed: tuple[tuple[object, ...], messages.ProjectInfo] | None = None
+        """What ``info`` returned last, and the state that it was made from; None before the first call."""
 
     @property
     def recorded(self) -> RecordedState:
@@ -266,7 +269,18 @@ class Session(ABC):
 
     @final
     def info(self) -> messages.ProjectInfo:
-        return project_info(self.summary())
+        """The session in lists. Made anew only if it has changed since the last call, so that a list of many sessions
+        does not delay the event loop."""
+        # A thread may change the history in the meantime. The next call then sees another state, and makes it anew.
+        now = (self.store.changes, *self._changes_silently())
+        if self._listed is None or self._listed[0] != now:
+            self._listed = (now, project_info(self.summary()))
+        return self._listed[1]
+
+    def _changes_silently(self) -> tuple[object, ...]:
+        """What shows that ``summary`` has changed without an event and without being saved: threads delete old records
+        or find damaged ones, and a title may come from older records."""
+        return (self.history.count, self.data.recorded.title)
 
     @final
     def shown(self) -> messages.ProjectState:
@@ -349,7 +363,13 @@ class Session(ABC):
         await self._check_allowed(approval, decision)
         answer, asked_by = self.approvals.decide(approval, decision, by, at)
         self._approval_closed(approval, asked_by)
-        self.store.announce(
+        self.audit(approval, decision, by)
+        return answer
+
+    @final
+    def audit(self, approval: PendingApproval, decision: Decision, by: Surface) -> None:
+        """Publishes a decision on an approval request for the audit log, once the agent follows it."""
+        self.store.audit(
             Answered(
                 by.audited,
                 approval.request,
@@ -358,7 +378,6 @@ class Session(ABC):
                 changed=decision.updated_input is not None,
             )
         )
-        return answer
 
     async def _check_allowed(self, approval: PendingApproval, decision: Decision) -> None:
         """Raises ``ClientError`` (PERMISSION_DENIED) if the owner's limits do not allow the decision."""
@@ -395,6 +414,9 @@ class SessionStore:
         self._path = Path(data.path)
         self.was_interrupted = False
         """Whether the end of the last server ended a run."""
+        self.changes = 0
+        """The number of times that the session may have changed: every event, and every time that its metadata was
+        saved."""
         self._context = context
         self._disk = disk
 
@@ -409,7 +431,7 @@ class SessionStore:
 
     @property
     def review(self) -> ReviewNumbers | None:
-        """The numbers of what is left to decide in the review, for lists of sessions; None if they are not known."""
+        """The numbers of undecided changes in the review, for lists of sessions; None if they are not known."""
         return self.data.review
 
     @property
@@ -435,6 +457,7 @@ class SessionStore:
         """Writes the event, without publishing it. Raises ``BadMessage``, ``HistoryNotWritten``, or ``ClientError`` if
         the session is closed, without changing anything."""
         self.check_there()
+        self.changes += 1
         direction, message = records.written(event)
         record = self.history.append(direction, message, is_json=records.is_json(event))
         if isinstance(event, AgentLine):  # most records are lines, which change only the number
@@ -484,9 +507,14 @@ class SessionStore:
     ) -> None:
         """Publishes an event that is not part of the history, unless the session was closed. ``moment``: when it
         happened, for an event that could not be written."""
+        self.changes += 1
         if not self.history.closed:
             asked_by = sender.id if sender is not None else ""
             self._context.publish(Announced(self.data.id, self._path, event, asked_by, quiet, instant(moment)))
+
+    def audit(self, event: Audited) -> None:
+        """Publishes an event for the audit log, even if the session was closed in the meantime."""
+        self._context.publish(Announced(self.data.id, self._path, event))
 
     async def read(self, **where: Any) -> Page:
         """Like ``History.read``, in a thread. Raises ``ClientError`` if the session has been deleted in the
@@ -498,6 +526,7 @@ class SessionStore:
             raise
 
     def save(self) -> None:
+        self.changes += 1
         self.data.session_id = self.recorded.session_id
         try:
             metadata.save(self._directory, self.data)
@@ -505,7 +534,7 @@ class SessionStore:
             logger.error("%s: its metadata can't be written: %s", self.data.id, error)
 
     def review_is(self, numbers: ReviewNumbers) -> None:
-        """Stores the numbers of what is left to decide in the review, so that lists of sessions show it even after a
+        """Stores the numbers of undecided changes in the review, so that lists of sessions show them even after a
         restart."""
         self.data.review = numbers
         if not self.closed:
@@ -598,31 +627,35 @@ class Sessions:
         self._disk = disk
         self.writing = Writing()
         """Where the server writes files for users' decisions."""
-        self._sessions: dict[str, Session] = {}
+        self._managed: dict[str, Session] = {}
+        self._terminal: dict[str, Session] = {}
         self._tasks = BackgroundTasks(logger)
 
     def __iter__(self) -> Iterator[Session]:
         """Iterates over a copy, because sessions may be added or removed during the iteration, even by another
         thread."""
-        return iter(sorted(self._sessions.values(), key=lambda session: session.id.startswith(TERMINAL_PREFIX)))
+        return iter([*self._managed.values(), *self._terminal.values()])
+
+    def _of_kind(self, id: str) -> dict[str, Session]:
+        return self._terminal if id.startswith(TERMINAL_PREFIX) else self._managed
 
     def find(self, id: str) -> Session | None:
-        return self._sessions.get(id)
+        return self._of_kind(id).get(id)
 
     def get(self, id: str) -> Session:
         """The session with this id. Raises ``ClientError`` if it does not exist."""
-        session = self._sessions.get(id)
+        session = self.find(id)
         if session is None:
             raise no_terminal_session() if id.startswith(TERMINAL_PREFIX) else no_project()
         return session
 
     def add(self, session: Session) -> None:
-        self._sessions[session.id] = session
+        self._of_kind(session.id)[session.id] = session
         self._disk.set_size(session.id, str(session.path), session.history.size)
 
     def remove(self, session: Session) -> None:
         """Removes the session from the list. Another session may get its id later."""
-        del self._sessions[session.id]
+        del self._of_kind(session.id)[session.id]
         self._disk.remove(session.id)
 
     def are_working(self, directory: Path, leads_to: Callable[[Path], Path]) -> bool:
@@ -655,5 +688,5 @@ def no_terminal_session() -> ClientError:
 
 def in_terminal() -> ClientError:
     """The error for a command that only managed sessions support."""
-    text = "This agent was started in a terminal and is controlled there, so this is not possible here."
+    text = "This agent was started in a terminal and is controlled there, so it does not support this."
     return ClientError("NOT_SUPPORTED", text)

@@ -375,7 +375,7 @@ class Catalogue:
 
     def refresh(self, distrusted: str | None = None) -> None:
         """Compares the index with the files again. ``distrusted``: the name of a file to read from its start in any
-        case; None to read files only as far as they have changed. No file may be written in the meantime.
+        case; None to read only what has changed in the files. No file may be written in the meantime.
 
         ``Segment`` objects that are in use elsewhere are not changed.
         """

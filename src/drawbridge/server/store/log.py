@@ -462,7 +462,7 @@ class History:
         kept in the new file ``copy``.
 
         Returns the number of records in these ranges. The copy is on the disk before anything changes. Files are
-        replaced one after the other, so after a crash, some may not have been replaced. The next call with the same
+        replaced one after another, so after a crash, some may not have been replaced. The next call with the same
         ranges replaces those. Blocks for as long as it takes to write the files. New records go into another file, and
         do not wait. Raises ``HistoryNotWritten`` or ``HistoryUnreadable``.
         """

@@ -440,9 +440,9 @@ def written(event: Recorded) -> tuple[Direction, bytes]:
 
 
 def is_json(event: Recorded) -> bool:
-    """Whether the message of the event's record is certain to be JSON in valid UTF-8, so that it need not be decoded
-    before it is stored. Agents' lines were parsed by their drivers, and the other messages are encoded here. The
-    exceptions contain an agent's own JSON, unchanged."""
+    """Whether the message of the event's record is certain to be JSON in valid UTF-8, so that it does not have to be
+    decoded before it is stored. Agents' lines were parsed by their drivers, and the other messages are encoded here.
+    The exceptions contain an agent's own JSON, unchanged."""
     return type(event) not in _VERBATIM
 
 

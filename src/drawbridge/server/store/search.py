@@ -120,7 +120,7 @@ class TooSlow(Exception):
 
 
 class Deadline:
-    """The time by which one request has to end. The request may search several histories one after the other."""
+    """The time by which one request has to end. The request may search several histories one after another."""
 
     def __init__(self) -> None:
         self._until = time.monotonic() + SEARCH_SECONDS
@@ -140,8 +140,8 @@ class Part(Struct):
 
     ``session_id`` is empty as long as the agent has not reported it. ``title``: the title in the record that began
     the part, otherwise the first prompt; ``titled_by``: the run of that prompt, if any. ``last_line``: the last line
-    of the main agent's latest answer. ``added`` and ``removed``: numbers of lines in files, as far as the agent has
-    reported them. Times are microseconds since 1970.
+    of the main agent's latest answer. ``added`` and ``removed``: the numbers of lines in files that the agent has
+    reported. Times are microseconds since 1970.
     """
 
     first_seq: int

@@ -75,8 +75,8 @@ class Content(Struct):
     """The contents of one record. ``named``: the id of the session that was renamed. ``continues``: the id of the
     conversation in which a run started, if it is known. ``edited``: the run, if the text in this record replaces its
     queued prompt; ``dropped``: the run, if its prompt was removed from the queue, so that it never began.
-    ``removed_record``: the record was deleted with its session. ``added`` and ``removed``: numbers of lines in files,
-    as far as the agent reports them."""
+    ``removed_record``: the record was deleted with its session. ``added`` and ``removed``: the numbers of lines in
+    files that the agent reports."""
 
     texts: list[Text] = []
     marker: Marker | None = None

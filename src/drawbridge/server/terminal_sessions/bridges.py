@@ -203,18 +203,20 @@ class Bridges:
         if shown.session is None or shown.approval is None:
             shown.decided_early()
             return True
+        by = Person(shown.editor.about.editor if shown.editor.about else "an editor")
+        given = decision(shown.approval, text)
         if shown.session.history.closed and shown.approval.state is not State.DECIDED:
-            return True  # the session is closed, and no client has decided, so the decision in the editor counts
-        name = shown.editor.about.editor if shown.editor.about else "an editor"
+            # The session is closed, and no client has decided, so the decision in the editor counts.
+            shown.session.audit(shown.approval, given, by)
+            return True
         try:
-            given = decision(shown.approval, text)
-            await shown.session.decide(shown.approval, given, Person(name), shown)
+            await shown.session.decide(shown.approval, given, by, shown)
         except ClientError as error:
             if error.code not in NOT_WRITTEN:
                 return False
-            shown.session.withdraw(
-                shown.approval, ELSEWHERE
-            )  # the agent follows the decision in its editor even if the server can't record it
+            # The agent follows the decision in its editor even if the server can't record it.
+            shown.session.audit(shown.approval, given, by)
+            shown.session.withdraw(shown.approval, ELSEWHERE)
         return True
 
     def _proposal_closed(self, shown: AskingBridge | None, *, settled: bool) -> None:

@@ -85,7 +85,7 @@ class ConversationFile:
         self._opens_again = True
 
     async def open(self) -> None:
-        """Opens the transcript at the path that was reported last, if it has moved and that can be its path."""
+        """If the transcript has moved, opens it at the path that was reported last, unless it can't be there."""
         if not self.has_moved:
             return
         path, agent, config = self._processes.latest.transcript, self._agent, self._processes.latest.config

@@ -196,7 +196,7 @@ class ClientDecisions:
             is_changed = bool(call.as_run and same_agent and changed and _holds(call.input, changed))
             if is_changed or call.is_of(self._agent, approval.request):
                 exact = is_changed or call.is_of(self._agent, approval.request, exactly=True)
-                did = self._otherwise(approval, decision, changed, call.input if call.as_run else None, call.fate)
+                did = self._otherwise(approval, decision, call.input if call.as_run else None, call.fate)
                 as_decided = did is None and decision.allow == (call.fate == "ran")
                 found.append(DecisionOutcome(approval, did, as_decided, exact))
         return found
@@ -214,7 +214,6 @@ class ClientDecisions:
         self,
         approval: PendingApproval,
         decision: Decision,
-        changed: Mapping[str, Any] | None,
         ran_with: Mapping[str, Any] | None,
         fate: Fate,
     ) -> str | None:
@@ -226,6 +225,7 @@ class ClientDecisions:
             return "rejected"
         if not self._agent.reports_input(approval.request.tool_name):
             return None
+        changed = decision.updated_input
         wanted = (approval.request.given or {}) if changed is None else changed
         if ran_with is not None and _holds(ran_with, wanted):
             return None
@@ -236,7 +236,7 @@ class ClientDecisions:
             text = self._read(proposal.path)
         except UnusableFile:
             return None
-        expected = approval.changed_text(wanted)
+        expected = approval.text_after(decision)
         return None if text == expected or expected is None else "allowed with different text"
 
 

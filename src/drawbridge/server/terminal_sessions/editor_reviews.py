@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Raw
 
 from drawbridge.core.errors import DrawbridgeError
-from drawbridge.core.review_memory import ReviewMemory
+from drawbridge.core.review_memory import ReviewMemory, review_key
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.protocols import local_ipc as wire
 from drawbridge.server.approvals.editors import Editor, Person
@@ -89,12 +89,13 @@ class EditorReviews:
             editor.send(wire.ReviewRemembered(line.id))
             return
         directory = str(self._known.leads_to(session.path))
+        key = review_key(directory, session.id)
 
         def remembered() -> wire.ReviewRemembered:
             if line.review:
-                self._memory.saw(directory, line.hunks, line.review)
+                self._memory.saw(key, line.hunks, line.review)
             is_new = line.notice and self._memory.saw_notice(directory)
-            return wire.ReviewRemembered(line.id, self._memory.of(directory).seen, is_new)
+            return wire.ReviewRemembered(line.id, self._memory.of(key).seen, is_new)
 
         editor.send(await asyncio.to_thread(remembered))
 

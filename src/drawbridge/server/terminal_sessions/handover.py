@@ -1,4 +1,5 @@
-"""Comments left with a terminal session. Its agent receives them when it stops, or with the user's next prompt.
+"""Comments left with a terminal session. Its agent receives them when it stops, or with its next prompt. If it is idle
+and can be woken, one of its hooks starts it with a prompt.
 
 One of the agent's hooks hands them over, as context in its answer (measured on 2.1.329). They are stored as handed over
 before the hook receives them, and the hook confirms that it received them. Without this confirmation, they wait for the
@@ -55,6 +56,11 @@ class Receiver(Protocol):
         """Whether the agent can fork its conversation."""
         ...
 
+    @property
+    def resting(self) -> bool:
+        """Whether the agent waits for the next prompt."""
+        ...
+
     def is_working_on(self, turn: str) -> bool:
         """Whether this is the agent's current turn."""
         ...
@@ -102,7 +108,7 @@ class Handover:
         if known is not None and known.is_open:
             raise ClientError("PROCESS_ACTIVE", WAITS if known.state == "waiting" else ON_THEIR_WAY)
         left = LeftComments(self._session.id, prompt.strip(), sender.name, review, request_id, client_id=sender.id)
-        self._comments.put(left, "waiting", sender.name)
+        self._comments.put(left, "waiting", sender.name, wakes=self._session.resting)
         return self._accepted()
 
     def load(self) -> None:
@@ -145,10 +151,10 @@ class Handover:
         return given
 
     def _begins(self, event: HookEvent) -> bool:
-        """Whether the event is a user's prompt that begins a turn. A prompt that is typed while the agent is working
-        may be delivered with a tool's result, in the middle of a run."""
+        """Whether the event is a prompt that begins a turn: a user's, or the one that wakes the agent. A prompt that is
+        typed while the agent is working may be delivered with a tool's result, in the middle of a run."""
         is_new = event.turn and not self._session.is_working_on(event.turn)
-        return bool(is_new) and not event.continues and event.agent_id is None
+        return bool(is_new) and not event.follows and event.agent_id is None
 
     def _is_allowed(self, mode: str | None) -> bool:
         try:

@@ -76,7 +76,7 @@ def above(*, forks: bool) -> ClientError:
     remedy = (
         "Fork the session: the copy runs within the limits." if forks else "Enter the text in the agent's terminal."
     )
-    text = "The owner's limits for clients do not apply to this agent, so nothing was sent."
+    text = "The owner's limits for clients can't be applied to this agent, so nothing was sent."
     return ClientError("PERMISSION_DENIED", f"{text} {remedy}")
 
 

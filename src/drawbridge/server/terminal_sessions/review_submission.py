@@ -41,14 +41,14 @@ async def submit_review(
             raise ClientError("NOT_SUPPORTED", HAS_ENDED)
         if not prompts.can_type:
             accepted = handover.leave(prompt, submission, sender, id, allowed)
-            session.store.announce(SubmittedReview(sender.audited, accepted.data.run_id))
+            session.store.audit(SubmittedReview(sender.audited, accepted.data.run_id))
             return accepted
         text = typeable(session.agent, prompt, "data.text")
         sent = SentPrompt(text, sender.name, id, review=submission, client_id=sender.id)
         sending = prompts.begin(sent, allowed)
         reviewed.sends(sending)
         accepted = await prompts.accepted(sending)
-        session.store.announce(SubmittedReview(sender.audited, accepted.data.run_id))
+        session.store.audit(SubmittedReview(sender.audited, accepted.data.run_id))
         return accepted
     except ClientError as error:
         if error.code in MAYBE_TYPED:

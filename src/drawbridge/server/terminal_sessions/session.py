@@ -406,7 +406,7 @@ class TerminalSession(Session):
         """Begins the checkpoint before a run if this event, which a hook reported, may begin a run. To be called
         before earlier reports are processed, because the checkpoint can't wait for them."""
         may_begin = event.name in MAY_BEGIN and event.turn and (event.name != "UserPromptSubmit" or not event.agent_id)
-        follows = event.continues or event.name != "UserPromptSubmit"
+        follows = event.follows or event.name != "UserPromptSubmit"
         if may_begin and not (follows and self.reviewed.has_run(self.id)):
             self.reviewed.expect(self.id, event.turn)
 
@@ -422,6 +422,8 @@ class TerminalSession(Session):
                 self.leave(pid)
             case _:
                 prompt = self.prompts.as_sent(event.prompt) if self.turns.begins(event) else ""
+                if event.woken:  # the agent's program has written this prompt
+                    prompt = handed.text if handed is not None else ""
                 is_alone = event.name == "SessionStart" and not self.processes.beside(pid)
                 self._record(self.turns.hook(event, pid, prompt=prompt, is_alone=is_alone))
         match event.name:
@@ -492,8 +494,8 @@ class TerminalSession(Session):
         self._end("interrupted", None)
 
     def move(self, pid: int, continued_in: str | None) -> None:
-        """Removes the process ``pid``, because the user has moved its conversation to the background, where the session
-        ``continued_in`` (None if it is not known) continues it under another id."""
+        """Removes the process ``pid``, because the user has moved its conversation to the background. ``continued_in``:
+        the session that continues it there, under another id; None if it is not known."""
         if self.processes.beside(pid):  # another terminal has it open
             self.leave(pid, "completed", quiet=True)
             self.save()

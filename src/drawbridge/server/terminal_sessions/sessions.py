@@ -186,7 +186,9 @@ class TerminalSessions:
         except (metadata.Unreadable, metadata.Newer, HistoryUnreadable, NotPrivate, OSError) as error:
             if directory.name not in self._unreadable:
                 logger.error(
-                    "the terminal session in %s can't be read at present, and is not shown: %s", directory.name, error
+                    "the terminal session in %s can't be read at the moment, and is not shown: %s",
+                    directory.name,
+                    error,
                 )
             self._unreadable.add(directory.name)
             return None

@@ -38,6 +38,10 @@ WAITING: Final = ".waiting"
 """The suffix of a file that exists while comments wait for a session. The session's hooks look for it
 (``guard.report``)."""
 
+WAKE: Final = b"wake"
+"""The content of that file if the agent is idle and does not have to wait for the user's next prompt. An agent that can
+watch the file then starts to work. If the file is empty, the agent gets the comments when it stops."""
+
 Release: TypeAlias = Literal["unsure", "ended", "refused"]
 
 
@@ -108,11 +112,19 @@ class SharedComments:
         known = self.known
         return [id for id in review.comments if id in known and known[id].comment.state in ("draft", "waiting")]
 
-    def put(self, left: LeftComments, state: Literal["draft", "waiting"] | None = None, by: str = "") -> None:
+    def put(
+        self,
+        left: LeftComments,
+        state: Literal["draft", "waiting"] | None = None,
+        by: str = "",
+        *,
+        wakes: bool = False,
+    ) -> None:
         """Stores what is left with a session. ``state``: the new state of its comments, set by ``by``; None leaves
-        their state as it is. Raises ``NotPrivate`` or OSError without changing the comments."""
+        their state as it is. ``wakes``: whether the session's agent is idle and is to be woken. Raises ``NotPrivate``
+        or OSError without changing the comments."""
         if left.state == "waiting":
-            write_private(_mark(left.session), b"")
+            write_private(_mark(left.session), WAKE if wakes else b"")  # only once: each change may wake the agent
         self._put(left, left, state, by)
         if left.state != "waiting":
             self.unmark(left.session)

@@ -36,7 +36,7 @@ class AskingBridge:
         if decision.allow:
             text = self.proposed.new_text
             if decision.updated_input is not None:
-                text = approval.changed_text(decision.updated_input)
+                text = approval.text_after(decision)
         self.editor.send(wire.ClientDecision(self.proposed.id, by, text))
 
     def closed(self) -> None:

@@ -200,8 +200,7 @@ class Turns:
             case "SessionStart" if event.source not in ("compact", "") and is_alone:
                 return self.end("completed", pid, quiet=True)
             case "UserPromptSubmit" if self.begins(event):
-                follows = event.continues
-                begun = self._begin(event.turn, pid, prompt, follows=follows, recorded=follows)
+                begun = self._begin(event.turn, pid, prompt, follows=event.follows, recorded=event.continues)
                 return [PromptBegun(event.turn, event.prompt), *begun]
             case "UserPromptSubmit" if agent is not None:
                 return self._work(event, pid)
@@ -350,7 +349,7 @@ class Turns:
         """Ends a run in two cases: its agent has stopped and no background task has to be waited for, or the agent has
         been waiting for a prompt for ``idle`` seconds although no hook has reported that it has stopped. In the second
         case, the user has withdrawn the prompt. ``idle``: None if the agent is not waiting, or if that is not known.
-        Between runs, forgets background tasks that need not be waited for any longer.
+        Between runs, forgets background tasks that no longer have to be waited for.
         """
         turn = self.current
         if turn is None:

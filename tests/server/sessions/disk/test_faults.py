@@ -141,7 +141,7 @@ async def test_an_unreadable_project_is_reported_and_retried(
         async with serving(tmp_path) as server:
             server.core.follow(["projects"], page)
             assert server.core.problems() == [
-                f"The project in {id} can't be read at present; the server will try again."
+                f"The project in {id} can't be read at the moment; the server will try again."
             ]
             await server.core.maintenance.check()
             assert len(server.core.projects) == 0

@@ -1,4 +1,4 @@
-"""The conversations that a project's agent has stored, including those begun in a terminal, as clients see them."""
+"""The conversations that a project's agent has stored, including those begun in a terminal."""
 
 from __future__ import annotations
 
@@ -9,45 +9,34 @@ from pathlib import Path
 
 import psutil
 
-from drawbridge.agents.base import Agent, ListsConversations
-from drawbridge.server.protocol.replies import SessionInfo
+from drawbridge.agents.base import Agent, ListsConversations, StoredConversation
 
 
-async def listed(agent: Agent | None, path: Path, current: str, limit: int) -> list[SessionInfo]:
+async def listed(agent: Agent | None, path: Path, limit: int) -> list[StoredConversation]:
     """The conversations, at most ``limit``, most recently active first; empty if the agent can't list them. Raises
     ``AgentUnusable``."""
     if agent is not None and agent.sessions is not None:
-        kept = await asyncio.to_thread(agent.sessions.listed, path, limit)
-    else:
-        asked: object = agent
-        kept = await asked.list_conversations(path, limit) if isinstance(asked, ListsConversations) else []
-    return [
-        SessionInfo(
-            session_id=one.session_id,
-            last_active=_time(one.last_active),
-            title=one.title,
-            current=one.session_id == current,
-        )
-        for one in kept
-    ]
+        return await asyncio.to_thread(agent.sessions.listed, path, limit)
+    asked: object = agent
+    return await asked.list_conversations(path, limit) if isinstance(asked, ListsConversations) else []
 
 
 def directories(agents: Iterable[Agent], limit: int) -> list[tuple[Path, str]]:
     """The directories in which the agents have worked, with or without Drawbridge, each with the time of its last
     activity (RFC 3339 in UTC); at most ``limit`` per agent. Blocking."""
     kept = [agent.sessions.directories(limit) for agent in agents if agent.sessions is not None]
-    return [(path, _time(seconds)) for found in kept for path, seconds in found]
+    return [(path, time_of(seconds)) for found in kept for path, seconds in found]
 
 
 def known(agent: Agent | None, path: Path, session_id: str) -> bool:
-    """Whether the conversation can be resumed, as far as that is known without asking the agent. Blocking."""
+    """Whether the conversation can be resumed, judged by the agent's files, without asking the agent. Blocking."""
     if agent is None or agent.sessions is None:
         return bool(session_id)
     return agent.sessions.known(path, session_id)
 
 
 def stored(agent: Agent | None, path: Path, session_id: str) -> bool:
-    """Whether the agent has its own transcript of the conversation, as far as its files show that. Blocking."""
+    """Whether the agent's files include a transcript of the conversation. Blocking."""
     return agent is not None and agent.sessions is not None and agent.sessions.known(path, session_id)
 
 
@@ -80,5 +69,6 @@ def _ancestors(pid: int) -> set[int]:
         return {pid}
 
 
-def _time(seconds: float) -> str:
+def time_of(seconds: float) -> str:
+    """Seconds since 1970 as RFC 3339 in UTC, to the millisecond."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -49,8 +49,8 @@ async def piece(
     format: Literal["markdown", "jsonl"],
     after: str | None,
 ) -> SessionPiece:
-    """The piece of the ``stretches`` after a position (None for the first one). ``agent``: the agent, to read its
-    own transcript, too; None to leave that out, for example because the client may not see it. ``waited``: the changes
+    """The piece of the ``stretches`` after a position (None for the first one). ``agent``: the agent whose own
+    transcript is included; None to leave it out, for example because the client may not see it. ``waited``: the changes
     to the session's prompts in the queue.
 
     Raises ``ClientError``, or ``HistoryUnreadable`` if the history can't be read.

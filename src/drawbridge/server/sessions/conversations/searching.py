@@ -1,7 +1,7 @@
 """Searches the sessions and the texts in the histories: keeps their indexes up to date, and answers clients' requests.
 
 Records are indexed in a thread after they have been written and sent, so that neither agents nor clients wait for that.
-A client's request first indexes the latest records, as far as there is time. The reply states whether an index is
+A client's request first indexes the latest records, if time permits. The reply states whether an index is
 behind.
 """
 

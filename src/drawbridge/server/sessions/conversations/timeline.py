@@ -108,7 +108,7 @@ async def page(
     limit: int,
 ) -> SessionMessagesPage:
     """A page of the conversation: the records before ``position``, or the last records if that is None. ``agent``: the
-    agent, to read its own transcript, too; None to leave that out, for example because the client may not see it.
+    agent whose own transcript is included; None to leave it out, for example because the client may not see it.
 
     Raises ``ClientError``, or ``HistoryUnreadable`` if the history can't be read.
     """

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from drawbridge.core.disk_threads import in_thread
-from drawbridge.server.protocol import replies
 from drawbridge.server.protocol.client_errors import ClientError
 
 LONGEST = 4096
@@ -136,7 +135,9 @@ class AllowedDirectories:
     def __init__(self, roots: Iterable[Path], data: Path) -> None:
         self.roots = tuple(roots)
         self.data = data
-        self._seen: dict[Path, _Seen] = {}
+        self._seen: dict[str, _Seen] = {}
+        """The results by path. As strings, because two ``Path`` of one directory take much longer to compare, and every
+        list of sessions looks all of them up."""
         self._examining: dict[Path, asyncio.Future[str | None]] = {}
         self._examining_all: asyncio.Future[None] | None = None
         self._real_data: Path | None = None
@@ -166,7 +167,7 @@ class AllowedDirectories:
             problem = None if allowed(real, self.roots) else OUTSIDE
         if len(self._seen) >= MOST_REMEMBERED:
             self._seen.clear()
-        self._seen[path] = _Seen(real, problem)
+        self._seen[str(path)] = _Seen(real, problem)
         return problem
 
     async def examine(self, path: Path) -> str | None:
@@ -201,8 +202,8 @@ class AllowedDirectories:
             self._silent(waiting[-1])
 
     def _silent(self, path: Path) -> str:
-        seen = self._seen.get(path)
-        self._seen[path] = _Seen(path if seen is None else seen.leads_to, SILENT)
+        seen = self._seen.get(str(path))
+        self._seen[str(path)] = _Seen(path if seen is None else seen.leads_to, SILENT)
         return SILENT
 
     def last_problem(self, path: Path) -> str | None:
@@ -215,13 +216,16 @@ class AllowedDirectories:
         return self._last(path).leads_to
 
     def _last(self, path: Path) -> _Seen:
-        self.examine_new([path])
-        return self._seen.get(path) or _Seen(path, SILENT)
+        seen = self._seen.get(str(path))
+        if seen is None:
+            self.examine_new([path])
+            seen = self._seen.get(str(path))
+        return seen or _Seen(path, SILENT)
 
     def examine_new(self, paths: Iterable[Path]) -> None:
         """Examines those of these directories that were never examined, all at the same time. Blocking, for at most
         ``EXAMINING_SECONDS``."""
-        new = {path for path in paths if path not in self._seen}
+        new = {path for path in paths if str(path) not in self._seen}
         examining = [threading.Thread(target=self.problem, args=(path,), daemon=True) for path in new]
         for one in examining:
             one.start()
@@ -229,7 +233,7 @@ class AllowedDirectories:
         for one in examining:
             one.join(max(0.0, until - time.monotonic()))
         for path in new:
-            self._seen.setdefault(path, _Seen(path, SILENT))
+            self._seen.setdefault(str(path), _Seen(path, SILENT))
 
     def usable(self, path: str) -> bool:
         """Whether ``path`` is a directory that agents may be given in addition to their project's. Blocking."""
@@ -306,12 +310,23 @@ def repositories(starts: Iterable[Path], depth: int = 2) -> tuple[list[Path], bo
     return sorted(found), False
 
 
+class Suggested(NamedTuple):
+    """Directories that can become projects: ``recent``, in which an agent has worked, latest first, and other
+    ``repositories``. ``home``: the user's home directory; None if it may not be shown. ``more``: whether there may be
+    more repositories."""
+
+    recent: list[Path]
+    repositories: list[Path]
+    home: Path | None
+    more: bool
+
+
 def suggested(
     directories: AllowedDirectories,
     projects: Sequence[Path],
     used: Iterable[tuple[Path, str]],
     sees: Callable[[Path], bool],
-) -> replies.Places:
+) -> Suggested:
     """Directories that can become projects: first the directories ``used`` before (each with the time of its last use),
     latest first, then repositories. ``sees`` returns whether the client may know that a directory exists. Blocking.
     """
@@ -328,14 +343,7 @@ def suggested(
     starts = dict.fromkeys([*directories.roots, *([home] if allowed(home, directories.roots) else [])])
     found, more = repositories(starts)
     others = [path for path in found if path not in recent and is_free(path)]
-    return replies.Places(
-        places=[
-            *(replies.Place(path=str(path), source="recent") for path in recent),
-            *(replies.Place(path=str(path), source="repository") for path in others),
-        ],
-        home=str(home) if home in starts and sees(home) else None,
-        more=more,
-    )
+    return Suggested(recent, others, home if home in starts and sees(home) else None, more)
 
 
 def identity(path: str) -> tuple[int, int] | None:

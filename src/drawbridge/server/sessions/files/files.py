@@ -144,7 +144,7 @@ class Project(Struct, frozen=True):
         return at
 
     def file(self, parts: Sequence[str], use: str = SHOWN) -> tuple[int, os.stat_result]:
-        """Opens a regular file that is to be ``SHOWN`` or ``COMPARED``. Returns its file descriptor and its status.
+        """Opens a regular file to be ``SHOWN`` or ``COMPARED``. Returns its file descriptor and its status.
         Raises ``ClientError``."""
         if not parts:
             raise _directory(use)

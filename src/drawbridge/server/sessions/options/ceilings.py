@@ -44,7 +44,7 @@ HARMLESS: Final[Mapping[str, str]] = {
     "strict_mcp_config": "leaves servers out",
     "append_system_prompt": "text for the model, like a prompt",
     "system_prompt": "text for the model, like a prompt",
-    "effort": "costs, which the budgets bound",
+    "effort": "affects the cost, which the budgets limit",
     "partial_messages": "what is reported, not what is done",
 }
 """Maps each option without a ceiling to the reason. A test requires each option to be either in ``COVERED`` or here."""
@@ -302,7 +302,7 @@ def is_open(hours: tuple[int, int], hour: int) -> bool:
 
 
 class Budgets:
-    """The budgets of projects and days in US dollars, and what runs have cost as far as agents report it.
+    """The budgets of projects and days in US dollars, and the costs of runs that agents have reported.
 
     A project's budget is for all its runs, and a day's budget is for the runs of all projects. A day begins at local
     midnight. The cost of a run is only known when it ends (Claude Code 2.1.329 does not report it sooner), so each run

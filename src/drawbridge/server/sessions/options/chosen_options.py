@@ -94,7 +94,7 @@ class ChosenOptions:
 
     async def choose(self, **chosen: str) -> None:
         """Sets the ``permission_mode``, ``model`` or ``effort`` of later runs, including those that wait, and of the
-        active one as far as the agent can change it. Raises ``ClientError`` if the agent refuses."""
+        active one if the agent can change it. Raises ``ClientError`` if the agent refuses."""
         try:
             await self._process.change(**chosen)
         except base.AgentRefused as error:

@@ -28,7 +28,7 @@ class CurrentOffers:
 
     @property
     def known(self) -> base.AgentOffers:
-        """The offers of the agent, as far as they are known."""
+        """The known offers of the agent."""
         if self._reported is not None:
             return self._reported
         models = self._models.of(self.agent).models

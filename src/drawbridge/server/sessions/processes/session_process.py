@@ -77,7 +77,7 @@ class ContinuedConversation(Struct, frozen=True):
 
 
 class _Listener:
-    """Receives the events of one process, until they are to be ignored. ``forget`` is called when the process has
+    """Receives the events of one process, until they have to be ignored. ``forget`` is called when the process has
     exited, even if its events are ignored."""
 
     def __init__(self, receive: Callable[[base.Event], None], forget: Callable[[], None]) -> None:
@@ -349,7 +349,8 @@ class SessionProcess:
         """The earliest time at which the last turn that the agent has scheduled can begin, in seconds since 1970. It
         may have passed less than ``scheduled.LATE_SECONDS`` ago. None if it passed earlier, or if nothing is
         scheduled."""
-        return self._scheduled.until if self.is_scheduled else None
+        until = self._scheduled.until
+        return until if until is not None and self.is_scheduled else None
 
     @property
     def is_scheduled(self) -> bool:

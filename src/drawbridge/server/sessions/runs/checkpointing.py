@@ -1,4 +1,4 @@
-"""The checkpoints before and after each run of a session, one after the other."""
+"""The checkpoints before and after each run of a session, one after another."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ logger = logging.getLogger("drawbridge.server")
 DEFECT: Final = "The run was stopped because of an internal server error. The server's log has the details."
 
 NOBODY_ASKED: Final = (
-    "Approvals are not possible between runs. Continue without this call, or wait for the next prompt."
+    "Requests can't be approved between runs. Continue without this call, or wait for the next prompt."
 )
 
 

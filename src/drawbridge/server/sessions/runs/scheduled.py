@@ -10,7 +10,7 @@ LATE_SECONDS = 60.0
 
 
 class Scheduled:
-    """The schedule of one process, as far as it is known."""
+    """What is known about the schedule of one process."""
 
     def __init__(self) -> None:
         self._last: float | None = None

@@ -344,10 +344,14 @@ async def plays(random: Random, program: Path, folder: Path, story: list[Any]) -
     return "open"
 
 
+AT_ONCE = 4
+"""The number of rounds that are played at the same time, each in its own Neovim, because a round mostly waits for Neovim."""
+
+
 @pytest.mark.parametrize(
     "rounds",
     [
-        pytest.param(100, marks=[pytest.mark.thorough, pytest.mark.timeout(1_800)]),
+        pytest.param(150, marks=[pytest.mark.thorough, pytest.mark.timeout(1_800)]),
         pytest.param(3_000, marks=[pytest.mark.slow, pytest.mark.timeout(14_400)]),
     ],
 )
@@ -358,16 +362,25 @@ async def test_nothing_unseen_is_accepted(
     """A failure shows its ``DRAWBRIDGE_TEST_SEED``. With the same value, the proposals and the keys are the same."""
     monkeypatch.setattr(neovim_rpc, "CALL_SECONDS", PATIENCE)
     seed = seeds.seed()
-    random, outcomes = Random(seed), Counter[Outcome]()
-    for number in range(rounds):
-        story: list[Any] = []
-        try:
-            outcomes[await plays(Random(random.randrange(2**32)), program, tmp_path / str(number), story)] += 1
-        except Exception as error:
-            # Neovim 0.7 crashes in some rounds, for example when windows in diff mode show other buffers.
-            if isinstance(error, EditorGone) and nvim_version(program) < (0, 10):
-                outcomes["crashed"] += 1
-                continue
-            error.add_note(f"DRAWBRIDGE_TEST_SEED={seed}, round {number}: {story}")
-            raise
+    random, outcomes, failures = Random(seed), Counter[Outcome](), list[Exception]()
+    places = asyncio.Semaphore(AT_ONCE)
+
+    async def play(number: int, own: Random) -> None:
+        async with places:
+            if failures:
+                return
+            story: list[Any] = []
+            try:
+                outcomes[await plays(own, program, tmp_path / str(number), story)] += 1
+            except Exception as error:
+                # Neovim 0.7 crashes in some rounds, for example when windows in diff mode show other buffers.
+                if isinstance(error, EditorGone) and nvim_version(program) < (0, 10):
+                    outcomes["crashed"] += 1
+                    return
+                error.add_note(f"DRAWBRIDGE_TEST_SEED={seed}, round {number}: {story}")
+                failures.append(error)
+
+    await asyncio.gather(*[play(number, Random(random.randrange(2**32))) for number in range(rounds)])
+    if failures:
+        raise failures[0]
     assert outcomes["accepted"] > rounds / 4, outcomes

@@ -133,23 +133,25 @@ WATCH = r"""(() => {
     range.setEnd(last, to - end);
     return range;
   };
-  // The words in the editors of a card, each with its rectangles on the screen.
+  // The words in the editors of a card that have not been seen yet, each with its rectangles on the screen.
   function* editedWords(card) {
+    const isNew = (word) => !words[card.dataset.approval]?.has(word);
     for (const field of card.querySelectorAll('.growing textarea')) {
       const { left, top } = field.getBoundingClientRect();
       const { offsetWidth, offsetHeight, scrollTop } = field;
       const box = { left, top, right: left + offsetWidth, bottom: top + offsetHeight };
-      for (const { word, rects } of wordsOf(field))
+      for (const { word, rects } of wordsOf(field).filter(({ word }) => isNew(word)))
         yield [field, box, word, rects.map(([a, b, c, d]) => new DOMRect(left + a, top + b - scrollTop, c - a, d - b))];
     }
     const host = card.querySelector('.editor-host');
     const box = host?.getBoundingClientRect();
     for (const line of host?.shadowRoot?.querySelectorAll('.cm-line, .cm-deletedLine') ?? []) {
-      if (!line.textContent.includes('q')) continue;
+      const found = [...line.textContent.matchAll(/q\d+z/g)].filter(([word]) => isNew(word));
+      if (!found.length) continue;
       const walk = document.createTreeWalker(line, NodeFilter.SHOW_TEXT);
       const nodes = [];
       for (let node, at = 0; (node = walk.nextNode()); at += node.data.length) nodes.push([node, at]);
-      for (const { 0: word, index } of line.textContent.matchAll(/q\d+z/g))
+      for (const { 0: word, index } of found)
         yield [host, box, word, [...rangeIn(nodes, index, index + word.length).getClientRects()]];
     }
   }

@@ -436,7 +436,7 @@ async def test_an_approval_request_between_two_runs_is_denied(tmp_path: Path) ->
         [(question, decision)] = process.answers
         assert (question, decision.allow) == ("q1", False)
         assert decision.message is not None
-        assert "not possible between runs" in decision.message
+        assert "approved between runs" in decision.message
         assert phone.of_type("permission_request") == []
 
 

@@ -40,6 +40,11 @@ async function open({
     locale: 'en-GB',
     timezoneId: 'UTC',
   });
+  await context.addInitScript(() => {
+    globalThis.ignoredClicks = 0;
+    const count = ({ target }) => (globalThis.ignoredClicks += target.closest?.('.moved') ? 1 : 0);
+    addEventListener('click', count, true);
+  });
   const page = await context.newPage();
   page.setDefaultTimeout(PATIENCE);
   const person = { context, page, complaints: [], requests: [] };
@@ -66,7 +71,15 @@ const commands = {
     people.delete(page);
     await context.close();
   },
-  click: ({ css }, { page }) => page.locator(css).first().click(),
+  // Clicks again, as a person would, if the click was ignored because the button had just moved.
+  click: async ({ css }, { page }) => {
+    const ignored = () => page.evaluate('ignoredClicks').catch(() => 0); // the click may have left the page
+    for (const end = Date.now() + PATIENCE; ; ) {
+      const before = await ignored();
+      await page.locator(css).first().click();
+      if ((await ignored()) === before || Date.now() > end) return;
+    }
+  },
   clickUntil: async ({ css, seen }, { page }) => {
     const found = page.locator(seen).first();
     for (let tries = 0; tries < 20; tries++) {

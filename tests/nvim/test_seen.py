@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from itertools import chain
 from pathlib import Path
 from random import Random
@@ -228,15 +228,24 @@ def option(random: Random, has_smoothscroll: bool) -> str:
     return f":setlocal {found}<CR>"
 
 
+async def answers_until(rig: Workstation, call: Coroutine[Any, Any, Any]) -> None:
+    """Waits until the call returns. Answers what Neovim asks meanwhile."""
+    running = asyncio.ensure_future(call)
+    try:
+        while not running.done():
+            mode = await rig.person.call("nvim_get_mode")
+            if mode["blocking"]:
+                await rig.person.types("<CR>" if mode["mode"].startswith("r") else "<Esc>")
+            await asyncio.wait([running], timeout=POLL)
+    finally:
+        running.cancel()
+        await asyncio.wait([running])
+    running.result()
+
+
 async def is_free(rig: Workstation) -> None:
     """Returns when Neovim has done what was typed. Answers what it asks, also if it asks later."""
-    quiet = asyncio.ensure_future(rig.quiet())
-    while not quiet.done():
-        mode = await rig.person.call("nvim_get_mode")
-        if mode["blocking"]:
-            await rig.person.types("<CR>" if mode["mode"].startswith("r") else "<Esc>")
-        await asyncio.wait([quiet], timeout=POLL)
-    await quiet
+    await answers_until(rig, rig.quiet())
 
 
 async def acts(random: Random, rig: Workstation, has_smoothscroll: bool) -> str:
@@ -257,7 +266,8 @@ async def acts(random: Random, rig: Workstation, has_smoothscroll: bool) -> str:
             keys = random.choice(OTHERS)
         case 14:
             width, height = random.choice(SIZES)
-            await rig.person.call("nvim_ui_try_resize", width, height)
+            # A message that no longer fits on the screen is shown in parts (`-- More --`), before the call returns.
+            await answers_until(rig, rig.person.call("nvim_ui_try_resize", width, height))
             await is_free(rig)
             return f"resizes to {width}x{height}"
         case 15:
@@ -300,7 +310,7 @@ async def takes_time(rig: Workstation) -> None:
         await rig.person.types("<C-w>c")
         await is_free(rig)
     await rig.person.lua(UNCOVERS)
-    await rig.person.call("nvim_ui_try_resize", 130, 40)
+    await answers_until(rig, rig.person.call("nvim_ui_try_resize", 130, 40))
     await rig.person.lua(AT_REST)
     for _ in range(80):
         await is_free(rig)

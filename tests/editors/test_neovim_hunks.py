@@ -262,7 +262,7 @@ async def test_changed_lines_have_signs_and_full_width_colors(
         await asyncio.to_thread(pane.wait_for, "(?m)" + r" *\n".join(map(re.escape, lines)))
         groups = await person.lua(HIGHLIGHTS)
         assert len({*groups.values(), ""}) == 4, "each has a background of its own"
-        shown = {text.rstrip(): backgrounds for text, backgrounds in colored(pane.coloured)}
+        shown = {text.rstrip(): backgrounds for text, backgrounds in colored(pane.colored)}
         for line in lines:
             backgrounds = shown[line.rstrip()]
             group = groups[{"-": "Removed", "+": "Added"}.get(line[0], "Changed")]

@@ -416,6 +416,7 @@ def test_the_accept_button_appears_once_all_was_in_view(
         person.sees(f"{CURRENT} footer")
         person.sees(READS, "Read on (about ")
         assert person.reads(ACCEPTS) == []
+        assert person.reads(UNSEEN) == [], "only a change to a file can be accepted without reading"
         reads_all(person)
         person.clicks(ACCEPTS)
         assert answers(person)[0]["behavior"] == "allow"
@@ -432,6 +433,23 @@ def test_a_change_can_be_accepted_without_reading(browser: Browser, address: str
         person.clicks(READS)
         person.until(f"parseInt(document.querySelector('{UNSEEN}').innerText.split(' ')[3]) < {before}")
         person.clicks(UNSEEN)
+        assert answers(person)[0]["behavior"] == "allow"
+
+
+@pytest.mark.thorough
+def test_only_lines_of_the_change_can_be_accepted_unread(browser: Browser, address: str, directory: Path) -> None:
+    """Other fields of the call, which are shown above the change, have to be read."""
+    with browser.person(address, **SIDEWAYS) as person:
+        sends(person, write(directory / "new.py", "x = 1\n" * 200, why="word\n" * 30 + "the end"))
+        person.until(f"document.querySelector('{CARD} .proposed')?.textContent.includes('x = 1')")
+        person.until(f"document.querySelector('{READS}:not(.moved)')")
+        assert person.reads(f"{CURRENT} footer .accepts") == []
+        for _ in range(20):
+            person.until(f"document.querySelector('{READS}:not(.moved)')")
+            if person.reads(UNSEEN):
+                break
+            person.runs(f"document.querySelector('{READS}').click()")
+        person.clicks(f"{UNSEEN}:not(.moved)")
         assert answers(person)[0]["behavior"] == "allow"
 
 

@@ -144,8 +144,14 @@ def test_several_approvals_are_answered_in_turn(browser: Browser, address: str, 
     """The first request is the current one. After an answer, the next one comes into view."""
     lines = "".join(f"line {number}\n" for number in range(12))
     calls = [write(directory / f"{name}.txt", lines) for name in "abc"]
+    names = (
+        "[...document.querySelectorAll('article.approval')]"
+        ".map((card) => document.getElementById(card.getAttribute('aria-labelledby')).innerText)"
+    )
     with browser.person(address, height=700) as person:
         asks(person, *calls)
+        # A screen reader reads the name of the request before its buttons, which are the same in each request.
+        assert [name.split()[-1] for name in person.runs(names)] == ["a.txt", "b.txt", "c.txt"]
         for number, name in enumerate("abc"):
             person.sees(f"{CURRENT} h3", f"{name}.txt")
             assert len(person.reads(CURRENT)) == 1

@@ -358,6 +358,22 @@ def test_every_field_of_a_call_is_shown(browser: Browser, address: str, director
         assert "force" in second
 
 
+@pytest.mark.slow_for("narrow")
+@pytest.mark.parametrize("width", [1280, 320], ids=["wide", "narrow"])
+def test_changes_outside_the_project_are_pointed_out(
+    browser: Browser, address: str, directory: Path, width: int
+) -> None:
+    """Whether a file is written, edited, or written by a command."""
+    outside = directory.parent / "profile"
+    outside.write_text("up\n")
+    calls = [write(outside, "x\n"), edit(outside, "up", "down"), bash(f"date > {outside}"), bash("date > inside")]
+    with browser.person(address) as person:
+        asks(person, *calls)
+        person("resize", width=width, height=800)
+        warned = ["Changes files outside the project" in card for card in person.reads(CARD)]
+        assert warned == [True, True, True, False]
+
+
 @pytest.mark.thorough
 async def test_hidden_and_control_characters_are_shown_as_escapes(
     browser: Browser, server: Server, directory: Path

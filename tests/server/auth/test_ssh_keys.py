@@ -402,7 +402,7 @@ async def test_a_file_that_others_can_write_is_not_used(server: Server, file: Pa
         Keys(file).reload()
 
 
-async def test_an_unusable_file_and_a_refused_signature_are_logged_once(
+async def test_unusable_files_and_refused_signatures_are_logged_once(
     server: Server, file: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "drawbridge")

@@ -879,7 +879,7 @@ async def test_a_directory_that_is_too_large_is_refused(tmp_path: Path) -> None:
             await one.server.does(one.phone, "run_changes", one.project, run_id=run)
 
 
-async def test_a_directory_that_is_too_large_is_refused_after_a_restart(tmp_path: Path) -> None:
+async def test_a_directory_that_is_too_large_is_refused_again(tmp_path: Path) -> None:
     async with reviewing(tmp_path, limits=SMALL) as one:
         shutil.rmtree(one.directory / ".git")
         await one.run(three_files)
@@ -888,7 +888,7 @@ async def test_a_directory_that_is_too_large_is_refused_after_a_restart(tmp_path
             await one.get()
 
 
-async def test_a_review_can_be_ended_after_the_directory_became_too_large(tmp_path: Path) -> None:
+async def test_a_review_of_a_too_large_directory_can_be_ended(tmp_path: Path) -> None:
     """Files of a user that were added later don't belong to it, and may be as many as they like."""
     async with reviewing(tmp_path, limits=Limits(largest=Largest(files=3))) as one:
         shutil.rmtree(one.directory / ".git")

@@ -102,7 +102,7 @@ async def test_an_editor_is_shown_the_review_of_its_file_or_directory(rig: Socke
         ((Review, "_set"), "undid 1 change in poem.txt (the server was restarted in the meantime)."),
     ],
 )
-async def test_an_editor_is_notified_of_a_decision_that_was_interrupted(
+async def test_an_editor_is_notified_of_an_interrupted_decision(
     tmp_path: Path, point: tuple[type, str], words: str
 ) -> None:
     """The notice is sent until somebody makes another decision. The editor that made the interrupted decision does not get

@@ -283,7 +283,7 @@ async def test_nothing_is_undone_while_another_agent_works_here(rig: SocketRig, 
     assert (place / "poem.txt").read_text() == POEM.replace("line 17\n", "LINE 17\n")
 
 
-async def test_nothing_is_undone_while_an_agent_works_inside_the_directory(rig: SocketRig, place: Path) -> None:
+async def test_nothing_is_undone_while_an_agent_works_below(rig: SocketRig, place: Path) -> None:
     (place / "inside").mkdir()
     at, inside = At(rig, place), At(rig, place / "inside")
     await at.begins()

@@ -174,6 +174,30 @@ asyncio.run(main())
     assert findings(report) == ["os.remove core.private_files:remove_quietly"]
 
 
+def test_calls_that_only_look_at_a_file_are_found(tmp_path: Path) -> None:
+    """Python raises no audit event for them."""
+    report = tmp_path / "report"
+    (tmp_path / "link").symlink_to("target")
+    code = f"""
+import asyncio, os, sys
+sys.path.insert(0, {str(ROOT)!r})
+from drawbridge.core import plugin
+from drawbridge.server.approvals import paths
+from tests import watched_program
+
+watched_program.install(os.open({str(report)!r}, os.O_WRONLY | os.O_CREAT))
+
+async def main():
+    plugin.directory()
+    paths.real({str(tmp_path / "link")!r})
+
+asyncio.run(main())
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+    real = "server.approvals.paths:real"
+    assert set(findings(report)) == {"os.stat core.plugin:directory", f"os.lstat {real}", f"os.readlink {real}"}
+
+
 async def test_the_bridges_loop_never_waits_for_a_file(
     folder: Path, report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

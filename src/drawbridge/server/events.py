@@ -613,11 +613,11 @@ class DiskWarning(Struct, frozen=True):
 
 
 class Answered(Struct, frozen=True):
-    """A person decided on the approval request ``asked``, on any surface. This event is for the audit log;
+    """A person decided on the approval ``request``, on any surface. This event is for the audit log;
     ``ApprovalResolved`` is for the history. ``surface``: see ``Surface.audited``. ``changed``: with an edited input."""
 
     surface: Mapping[str, Any]
-    asked: ApprovalRequested
+    request: ApprovalRequested
     decision: Literal["allow", "deny"]
     remember: bool = False
     changed: bool = False

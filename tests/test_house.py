@@ -981,30 +981,6 @@ def test_the_exceptions_to_the_mirrored_folders_exist() -> None:
     assert [at for at in TESTED_ELSEWHERE.values() if not (ROOT / at).exists()] == []
 
 
-LONGEST_TEST_NAME = 60
-
-
-def test_the_names_of_tests_are_short() -> None:
-    """A longer explanation is the test's docstring."""
-    named = (
-        (file, name.rpartition(".")[2]) for file in TESTS.rglob("test_*.py") for name, _ in functions(parsed(file))
-    )
-    tests = [f"{file.relative_to(TESTS)}: {name}" for file, name in named if is_long_name(name)]
-    assert tests == []
-
-
-def is_long_name(name: str) -> bool:
-    return name.startswith("test_") and len(name) > LONGEST_TEST_NAME
-
-
-@pytest.mark.parametrize(
-    ("name", "is_long"),
-    [("test_" + "x" * 55, False), ("test_" + "x" * 56, True), ("a_helper_with_" + "x" * 56, False)],
-)
-def test_a_long_name_of_a_test_is_found(name: str, *, is_long: bool) -> None:
-    assert is_long_name(name) == is_long
-
-
 LONG = 150
 """A module with more lines than this has its own test file, or is listed below."""
 

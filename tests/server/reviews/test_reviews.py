@@ -773,6 +773,62 @@ async def test_undo_never_replaces_a_users_directory(tmp_path: Path) -> None:
         assert (one.text(), one.text("old.txt/mine")) == (POEM, "mine\n")
 
 
+async def test_undo_does_not_follow_the_links_of_a_run(tmp_path: Path) -> None:
+    """The run replaces a directory and a file with links to the outside, where files have the same content."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "deep.txt").write_text("DEEP\n")
+    (outside / "poem.txt").write_text(POEM)
+    async with reviewing(tmp_path) as one:
+        (one.directory / "folder").mkdir()
+        (one.directory / "folder" / "deep.txt").write_text("deep\n")
+        git(one.directory, "add", ".")
+
+        def work(directory: Path) -> None:
+            shutil.rmtree(directory / "folder")
+            (directory / "folder").symlink_to(outside)
+            (directory / "poem.txt").unlink()
+            (directory / "poem.txt").symlink_to(outside / "poem.txt")
+
+        await one.run(work)
+        review = await one.get()
+        assert [file["path"] for file in review["files"]] == ["folder", "folder/deep.txt", "poem.txt"]
+        await one.decide(all=True, version=review["version"], decision="undo")
+        assert (one.text("folder/deep.txt"), one.text()) == ("deep\n", POEM)
+        assert not (one.directory / "poem.txt").is_symlink()
+    assert (outside / "deep.txt").read_text() == "DEEP\n"
+    assert sorted(file.name for file in outside.iterdir()) == ["deep.txt", "poem.txt"]
+
+
+async def test_undo_does_not_follow_a_link_that_appears_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process of the agent replaces the directory just before git writes. The link leads to files with the same lines."""
+    run_git, outside = Git.run, tmp_path / "outside"
+    outside.mkdir()
+    async with reviewing(tmp_path) as one:
+        folder = one.directory / "folder"
+        folder.mkdir()
+        (folder / "deep.txt").write_text(POEM)
+        git(one.directory, "add", ".")
+        await one.run(lambda directory: one.replace("line 3\n", "LINE 3\n", "folder/deep.txt"))
+        (outside / "deep.txt").write_text(one.text("folder/deep.txt"))
+        id = id_of(await one.get(), "LINE 3\n")
+
+        async def meanwhile(self: Git, *words: str, **more: Any) -> Any:
+            if words[0] == "apply" and not folder.is_symlink():
+                folder.rename(one.directory / "moved")
+                folder.symlink_to(outside)
+            return await run_git(self, *words, **more)
+
+        monkeypatch.setattr(Git, "run", meanwhile)
+        refused = await one.refused(hunks=[id], decision="undo")
+        monkeypatch.undo()
+        assert refused.code == "REVIEW_CLASH"
+        assert "LINE 3\n" in one.text("moved/deep.txt")
+        assert "LINE 3\n" in (outside / "deep.txt").read_text()
+
+
 async def test_a_project_in_a_repository_subdirectory_is_reviewed(tmp_path: Path) -> None:
     async with reviewing(tmp_path, inside="below") as one:
         (one.directory / "a.txt").write_text("1\n2\n3\n")

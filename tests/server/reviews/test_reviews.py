@@ -593,6 +593,30 @@ async def test_a_file_that_changes_during_a_decision_is_a_conflict(
         assert len(hunks(await one.get())) == 4
 
 
+async def test_a_late_decision_names_the_files_that_have_changed(tmp_path: Path) -> None:
+    """A file may also have entered or left the review since it was shown."""
+    async with reviewing(tmp_path) as one:
+        await one.run(three_files)
+        review = await one.get()
+        one.replace("LINE 3\n", "LINE 3, by a person\n")
+        (one.directory / "new.txt").unlink()
+        refused = await one.refused(files=["old.txt"], version=review["version"], decision="undo")
+        assert (refused.code, refused.field) == ("HUNK_GONE", "data.version")
+        assert refused.details == {"paths": ["new.txt", "poem.txt"], "files": 2}
+        later = await one.get()
+        for number in range(30):
+            (one.directory / f"{number}.txt").write_text("")
+            git(one.directory, "add", f"{number}.txt")
+        await one.run(lambda directory: [(directory / f"{number}.txt").write_text("x\n") for number in range(30)])
+        refused = await one.refused(all=True, version=later["version"], decision="keep")
+        assert refused.details is not None
+        assert (len(refused.details["paths"]), refused.details["files"]) == (20, 30)
+        refused = await one.refused(all=True, version="of an earlier server", decision="keep")
+        assert (refused.code, refused.details) == ("HUNK_GONE", None)
+        assert not (one.directory / "old.txt").exists()
+        assert len(hunks(await one.get())) == 33
+
+
 async def test_changes_elsewhere_do_not_prevent_a_decision(tmp_path: Path) -> None:
     async with reviewing(tmp_path) as one:
         await one.run(three_files)

@@ -162,6 +162,9 @@ def test_who_was_first_is_reported() -> None:
     assert words("HUNK_GONE", by="Bob", decision="edit").startswith("Bob already edited this change.")
     assert words("HUNK_GONE", gone="h").startswith("This change is no longer part of the review")
     assert words("HUNK_GONE", is_hunk=False).startswith("The review has changed since you saw it, so")
+    assert words("HUNK_GONE", is_hunk=False, paths=["a.py", "b.py"], files=3).endswith(
+        " Read what is new in a.py and 2 other files, then decide again."
+    )
     assert words("REVIEW_CLASH", paths=["a.py", "b.py"]) == (
         "This conflicts with the current state of a.py, b.py. Nothing was changed."
     )

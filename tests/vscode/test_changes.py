@@ -229,6 +229,18 @@ def test_undo_is_refused_in_a_file_with_unsaved_changes(changes: Changes) -> Non
     assert changes.poem.read_text() == f"mine {CHANGED}".replace("LINE 3\n", "line 3\n")
 
 
+def test_nobody_else_can_undo_in_a_file_with_unsaved_changes(changes: Changes) -> None:
+    changes.server.end()
+    changes.server.start(DRAWBRIDGE_HOOK_SOCKET_DIR=str(changes.rig.vscode.sockets), DRAWBRIDGE_HOOK_DEADLINE="3000")
+    changes.rig.opens(changes.poem)
+    changes.rig.types("mine ")
+    reason = changes.server.refused_elsewhere(changes.directory, decision="undo")
+    assert "poem.txt has unsaved changes in code-server" in reason
+    assert changes.poem.read_text() == CHANGED
+    assert not changes.old.exists()
+    assert changes.rig.document(changes.poem) == {"text": f"mine {CHANGED}", "dirty": True}
+
+
 def test_kept_changes_leave_the_list_and_stay_on_disk(changes: Changes) -> None:
     changes.does("Keep Change", "Line 3")
     changes.shows("old.txt", "poem.txt", "Lines 17–18")

@@ -161,8 +161,21 @@ def refused_words(code: str, details: Mapping[str, Any], message: str, by: str, 
     if code != "HUNK_GONE":
         return message
     if not is_hunk and not details.get("gone"):
-        return "The review has changed since you saw it, so your decision was not applied. Read what is new, then decide again."
+        where = _some(details)
+        return (
+            "The review has changed since you saw it, so your decision was not applied. "
+            f"Read what is new{where}, then decide again."
+        )
     return gone_words(by, details.get("decision"))
+
+
+def _some(details: Mapping[str, Any]) -> str:
+    """Names the first of the files that have changed in a review, with a space before it; empty if none is known."""
+    paths = details.get("paths") or ()
+    if not paths:
+        return ""
+    more = int(details.get("files") or len(paths)) - 1
+    return f" in {paths[0]}" + (f" and {counted(more, 'other file')}" if more else "")
 
 
 COPY: Final = "Press y to copy the comments as a prompt."

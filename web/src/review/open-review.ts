@@ -25,6 +25,15 @@ import {
 } from './model.ts';
 import { Push } from './push.ts';
 
+/** Explains why a decision on several changes was refused, and names files that have changed if they are known. */
+export function movedWords(details: Record<string, unknown> = {}): string {
+  const paths = Array.isArray(details.paths) ? details.paths.map(String) : [];
+  const more = (typeof details.files === 'number' ? details.files : paths.length) - 1;
+  const others = more > 0 ? ` and ${counted(more, 'other file')}` : '';
+  const where = paths.length ? ` in ${paths[0]}${others}` : '';
+  return `The review has changed since you saw it, so your decision was not applied. Read what is new${where}, then decide again.`;
+}
+
 /** The key of the buttons for the whole review. */
 export const ALL = 'all';
 
@@ -341,8 +350,7 @@ export class OpenReview {
       return `This conflicts with the current state of ${paths}. Nothing was changed.`;
     }
     if (code !== 'HUNK_GONE') return message;
-    if (!hunks && !details?.gone)
-      return 'The review has changed since you saw it, so your decision was not applied. Read what is new, then decide again.';
+    if (!hunks && !details?.gone) return movedWords(details);
     return goneWords(details && { ...details, by: details.by && this._client.called(details) });
   }
 

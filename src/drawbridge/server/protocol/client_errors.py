@@ -127,7 +127,8 @@ CODES: Final[Mapping[str, Kind]] = {
     ),
     "HUNK_GONE": Kind(
         "The hunk or file is no longer part of the review, or the review has changed since it was shown: read the "
-        "review again. If somebody has decided on the hunk, `details` has `by` and `decision`."
+        "review again. If somebody has decided on the hunk, `details` has `by` and `decision`. If the review has "
+        "changed, `details.paths` names files that have changed in it."
     ),
     "REVIEW_CLASH": Kind(
         "The same places in the files have just been changed, or one path blocks another; "

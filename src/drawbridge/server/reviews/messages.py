@@ -136,7 +136,8 @@ def refused(error: HunkGone | ReviewMoved | NotEditable | Changed) -> ClientErro
             return ClientError("HUNK_GONE", text, details={"gone": error.what})
         case ReviewMoved():
             text = "The review has changed since it was shown. Read the review again."
-            return ClientError("HUNK_GONE", text, field="data.version")
+            moved = {"paths": error.paths[:LISTED_PATHS], "files": len(error.paths)} if error.paths else None
+            return ClientError("HUNK_GONE", text, field="data.version", details=moved)
         case NotEditable():
             text = "The hunk has no lines that can be edited. Keep or undo it."
             return ClientError("VALIDATION_FAILED", text, field="data.text")

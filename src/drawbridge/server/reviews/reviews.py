@@ -82,6 +82,10 @@ REMEMBERED: Final = 500
 REMEMBERED_REQUESTS: Final = 50
 """The maximum number of requests that are remembered, in case they are repeated."""
 
+REMEMBERED_VERSIONS: Final = 20
+"""The maximum number of versions of a review that are remembered, so that a user whose decision is about an earlier one
+sees which files have changed since."""
+
 Decision: TypeAlias = Literal["keep", "undo", "edit"]
 
 
@@ -129,7 +133,12 @@ class HunkGone(Exception):
 
 
 class ReviewMoved(Exception):
-    """The review has changed since the user saw it."""
+    """The review has changed since the user saw it. ``paths``: the files of the review that have changed, as clients see
+    them; empty if that is not known."""
+
+    def __init__(self, paths: Sequence[str] = ()) -> None:
+        super().__init__(", ".join(paths))
+        self.paths = paths
 
 
 class NoLines(Exception):
@@ -152,9 +161,13 @@ class OpenReview(Struct, frozen=True):
     def version(self) -> str:
         digest = blake2b(self.lost.encode(), digest_size=12)
         for file in self.files:
-            sides = [(side.mode, side.blob) if side else None for side in (file.old, file.new)]
-            digest.update(repr((file.path, file.old_path, sides, [hunk.id for hunk in file.hunks])).encode())
+            digest.update(_state(file))
         return digest.hexdigest()
+
+    def states(self) -> dict[str, int]:
+        """Maps the path of each file to a number that changes whenever anything in the file's part of the review does,
+        as long as the server runs."""
+        return {file.path: hash(_state(file)) for file in self.files}
 
     @property
     def hunks(self) -> int:
@@ -239,6 +252,8 @@ class Review:
         """
         self._compared: dict[str, _Compared] = {}
         """The latest comparison of each file, by path."""
+        self._states_in: dict[str, dict[str, int]] = {}
+        """The ``states`` of the latest versions of the review, by version."""
         self._trees_in: WeakKeyDictionary[Git, _Trees] = WeakKeyDictionary()
         """Maps git for one operation to the review's commits, if that operation has read or set them."""
 
@@ -317,6 +332,8 @@ class Review:
             return DecisionResult(review)
         if wanted.decision != "keep":
             check_at_rest()
+        if not wanted.hunks and wanted.version != review.version:
+            raise ReviewMoved(self._changed_since(wanted.version, review))
         chosen = _chosen(review, wanted, notes.decided)
         files = {file.path: file for file in review.files}
         if wanted.decision != "keep":
@@ -602,7 +619,20 @@ class Review:
         self._compared = {
             file.path: _Compared(_key(file.old), _key(file.new), file.hunks, file.old_path) for file in files
         }
-        return OpenReview(tuple(files), git.repository.private, self._gaps.lost)
+        review = OpenReview(tuple(files), git.repository.private, self._gaps.lost)
+        if review.version not in self._states_in:
+            self._states_in[review.version] = review.states()
+            if len(self._states_in) > REMEMBERED_VERSIONS:
+                del self._states_in[next(iter(self._states_in))]
+        return review
+
+    def _changed_since(self, version: str | None, review: OpenReview) -> list[str]:
+        """The files whose part of the review has changed since a version; empty if that version is not remembered."""
+        before = self._states_in.get(version or "")
+        if before is None:
+            return []
+        now = review.states()
+        return sorted(shown_path(path) for path in before.keys() | now.keys() if before.get(path) != now.get(path))
 
     def _compare(
         self, entries: Mapping[str, tuple[Entry, Entry]], loaded: Mapping[str, str], notes: _Notes
@@ -684,7 +714,7 @@ async def _renamed_since(
 
 
 def _chosen(review: OpenReview, wanted: RequestedDecision, decided: Mapping[str, HunkDecision]) -> dict[str, set[str]]:
-    """The ids of the hunks that the decision applies to, by path. Raises ``HunkGone`` or ``ReviewMoved``."""
+    """The ids of the hunks that the decision applies to, by path. Raises ``HunkGone``."""
     if wanted.hunks:
         path_of = {hunk.id: file.path for file in review.files for hunk in file.hunks}
         chosen: dict[str, set[str]] = {}
@@ -693,14 +723,18 @@ def _chosen(review: OpenReview, wanted: RequestedDecision, decided: Mapping[str,
                 raise HunkGone(id, decided.get(id))
             chosen.setdefault(path_of[id], set()).add(id)
         return chosen
-    if wanted.version != review.version:
-        raise ReviewMoved
     paths = set(wanted.files)
     gone = paths - {shown_path(file.path) for file in review.files}
     if gone:
         raise HunkGone(min(gone))
     files = [file for file in review.files if wanted.all or shown_path(file.path) in paths]
     return {file.path: {hunk.id for hunk in file.hunks} for file in files}
+
+
+def _state(file: FileChange) -> bytes:
+    """The file's part of the review."""
+    sides = [(side.mode, side.blob) if side else None for side in (file.old, file.new)]
+    return repr((file.path, file.old_path, sides, [hunk.id for hunk in file.hunks])).encode()
 
 
 def _check_recorded(missing: str) -> None:

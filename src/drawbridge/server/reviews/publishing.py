@@ -159,7 +159,7 @@ class Publishing:
                     client_id=sender.id,
                     created=command.branch is not None,
                 )
-                seq = self._record(committed, store, sender)
+                seq = self._record(committed, session, store, sender)
                 store.audit(CommittedFromReview(sender.audited, committed.commit, committed.branch))
                 await self._recovery.end()
         except Completed as completed:
@@ -193,7 +193,7 @@ class Publishing:
                 pull_request=done.pull_request,
                 problem=done.problem,
             )
-            seq = self._record(pushed, store, sender)
+            seq = self._record(pushed, session, store, sender)
             self._pushes[key] = answered(pushed, messages.ReviewPushed, session)
             while len(self._pushes) > REMEMBERED_PUSHES:
                 del self._pushes[next(iter(self._pushes))]
@@ -206,9 +206,12 @@ class Publishing:
         store.check_there()
         return store
 
-    def _record(self, event: ReviewCommitted | ReviewPushed, own: Store, sender: Subscriber) -> int | None:
-        """Records the event in one session. Clients of the other sessions that share the review receive it, too."""
-        seq = own.record(event, sender)
+    def _record(
+        self, event: ReviewCommitted | ReviewPushed, session: str, own: Store, sender: Subscriber
+    ) -> int | None:
+        """Records the event in one session. Clients of the other sessions that share the review receive it, too.
+        ``own``: the store of the session, which may have been removed in the meantime, with its history."""
+        seq = own.record(event, sender) if self._stores.get(session) is own else None
         for store in self._stores.values():
             if store is not own and not store.closed:
                 store.announce(event)

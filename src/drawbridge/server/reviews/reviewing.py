@@ -213,7 +213,7 @@ class Reviewing:
                 begin = partial(self._begin, wanted, session, own, sender)
                 outcome = await self._review.decide(git, self._work_tree, wanted, begin, self._check_at_rest)
                 diff = await recorded_diff(git, outcome.plan.heads) if outcome.plan else RecordedDiff()
-                self._publish_decision(wanted, outcome, diff, own, sender)  # published even if the reply fails
+                self._publish_decision(wanted, outcome, diff, session, own, sender)  # even if the reply fails
                 await self.recovery.end()
                 with self._decided():
                     located = await self.commenting.located(git, outcome.review)
@@ -255,11 +255,12 @@ class Reviewing:
         wanted: RequestedDecision,
         outcome: DecisionResult,
         diff: RecordedDiff,
+        session: str,
         own: Store,
         sender: Subscriber,
     ) -> None:
-        """Records a decision in the session in which it was made (``own``), and publishes the numbers of undecided
-        changes."""
+        """Records a decision in the session in which it was made, and publishes the numbers of undecided changes.
+        ``own``: the store of this session, which may have been removed in the meantime."""
         review = outcome.review
         if outcome.plan is None or not outcome.plan.hunks:  # the request was repeated
             self._publish(review)
@@ -267,8 +268,9 @@ class Reviewing:
         self._known_version = review.version
         for store in self._stores.values():
             store.review_is(counted(review))
-        # The sender gets it, too, because the reply is not the record.
-        own.record(record_of(wanted, outcome.plan, review, diff, sender))
+        if self._stores.get(session) is own:  # otherwise, its history has been removed, too
+            # The sender gets it, too, because the reply is not the record.
+            own.record(record_of(wanted, outcome.plan, review, diff, sender))
         own.audit(DecidedOnReview(sender.audited, wanted.decision, outcome.plan.hunks, outcome.plan.files))
         for store in self._stores.values():
             store.announce(numbers(review, sender), sender if store is own else None)

@@ -27,7 +27,7 @@ from drawbridge.server.reviews.messages import (
     shown_output,
 )
 from drawbridge.server.reviews.pushing import CannotPush, NotPushed, push, target_of
-from drawbridge.server.reviews.recovery import Completed, Recovery
+from drawbridge.server.reviews.recovery import Completed, Recovery, origin
 from drawbridge.server.reviews.reviews import Review
 from drawbridge.server.store.texts import clean
 from drawbridge.server.updates import answered
@@ -130,15 +130,8 @@ class Publishing:
         store = self._store(session)
 
         async def begin(attempt: Attempt) -> None:
-            intent = CommitIntent(
-                session=session,
-                seq=store.last_seq,
-                by=sender.name,
-                client_id=sender.id,
-                surface=dict(sender.audited),
-                attempt=attempt,
-            )
-            await self._recovery.begin(intent)
+            about = origin(session, store.last_seq, sender)
+            await self._recovery.begin(CommitIntent(**about, attempt=attempt))
 
         try:
             async with self._recovery.applying():

@@ -15,7 +15,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, Protocol, TypedDict
 
 import msgspec
 
@@ -73,6 +73,21 @@ class Store(Protocol):
     def audit(self, event: Audited) -> None: ...
 
     async def read(self, *, after_seq: int, limit: int) -> Page: ...
+
+
+class Origin(TypedDict):
+    """The fields that every ``Intent`` has."""
+
+    session: str
+    seq: int
+    by: str
+    client_id: str
+    surface: dict[str, Any]
+
+
+def origin(session: str, seq: int, sender: Subscriber) -> Origin:
+    """The fields of an intent of ``sender``. ``seq``: the number of the last record of the session."""
+    return Origin(session=session, seq=seq, by=sender.name, client_id=sender.id, surface=dict(sender.audited))
 
 
 class Completed(Exception):

@@ -31,7 +31,7 @@ from drawbridge.server.reviews.located_comments import LocatedComments
 from drawbridge.server.reviews.messages import ShownFile, counted, images_of, numbers, record_of, refused, reply
 from drawbridge.server.reviews.publishing import Offers, Owner, Publishing
 from drawbridge.server.reviews.recorded_diff import RecordedDiff, recorded_diff
-from drawbridge.server.reviews.recovery import Completed, Recovery
+from drawbridge.server.reviews.recovery import Completed, Recovery, origin
 from drawbridge.server.reviews.reviews import (
     DecisionResult,
     HunkGone,
@@ -236,11 +236,7 @@ class Reviewing:
         """Stores the intent of a decision."""
         if plan.hunks:
             intent = DecisionIntent(
-                session=session,
-                seq=own.last_seq,
-                by=sender.name,
-                client_id=sender.id,
-                surface=dict(sender.audited),
+                **origin(session, own.last_seq, sender),
                 decision=wanted.decision,
                 files=plan.files,
                 hunks=plan.hunks,

@@ -19,6 +19,7 @@ from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.reviews import committing, recovery
 from drawbridge.server.reviews.publishing import Publishing
 from drawbridge.server.reviews.recovery import Recovery
+from drawbridge.server.reviews.review_commits import ReviewCommits
 from drawbridge.server.reviews.reviewing import UNREAD, Reviewing
 from drawbridge.server.reviews.reviews import Review
 from drawbridge.server.sessions.options.ceilings import Ceilings
@@ -66,7 +67,7 @@ async def before_and_kill(folder: Path, point: tuple[object, str], decision: str
 
 WRITE, SET, RECORD, END = (
     (WorkTree, "write"),
-    (Review, "_set"),
+    (ReviewCommits, "set"),
     (Reviewing, "_publish_decision"),
     (Recovery, "end"),
 )
@@ -211,7 +212,7 @@ async def test_a_file_that_was_changed_since_is_not_written(tmp_path: Path) -> N
     async with reviewing(tmp_path) as one:
         await one.run(work)
         review = await one.get()
-        with killed(Review, "_set"):
+        with killed(ReviewCommits, "set"):
             await one.decide(hunks=[id_of(review, "LINE 3\n")], decision="undo")
         one.replace("line 10\n", "by a person\n")
         text = one.text()

@@ -20,7 +20,7 @@ from drawbridge.server.checkpoints.snapshotter import Snapshotter, _Collected
 from drawbridge.server.checkpoints.work_tree import WorkTree
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.reviews import committing, recovery
-from drawbridge.server.reviews.reviews import Review
+from drawbridge.server.reviews.review_commits import ReviewCommits
 from drawbridge.server.sessions.options.ceilings import Ceilings
 from drawbridge.server.sessions.options.limits import Limits
 from drawbridge.server.terminal_sessions import directories
@@ -686,7 +686,7 @@ async def test_an_interrupted_decision_is_recorded_in_its_session(tmp_path: Path
             at.replace("line 3\n" if at is one else "line 9\n", "by an agent\n")
             await at.stops()
         review = await two.get()
-        with killed(Review, "_set"):
+        with killed(ReviewCommits, "set"):
             await two.decide(hunks=[hunk["id"] for hunk in review["files"][0]["hunks"]], decision="undo")
     async with socket_rig(tmp_path, Limits()) as rig:
         assert (rig.folder / "one" / "poem.txt").read_text() == POEM

@@ -39,8 +39,9 @@ from drawbridge.server.reviews.committing import finished
 from drawbridge.server.reviews.intents import CommitIntent, DecisionIntent, Intent, RevertIntent, Verdict
 from drawbridge.server.reviews.interrupted import recovered
 from drawbridge.server.reviews.messages import Recovered, audited, recovered_record
+from drawbridge.server.reviews.open_review import OpenReview
 from drawbridge.server.reviews.recorded_diff import RecordedDiff, recorded_diff
-from drawbridge.server.reviews.reviews import OpenReview, Review
+from drawbridge.server.reviews.reviews import Review
 from drawbridge.server.store.log import Page
 from drawbridge.server.store.records import NOT_OURS, read
 

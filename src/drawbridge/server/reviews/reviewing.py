@@ -26,21 +26,15 @@ from drawbridge.server.protocol.replies import Review as ReviewReply
 from drawbridge.server.reviews import publishing, recovery
 from drawbridge.server.reviews.change_set import NotEditable
 from drawbridge.server.reviews.commenting import Commenting, KeptComments
+from drawbridge.server.reviews.decisions import DecisionResult, HunkGone, Plan, RequestedDecision, ReviewMoved
 from drawbridge.server.reviews.intents import DecisionIntent
 from drawbridge.server.reviews.located_comments import LocatedComments
 from drawbridge.server.reviews.messages import ShownFile, counted, images_of, numbers, record_of, refused, reply
+from drawbridge.server.reviews.open_review import OpenReview
 from drawbridge.server.reviews.publishing import Offers, Owner, Publishing
 from drawbridge.server.reviews.recorded_diff import RecordedDiff, recorded_diff
 from drawbridge.server.reviews.recovery import Completed, Recovery, origin
-from drawbridge.server.reviews.reviews import (
-    DecisionResult,
-    HunkGone,
-    OpenReview,
-    Plan,
-    RequestedDecision,
-    Review,
-    ReviewMoved,
-)
+from drawbridge.server.reviews.reviews import Review
 
 logger = logging.getLogger("drawbridge.server")
 

@@ -13,7 +13,7 @@ from textual.app import App, ComposeResult
 from drawbridge.core.terminal_text import harmless
 from drawbridge.server.reviews.change_set import Version, changed
 from drawbridge.server.reviews.messages import reply
-from drawbridge.server.reviews.reviews import OpenReview
+from drawbridge.server.reviews.open_review import OpenReview
 from drawbridge.text import review_words
 from drawbridge.tui import review_parts
 from drawbridge.tui.colors import DARK

@@ -22,7 +22,9 @@ from drawbridge.server.checkpoints.errors import Changed, GitFailed, NoCheckpoin
 from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.checkpoints.index_cache import INDEX
 from drawbridge.server.checkpoints.private import Largest
-from drawbridge.server.reviews.reviews import HunkGone, OpenReview, RequestedDecision, Review, ReviewMoved
+from drawbridge.server.reviews.decisions import HunkGone, RequestedDecision, ReviewMoved
+from drawbridge.server.reviews.open_review import OpenReview
+from drawbridge.server.reviews.reviews import Review
 from tests import programs
 from tests.server.checkpoints.rig import RUN, git
 from tests.server.checkpoints.test_hostile_repository import spy  # noqa: F401 - a fixture

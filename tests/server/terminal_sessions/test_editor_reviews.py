@@ -18,7 +18,7 @@ from drawbridge.server.checkpoints.errors import GitFailed
 from drawbridge.server.checkpoints.work_tree import WorkTree
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.reviews.commenting import Commenting
-from drawbridge.server.reviews.reviews import Review
+from drawbridge.server.reviews.review_commits import ReviewCommits
 from drawbridge.server.sessions.options.limits import Limits
 from tests.chaos.rig import seeded
 from tests.server.core_rig import Client
@@ -99,7 +99,7 @@ async def test_an_editor_is_shown_the_review_of_its_file_or_directory(rig: Socke
     ("point", "words"),
     [
         ((WorkTree, "write"), "wanted to undo 1 change in 1 file, but the server was restarted. Nothing was changed."),
-        ((Review, "_set"), "undid 1 change in poem.txt (the server was restarted in the meantime)."),
+        ((ReviewCommits, "set"), "undid 1 change in poem.txt (the server was restarted in the meantime)."),
     ],
 )
 async def test_an_editor_is_notified_of_an_interrupted_decision(

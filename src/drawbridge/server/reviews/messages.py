@@ -31,6 +31,7 @@ from drawbridge.server.protocol.frames import ROOM, Subscriber
 from drawbridge.server.protocol.messages import FRAME_BYTES
 from drawbridge.server.reviews.change_set import REGULAR, FileChange, NotEditable, Part, Version
 from drawbridge.server.reviews.committing import BadBranch, Blocked, NothingToCommit, Refused
+from drawbridge.server.reviews.decisions import HunkDecision, HunkGone, Plan, RequestedDecision, ReviewMoved
 from drawbridge.server.reviews.intents import (
     LISTED_PATHS,
     CommitIntent,
@@ -41,16 +42,9 @@ from drawbridge.server.reviews.intents import (
     Verdict,
 )
 from drawbridge.server.reviews.located_comments import LocatedComments
+from drawbridge.server.reviews.open_review import OpenReview
 from drawbridge.server.reviews.pushing import CannotPush, NotPushed, Target
 from drawbridge.server.reviews.recorded_diff import RecordedDiff
-from drawbridge.server.reviews.reviews import (
-    HunkDecision,
-    HunkGone,
-    OpenReview,
-    Plan,
-    RequestedDecision,
-    ReviewMoved,
-)
 from drawbridge.server.store.texts import clean
 from drawbridge.server.updates import converted
 

@@ -15,7 +15,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, Protocol, TypedDict
 
 import msgspec
 
@@ -39,8 +39,9 @@ from drawbridge.server.reviews.committing import finished
 from drawbridge.server.reviews.intents import CommitIntent, DecisionIntent, Intent, RevertIntent, Verdict
 from drawbridge.server.reviews.interrupted import recovered
 from drawbridge.server.reviews.messages import Recovered, audited, recovered_record
+from drawbridge.server.reviews.open_review import OpenReview
 from drawbridge.server.reviews.recorded_diff import RecordedDiff, recorded_diff
-from drawbridge.server.reviews.reviews import OpenReview, Review
+from drawbridge.server.reviews.reviews import Review
 from drawbridge.server.store.log import Page
 from drawbridge.server.store.records import NOT_OURS, read
 
@@ -73,6 +74,21 @@ class Store(Protocol):
     def audit(self, event: Audited) -> None: ...
 
     async def read(self, *, after_seq: int, limit: int) -> Page: ...
+
+
+class Origin(TypedDict):
+    """The fields that every ``Intent`` has."""
+
+    session: str
+    seq: int
+    by: str
+    client_id: str
+    surface: dict[str, Any]
+
+
+def origin(session: str, seq: int, sender: Subscriber) -> Origin:
+    """The fields of an intent of ``sender``. ``seq``: the number of the last record of the session."""
+    return Origin(session=session, seq=seq, by=sender.name, client_id=sender.id, surface=dict(sender.audited))
 
 
 class Completed(Exception):

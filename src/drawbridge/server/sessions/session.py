@@ -46,8 +46,8 @@ from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError, no_project
 from drawbridge.server.protocol.frames import ROOM, Subscriber
 from drawbridge.server.protocol.replies import Review
+from drawbridge.server.reviews.decisions import RequestedDecision
 from drawbridge.server.reviews.recovery import Recovery
-from drawbridge.server.reviews.reviews import RequestedDecision
 from drawbridge.server.reviews.writing import Writing
 from drawbridge.server.sessions import metadata
 from drawbridge.server.sessions.context import SessionContext

@@ -289,6 +289,20 @@ async def test_a_name_stays_when_the_agent_reports_its_session(tmp_path: Path) -
         assert (entry["session_id"], entry["title"]) == ("s-1", "nuts")
 
 
+async def test_a_session_can_be_named_before_its_first_record(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        server.agent.says_sessions = False
+        project = await server.project(phone)
+        session = server.core.projects.get(project)
+        key = session.recorded.session_key
+        await server.does(phone, "session_rename", project, session_id=key, name="nuts")
+        assert session.info().title == "nuts"
+        await run(server, phone, project, "walnuts")
+        [entry] = (await server.does(phone, "sessions", project))["data"]["sessions"]
+        assert (entry["session_id"], entry["title"]) == (key, "nuts")
+
+
 async def test_a_deleted_session_is_only_in_the_trash(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:

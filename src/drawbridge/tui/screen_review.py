@@ -182,7 +182,7 @@ class ReviewScreen(Screen[None]):
 
     @property
     def _is_lost(self) -> bool:
-        """Whether the hunk that is being edited is no longer part of the review."""
+        """Whether the hunk that is being edited no longer needs a decision."""
         return self._editing is not None and all(
             part.key != self._editing or part.is_gone for part in self._contents.parts
         )
@@ -308,7 +308,7 @@ class ReviewScreen(Screen[None]):
         if part is None or not self._is_ready or self._is_refused(decision):
             return
         if part.is_gone:
-            self._say("This change is no longer part of the review: d discards what you wrote.")
+            self._say("This change no longer needs a decision: d discards what you wrote.")
         elif self._is_shown(part):
             if part.hunk is not None:
                 self._send({"hunks": [part.hunk["id"]], "decision": decision}, part.key)

@@ -126,7 +126,7 @@ CODES: Final[Mapping[str, Kind]] = {
         "Nothing was undone."
     ),
     "HUNK_GONE": Kind(
-        "The hunk or file is no longer part of the review, or the review has changed since it was shown: read the "
+        "The hunk or file no longer needs a decision, or the review has changed since it was shown: read the "
         "review again. If somebody has decided on the hunk, `details` has `by` and `decision`."
     ),
     "REVIEW_CLASH": Kind(

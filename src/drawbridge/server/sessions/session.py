@@ -269,9 +269,9 @@ class Session(ABC):
 
     @final
     def info(self) -> messages.ProjectInfo:
-        """The session in lists. Made anew only if it has changed since the last call, so that a list of many sessions
+        """The session in lists. Built again only if it has changed since the last call, so that a list of many sessions
         does not delay the event loop."""
-        # A thread may change the history in the meantime. The next call then sees another state, and makes it anew.
+        # A thread may change the history in the meantime. The next call then sees another state, and builds it again.
         now = (self.store.changes, *self._changes_silently())
         if self._listed is None or self._listed[0] != now:
             self._listed = (now, project_info(self.summary()))

@@ -96,6 +96,17 @@ def test_a_service_that_was_stopped_is_started_again(setup: Setup, systemd: Path
     assert asked(systemd)[-1] == "restart drawbridge.service"
 
 
+def test_setup_of_a_running_service_names_the_restart(setup: Setup, home: Path, systemd: Path) -> None:
+    """The unit stays the same if only the settings file changes, so setup does not restart the server."""
+    assert "restart" not in setup("serve").errors, "it has just started the server"
+    (home / ".config" / "drawbridge").mkdir(parents=True)
+    (home / ".config" / "drawbridge" / "config.toml").write_text("[serve]\nport = 9000\n")
+    again = setup("serve")
+    assert "Nothing to change" in again.output
+    assert "reads its settings only when it starts" in again.errors
+    assert "systemctl --user restart drawbridge.service" in again.errors
+
+
 def test_the_users_changes_to_the_unit_are_kept_as_a_copy(setup: Setup, home: Path, systemd: Path) -> None:
     setup("serve")
     mine = unit(home).read_text() + "# mine\n"
@@ -239,7 +250,9 @@ def test_on_macos_it_is_a_launchd_agent(home: Path, monkeypatch: pytest.MonkeyPa
     assert (content["RunAtLoad"], content["KeepAlive"]) == (True, {"SuccessfulExit": False})
 
     running[0] = True
-    assert serve.plan_setup(ours).steps == []
+    again = serve.plan_setup(ours)
+    assert again.steps == []
+    assert again.notes[-1].endswith("run: launchctl kickstart -k gui/501/drawbridge.serve")
     removal = serve.plan_removal(ours)
     assert words(removal) == ["- launchctl bootout gui/501/drawbridge.serve"]
     for step in removal.steps:

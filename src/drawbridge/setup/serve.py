@@ -69,9 +69,7 @@ WantedBy=default.target
 """
 
 
-RESTART: Final = (
-    "The server reads its settings only when it starts. If the settings or Drawbridge itself have changed since then, run:"
-)
+RESTART: Final = "The server reads its settings only when it starts. If the settings or Drawbridge itself have changed since then, run:"
 
 
 class Service(Protocol):

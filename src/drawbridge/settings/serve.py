@@ -137,6 +137,7 @@ class ServeSettings(NamedTuple):
             "the program of an agent, such as claude=/opt/claude/bin/claude (default: from PATH)",
             metavar="AGENT=PATH",
             pattern=r"[a-z][a-z0-9_-]*=.+",
+            key=r"[a-z][a-z0-9_-]*",
             heading="agents",
         ),
     ] = ()
@@ -146,6 +147,7 @@ class ServeSettings(NamedTuple):
             "another agent that supports the Agent Client Protocol, and its command, such as goose=goose acp",
             metavar="NAME=COMMAND",
             pattern=f"{AGENT_NAME}=.+",
+            key=AGENT_NAME,
             form=AGENT_FORM,
         ),
     ] = ()
@@ -155,6 +157,7 @@ class ServeSettings(NamedTuple):
             "another agent: a command that reads a prompt from stdin, prints its answer and never asks",
             metavar="NAME=COMMAND",
             pattern=f"{AGENT_NAME}=.+",
+            key=AGENT_NAME,
             form=AGENT_FORM,
         ),
     ] = ()

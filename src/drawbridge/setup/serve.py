@@ -69,7 +69,9 @@ WantedBy=default.target
 """
 
 
-RESTART: Final = "The server reads its settings only when it starts. If the settings or Drawbridge itself have changed since then, run:"
+RESTART: Final = (
+    "The server reads its settings only when it starts. If they or Drawbridge have changed since then, run:"
+)
 
 
 class Service(Protocol):

@@ -22,7 +22,7 @@ from drawbridge.tui.bar import Bar
 from drawbridge.tui.client import Client
 from drawbridge.tui.connection import RequestError
 from drawbridge.tui.conversation import Conversation, record_in, truncation
-from drawbridge.tui.dialogs import HelpDialog, ModeDialog
+from drawbridge.tui.dialogs import ModeDialog
 from drawbridge.tui.drawing import Painter
 from drawbridge.tui.fields import PromptBox
 from drawbridge.tui.history import History, Tail
@@ -367,8 +367,8 @@ class ConversationScreen(Screen[None]):
     async def action_leave(self) -> None:
         await self.app.action_quit()
 
-    def action_help(self) -> None:
-        self.app.push_screen(HelpDialog())
+    async def action_help(self) -> None:
+        await self.run_action("app.list_keys")
 
     def action_page(self, by: int) -> None:
         if self.card is not None and self.card.has_focus_within and self.card.page(by):

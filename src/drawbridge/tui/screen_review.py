@@ -22,7 +22,7 @@ from drawbridge.tui.client import Client
 from drawbridge.tui.comment_dialogs import CommentDialog, CommentsDialog, SendDialog
 from drawbridge.tui.commit_dialog import CommitDialog
 from drawbridge.tui.connection import Message, RequestError
-from drawbridge.tui.dialogs import REVIEW_KEYS, ConfirmDialog, HelpDialog
+from drawbridge.tui.dialogs import ConfirmDialog
 from drawbridge.tui.drawing import Painter
 from drawbridge.tui.fields import PlainTextArea
 from drawbridge.tui.key_hints import KeyHints
@@ -595,8 +595,8 @@ class ReviewScreen(Screen[None]):
         view = self._view
         (view.scroll_page_down if by > 0 else view.scroll_page_up)(animate=False)
 
-    def action_help(self) -> None:
-        self.app.push_screen(HelpDialog(REVIEW_KEYS))
+    async def action_help(self) -> None:
+        await self.run_action("app.list_keys(True)")
 
     def action_back(self) -> None:
         """Leaves the choice of lines, the field (but keeps its text), or the review."""

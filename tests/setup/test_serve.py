@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from drawbridge.cli import main
 from drawbridge.core.errors import NoProgram
 from drawbridge.setup import serve
 from drawbridge.setup.plan import Plan
@@ -259,6 +260,20 @@ def test_on_macos_it_is_a_launchd_agent(home: Path, monkeypatch: pytest.MonkeyPa
         step.apply()
     removal.finish()
     assert left(home) == {}
+
+
+def test_launchd_does_not_restart_with_unusable_settings(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """launchd restarts it after every exit code but 0."""
+    unusable = ["serve", "--idle-timeout", "never"]
+    assert main(unusable) == 2
+    monkeypatch.setenv("XPC_SERVICE_NAME", "drawbridge.serve")
+    assert main(unusable) == 2, "an agent of the service has started it"
+    monkeypatch.setattr(os, "getppid", lambda: 1)
+    capsys.readouterr()
+    assert main(unusable) == 0
+    assert capsys.readouterr().err == "drawbridge serve: --idle-timeout must be a whole number.\n"
 
 
 def test_an_unsupported_system_is_reported() -> None:

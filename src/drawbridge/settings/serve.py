@@ -14,6 +14,8 @@ CLIENT_MODES: Final = ("default", "manual", "plan", "acceptEdits", "auto", "dont
 
 AGENT_NAME: Final = r"[a-z][a-z0-9_-]{0,31}"
 AGENT_FORM: Final = "NAME=COMMAND (NAME: a lowercase letter, then up to 31 lowercase letters, digits, - or _)"
+LAUNCHD_LABEL: Final = "drawbridge.serve"
+"""The name of the service on macOS."""
 MEGABYTES: Final = (1, 100_000_000)
 
 DOLLARS: Final = (0.01, 100_000)

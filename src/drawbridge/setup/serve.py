@@ -23,6 +23,7 @@ from typing import Final, Protocol
 
 from drawbridge import settings
 from drawbridge.core.errors import NoProgram, ProgramFailed
+from drawbridge.settings.serve import LAUNCHD_LABEL
 from drawbridge.setup import copies, files, record
 from drawbridge.setup.files import Change, Step
 from drawbridge.setup.interpreter import is_passing
@@ -155,7 +156,7 @@ class Launchd:
     def __init__(self, environ: Mapping[str, str], uid: int) -> None:
         self._environ = environ
         self._domain = f"gui/{uid}"
-        self.path = Path.home() / "Library" / "LaunchAgents" / f"{NAME}.serve.plist"
+        self.path = Path.home() / "Library" / "LaunchAgents" / f"{LAUNCHD_LABEL}.plist"
 
     def content(self) -> bytes:
         # The server rotates this file, because launchd does not rotate logs.

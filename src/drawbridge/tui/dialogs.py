@@ -24,7 +24,7 @@ KEYS: Final = (
     ("r", "reject it, with a reason if you like; skip the agent's questions"),
     ("w", "always: accept, and apply what the agent suggests"),
     ("Ctrl-S", "accept with your edits; go to the next question, or submit your answers"),
-    ("/", "go to the prompt box; Enter sends, Ctrl-J starts a new line"),
+    ("/", "go to the prompt box; Enter sends, Ctrl-R adds to the active run, Ctrl-J starts a new line"),
     ("Esc", "leave a field; go back"),
     ("j  k", "to the next item; to the previous one"),
     ("Enter", "expand an item; show truncated text in full"),

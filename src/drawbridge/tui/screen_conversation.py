@@ -129,7 +129,15 @@ class ConversationScreen(Screen[None]):
         self.tick()
         card = self.card
         waits = wording.waits_until(self._client.project or {})
-        keys = (conversation.run is None, waits, card and (card.approval_id, card.is_begun), self._client.features)
+        steers = self._client.steers(conversation.id)
+        self.query_one(PromptBox).may_steer(steers)
+        keys = (
+            conversation.run is None,
+            steers,
+            waits,
+            card and (card.approval_id, card.is_begun),
+            self._client.features,
+        )
         if keys != self._keys:  # the footer is rebuilt only when the keys change
             self._keys = keys
             self.refresh_bindings()
@@ -240,7 +248,7 @@ class ConversationScreen(Screen[None]):
 
     def on_prompt_box_sent(self, event: PromptBox.Sent) -> None:
         self.query_one(History).to_end()
-        do(self, self._client.execute(event.text))
+        do(self, self._client.execute(event.text, steer=event.steer))
 
     def put_back(self, prompt: str) -> None:
         """Puts a prompt that was refused back into the prompt box, before what the user has written since."""

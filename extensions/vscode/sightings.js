@@ -48,7 +48,8 @@ class Sightings {
     for (const { end, row, shown } of ends) if (isVisible(row, shown)) seen.add(end);
     this._ends.delete(key); // so that it is the last one
     this._ends.set(key, seen);
-    if (this._ends.size > MOST) this._ends.delete(this._ends.keys().next().value);
+    const [oldest] = this._ends.keys();
+    if (this._ends.size > MOST && oldest !== undefined) this._ends.delete(oldest);
     return ends.every(({ end }) => seen.has(end));
   }
 }

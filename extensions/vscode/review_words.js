@@ -148,13 +148,13 @@ function mode(name) {
 }
 
 /**
- * Why a hunk is no longer part of the review.
+ * Why a hunk no longer needs a decision.
  *
  * @param {string} [by]
  * @param {string} [decision]
  */
 function goneWords(by, decision) {
-  if (!by) return 'This change is no longer part of the review: someone has decided on it, or the file has changed.';
+  if (!by) return 'This change no longer needs a decision: someone has decided on it, or the file has changed.';
   return decision ? `${by} already ${DECIDED[decision] ?? 'decided on'} this change.` : `${by} decided on this change.`;
 }
 

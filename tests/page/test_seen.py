@@ -278,7 +278,7 @@ WATCH = r"""(() => {
         ? [...ofEdited(received[id], texts), ...always]
         : sent ? wordsIn(answered(sent)) : [...(requests[id] ?? ['unknown']), ...always];
       const hidden = [...new Set(all)].filter((word) => !words[id]?.has(word));
-      // A button that only refers to the text above does not have to be fully in view.
+      // A button that only refers to the text above does not need to be fully in view.
       const isAsked = ({ part, line }) => !part.matches('.always') || (data.remember && !line.includes('see above'));
       const unseen = sent && !texts ? [] : pieces(card, (one) => isAsked(one) && !isSeen(one));
       const missing = unseen.map(({ line }) => line);
@@ -674,7 +674,7 @@ def test_an_answer_is_sent_once_all_of_it_was_in_view(browser: Browser, address:
 
 @pytest.mark.thorough
 def test_only_answered_questions_have_to_be_in_view(browser: Browser, address: str) -> None:
-    """An option that is not chosen does not have to have been in view."""
+    """An option that is not chosen does not need to have been in view."""
     asked = ask({"label": "Oak"}, {"label": "Ash", "description": words(900)})
     with browser.person(address, **SMALL) as person:
         sends(person, {"name": "AskUserQuestion", "input": {"questions": [asked]}})

@@ -242,7 +242,7 @@ async def test_a_change_on_disk_is_shown_when_the_user_returns(server: Server, r
         (repository / "poem.txt").write_text(poem(line_5="Another 5", line_30="LINE 30"))
         await person.presses("a")
         await is_told(
-            person, "This change is no longer part of the review: someone has decided on it, or the file has changed."
+            person, "This change no longer needs a decision: someone has decided on it, or the file has changed."
         )
         await person.sees("+ Another 5")
         (repository / "poem.txt").write_text(poem(line_5="A third 5", line_30="LINE 30"))

@@ -113,7 +113,7 @@ function takeSecrets() {
   const local = codeIn(asked.get('sign-in') ?? '');
   if (local) {
     history.replaceState(null, '', `${location.pathname}#/`);
-    // The server has printed the link for a browser on its own machine, so the user does not have to compare or confirm
+    // The server has printed the link for a browser on its own machine, so the user does not need to compare or confirm
     // anything.
     if (!kept.token()) {
       pair(local, kept.clientName());

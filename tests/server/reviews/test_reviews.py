@@ -785,7 +785,7 @@ async def test_undoing_a_file_does_not_remove_a_directory(tmp_path: Path) -> Non
 
 
 async def test_undo_never_replaces_a_users_directory(tmp_path: Path) -> None:
-    """Restoring the file would destroy the directory, so the deletion is no longer part of the review."""
+    """Restoring the file would destroy the directory, so the deletion is not in the review."""
     async with reviewing(tmp_path) as one:
         await one.run(three_files)
         (one.directory / "old.txt").mkdir()

@@ -46,7 +46,7 @@ const NEWS = 10_000;
 /** The updates after which the review, its comments, or what can be committed or pushed may have changed. */
 const CHANGES = ['review_changed', 'review_commented', 'review_committed', 'review_pushed', 'run_finished'];
 
-/** The codes of errors after which no undecided changes are left, because the directory or the project is gone. */
+/** The codes of errors after which there are no undecided changes left, because the directory or the project is gone. */
 const GONE = ['INVALID_PATH', 'PROJECT_NOT_FOUND'];
 
 /** The state of a part, a file or the whole review while it is shown. */
@@ -451,7 +451,7 @@ export class OpenReview {
     this._newsEnd = setTimeout(() => (this.news.value = ''), NEWS);
   }
 
-  /** Shows what was written on an earlier visit for hunks that are no longer part of the review. */
+  /** Shows what was written on an earlier visit for hunks that no longer need a decision. */
   _restore(now: ReadonlySet<string>) {
     const written = this.comments.writings
       .peek()

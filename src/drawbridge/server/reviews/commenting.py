@@ -179,7 +179,7 @@ class Commenting:
                 kept = [one.comment.blob for one in self._comments.values()]
                 await self._review.keep_texts(git, [*kept, version.blob])
         except HunkGone:
-            text = "The file is no longer part of the review. Read the review again."
+            text = "The file is no longer in the review. Read the review again."
             raise ClientError("HUNK_GONE", text, details={"gone": path}) from None
         except SameName:
             problem = f"The comment can't be added: the review has several files that are shown as {path}."

@@ -50,7 +50,7 @@ class HunkDecision(Struct, frozen=True):
 
 
 class HunkGone(Exception):
-    """A hunk or a file is no longer part of the review. ``decided``: the decision, if a user has decided on the
+    """A hunk or a file no longer needs a decision. ``decided``: the decision, if a user has decided on the
     hunk."""
 
     def __init__(self, what: str, decided: HunkDecision | None = None) -> None:

@@ -126,7 +126,7 @@ def refused(error: HunkGone | ReviewMoved | NotEditable | Changed) -> ClientErro
             details = {"gone": error.what, "by": decided.by, "decision": decided.decision}
             return ClientError("HUNK_GONE", text, details=details)
         case HunkGone():
-            text = "The hunk or file is no longer part of the review. Read the review again."
+            text = "The hunk or file no longer needs a decision. Read the review again."
             return ClientError("HUNK_GONE", text, details={"gone": error.what})
         case ReviewMoved():
             text = "The review has changed since it was shown. Read the review again."

@@ -126,11 +126,17 @@ class Recovery:
         """Held while a decision is applied or recovered."""
         self._may_be_due = True
         """Whether the file may exist. Before the first recovery, that is not known."""
-        self.latest: Recovered | None = None
-        """The record of a decision that was interrupted before the server was started; None once another decision is
-        about to be applied."""
+        self._news: Recovered | None = None
+        """The record of a decision that was interrupted before the server was started; None once it was taken, or once
+        another decision is about to be applied."""
         self._is_restarted = True
         """Whether the intent in the file, if it exists, is from before the server was started."""
+
+    def take_news(self) -> Recovered | None:
+        """The record of a decision that was interrupted before the server was started. Returned once, because the user
+        is notified in one editor, and not again in each editor that is opened later."""
+        news, self._news = self._news, None
+        return news
 
     def is_due(self) -> bool:
         """Whether a decision was interrupted. Blocking."""
@@ -153,7 +159,7 @@ class Recovery:
 
     async def begin(self, intent: Intent) -> None:
         """Returns once the intent is on the disk. Raises ``NotPrivate``, for example if the disk is full."""
-        self._may_be_due, self.latest = True, None
+        self._may_be_due, self._news = True, None
         await asyncio.to_thread(write_private, str(self._path), msgspec.json.encode(intent), synced=True)
 
     async def end(self) -> None:
@@ -212,7 +218,7 @@ class Recovery:
             store.record(event)
             if found.result == "done":
                 store.audit(audited(intent, found.commit))
-        self.latest = event if self._is_restarted else None
+        self._news = event if self._is_restarted else None
         text = "%s: an interrupted decision, revert or commit by %s %s"
         logger.warning(text, intent.session, intent.by, RESULTS[found.result])
         self._recovered(review)

@@ -123,8 +123,8 @@ class Reviewing:
             self._publish(review)
 
     def publish_gone(self) -> None:
-        """Publishes that no undecided changes are left, because the directory no longer exists or is no longer allowed.
-        Once the directory is available again, so is the review."""
+        """Publishes that there are no undecided changes left, because the directory no longer exists or is no longer
+        allowed. Once the directory is available again, so is the review."""
         self._publish(OpenReview(), is_gone=True)
 
     def _publish(self, review: OpenReview, *, is_gone: bool = False) -> None:

@@ -219,7 +219,7 @@ class ReviewedDirectory:
 
     @property
     def is_ready(self) -> bool:
-        """Whether a tool that may write does not have to wait for a checkpoint."""
+        """Whether a tool that may write does not need to wait for a checkpoint."""
         return self._ready.is_set()
 
     async def ready(self) -> None:

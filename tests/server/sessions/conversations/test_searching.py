@@ -454,22 +454,28 @@ async def test_a_session_list_reports_that_the_index_is_incomplete(
         assert ([one["title"] for one in found["sessions"]], "building" in found) == (["walnuts"], False)
 
 
-async def test_an_export_reports_that_its_project_was_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The project is deleted while its history is being read."""
+@pytest.mark.parametrize(("is_deleted", "code"), [(True, "PROJECT_NOT_FOUND"), (False, "SHUTTING_DOWN")])
+async def test_an_export_reports_why_its_history_was_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_deleted: bool, code: str
+) -> None:
+    """The project is deleted, or the server shuts down, while the history is being read."""
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
         await run(server, phone, project, "walnuts")
-        history = server.core.projects.get(project).history
+        session = server.core.projects.get(project)
+        history = session.history
 
         def read(**wanted: Any) -> None:
+            if is_deleted:
+                session.store.removed()
             history.close()
             raise HistoryUnreadable("the file is gone")
 
         monkeypatch.setattr(history, "read", read)
         with pytest.raises(ClientError) as refused:
             await server.does(phone, "session_export", project, format="jsonl")
-        assert refused.value.code == "PROJECT_NOT_FOUND"
+        assert refused.value.code == code
 
 
 async def test_no_session_is_deleted_during_a_run(tmp_path: Path) -> None:

@@ -38,12 +38,17 @@ class _Direction:
             async with self._turn:
                 self._free = max(self._free, loop.time()) + len(part) / self._speed
                 await asyncio.sleep(self._free - loop.time())
-                loop.call_at(self._free + self._delay, writer.write, part)
+                loop.call_at(self._free + self._delay, _deliver, writer, part)
 
     def end(self, writer: asyncio.StreamWriter) -> None:
         """Closes the connection once everything has arrived."""
         loop = asyncio.get_running_loop()
         loop.call_at(max(self._free, loop.time()) + self._delay, writer.close)
+
+
+def _deliver(writer: asyncio.StreamWriter, part: bytes) -> None:
+    if not writer.is_closing():  # what is under way to a side that has closed its connection gets lost
+        writer.write(part)
 
 
 @contextlib.asynccontextmanager

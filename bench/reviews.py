@@ -113,7 +113,7 @@ async def measured(server: Server, project: str, directory: Path) -> None:
         shown = sum(len(file["hunks"]) for file in review["files"])
         what = f"review of {FILES} files, {shown:,} hunks"
         firsts = [file["hunks"][0]["id"] for file in review["files"]]
-        requests = {
+        requests: dict[str, list[tuple[str, dict[str, Any]]]] = {
             "review_get": [("review_get", {})] * TIMES,
             "keep": [("review_decide", {"hunks": [id], "decision": "keep"}) for id in firsts[:TIMES]],
             "undo": [("review_decide", {"hunks": [id], "decision": "undo"}) for id in firsts[TIMES : 2 * TIMES]],

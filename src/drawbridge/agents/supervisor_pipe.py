@@ -82,6 +82,13 @@ class SupervisorPipe:
         with contextlib.suppress(OSError):
             os.write(self._local.fileno(), bytes([byte]))
 
+    async def ended(self) -> None:
+        """Returns once the supervisor, which must have been started, has ended."""
+        self._remote.close()
+        with contextlib.suppress(OSError):
+            while more := await asyncio.get_running_loop().sock_recv(self._local, 64):
+                self._received += more
+
     def tree_is_empty(self) -> bool:
         """Whether the supervisor reported that no process is left, which it does only on Linux. Call this after the
         supervisor has ended."""

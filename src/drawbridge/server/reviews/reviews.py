@@ -17,6 +17,7 @@ import asyncio
 import os
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
@@ -140,7 +141,7 @@ class SameName(Exception):
     """Clients see several files of the review with the same path, because their names are not valid UTF-8."""
 
 
-class OpenReview(Struct, frozen=True):
+class OpenReview(Struct, frozen=True, dict=True):
     """The review at one moment. ``version`` changes whenever anything in ``files`` or ``lost`` does. ``private``: whether
     it is stored in a private repository. ``lost``: as in ``Gaps``."""
 
@@ -148,7 +149,8 @@ class OpenReview(Struct, frozen=True):
     private: bool = False
     lost: str = ""
 
-    @property
+    # These are needed several times for each reply, and take a while for thousands of hunks.
+    @cached_property
     def version(self) -> str:
         digest = blake2b(self.lost.encode(), digest_size=12)
         for file in self.files:
@@ -156,10 +158,11 @@ class OpenReview(Struct, frozen=True):
             digest.update(repr((file.path, file.old_path, sides, [hunk.id for hunk in file.hunks])).encode())
         return digest.hexdigest()
 
-    @property
+    @cached_property
     def hunks(self) -> int:
         return sum(len(file.hunks) for file in self.files)
 
+    @cached_property
     def lines(self) -> tuple[int, int]:
         """The numbers of added and of removed lines."""
         added = sum(hunk.span.new_count for file in self.files for hunk in file.hunks)

@@ -82,8 +82,13 @@ async def started(
 
     When the context ends, every process that was started in it has ended, unless the wait for that was canceled.
     """
-    pipe = SupervisorPipe()
     near, far = socket.socketpair()
+    try:
+        pipe = SupervisorPipe()
+    except OSError:  # too many open files
+        near.close()
+        far.close()
+        raise
     # The shell may also be started in a directory on a disk that does not respond.
     starting = asyncio.get_running_loop().run_in_executor(None, _start, directory, confinement, mark, pipe, far)
     pid, input = 0, None

@@ -4,20 +4,14 @@ git."""
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import subprocess
-import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from drawbridge.server.checkpoints import shell
 from drawbridge.server.checkpoints.changes import Changes, RunChanges
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
 from drawbridge.server.checkpoints.errors import NoCheckpoint
 from tests.server.checkpoints.rig import RUN
-from tests.waiting import PATIENCE, until
 
 
 async def test_a_run_has_priority_over_requests_of_clients(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,35 +41,6 @@ async def test_a_run_has_priority_over_requests_of_clients(project: Path, monkey
     await checkpoints.snapshotter.stored()
     assert set(done[: done.index("run_next")]) <= {runs[0]}
     assert read == runs
-
-
-async def test_an_operation_canceled_at_its_start_leaves_nothing(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The shell starts only after the operation was canceled. Its processes end without it."""
-    checkpoints = Checkpoints(project, "proj_1")
-    start, begun, may_start = shell._start, threading.Event(), threading.Event()
-    started: list[subprocess.Popen[bytes]] = []
-
-    def slow(*given: Any) -> subprocess.Popen[bytes]:
-        begun.set()
-        assert may_start.wait(PATIENCE)
-        started.append(start(*given))
-        return started[0]
-
-    async def operate() -> None:
-        async with checkpoints.operations.exclusive():
-            raise AssertionError("the operation was canceled")
-
-    monkeypatch.setattr(shell, "_start", slow)
-    operation = asyncio.create_task(operate())
-    await until(begun.is_set, "the start of the shell")
-    operation.cancel()
-    may_start.set()
-    with contextlib.suppress(asyncio.CancelledError):
-        await operation
-    await checkpoints.close()
-    assert started[0].returncode is not None
 
 
 async def test_without_git_a_missing_checkpoint_is_explained(

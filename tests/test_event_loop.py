@@ -72,8 +72,8 @@ SERVER_MAY = {
         "os.rename server.sessions.metadata:save",
         "os.stat server.sessions.metadata:save",
     },
-    "asyncio opens /dev/null on its own thread when it starts a process": {
-        "open server.checkpoints.shell:started",
+    "whether the compiled form of the supervisor still exists, beside the server's own modules": {
+        "os.stat agents.supervisor_pipe:SupervisorPipe.command",
     },
     "appends to the log, and makes a new file and its link: clients see only what is in the log": {
         "fcntl.flock server.store.index:lock",

@@ -291,7 +291,7 @@ def _about(intent: Intent) -> tuple[Operation, int, int]:
 
 
 def counted(review: OpenReview) -> ReviewNumbers:
-    added, removed = review.lines()
+    added, removed = review.lines
     return ReviewNumbers(files=len(review.files), hunks=review.hunks, added=added, removed=removed)
 
 

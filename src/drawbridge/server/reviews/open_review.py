@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from hashlib import blake2b
 
 from msgspec import Struct
@@ -9,7 +10,7 @@ from msgspec import Struct
 from drawbridge.server.reviews.change_set import FileChange
 
 
-class OpenReview(Struct, frozen=True):
+class OpenReview(Struct, frozen=True, dict=True):
     """The review at one moment. ``version`` changes whenever anything in ``files`` or ``lost`` does. ``private``: whether
     it is stored in a private repository. ``lost``: as in ``Gaps``."""
 
@@ -17,7 +18,8 @@ class OpenReview(Struct, frozen=True):
     private: bool = False
     lost: str = ""
 
-    @property
+    # These are needed several times for each reply, and take a while for thousands of hunks.
+    @cached_property
     def version(self) -> str:
         digest = blake2b(self.lost.encode(), digest_size=12)
         for file in self.files:
@@ -29,10 +31,11 @@ class OpenReview(Struct, frozen=True):
         as long as the server runs."""
         return {file.path: hash(_state(file)) for file in self.files}
 
-    @property
+    @cached_property
     def hunks(self) -> int:
         return sum(len(file.hunks) for file in self.files)
 
+    @cached_property
     def lines(self) -> tuple[int, int]:
         """The numbers of added and of removed lines."""
         added = sum(hunk.span.new_count for file in self.files for hunk in file.hunks)

@@ -426,7 +426,8 @@ export class Client extends EventTarget {
     const { conversation } = this;
     const isFirst = !this.projects.known && conversation && conversation.session === undefined && !conversation.joined;
     const joining = isFirst ? this.command('project_join') : undefined;
-    joining?.catch(() => {}); // if the list does not contain the project, nothing awaits this promise
+    // Nothing awaits these if the token is refused, or if the list does not contain the project.
+    for (const one of [list, joining]) one?.catch(() => {});
     this._greeted((await hello).data);
     const { projects } = (await list).data;
     kept.beginSeen(projects);

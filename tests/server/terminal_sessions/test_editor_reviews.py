@@ -123,7 +123,7 @@ async def test_an_editor_is_notified_of_an_interrupted_decision(
             assert (await asks(later, **given))["notice"] == ""
 
 
-async def test_a_later_decision_replaces_the_notice_about_an_earlier_one(tmp_path: Path) -> None:
+async def test_a_later_decision_replaces_an_earlier_notice(tmp_path: Path) -> None:
     async with socket_rig(tmp_path, Limits()) as rig:
         at = await changed(rig, "one")
         [hunk] = [hunk["id"] for file in (await at.get())["files"] for hunk in file["hunks"]]

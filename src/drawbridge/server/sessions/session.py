@@ -455,10 +455,8 @@ class SessionStore:
 
     def check_there(self) -> None:
         """Raises ``ClientError`` if the session has been deleted, or the server is shutting down."""
-        if self._is_removed:
-            raise no_project()
         if self.history.closed:
-            raise shutting_down()
+            raise no_project() if self._is_removed else shutting_down()
 
     def append(self, event: Recorded, sender: str = "", *, quiet: bool = False) -> Stored:
         """Writes the event, without publishing it. Raises ``BadMessage``, ``HistoryNotWritten``, or ``ClientError`` if

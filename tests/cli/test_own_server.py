@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from drawbridge.cli.own_server import NotStarted, own_server
+
+
+@pytest.fixture(autouse=True)
+def _interruptible() -> Iterator[None]:
+    """The command ignores SIGINT once its server ends."""
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def fails(*arguments: str) -> NotStarted:

@@ -227,7 +227,7 @@ async def test_vs_code_is_shown_with_the_states_of_its_files(folder: Path) -> No
     ]
 
 
-async def test_unsaved_files_are_found_in_neovim_and_vs_code(folder: Path) -> None:
+async def test_unsaved_files_are_found_in_neovim_and_vs_code(nvim: Path, folder: Path) -> None:
     """The server asks for them before it writes files."""
     in_neovim, in_vscode, saved = (str(folder / name) for name in ("a.txt", "b.txt", "c.txt"))
 

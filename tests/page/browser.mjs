@@ -65,6 +65,19 @@ async function open({
   await page.goto(url);
 }
 
+const later = (milliseconds) => new Promise((end) => setTimeout(end, milliseconds));
+
+// What a window shows when a command has failed, and whether it is drawn at all.
+async function described({ page, complaints }) {
+  const look = () => {
+    const drawn = new Promise((frame) => requestAnimationFrame(() => frame('drawn')));
+    const late = new Promise((end) => setTimeout(() => end('NOT drawn'), 2_000));
+    return Promise.race([drawn, late]).then((frame) => [document.readyState, frame, document.body.innerText]);
+  };
+  const [state, frame, text] = await Promise.race([page.evaluate(look), later(5_000).then(() => ['no answer'])]);
+  return `${state}, ${frame}, ${JSON.stringify(complaints)}, shows: ${text?.replaceAll(/\s+/g, ' ').slice(0, 500)}`;
+}
+
 const commands = {
   open,
   close: async ({ page }, { context }) => {
@@ -212,9 +225,9 @@ for await (const line of readline.createInterface({ input: process.stdin })) {
   try {
     said = { result: (await Promise.race([commands[command.do](command, people.get(command.page)), late])) ?? null };
   } catch (error) {
-    said = {
-      error: `${command.do} ${command.css ?? command.code ?? ''} ${command.text ?? ''}: ${String(error).split('\n', 1)[0]}`,
-    };
+    const what = `${command.do} ${command.css ?? command.code ?? ''} ${command.text ?? ''}`;
+    const window = await described(people.get(command.page)).catch(String);
+    said = { error: `${what}: ${String(error).split('\n', 1)[0]}\nThe window: ${window}` };
   }
   clearTimeout(timer);
   console.log(JSON.stringify({ ...said, id: command.id }));

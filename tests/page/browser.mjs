@@ -69,13 +69,10 @@ const later = (milliseconds) => new Promise((end) => setTimeout(end, millisecond
 
 // What a window shows when a command has failed, and whether it is drawn at all.
 async function described({ page, complaints }) {
-  const look = () => {
-    const drawn = new Promise((frame) => requestAnimationFrame(() => frame('drawn')));
-    const late = new Promise((end) => setTimeout(() => end('NOT drawn'), 2_000));
-    return Promise.race([drawn, late]).then((frame) => [document.readyState, frame, document.body.innerText]);
-  };
-  const [state, frame, text] = await Promise.race([page.evaluate(look), later(5_000).then(() => ['no answer'])]);
-  return `${state}, ${frame}, ${JSON.stringify(complaints)}, shows: ${text?.replaceAll(/\s+/g, ' ').slice(0, 500)}`;
+  const frame = page.evaluate(() => new Promise((frame) => requestAnimationFrame(frame))).then(() => 'drawn');
+  const state = await Promise.race([frame, later(2_000).then(() => 'NOT drawn')]);
+  const [text] = await Promise.race([page.locator('body').allInnerTexts(), later(5_000).then(() => [''])]);
+  return `${state}, ${JSON.stringify(complaints)}, shows: ${text.replaceAll(/\s+/g, ' ').slice(0, 500)}`;
 }
 
 const commands = {

@@ -19,5 +19,5 @@ def test_the_answer_to_one_command_is_not_used_for_another(browser: Browser, add
 def test_a_failure_says_what_the_window_shows(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         person.sees("h2", "blog")
-        with pytest.raises(AssertionError, match=r"The window: complete, drawn, \[\], shows: .*blog"):
+        with pytest.raises(AssertionError, match=r"The window: drawn, \[\], shows: .*blog"):
             person.runs("null.failed")

@@ -501,8 +501,10 @@ fi
 
 _COMMIT: Final = f"""
 if [ -n "$new" ]; then
-    "$git" update-ref -m 'branch: Created from HEAD' "$new" "$head" '' || exit {NO_BRANCH}
-    "$git" symbolic-ref -m "$moving" HEAD "$new" || {{ "$git" update-ref -d "$new"; exit {NO_BRANCH}; }}
+    "$git" update-ref -m 'branch: Created from HEAD' "$new" "$head" '' || {{ rm -f "$lock"; exit {NO_BRANCH}; }}
+    "$git" symbolic-ref -m "$moving" HEAD "$new" || {{
+        "$git" update-ref -d "$new"; rm -f "$lock"; exit {NO_BRANCH}
+    }}
 fi
 (trap - TERM; export GIT_INDEX_FILE="$index"; exec "$git" commit -F "$message")
 code=$?
@@ -514,5 +516,6 @@ else
 fi
 exit $code
 """
-"""The script that makes the commit. The shell itself ignores SIGTERM, so the script is completed even if the commit is
-terminated because it took too long, or because the server has ended."""
+"""The script that makes the commit. The lock file is gone at its end unless a program was killed. The shell itself
+ignores SIGTERM, so the script is completed even if the commit is terminated because it took too long, or because the
+server has ended."""

@@ -73,7 +73,7 @@ async def test_a_scheduled_alarm_is_shown_and_can_be_canceled(server: Server, di
     alarm = datetime.now() + timedelta(minutes=30)
     async with attached(server, directory) as person:
         await person.prompts(f"/emit {json.dumps(wake_up(alarm.timestamp()))}")
-        await person.sees("Scheduled until", f"{alarm:%H:%M} (s: cancel)")
+        await person.sees("Scheduled until", f"{alarm:%H:%M}", "(s: cancel)")  # a day may follow the time
         await person.waits_for(lambda: may_cancel(person), "that a key is not meant for the run")
         await person.presses("escape", "s")
         await person.sees("Ready")
@@ -85,7 +85,7 @@ async def test_the_cancel_key_shows_that_it_also_cancels_tasks(server: Server, d
     alarm = datetime.now() + timedelta(minutes=30)
     async with attached(server, directory) as person:
         await person.prompts(f"/emit {json.dumps([*wake_up(alarm.timestamp()), TASK])}")
-        await person.sees("Scheduled until", f"{alarm:%H:%M} (s: cancel schedule and tasks)")
+        await person.sees("Scheduled until", f"{alarm:%H:%M}", "(s: cancel schedule and tasks)")
         await person.waits_for(lambda: may_cancel(person), "that a key is not meant for the run")
         await person.presses("escape", "s")
         await person.sees("Ready")

@@ -90,16 +90,22 @@ class Changes:
         wait_until(is_selected, f"the selected line {line}")
 
     def does(self, action: str, line: str) -> None:
-        """Clicks a button of a line in the list, and clicks again if VS Code was reloading the list at that moment."""
-        before = self.rows()
+        """Clicks a button that removes a line from the list, and clicks again if VS Code was reloading the list at that
+        moment. Returns when the line is gone, or a notice is shown."""
+
+        def has_an_effect() -> bool:
+            return not any(line in row for row in self.rows()) or bool(self.rig.window.sees(NOTICES))
+
+        self.rig.does("notifications.clearAll")
 
         def is_done() -> bool:
             self.clicks(action, line)
-            wait_until(lambda: self.rows() != before or self.rig.window.sees(NOTICES), f"an effect of {action}")
+            with contextlib.suppress(AssertionError):
+                wait_until(has_an_effect, f"an effect of {action}", timeout=10)
             was_reading = any(MOVED in notice for notice in self.rig.window.sees(NOTICES))
             if was_reading:
                 self.rig.does("notifications.clearAll")
-            return not was_reading
+            return has_an_effect() and not was_reading
 
         wait_until(is_done, action)
 

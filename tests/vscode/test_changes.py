@@ -52,6 +52,8 @@ class Changes:
         self.directory = rig.folder / "work"
         self.poem, self.old = self.directory / "poem.txt", self.directory / "old.txt"
         make_repository(self.directory)
+        # The changes of the previous test, whose server has ended, may still be listed.
+        wait_until(lambda: "3" not in rig.window.sees(".activitybar .badge"), "that nothing is listed")
         server.run(self.directory, self._work)
         wait_until(lambda: "3" in rig.window.sees(".activitybar .badge"), "the number of changes at the icon")
         rig.does("drawbridge.showChanges")
@@ -75,7 +77,11 @@ class Changes:
             rows = self.rows()
             return len(rows) == len(beginnings) and all(map(str.startswith, rows, beginnings))
 
-        wait_until(is_shown, f"a list of {beginnings}")
+        try:
+            wait_until(is_shown, f"a list of {beginnings}")
+        except AssertionError as error:
+            error.add_note(f"shown: {self.rows()}, with the notices {self.rig.window.sees(NOTICES)}")
+            raise
 
     def opens(self, line: str) -> None:
         """Clicks a line of the list, and clicks again if VS Code was redrawing the list at that moment."""

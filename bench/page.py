@@ -18,7 +18,7 @@ from typing import Any
 
 from tests.page.agent import COMMAND
 from tests.page.conftest import page_of, project_in
-from tests.page.history import write_history
+from tests.page.history import serving_history
 from tests.page.rig import Browser, Person
 from tests.page.test_everywhere import FRAMES, says
 from tests.page.test_hostile_texts import LONGEST, PACE, with_texts
@@ -175,7 +175,7 @@ async def main() -> None:
     browser = Browser()
     try:
         with tempfile.TemporaryDirectory() as name:
-            data, directory = Path(name, "data"), Path(name, "work", "blog")
+            directory = Path(name, "work", "blog")
             directory.mkdir(parents=True)
             options = ("--no-tls", "--allow", directory.parent)
             async with serving(Path(name, "phone"), *options, "--trusted-proxy", "127.0.0.1") as server:
@@ -183,7 +183,7 @@ async def main() -> None:
                 async with slow_link(server, kilobits=400, latency=0.4) as page:
                     with browser.person("about:blank", width=390, height=844, worker=True) as person:
                         await asyncio.to_thread(opens, person, f"{page}#token={server.token}&project={project}")
-            async with serving(data, *options) as server:
+            async with serving(Path(name, "data"), *options) as server:
                 project = await project_in(server, directory)
                 address = f"{page_of(server)}#token={server.token}&project={project}"
                 with browser.person(address, worker=True) as person:
@@ -194,8 +194,8 @@ async def main() -> None:
             async with serving(texts / "data", "--no-tls", "--allow", texts / "work") as server:
                 with browser.person(f"{page_of(server)}#token={server.token}", worker=True) as person:
                     await asyncio.to_thread(draws, person, projects)
-            write_history(data, project, (says(number) for number in range(1, RECORDS + 1)))
-            async with serving(data, *options) as server:
+            records = (says(number) for number in range(1, RECORDS + 1))
+            async with serving_history(Path(name, "long"), directory, records) as (server, project):
                 address = f"{page_of(server)}#token={server.token}&project={project}"
                 with browser.person(address, worker=True) as person:
                     await asyncio.to_thread(scrolls, person)

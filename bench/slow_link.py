@@ -14,6 +14,9 @@ from typing import Any
 
 from tests.server.processes import Server
 
+BUFFER = 65_536
+"""The maximum number of bytes of a connection that wait for the link."""
+
 CHUNK = 1_460
 """The maximum number of bytes that a connection sends before the other connections get a turn."""
 
@@ -33,17 +36,25 @@ class _Direction:
     async def send(self, data: bytes, writer: asyncio.StreamWriter) -> None:
         """Sends data, and returns once it has left. It arrives ``delay`` seconds later."""
         loop = asyncio.get_running_loop()
+        ready = loop.time()
         for start in range(0, len(data), CHUNK):
             part = data[start : start + CHUNK]
             async with self._turn:
-                self._free = max(self._free, loop.time()) + len(part) / self._speed
+                # Data that was waiting uses the link from the moment when it became free, however late this task wakes
+                # up. Otherwise, the link would be slower on a busy machine.
+                self._free = max(self._free, ready) + len(part) / self._speed
                 await asyncio.sleep(self._free - loop.time())
-                loop.call_at(self._free + self._delay, writer.write, part)
+                loop.call_at(self._free + self._delay, _deliver, writer, part)
 
     def end(self, writer: asyncio.StreamWriter) -> None:
         """Closes the connection once everything has arrived."""
         loop = asyncio.get_running_loop()
         loop.call_at(max(self._free, loop.time()) + self._delay, writer.close)
+
+
+def _deliver(writer: asyncio.StreamWriter, part: bytes) -> None:
+    if not writer.is_closing():  # what is under way to a side that has closed its connection gets lost
+        writer.write(part)
 
 
 @contextlib.asynccontextmanager
@@ -62,11 +73,11 @@ async def slow_link(server: Server, *, kilobits: float, latency: float) -> Async
             head = await reader.readuntil(b"\r\n\r\n")
             line, rest = head.split(b"\r\n", 1)
             await up.send(line + b"\r\n" + ELSEWHERE + rest, writer)
-        while data := await reader.read(CHUNK):
+        while data := await reader.read(BUFFER):
             await up.send(data, writer)
 
     async def answers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while data := await reader.read(CHUNK):
+        while data := await reader.read(BUFFER):
             await down.send(data, writer)
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

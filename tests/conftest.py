@@ -139,13 +139,16 @@ def _turn(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 @pytest.fixture(autouse=True)
 def home(_turn: None, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The test's own empty HOME, with TMPDIR and XDG_RUNTIME_DIR next to it. The path is short enough for sockets.
-    Fails the test if it leaves threads, processes or open files behind.
+    Fails the test if it leaves threads, processes or open files behind, or SIGINT ignored.
     """
     before = Snapshot()
     with _private_directory() as directory:
         _live_in(directory, monkeypatch)
         yield directory / "home"
         left = before.new(places=(str(directory), str(tmp_path_factory.getbasetemp())))
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        left.append("SIGINT is ignored, also by every program that a later test starts")
     if left:
         pytest.fail("the test left behind: " + "; ".join(left), pytrace=False)
 

@@ -195,14 +195,21 @@ SENTENCES = {
     ],
 }
 
+MOVED: list[dict[str, Any]] = [
+    {},
+    {"paths": ["a"], "files": 1},
+    {"paths": ["a", "b"], "files": 2},
+    {"paths": ["a", "b"], "files": 1_200},
+]
+
 SCRIPT = """
 await import(process.argv[1] + '/dom.mjs');
 document.createElementNS = (_, name) => document.createElement(name);
 const page = await import(process.argv[1] + '/modules.mjs');
 const { goneWords, liftedWords, retryWords, settledWords, standing, titleOf, wordsOf } = page;
-const { linesWords, suggestedField, suggestedText, learn, subject, verb } = page;
+const { linesWords, movedWords, suggestedField, suggestedText, learn, subject, verb } = page;
 const examples = JSON.parse(process.argv[2]);
-const { acts, answers, calls, gone, hunks, limits, places, projects, quotes, retries, states } = examples;
+const { acts, answers, calls, gone, hunks, limits, moved, places, projects, quotes, retries, states } = examples;
 learn([{ tools: acts }]);
 const words = {
   calls: calls.map(([name, input]) => subject({ name, input }, '/p').words),
@@ -211,6 +218,7 @@ const words = {
   limits: limits.map((one) => liftedWords(one)),
   gone: gone.map(goneWords),
   hunks: hunks.map(([file, hunk]) => [titleOf(hunk), wordsOf(file, hunk), wordsOf(file)]),
+  moved: moved.map(movedWords),
   places: places.map(linesWords),
   suggestions: quotes.map((one) => [suggestedField(one), suggestedText(one, 'x\\ny'), suggestedText(one, '')]),
   kinds: page.KINDS,
@@ -226,7 +234,7 @@ def page() -> Any:
     """Returns the web UI's texts for the examples above, by the kind of example."""
     asked = {"answers": SETTLED, "limits": LIMITS, "projects": PROJECTS}
     asked |= {"acts": ACTS, "calls": CALLS, "states": get_args(tool_words.State)}
-    asked |= {"retries": RETRIES, "gone": GONE, "hunks": HUNKS, "places": PLACES, "quotes": QUOTES}
+    asked |= {"retries": RETRIES, "gone": GONE, "hunks": HUNKS, "moved": MOVED, "places": PLACES, "quotes": QUOTES}
     given = json.dumps(asked)
     command = [str(programs.node()), "--input-type=module", "--eval", SCRIPT, str(programs.page_units()), given]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
@@ -251,6 +259,11 @@ def test_clients_name_the_end_of_a_limit_the_same_way() -> None:
 
 def test_the_web_ui_has_words_for_everything_that_tools_do() -> None:
     assert {*page()["kinds"]} == {*get_args(Act), "other"}
+
+
+def test_clients_name_the_files_that_have_changed_the_same_way() -> None:
+    words = [review_words.refused_words("HUNK_GONE", details, "", "", is_hunk=False) for details in MOVED]
+    assert page()["moved"] == words
 
 
 def test_clients_have_the_same_verbs_for_tools() -> None:
@@ -283,7 +296,7 @@ def test_clients_describe_a_decided_hunk_the_same_way() -> None:
 
 REFUSED: list[tuple[str, dict[str, Any], bool]] = [
     *(("HUNK_GONE", {"gone": "h", **given}, is_hunk) for given in GONE for is_hunk in (True, False)),
-    ("HUNK_GONE", {}, False),
+    *(("HUNK_GONE", details, False) for details in MOVED),
     ("REVIEW_CLASH", {"paths": ["a", "b"]}, True),
     ("REVIEW_CLASH", {}, True),
     ("PROCESS_ACTIVE", {}, True),

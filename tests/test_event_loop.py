@@ -72,8 +72,8 @@ SERVER_MAY = {
         "os.rename server.sessions.metadata:save",
         "os.stat server.sessions.metadata:save",
     },
-    "asyncio opens /dev/null on its own thread when it starts a process": {
-        "open server.checkpoints.shell:started",
+    "whether the compiled form of the supervisor still exists, beside the server's own modules": {
+        "os.stat agents.supervisor_pipe:SupervisorPipe.command",
     },
     "appends to the log, and makes a new file and its link: clients see only what is in the log": {
         "fcntl.flock server.store.index:lock",
@@ -172,6 +172,30 @@ asyncio.run(main())
 """
     subprocess.run([sys.executable, "-c", code], check=True)
     assert findings(report) == ["os.remove core.private_files:remove_quietly"]
+
+
+def test_calls_that_only_look_at_a_file_are_found(tmp_path: Path) -> None:
+    """Python raises no audit event for them."""
+    report = tmp_path / "report"
+    (tmp_path / "link").symlink_to("target")
+    code = f"""
+import asyncio, os, sys
+sys.path.insert(0, {str(ROOT)!r})
+from drawbridge.core import plugin
+from drawbridge.server.approvals import paths
+from tests import watched_program
+
+watched_program.install(os.open({str(report)!r}, os.O_WRONLY | os.O_CREAT))
+
+async def main():
+    plugin.directory()
+    paths.real({str(tmp_path / "link")!r})
+
+asyncio.run(main())
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+    real = "server.approvals.paths:real"
+    assert set(findings(report)) == {"os.stat core.plugin:directory", f"os.lstat {real}", f"os.readlink {real}"}
 
 
 async def test_the_bridges_loop_never_waits_for_a_file(

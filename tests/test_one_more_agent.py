@@ -331,7 +331,7 @@ def test_info_tests_the_guard_of_the_new_agent() -> None:
     assert info()[0]["state"] == "absent"
     drawbridge_("setup", "pelican", "--yes")
     found, _ = info()
-    assert (found["state"], found["problem"]) == ("works", "")
+    assert (found["title"], found["state"], found["problem"]) == ("Pelican Code", "works", "")
     assert found["events"] == ["about_to_act", "did_act"]
     assert info()[1] == [], "the test call above was recorded as a failure"
 

@@ -24,7 +24,6 @@ Arguments after the verb are passed on: ``test -k selection``, ``serve --port 12
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 import subprocess
@@ -168,12 +167,15 @@ def bench(arguments: list[str]) -> None:
 
 def vsix(_arguments: list[str]) -> None:
     sys.path.insert(0, str(ROOT / "src"))
-    from drawbridge.setup.vsix import pack
+    from drawbridge.core.errors import DrawbridgeError
+    from drawbridge.setup.vsix import manifest, pack
 
     folder = ROOT / "extensions" / "vscode"
-    version = json.loads((folder / "package.json").read_text(encoding="utf-8"))["version"]
-    target = ROOT / "dist" / f"drawbridge-{version}.vsix"
-    pack(folder, target)
+    try:
+        target = ROOT / "dist" / f"drawbridge-{manifest(folder)['version']}.vsix"
+        pack(folder, target)
+    except DrawbridgeError as error:
+        raise SetupError(str(error)) from None
     shown = target.relative_to(ROOT)
     bootstrap.log(f"packed {shown}; to install it: code --install-extension {shown}")
 

@@ -26,34 +26,66 @@ async function page(out) {
   await fs.mkdir(out, { recursive: true });
   const { metafile } = await esbuild.build({
     ...COMMON,
-    entryPoints: [
-      { in: 'src/main.tsx', out: 'app' },
-      { in: 'src/styles/app.css', out: 'app' },
-    ],
+    entryPoints: ['src/main.tsx', 'src/styles/app.css'],
     outdir: out,
     // Each module that `import()` names becomes a file beside the others, because the server serves no subfolders.
     splitting: true,
+    entryNames: 'part-[hash]',
     chunkNames: 'part-[hash]',
+    plugins: [oneFirstPart],
     minify: true,
     metafile: true,
   });
   await fs.cp(path.join(HERE, 'static'), out, { recursive: true });
   await fs.writeFile(path.join(out, 'licenses.txt'), await licenses(metafile));
-  const parts = firstParts(metafile);
-  const later = firstParts(metafile, 'src/conversation/view.tsx').filter((name) => !parts.includes(name));
-  const bytes = Object.fromEntries(
-    Object.entries(metafile.outputs).map(([name, one]) => [path.basename(name), one.bytes]),
-  );
+  const [script, ...more] = importsOf(metafile, outputOf(metafile, 'src/main.tsx'));
+  if (!script || more.length > 0) throw new Error(`the first view needs several scripts: ${[script, ...more]}`);
+  // All that this file does is import the script.
+  await fs.rm(path.join(out, path.basename(outputOf(metafile, 'src/main.tsx'))));
+  const view = outputOf(metafile, 'src/conversation/view.tsx');
+  const later = [view, ...importsOf(metafile, view)].filter((name) => name !== script);
   // A browser fetches six files at a time, so the largest one, which takes longest, comes first.
-  later.sort((one, other) => bytes[other] - bytes[one]);
-  await index(out, parts);
-  await ahead(out, later);
-  await worker(out, [...parts, ...later, ...firstParts(metafile, 'src/text/lexer.ts')]);
+  later.sort((one, other) => metafile.outputs[other].bytes - metafile.outputs[one].bytes);
+  const names = (paths) => paths.map((name) => path.basename(name));
+  const lexer = outputOf(metafile, 'src/text/lexer.ts');
+  const style = outputOf(metafile, 'src/styles/app.css');
+  const first = {
+    'ahead.js': await ahead(out, names(later)),
+    'app.css': path.basename(style),
+    'main.js': path.basename(script),
+    'old.js': await old(out),
+  };
+  await index(out, first);
+  await worker(out, [...Object.values(first), ...names([...later, lexer])]);
 }
 
-/** The names of the parts that an entry cannot start without. An entry that is a part itself is one of them. */
-function firstParts({ outputs }, source = 'src/main.tsx') {
-  const entry = Object.keys(outputs).find((name) => outputs[name].entryPoint === source);
+/**
+ * Makes one file of all scripts of the first view. Otherwise, a module that a part also needs would be in another file,
+ * and a browser fetches only six files at a time. A part can't be loaded without the first view, so it may import it.
+ */
+const oneFirstPart = {
+  name: 'one first part',
+  setup({ onResolve, onLoad }) {
+    const parts = new Set();
+    onResolve({ filter: /^\.{1,2}\// }, ({ path: name, resolveDir, kind }) => {
+      if (kind === 'dynamic-import') parts.add(path.resolve(resolveDir, name));
+      return undefined;
+    });
+    onLoad({ filter: /\.tsx?$/ }, async ({ path: file }) => {
+      if (!parts.has(file)) return undefined;
+      const main = JSON.stringify(path.join(HERE, 'src/main.tsx'));
+      return { contents: `${await fs.readFile(file, 'utf8')}\nimport ${main};\n`, loader: path.extname(file).slice(1) };
+    });
+  },
+};
+
+/** The path of the file that is built from a source. */
+function outputOf({ outputs }, source) {
+  return Object.keys(outputs).find((name) => outputs[name].entryPoint === source);
+}
+
+/** The paths of the files that a file can't start without. */
+function importsOf({ outputs }, file) {
   const found = new Set();
   const visit = (name) => {
     for (const { path: other, kind } of outputs[name].imports) {
@@ -62,29 +94,43 @@ function firstParts({ outputs }, source = 'src/main.tsx') {
       visit(other);
     }
   };
-  visit(entry);
-  if (path.basename(entry).startsWith('part-')) found.add(entry);
-  return [...found].map((name) => path.basename(name));
+  visit(file);
+  return [...found];
 }
 
-/** Adds preload links to index.html, so that the browser fetches the parts without waiting for app.js. */
-async function index(out, parts) {
+/** Replaces the names of files in index.html by those of the built files. */
+async function index(out, names) {
   const file = path.join(out, 'index.html');
-  const text = await fs.readFile(file, 'utf8');
-  const links = parts.map((name) => `  <link rel="modulepreload" href="${name}">\n`).join('');
-  await fs.writeFile(file, text.replace('  <script type="module"', `${links}  <script type="module"`));
+  let text = await fs.readFile(file, 'utf8');
+  for (const [name, built] of Object.entries(names)) {
+    if (!text.includes(`"${name}"`)) throw new Error(`index.html does not name ${name}`);
+    text = text.replaceAll(`"${name}"`, `"${built}"`);
+  }
+  await fs.writeFile(file, text);
 }
 
-/** Builds the script that preloads the parts that are needed after the first view. */
+/** Builds the script that starts what is needed after the first view. Returns its name. */
 async function ahead(out, parts) {
-  await esbuild.build({
+  const { metafile } = await esbuild.build({
     ...COMMON,
     entryPoints: ['src/ahead.ts'],
-    outfile: path.join(out, 'ahead.js'),
+    outdir: out,
+    entryNames: 'part-[hash]',
     format: 'iife',
     minify: true,
+    metafile: true,
     define: { PARTS: JSON.stringify(parts) },
   });
+  return path.basename(outputOf(metafile, 'src/ahead.ts'));
+}
+
+/** Names the script for old browsers as a part, so that later visits read it from the cache. Returns its name. */
+async function old(out) {
+  const file = path.join(out, 'old.js');
+  const hash = createHash('sha256').update(await fs.readFile(file));
+  const name = `part-${hash.digest('hex').slice(0, 8).toUpperCase()}.js`;
+  await fs.rename(file, path.join(out, name));
+  return name;
 }
 
 /** Builds the service worker, which caches the first parts of the web UI on the first visit, others after their use. */

@@ -74,8 +74,6 @@ class Changes {
     this._visited = new Set();
     /** @type {Set<string>} the directories whose notice was shown here */
     this._noticed = new Set();
-    /** @type {Map<string, string>} the server's latest notice about an interrupted decision, or '', by directory */
-    this._interrupted = new Map();
     this._isLost = false;
     /** @type {Node[]} */
     this._nodes = [];
@@ -210,13 +208,13 @@ class Changes {
     this._deciders = new Map();
     const { projects } = await this._link.request({ type: 'review_list' });
     const found = [];
-    const answers = [];
     const unread = [];
     for (const project of projects) {
       try {
         const answer = await this._link.request({ type: 'review_get', project });
-        answers.push(answer);
         found.push(placed(answer));
+        // The server sends a notice about an interrupted decision only once.
+        if (answer.notice) this._warn(harmless(answer.notice));
       } catch (error) {
         if (!this._link.isConnected || !(error instanceof Refused)) throw error;
         const { code, directory, message } = error;
@@ -239,7 +237,6 @@ class Changes {
       if (isFirst || isAfterRun) await this._begin(one);
     }
     this._set(found);
-    for (const notice of model.newNotices(answers, this._interrupted)) this._warn(harmless(notice));
     const left = model.keysOf(found);
     const deciders = new Set([...changes.values()].flatMap((names) => [...names]));
     deciders.delete(this._about().editor); // a decision in this window already has its message

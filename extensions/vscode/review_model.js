@@ -355,21 +355,6 @@ function hunkAt(file, row) {
   );
 }
 
-/**
- * The server's notices about interrupted decisions that were not in the previous answers. The server sends a notice
- * with each answer until another decision is made, so a later notice is new even if it has the same text.
- *
- * @param {{directory: string, notice?: string}[]} answers
- * @param {Map<string, string>} latest the latest notice, or '', by directory. It is updated.
- */
-function newNotices(answers, latest) {
-  return answers.flatMap(({ directory, notice = '' }) => {
-    const isNew = notice !== '' && notice !== latest.get(directory);
-    latest.set(directory, notice);
-    return isNew ? [notice] : [];
-  });
-}
-
 module.exports = {
   before,
   changesIn,
@@ -379,7 +364,6 @@ module.exports = {
   keepAllQuestion,
   keysOf,
   missing,
-  newNotices,
   only,
   onlyListed,
   rowOf,

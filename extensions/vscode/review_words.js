@@ -50,13 +50,13 @@ const MODES = {
 const REGULAR = ['100644', '100755'];
 
 /**
- * "1 file", "2 files"
+ * "1 file", "2,000 files"
  *
  * @param {number} count
  * @param {string} what
  */
 function counted(count, what) {
-  return count === 1 ? `1 ${what}` : `${count} ${what}s`;
+  return `${count.toLocaleString('en')} ${what}${count === 1 ? '' : 's'}`;
 }
 
 /**
@@ -148,13 +148,13 @@ function mode(name) {
 }
 
 /**
- * Why a hunk is no longer part of the review.
+ * Why a hunk no longer needs a decision.
  *
  * @param {string} [by]
  * @param {string} [decision]
  */
 function goneWords(by, decision) {
-  if (!by) return 'This change is no longer part of the review: someone has decided on it, or the file has changed.';
+  if (!by) return 'This change no longer needs a decision: someone has decided on it, or the file has changed.';
   return decision ? `${by} already ${DECIDED[decision] ?? 'decided on'} this change.` : `${by} decided on this change.`;
 }
 
@@ -173,9 +173,21 @@ function refusedWords(code, details, message, isHunk) {
   }
   if (code !== 'HUNK_GONE') return message;
   if (!isHunk && !details.gone) {
-    return 'The review has changed since you saw it, so your decision was not applied. Read what is new, then decide again.';
+    const where = someFiles(details);
+    return `The review has changed since you saw it, so your decision was not applied. Read what is new${where}, then decide again.`;
   }
   return goneWords(details.by, details.decision);
+}
+
+/**
+ * The first of the files that have changed in a review, with a space before it, or an empty text if none is known.
+ *
+ * @param {Record<string, any>} details
+ */
+function someFiles({ paths, files }) {
+  if (!Array.isArray(paths) || !paths.length) return '';
+  const more = (files || paths.length) - 1;
+  return ` in ${paths[0]}${more ? ` and ${counted(more, 'other file')}` : ''}`;
 }
 
 /**

@@ -3,6 +3,9 @@
 
 const { rowsOf } = require('./review_model');
 
+/** How many hunks are remembered. */
+const MOST = 5000;
+
 /**
  * @typedef {import('./review_words').ReviewedFile} ReviewedFile
  * @typedef {{ranges: [number, number][], count: number}} Shown what an editor shows of a document: the first and the
@@ -11,7 +14,10 @@ const { rowsOf } = require('./review_model');
 
 class Sightings {
   constructor() {
-    /** @type {Map<string, Set<string>>} which ends of each hunk have been in view, by the hunk's project and id */
+    /**
+     * @type {Map<string, Set<string>>} which ends of each hunk have been in view, by the hunk's project and id. Those
+     *   that were looked at last are kept.
+     */
     this._ends = new Map();
   }
 
@@ -40,7 +46,10 @@ class Sightings {
       ends.push(...place.left.map((row, number) => ({ end: `left ${number}`, row, shown: left })));
     const seen = this._ends.get(key) ?? new Set();
     for (const { end, row, shown } of ends) if (isVisible(row, shown)) seen.add(end);
+    this._ends.delete(key); // so that it is the last one
     this._ends.set(key, seen);
+    const [oldest] = this._ends.keys();
+    if (this._ends.size > MOST && oldest !== undefined) this._ends.delete(oldest);
     return ends.every(({ end }) => seen.has(end));
   }
 }
@@ -56,4 +65,4 @@ function isVisible(row, { ranges, count }) {
   return ranges.some(([first, last]) => first <= at && at <= last);
 }
 
-module.exports = { Sightings };
+module.exports = { MOST, Sightings };

@@ -3,7 +3,7 @@ local M = {}
 
 local loop = vim.uv or vim.loop
 
---- The path with links resolved, so that two spellings of one file are equal. The file itself does not have to exist.
+--- The path with links resolved, so that two spellings of one file are equal. The file itself does not need to exist.
 --- If its directory does not exist either, the path is returned unchanged.
 ---@param path string
 ---@return string

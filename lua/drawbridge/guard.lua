@@ -1,13 +1,12 @@
 --- The state of the guard that protects unsaved work, as `drawbridge info` reports it. The guard works without the plugin.
 local M = {}
 
-local NAMES = { claude = 'Claude Code', gemini = 'Gemini CLI', codex = 'Codex' }
 local STATES = { works = 'on', unreadable = 'unknown' }
 local MORE = ':checkhealth drawbridge has the details'
 
 ---@class drawbridge.Guard
 ---@field agent string
----@field name string The agent's name for display.
+---@field title string The agent's name for display.
 ---@field state 'works'|'broken'|'off'|'absent'|'unreadable'
 ---@field file string
 ---@field problem string
@@ -24,7 +23,7 @@ local function parsed(text)
   end
   local found = { guards = report.guard, problems = report.problems or {}, finds_us = false }
   for _, guard in ipairs(found.guards) do
-    guard.name = NAMES[guard.agent] or guard.agent
+    guard.title = guard.title or guard.agent -- earlier versions of the program do not report titles
   end
   for _, editor in ipairs(report.editors or {}) do
     found.finds_us = found.finds_us or editor.pid == vim.fn.getpid()
@@ -86,7 +85,7 @@ function M.line(found, problem)
   end
   local states = {}
   for _, guard in ipairs(found.guards) do
-    local state = ('%s for %s'):format(STATES[guard.state] or guard.state, guard.name)
+    local state = ('%s for %s'):format(STATES[guard.state] or guard.state, guard.title)
     if guard.state ~= 'absent' and not vim.tbl_contains(states, state) then
       states[#states + 1] = state
     end

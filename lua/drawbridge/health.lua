@@ -181,11 +181,11 @@ end
 local function check_guard_of(guard)
   local setup = ('`drawbridge setup %s`'):format(guard.agent)
   if guard.state == 'works' and guard.problem == '' then
-    ok(('Your unsaved work is protected from %s (%s)'):format(guard.name, home(guard.file)))
+    ok(('Your unsaved work is protected from %s (%s)'):format(guard.title, home(guard.file)))
   elseif guard.state == 'absent' and vim.fn.executable(guard.agent) == 1 then
-    warn(('%s may overwrite your unsaved work: it has no guard'):format(guard.name), { setup .. ' installs it.' })
+    warn(('%s may overwrite your unsaved work: it has no guard'):format(guard.title), { setup .. ' installs it.' })
   elseif guard.state == 'absent' then
-    info(('%s has no guard; %s installs it'):format(guard.name, setup))
+    info(('%s has no guard; %s installs it'):format(guard.title, setup))
   end
 end
 

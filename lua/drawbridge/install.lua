@@ -1,4 +1,5 @@
 --- `:DrawbridgeInstall`: installs the bridge into the plugin's own `.venv`.
+local config = require('drawbridge.config')
 local log = require('drawbridge.log')
 local program = require('drawbridge.program')
 local message = require('drawbridge.message')
@@ -61,6 +62,9 @@ function M.run()
     return message.answer(':DrawbridgeInstall: an installation is already running')
   elseif program.find() then
     return message.answer(':DrawbridgeInstall: the bridge is already installed')
+  elseif config.get().command then
+    -- The bridge would still be started with this command.
+    return message.answer(':DrawbridgeInstall: correct or remove the `command` option', 'error')
   elseif vim.fn.filereadable(script) == 0 or not python() then
     local missing = python() and ('%s is missing. Make `drawbridge` available on PATH instead.'):format(script)
       or 'python3 was not found. Install Python 3.11 or newer.'

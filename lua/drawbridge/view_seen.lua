@@ -195,7 +195,7 @@ function M.start(entry)
   })
 end
 
---- Updates the changed rows after edits of the proposed text, because a row that is no longer changed does not have to
+--- Updates the changed rows after edits of the proposed text, because a row that is no longer changed does not need to
 --- be seen.
 ---@param entry drawbridge.Entry
 ---@param rows integer[]

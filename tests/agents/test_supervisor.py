@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import py_compile
 import signal
 import sys
 from collections.abc import AsyncIterator
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 import psutil
 import pytest
 
-from drawbridge.agents import supervisor
+from drawbridge.agents import supervisor, supervisor_pipe
 from drawbridge.agents.base import AgentLine, Exited
 from tests.agents.rig import bad_agent, eventually, lives, session
 from tests.server.bad_claude import kept
@@ -176,3 +178,24 @@ async def test_a_supervisor_uses_less_than_8_mb_of_memory(tmp_path: Path) -> Non
         used = psutil.Process(agent.process.pid).parent()
         assert used is not None
         assert used.memory_full_info().uss < 8_000_000
+
+
+async def test_an_agent_starts_if_the_compiled_files_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor_pipe, "_SCRIPT", str(tmp_path / "removed.pyc"))
+    async with session(bad_agent(), tmp_path) as agent:
+        assert lives(agent.process.pid)
+
+
+def test_only_a_current_compiled_supervisor_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, compiled = tmp_path / "supervisor.py", tmp_path / "supervisor.pyc"
+    source.write_text("pass\n")
+    py_compile.compile(str(source), cfile=str(compiled), invalidation_mode=py_compile.PycInvalidationMode.TIMESTAMP)
+    spec = ModuleSpec("supervisor", None)
+    spec.cached = str(compiled)
+    monkeypatch.setattr(supervisor, "__file__", str(source))
+    monkeypatch.setattr(supervisor, "__spec__", spec)
+    assert supervisor_pipe._compiled() == str(compiled)
+    source.write_text("print('changed')\n")
+    assert supervisor_pipe._compiled() == str(source)

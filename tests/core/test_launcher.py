@@ -315,10 +315,18 @@ def test_a_missing_neovim_is_reported_with_a_remedy(folder: Path, tmp_path: Path
 
 @pytest.mark.parametrize("version", ["0.6.1", "0.7.1"])
 def test_a_neovim_that_is_too_old_is_not_started(folder: Path, tmp_path: Path, version: str) -> None:
-    old = script(tmp_path / "nvim", f'touch "$0.$1"; echo NVIM v{version}')
-    output = refused(3, cwd=folder, PATH=f"{tmp_path}:/usr/bin:/bin")
+    old = script(tmp_path / "nvim", f': > "$0.$1"; echo NVIM v{version}')
+    output = refused(3, cwd=folder, PATH=str(tmp_path))
     assert f"{old} can't be used: it is Neovim {version}, and 0.7.2 or newer is required." in output
     assert sorted(path.name for path in tmp_path.glob("nvim*")) == ["nvim", "nvim.--version"]
+
+
+def test_a_newer_neovim_further_on_is_found(tmp_path: Path) -> None:
+    for folder, version in (("first", "0.6.1"), ("second", "0.12.4")):
+        (tmp_path / folder).mkdir()
+        script(tmp_path / folder / "nvim", f"echo NVIM v{version}")
+    path = f"{tmp_path / 'first'}:{tmp_path / 'second'}:/usr/bin:/bin"
+    assert launcher.find_neovim({"PATH": path}) == str(tmp_path / "second" / "nvim")
 
 
 def test_a_configured_program_must_be_neovim(folder: Path, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from drawbridge.core.locks import UrgentLock
+from tests.waiting import PATIENCE
 
 
 async def held(lock: UrgentLock, name: str, order: list[str], *, urgent: bool = False) -> None:
@@ -43,7 +44,7 @@ def test_a_lock_has_one_holder_even_if_callers_give_up(waiting: list[tuple[bool,
         assert all(not task.cancelled() for task, (_, gives) in zip(tasks, waiting, strict=True) if not gives)
         pairs = list(zip(order[::2], order[1::2], strict=False))
         assert all(one == other or str(one) in order for one, other in pairs)
-        async with asyncio.timeout(1), lock.held():  # passes only if the lock is free
+        async with asyncio.timeout(PATIENCE), lock.held():  # passes only if the lock is free
             pass
 
     asyncio.run(run())

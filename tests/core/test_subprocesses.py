@@ -100,7 +100,7 @@ async def test_a_flood_that_fills_the_buffer_ends_the_program(monkeypatch: pytes
 
     monkeypatch.setattr(asyncio, "create_subprocess_exec", start)
     monkeypatch.setattr(os, "killpg", kill_late)
-    async with asyncio.timeout(45):
+    async with asyncio.timeout(PATIENCE):
         assert (await run("while True: print('x' * 1_000_000)", limit=10)).status is None
 
 

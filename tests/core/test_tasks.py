@@ -10,7 +10,7 @@ import pytest
 
 from drawbridge.core.errors import EditorGone
 from drawbridge.core.tasks import BackgroundTasks
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 LOGGER = logging.getLogger("tests.tasks")
 
@@ -72,7 +72,7 @@ async def test_close_cancels_tasks_and_waits_for_their_end(caplog: pytest.LogCap
 
     tasks.start(work(), "work")
     await began.wait()
-    await asyncio.wait_for(tasks.close(), 5)
+    await asyncio.wait_for(tasks.close(), PATIENCE)
     assert steps == ["ended"]
     await tasks.close()
     assert caplog.records == []
@@ -181,5 +181,5 @@ async def test_cancel_does_not_wait() -> None:
     await began.wait()
     tasks.cancel()
     assert ended == []
-    await asyncio.wait_for(tasks.close(), 5)
+    await asyncio.wait_for(tasks.close(), PATIENCE)
     assert ended == ["work"]

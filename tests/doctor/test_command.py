@@ -83,7 +83,7 @@ def test_text_is_wrapped_for_the_terminal(project: Path, columns: int, variables
     with Tmux.server(columns=columns, rows=60) as tmux:
         pane = tmux.start("doctor", command, cwd=project, environment=environment | variables)
         pane.wait_for("passed")
-        screen, painted = pane.screen, pane.coloured
+        screen, painted = pane.screen, pane.colored
         pane.wait_for_exit()
     why = "    An agent in a terminal has no editor"
     assert f"{why} to show its changes in.\n" in screen if columns == 80 else f"{why}\n    to show" in screen

@@ -209,6 +209,28 @@ async def test_a_text_that_changes_during_reading_is_read_again(monkeypatch: pyt
     assert await reviews._current(view) == (["typed", "a", "b", "c"], 2)
 
 
+@pytest.mark.parametrize("is_open", [False, True])
+async def test_a_view_that_closes_during_an_update_is_no_error(caplog: pytest.LogCaptureFixture, is_open: bool) -> None:
+    """The user decides while Python reads the edited text. The same error in an open view is logged."""
+    view = neovim_reviews._Shown(proposal("/a", OLD, NEW))
+
+    class Closing:
+        async def call(self, method: str, calls: list[Any]) -> Any:
+            if not is_open:
+                reviews.heard("decided", {"id": view.proposal.id, "accepted": False})
+            return [[], [0, 0, "Invalid buffer id: 7"]]
+
+    session: Any = Closing()
+    reviews = neovim_reviews.NeovimReviews(session, session.call)
+    reviews._shown[view.proposal.id] = view
+    reviews.heard("edited", {"id": view.proposal.id})
+    await asyncio.gather(*reviews._tasks._tasks)
+    found = [(record.levelname, record.getMessage()) for record in caplog.records]
+    text = "marking the changes of a view: [0, 0, 'Invalid buffer id: 7']"
+    assert found == [("WARNING", text)] * is_open
+    await reviews.close()
+
+
 async def test_reverting_outside_a_proposal_is_reported(rig: Workstation) -> None:
     await rig.opened("a.txt", OLD)
     await rig.person.lua("require('drawbridge.review').reject_hunk()")
@@ -262,7 +284,7 @@ async def test_changed_lines_have_signs_and_full_width_colors(
         await asyncio.to_thread(pane.wait_for, "(?m)" + r" *\n".join(map(re.escape, lines)))
         groups = await person.lua(HIGHLIGHTS)
         assert len({*groups.values(), ""}) == 4, "each has a background of its own"
-        shown = {text.rstrip(): backgrounds for text, backgrounds in colored(pane.coloured)}
+        shown = {text.rstrip(): backgrounds for text, backgrounds in colored(pane.colored)}
         for line in lines:
             backgrounds = shown[line.rstrip()]
             group = groups[{"-": "Removed", "+": "Added"}.get(line[0], "Changed")]

@@ -1,4 +1,4 @@
-"""A proposal never changes the size of a terminal, so that the program in it does not have to redraw its screen."""
+"""A proposal never changes the size of a terminal, so that the program in it does not need to redraw its screen."""
 
 from __future__ import annotations
 

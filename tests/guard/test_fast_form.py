@@ -133,7 +133,7 @@ def test_modules_in_the_working_directory_are_not_imported(guard: Guard, home: P
 
 def test_ctrl_c_leaves_no_traceback(guard: Guard, home: Path) -> None:
     neovim = guard.neovim(manner=editors.silent)
-    words = processes.fast_form(home, guard.settings | {"deadline": 5_000})
+    words = processes.fast_form(home, guard.settings | {"deadline": int(PATIENCE * 1000)})
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdin is not None
         process.stdin.write(processes.as_json(edit()))

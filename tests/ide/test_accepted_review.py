@@ -237,9 +237,7 @@ async def test_a_decision_is_refused_if_the_lines_have_changed(rig: AcceptedRig)
     now = WRITTEN.replace("LINE 3\n", "mine\n")
     rig.poem.write_text(now)
     rig.undo(file, 0)
-    await rig.is_notified(
-        "This change is no longer part of the review: someone has decided on it, or the file has changed."
-    )
+    await rig.is_notified("This change no longer needs a decision: someone has decided on it, or the file has changed.")
     rig.undo((await rig.shows_texts("+1 −1  mine", CHANGES[1])).files[0], 1)
     await rig.is_notified("Undone: 1 change in poem.txt. 1 change left.")
     assert rig.poem.read_text() == now.replace("line 11b\n", "")

@@ -227,6 +227,24 @@ async def test_vs_code_is_shown_with_the_states_of_its_files(folder: Path) -> No
     ]
 
 
+async def test_unsaved_files_are_found_in_neovim_and_vs_code(nvim: Path, folder: Path) -> None:
+    """The server asks for them before it writes files."""
+    in_neovim, in_vscode, saved = (str(folder / name) for name in ("a.txt", "b.txt", "c.txt"))
+
+    def answer(params: dict[str, Any]) -> dict[str, Any]:
+        files = [{"name": path, "modified": path == in_vscode, "current": False} for path in params["paths"]]
+        return {"editor": "VS Code 1.139.1", "pid": 4711, "folders": [str(folder)], "files": files}
+
+    async with (
+        started(cwd=folder) as neovim,
+        vscode(f"{launcher.socket_prefix(str(folder))}vscode-4711.sock", answer),
+    ):
+        await edits(neovim.person, Path(in_neovim), "more")
+        await edits(neovim.person, Path(saved))
+        found = await asyncio.to_thread(editors.unsaved, [in_neovim, in_vscode, saved])
+    assert found == {in_neovim: "Neovim", in_vscode: "VS Code"}
+
+
 # Sockets
 
 

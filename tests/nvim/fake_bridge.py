@@ -43,8 +43,11 @@ def main(arguments: list[str]) -> int:
 
 def info() -> dict[str, Any]:
     """The output of `drawbridge info --json`. A test may override its keys in ``info.json``."""
-    agents = ("claude", "gemini")
-    guards = [{"agent": agent, "state": "works", "file": f"/{agent}", "problem": ""} for agent in agents]
+    agents = {"claude": "Claude Code", "gemini": "Gemini CLI"}
+    guards = [
+        {"agent": agent, "title": title, "state": "works", "file": f"/{agent}", "problem": ""}
+        for agent, title in agents.items()
+    ]
     written = Path(os.environ["TMPDIR"]) / "info.json"
     other = json.loads(written.read_text()) if written.exists() else {}
     return {"guard": guards, "editors": [{"pid": os.getppid()}], "problems": []} | other

@@ -35,8 +35,13 @@ class Person:
         self._session.call_seconds = PATIENCE  # a busy machine may start Neovim more slowly than the product accepts
         self.address = address
         """The address that the bridge connects to."""
-        self.kill: Callable[[], None] = lambda: None
+        self.process: asyncio.subprocess.Process | None = None
+        """Neovim's process; None unless ``headless`` has started it."""
+
+    def kill(self) -> None:
         """Ends Neovim as `kill -9` does; has no effect unless ``headless`` has started Neovim."""
+        if self.process is not None:
+            self.process.kill()
 
     async def call(self, method: str, *params: Any) -> Any:
         return await self._session.call(method, *params)
@@ -126,7 +131,7 @@ async def headless(program: Path, *arguments: str, cwd: Path | None = None) -> A
         )  # fmt: skip
         try:
             person = await _meet(address)
-            person.kill = process.kill
+            person.process = process
             await person.lua(SCREEN)
             yield person
             person.leave()

@@ -130,6 +130,12 @@ class TestWithoutThePythonSide:
         editor.command("DrawbridgeStart")
         editor.shows_message(":DrawbridgeStart: command: /nowhere/drawbridge can't be run")
 
+    def test_install_reports_a_command_that_cannot_be_run(self, editor: Neovim) -> None:
+        """An installation would not help, because the option takes precedence."""
+        editor.setup("{ command = '/nowhere/drawbridge', auto_start = false }")
+        editor.command("DrawbridgeInstall")
+        editor.shows_message(":DrawbridgeInstall: correct or remove the `command` option")
+
     def test_a_missing_python_side_shows_what_to_run(self, editor: Neovim, tmp_path: Path) -> None:
         plugin_alone(editor, tmp_path, "")
         assert editor.setup("{}")

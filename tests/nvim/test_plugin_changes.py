@@ -47,6 +47,24 @@ return found
 """
 """Returns the lines of the window that have a sign: the first 21 columns of each, as they are on the screen."""
 
+COLORED = """
+vim.cmd('redraw')
+local found, place = {}, vim.fn.win_screenpos(0)
+local plain = vim.fn.screenattr(place[1], place[2] + 3)
+for row = place[1], place[1] + vim.api.nvim_buf_line_count(0) do
+  local text = ''
+  for column = place[2] + 2, place[2] + 20 do
+    text = text .. vim.fn.screenstring(row, column)
+  end
+  text = vim.trim(text)
+  if vim.fn.screenattr(row, place[2] + 3) ~= plain and text:find('%w') then
+    found[#found + 1] = text
+  end
+end
+return found
+"""
+"""Returns the lines of the window whose text has another color than that of the first line."""
+
 REMOVED = """
 local space, found = vim.api.nvim_get_namespaces().drawbridge_changes, {}
 for _, mark in ipairs(vim.api.nvim_buf_get_extmarks(0, space, 0, -1, { details = true })) do
@@ -260,6 +278,7 @@ async def test_the_changes_of_a_run_are_listed_and_marked(rig: ReviewRig) -> Non
     rig.shows_list("poem.txt:3: +1 −1  LINE 3", "poem.txt:7: +0 −1  line 7", "poem.txt:11: +1 −0  line 11b")
     rig.shows_lines(*CHANGED.splitlines())
     rig.shows_signs("~LINE 3", "-line 8", "+line 11b")
+    assert rig.editor.lua(COLORED) == ["line 3", "LINE 3", "line 7", "line 11b"]
     assert rig.editor.lua(REMOVED) == ["3: line 3", "7: line 7"]
     assert rig.editor.lua("return #vim.api.nvim_list_wins()") == 2
     assert rig.editor.lua("return vim.bo.buftype") == ""
@@ -326,9 +345,7 @@ async def test_a_hunk_whose_lines_have_changed_is_not_undone(newest: ReviewRig) 
     (rig.directory / "poem.txt").write_text(now)
     rig.at(3)
     rig.editor.command("DrawbridgeUndo")
-    warns(
-        rig.editor, "This change is no longer part of the review: someone has decided on it, or the file has changed."
-    )
+    warns(rig.editor, "This change no longer needs a decision: someone has decided on it, or the file has changed.")
     rig.shows_lines(*now.splitlines())
     rig.shows_signs("~by hand", "-line 8", "+line 11b")
     assert (rig.directory / "poem.txt").read_text() == now
@@ -531,7 +548,8 @@ async def test_changes_that_are_not_shown_are_not_kept(newest: ReviewRig) -> Non
     edited = CHANGED.replace("LINE 3", "by hand").splitlines()
     rig.editor.lua(ANSWER, 1, str(rig.directory / "poem.txt"), edited)
     rig.editor.command("DrawbridgeKeepAll")
-    warns(rig.editor, "The review has changed since you saw it, so your decision was not applied.")
+    logs(rig.editor, "The review has changed since you saw it, so your decision was not applied.")
+    warns(rig.editor, "Read what is new in poem.txt, then decide again.")
     rig.shows_signs("~by hand", "-line 8", "+line 11b")
     await rig.run(write_later)
     rig.editor.command("DrawbridgeChanges!")

@@ -199,10 +199,11 @@ class TestGuard:
         program(tmp_path / "bin" / "codex", "echo 0.1")
 
     def test_an_agent_without_a_guard_is_a_warning(self, editor: Neovim) -> None:
-        set_info(guard=[{"agent": "codex", "state": "absent", "file": "/codex", "problem": ""}])
+        """The plugin shows the title that ``drawbridge info`` reports, so it does not have to know the agent."""
+        set_info(guard=[{"agent": "codex", "title": "Codex 2", "state": "absent", "file": "/codex", "problem": ""}])
         start(editor)
         report = health(editor)
-        assert "Codex may overwrite your unsaved work: it has no guard" in report
+        assert "Codex 2 may overwrite your unsaved work: it has no guard" in report
         assert "`drawbridge setup codex` installs it." in report
 
     def test_a_problem_to_fix_is_an_error(self, editor: Neovim) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from itertools import chain
 from pathlib import Path
 from random import Random
@@ -19,12 +19,12 @@ import pytest
 
 from drawbridge.core.errors import EditorGone
 from drawbridge.editors import neovim_rpc
-from drawbridge.editors.port import Accepted
+from drawbridge.editors.port import Accepted, Gone
 from tests import seeds
 from tests.programs import each_nvim, nvim_version
 from tests.waiting import PATIENCE
 
-from .rig import POLL, Workstation, proposal, workstation
+from .rig import POLL, Workstation, proposal, settled, workstation
 
 SIZES = [(100, 30), (100, 30), (60, 20), (40, 12), (130, 40), (30, 9)]
 
@@ -228,15 +228,24 @@ def option(random: Random, has_smoothscroll: bool) -> str:
     return f":setlocal {found}<CR>"
 
 
+async def answers_until(rig: Workstation, call: Coroutine[Any, Any, Any]) -> None:
+    """Waits until the call returns. Answers what Neovim asks meanwhile."""
+    running = asyncio.ensure_future(call)
+    try:
+        while not running.done():
+            mode = await rig.person.call("nvim_get_mode")
+            if mode["blocking"]:
+                await rig.person.types("<CR>" if mode["mode"].startswith("r") else "<Esc>")
+            await asyncio.wait([running], timeout=POLL)
+    finally:
+        running.cancel()
+        await asyncio.wait([running])
+    running.result()
+
+
 async def is_free(rig: Workstation) -> None:
     """Returns when Neovim has done what was typed. Answers what it asks, also if it asks later."""
-    quiet = asyncio.ensure_future(rig.quiet())
-    while not quiet.done():
-        mode = await rig.person.call("nvim_get_mode")
-        if mode["blocking"]:
-            await rig.person.types("<CR>" if mode["mode"].startswith("r") else "<Esc>")
-        await asyncio.wait([quiet], timeout=POLL)
-    await quiet
+    await answers_until(rig, rig.quiet())
 
 
 async def acts(random: Random, rig: Workstation, has_smoothscroll: bool) -> str:
@@ -257,7 +266,8 @@ async def acts(random: Random, rig: Workstation, has_smoothscroll: bool) -> str:
             keys = random.choice(OTHERS)
         case 14:
             width, height = random.choice(SIZES)
-            await rig.person.call("nvim_ui_try_resize", width, height)
+            # A message that no longer fits on the screen is shown in parts (`-- More --`), before the call returns.
+            await answers_until(rig, rig.person.call("nvim_ui_try_resize", width, height))
             await is_free(rig)
             return f"resizes to {width}x{height}"
         case 15:
@@ -300,13 +310,22 @@ async def takes_time(rig: Workstation) -> None:
         await rig.person.types("<C-w>c")
         await is_free(rig)
     await rig.person.lua(UNCOVERS)
-    await rig.person.call("nvim_ui_try_resize", 130, 40)
+    await answers_until(rig, rig.person.call("nvim_ui_try_resize", 130, 40))
     await rig.person.lua(AT_REST)
     for _ in range(80):
         await is_free(rig)
         if rig.decisions:
             return
         await rig.person.types(":DrawbridgeAccept<CR>")
+
+
+async def has_quit(rig: Workstation) -> bool:
+    """Whether Neovim, which has ended, has quit, because its last window was closed (`:x`). Returns when the bridge has
+    received everything that Neovim reported before."""
+    assert rig.person.process is not None
+    code = await asyncio.wait_for(rig.person.process.wait(), PATIENCE)
+    await settled(lambda: Gone() in rig.events, "the bridge has noticed the end")
+    return code == 0
 
 
 async def plays(random: Random, program: Path, folder: Path, story: list[Any]) -> Outcome:
@@ -331,23 +350,33 @@ async def plays(random: Random, program: Path, folder: Path, story: list[Any]) -
         await rig.shows(proposal(path, old, new))
         await is_free(rig)
         for step in range(21):
-            if step < 20:
-                story.append(await acts(random, rig, has_smoothscroll))
-            else:
-                await takes_time(rig)
+            try:
+                if step < 20:
+                    story.append(await acts(random, rig, has_smoothscroll))
+                else:
+                    await takes_time(rig)
+            except EditorGone:
+                if not await has_quit(rig):
+                    raise
             if rig.decisions:
                 decision = rig.decisions[0][1]
                 if not isinstance(decision, Accepted):
                     return "rejected"
                 assert unseen(screen, old, decision.text) == "", decision.text
                 return "accepted"
+            if Gone() in rig.events:
+                return "open"
     return "open"
+
+
+AT_ONCE = 4
+"""The number of rounds that are played at the same time, each in its own Neovim, because a round mostly waits for Neovim."""
 
 
 @pytest.mark.parametrize(
     "rounds",
     [
-        pytest.param(100, marks=[pytest.mark.thorough, pytest.mark.timeout(1_800)]),
+        pytest.param(150, marks=[pytest.mark.thorough, pytest.mark.timeout(1_800)]),
         pytest.param(3_000, marks=[pytest.mark.slow, pytest.mark.timeout(14_400)]),
     ],
 )
@@ -358,16 +387,25 @@ async def test_nothing_unseen_is_accepted(
     """A failure shows its ``DRAWBRIDGE_TEST_SEED``. With the same value, the proposals and the keys are the same."""
     monkeypatch.setattr(neovim_rpc, "CALL_SECONDS", PATIENCE)
     seed = seeds.seed()
-    random, outcomes = Random(seed), Counter[Outcome]()
-    for number in range(rounds):
-        story: list[Any] = []
-        try:
-            outcomes[await plays(Random(random.randrange(2**32)), program, tmp_path / str(number), story)] += 1
-        except Exception as error:
-            # Neovim 0.7 crashes in some rounds, for example when windows in diff mode show other buffers.
-            if isinstance(error, EditorGone) and nvim_version(program) < (0, 10):
-                outcomes["crashed"] += 1
-                continue
-            error.add_note(f"DRAWBRIDGE_TEST_SEED={seed}, round {number}: {story}")
-            raise
+    random, outcomes, failures = Random(seed), Counter[Outcome](), list[Exception]()
+    places = asyncio.Semaphore(AT_ONCE)
+
+    async def play(number: int, own: Random) -> None:
+        async with places:
+            if failures:
+                return
+            story: list[Any] = []
+            try:
+                outcomes[await plays(own, program, tmp_path / str(number), story)] += 1
+            except Exception as error:
+                # Neovim 0.7 crashes in some rounds, for example when windows in diff mode show other buffers.
+                if isinstance(error, EditorGone) and nvim_version(program) < (0, 10):
+                    outcomes["crashed"] += 1
+                    return
+                error.add_note(f"DRAWBRIDGE_TEST_SEED={seed}, round {number}: {story}")
+                failures.append(error)
+
+    await asyncio.gather(*[play(number, Random(random.randrange(2**32))) for number in range(rounds)])
+    if failures:
+        raise failures[0]
     assert outcomes["accepted"] > rounds / 4, outcomes

@@ -40,6 +40,11 @@ async function open({
     locale: 'en-GB',
     timezoneId: 'UTC',
   });
+  await context.addInitScript(() => {
+    globalThis.ignoredClicks = 0;
+    const count = ({ target }) => (globalThis.ignoredClicks += target.closest?.('.moved') ? 1 : 0);
+    addEventListener('click', count, true);
+  });
   const page = await context.newPage();
   page.setDefaultTimeout(PATIENCE);
   const person = { context, page, complaints: [], requests: [] };
@@ -60,13 +65,31 @@ async function open({
   await page.goto(url);
 }
 
+const later = (milliseconds) => new Promise((end) => setTimeout(end, milliseconds));
+
+// What a window shows when a command has failed, and whether it is drawn at all.
+async function described({ page, complaints }) {
+  const frame = page.evaluate(() => new Promise((frame) => requestAnimationFrame(frame))).then(() => 'drawn');
+  const state = await Promise.race([frame, later(2_000).then(() => 'NOT drawn')]);
+  const [text] = await Promise.race([page.locator('body').allInnerTexts(), later(5_000).then(() => [''])]);
+  return `${state}, ${JSON.stringify(complaints)}, shows: ${text.replaceAll(/\s+/g, ' ').slice(0, 500)}`;
+}
+
 const commands = {
   open,
   close: async ({ page }, { context }) => {
     people.delete(page);
     await context.close();
   },
-  click: ({ css }, { page }) => page.locator(css).first().click(),
+  // Clicks again, as a person would, if the click was ignored because the button had just moved.
+  click: async ({ css }, { page }) => {
+    const ignored = () => page.evaluate('ignoredClicks').catch(() => 0); // the click may have left the page
+    for (const end = Date.now() + PATIENCE; ; ) {
+      const before = await ignored();
+      await page.locator(css).first().click();
+      if ((await ignored()) === before || Date.now() > end) return;
+    }
+  },
   clickUntil: async ({ css, seen }, { page }) => {
     const found = page.locator(seen).first();
     for (let tries = 0; tries < 20; tries++) {
@@ -199,9 +222,9 @@ for await (const line of readline.createInterface({ input: process.stdin })) {
   try {
     said = { result: (await Promise.race([commands[command.do](command, people.get(command.page)), late])) ?? null };
   } catch (error) {
-    said = {
-      error: `${command.do} ${command.css ?? command.code ?? ''} ${command.text ?? ''}: ${String(error).split('\n', 1)[0]}`,
-    };
+    const what = `${command.do} ${command.css ?? command.code ?? ''} ${command.text ?? ''}`;
+    const window = await described(people.get(command.page)).catch(String);
+    said = { error: `${what}: ${String(error).split('\n', 1)[0]}\nThe window: ${window}` };
   }
   clearTimeout(timer);
   console.log(JSON.stringify({ ...said, id: command.id }));

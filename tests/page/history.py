@@ -25,8 +25,8 @@ def write_history(
     ``kept`` limits the size in bytes: the oldest files are deleted while the history is larger. With None, none are
     deleted.
     """
-    [directory] = data.glob(f"**/{project}")
-    history = History.open(directory / "logs", fsync="off")
+    [logs] = data.glob(f"*/{project}/logs")  # in "projects" or "desk"
+    history = History.open(logs, fsync="off")
     for line in records:
         if isinstance(line, str):
             run = uuid.uuid4().hex

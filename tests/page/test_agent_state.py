@@ -94,6 +94,49 @@ def test_s2_22_the_todo_list_is_shown_in_a_panel(browser: Browser, address: str)
         assert person.runs("document.querySelector('.todo-panel .completed').textContent") == "Done: Read the code"
 
 
+RECTANGLES = "[...document.querySelectorAll({})].map((one) => one.getBoundingClientRect().toJSON())"
+
+
+def taps_send(person: Person, *lines: dict[str, Any]) -> None:
+    """Like ``emits``, on a phone, where Enter starts a new line."""
+    person.fills("#prompt", f"/emit {json.dumps(lines)}")
+    person.clicks(".composer .yes")
+
+
+def test_panels_share_a_line_on_a_small_phone(browser: Browser, address: str) -> None:
+    task = system("task_started", task_id="1", description="Wait for the build", task_type="local_bash")
+    with browser.person(address, width=320, height=568) as person:
+        taps_send(person, call("t1", "TodoWrite", todos=TODOS), task, HOLD)
+        person.sees(".tasks summary")
+        left, right = person.runs(RECTANGLES.format("'.panel summary'"))
+        assert left["right"] < right["left"]
+        assert left["height"] >= 44, "a finger hits it"
+        person.clicks(".tasks summary")
+        person.sees(".tasks li", "Wait for the build")
+        upper, lower = person.runs(RECTANGLES.format("'.panel'"))
+        assert upper["bottom"] <= lower["top"]
+
+
+def test_a_request_has_the_space_of_the_panels(browser: Browser, address: str) -> None:
+    """The panels used to cover the buttons that answer it on a small phone."""
+    asked = {
+        "subtype": "can_use_tool",
+        "tool_name": "Bash",
+        "input": {"command": "npm test -- --coverage tests/bridge"},
+    }
+    request = {"type": "control_request", "request_id": "1", "request": asked | {"tool_use_id": "t2"}}
+    task = system("task_started", task_id="1", description="Wait for the build", task_type="local_bash")
+    with browser.person(address, width=320, height=568) as person:
+        taps_send(person, call("t1", "TodoWrite", todos=TODOS), task, request, HOLD)
+        person.sees(".approval .yes")
+        person.loses(".panels")
+        [button], [foot] = (person.runs(RECTANGLES.format(f"'{css}'")) for css in (".approval .yes", ".foot"))
+        assert button["bottom"] <= foot["top"]
+        person.clicks_until(".approval .no", ".approval textarea")
+        person.clicks(".approval .no")
+        person.sees(".panels .tasks summary")
+
+
 @pytest.mark.slow
 def test_s2_22_the_context_and_the_cost_are_shown(browser: Browser, address: str) -> None:
     answer = assistant({"type": "text", "text": "Hello."})

@@ -307,6 +307,23 @@ def test_the_editor_begins_at_the_first_change(browser: Browser, address: str, d
         assert person.complaints() == []
 
 
+@pytest.mark.slow_for("600")
+@pytest.mark.parametrize("width", [1500, 600])
+def test_the_editor_has_the_colors_of_the_files_language(
+    browser: Browser, address: str, directory: Path, width: int
+) -> None:
+    """Both in one column and with the original next to the edit, which has the same colors."""
+    colored = (
+        "[...document.querySelector('.approval .editor-host').shadowRoot.querySelectorAll('.cm-line span[class]')]"
+        ".filter((one) => one.innerText === 'return').length"
+    )
+    with browser.person(address, width=width) as person:
+        asks(person, change(directory, "def a():\n    return 1\n", "def a():\n    return 2\n", "a.py"))
+        person.clicks(f"{CURRENT} footer button:has-text('Edit')")
+        person.sees(f"{CARD} .cm-line", "return 2")
+        person.until(f"{colored} === {2 if width == 1500 else 1}")
+
+
 @pytest.mark.slow
 def test_the_original_is_next_to_the_edit(browser: Browser, address: str, directory: Path) -> None:
     """The original is next to the edit if there is room for both. Resizing keeps the text and the caret's position."""

@@ -144,8 +144,14 @@ def test_several_approvals_are_answered_in_turn(browser: Browser, address: str, 
     """The first request is the current one. After an answer, the next one comes into view."""
     lines = "".join(f"line {number}\n" for number in range(12))
     calls = [write(directory / f"{name}.txt", lines) for name in "abc"]
+    names = (
+        "[...document.querySelectorAll('article.approval')]"
+        ".map((card) => document.getElementById(card.getAttribute('aria-labelledby')).innerText)"
+    )
     with browser.person(address, height=700) as person:
         asks(person, *calls)
+        # A screen reader reads the name of the request before its buttons, which are the same in each request.
+        assert [name.split()[-1] for name in person.runs(names)] == ["a.txt", "b.txt", "c.txt"]
         for number, name in enumerate("abc"):
             person.sees(f"{CURRENT} h3", f"{name}.txt")
             assert len(person.reads(CURRENT)) == 1
@@ -350,6 +356,22 @@ def test_every_field_of_a_call_is_shown(browser: Browser, address: str, director
         for words in ("dangerouslyDisableSandbox: true", "npm test", "Run tests", "odd", '"deep"'):
             assert words in first
         assert "force" in second
+
+
+@pytest.mark.slow_for("narrow")
+@pytest.mark.parametrize("width", [1280, 320], ids=["wide", "narrow"])
+def test_changes_outside_the_project_are_pointed_out(
+    browser: Browser, address: str, directory: Path, width: int
+) -> None:
+    """Whether a file is written, edited, or written by a command."""
+    outside = directory.parent / "profile"
+    outside.write_text("up\n")
+    calls = [write(outside, "x\n"), edit(outside, "up", "down"), bash(f"date > {outside}"), bash("date > inside")]
+    with browser.person(address) as person:
+        asks(person, *calls)
+        person("resize", width=width, height=800)
+        warned = ["Changes files outside the project" in card for card in person.reads(CARD)]
+        assert warned == [True, True, True, False]
 
 
 @pytest.mark.thorough

@@ -215,7 +215,7 @@ async def test_lines_that_have_changed_cannot_be_commented_on(
         person.fills(f"{FIELD} textarea", "About this line")
         (repository / "poem.txt").write_text(poem(line_5="another", line_30="LINE 30"))
         person.clicks(f"{FIELD} button:has-text('Add comment')")
-        person.sees(f"{FIELD} .notice", "These lines have changed or are no longer part of the review")
+        person.sees(f"{FIELD} .notice", "These lines have changed or are no longer in the review")
         assert person("value", css=f"{FIELD} textarea") == "About this line"
         person.clicks(f"{FIELD} button:has-text('Discard')")
         person.loses(FIELD)

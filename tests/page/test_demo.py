@@ -48,9 +48,7 @@ def left() -> list[Path]:
 
 
 @pytest.mark.thorough
-def test_the_first_approval_waits_and_ctrl_c_leaves_nothing_behind(
-    browser: Browser, demo: subprocess.Popen[str]
-) -> None:
+def test_the_first_approval_waits_and_ctrl_c_leaves_no_files(browser: Browser, demo: subprocess.Popen[str]) -> None:
     with browser.person(address_in(demo)) as person:
         person.sees(".approval h3", "README.md")
         person.sees(".approval .line.added", "You said: Add a welcome to README.md")

@@ -274,7 +274,7 @@ def test_restored_text_that_was_not_read_is_not_accepted(
 
 
 def test_a_change_far_down_a_long_file_is_in_view_immediately(browser: Browser, address: str, directory: Path) -> None:
-    """The user does not have to scroll through unchanged text. A draft of the change can be accepted after a reload."""
+    """The user does not need to scroll through unchanged text. A draft of the change can be accepted after a reload."""
     before = "".join(f"line {number}\n" for number in range(1, 801))
     (directory / "notes.md").write_text(before)
     with browser.person(address) as person:

@@ -460,14 +460,12 @@ def test_a_wrong_token_stays_in_its_field(browser: Browser, own_server: Server) 
 )
 def test_an_old_browser_shows_that_it_is_too_old(browser: Browser, server: Server, lacks: str) -> None:
     """A script that old browsers can run checks for the features that the web UI needs."""
+    [old] = [
+        text for text in map(Path.read_text, programs.page().glob("part-*.js")) if "too old for Drawbridge" in text
+    ]
     with browser.person(page_of(server)) as person:
         person.sees("#token")
-        person.runs(
-            "fetch('old.js').then((file) => file.text()).then((text) => {"
-            " document.documentElement.removeAttribute('data-started');"
-            f" {lacks}; window.source = text; }})"
-        )
-        old = (programs.page() / "old.js").read_text()
+        person.runs(f"document.documentElement.removeAttribute('data-started'); {lacks};")
         person.runs(f"(() => {{ {old} }})()")
         person.sees(".outdated", "This browser is too old for Drawbridge.")
         assert not re.search(r"=>|`|\b(let|const|class|async)\b", re.sub(r"//.*", "", old)), "it runs in old browsers"
@@ -476,14 +474,28 @@ def test_an_old_browser_shows_that_it_is_too_old(browser: Browser, server: Serve
 # The first view.
 
 
+def main_script() -> str:
+    """Returns the name of the script that draws the first view."""
+    found = re.search(r'<script type="module" src="([^"]+)"', (programs.page() / "index.html").read_text())
+    assert found
+    return found[1]
+
+
+def first_script() -> str:
+    """Returns the name of the script that starts what is needed after the first view."""
+    found = re.search(r'<script src="([^"]+)" async', (programs.page() / "index.html").read_text())
+    assert found
+    return found[1]
+
+
 def test_the_first_view_takes_three_round_trips_and_100_kb(browser: Browser, server: Server, address: str) -> None:
     """A file that only another file names would be loaded one round trip later."""
     page = programs.page()
     index = (page / "index.html").read_text()
     named = set(re.findall(r'(?:href|src)="([^"#]+\.(?:js|css))"', index))
     scripts = {name for name in named if name.endswith(".js")}
-    assert len(scripts) <= 8, "a browser fetches six at a time"
-    later = re.findall(r"part-\w+\.js", (page / "ahead.js").read_text())
+    assert len(named) <= 5, "a browser fetches six at a time, one of them the icon"
+    later = re.findall(r"part-\w+\.js", (page / first_script()).read_text())
     assert later
     assert not set(later) & named, "what draws a session comes after the first view"
     for name in scripts:
@@ -514,13 +526,36 @@ BARS = """[...document.querySelectorAll('.skeleton div')].map((bar) => {
 def test_a_skeleton_is_shown_until_the_script_has_loaded(
     browser: Browser, server: Server, address: str, width: int
 ) -> None:
-    with browser.person(f"{page_of(server)}icon.svg", held="app.js", width=width) as person:
+    with browser.person(f"{page_of(server)}icon.svg", held=main_script(), width=width) as person:
         person.runs(f"void (location.href = {json.dumps(address)})")
         person.sees(".skeleton")
         assert person.runs(BARS) == [True, True, True]
         person.lets()
         person.sees("h2", "blog")
         person.until("document.querySelector('.skeleton') === null")
+
+
+def test_the_connection_opens_while_the_script_loads(browser: Browser, server: Server, address: str) -> None:
+    with browser.person(f"{page_of(server)}icon.svg", held=main_script()) as person:
+        person.runs(f"void (location.href = {json.dumps(address)})")
+        person.sees(".skeleton")
+        person.until("window.early?.readyState === WebSocket.OPEN")
+        person.lets()
+        person.sees("h2", "blog")
+        person.until("document.documentElement.dataset.connection === 'open'")
+        assert person.runs("window.early === undefined"), "it is used, and only once"
+
+
+def test_the_worker_installs_after_the_session_has_loaded(browser: Browser, server: Server, address: str) -> None:
+    """Its requests would slow down a first visit over a slow network."""
+    [lexer] = [file.name for file in programs.page().glob("part-*.js") if "Infinite loop on byte" in file.read_text()]
+    with browser.person(f"{page_of(server)}icon.svg", held=lexer, worker=True) as person:
+        person.runs(f"void (location.href = {json.dumps(address)})")
+        person.sees("h2", "blog")
+        person.until("document.querySelector('#prompt')?.disabled === false")
+        assert person.runs("navigator.serviceWorker.getRegistrations().then((all) => all.length)") == 0
+        person.lets()
+        person.runs("navigator.serviceWorker.ready.then(() => null)")
 
 
 def test_index_html_has_no_inline_styles() -> None:

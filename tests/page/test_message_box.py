@@ -98,14 +98,17 @@ async def test_commands_and_models_are_listed_before_the_first_message(
             emits(person, INIT)
             person.sees(".finished")
     # The demo agent reports no models.
-    models = [{"name": "small"}, {"name": "large", "title": "Large", "efforts": ["low", "high"]}]
+    quick = {"name": "small", "title": "Small", "text": "For quick questions", "resolved": INIT["model"]}
+    models = [{"name": "tiny"}, quick, {"name": "large", "title": "Large", "efforts": ["low", "high"]}]
     (data / "offers.json").write_text(json.dumps({"demo": {"models": models}}))
     async with serving(data, "--no-tls", "--allow", directory.parent) as server:
         with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:
             types(person, "/")
             person.until("document.querySelectorAll('.suggestions [role=option]').length === 3")
             person.fills("#prompt", "")
-            person.sees(".chip.model")
+            person.sees(".chip.model > button[data-value=small]", "Small")  # the model that the agent has reported
+            person.clicks(".chip.model > button")
+            person.sees(".chip-menu [data-value=small] small", "For quick questions")
             assert person.complaints() == []
         project = await project_in(server, directory.parent / "shop")
         with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:
@@ -116,7 +119,7 @@ async def test_commands_and_models_are_listed_before_the_first_message(
             assert person.complaints() == []
         async with server.client() as client:
             offers = (await client.ask("project_join", project_id=project))["data"]["data"]["agent_offers"]
-        assert [model["name"] for model in offers["models"]] == ["small", "large"]
+        assert [model["name"] for model in offers["models"]] == ["tiny", "small", "large"]
         assert "commands" not in offers
 
 
@@ -357,6 +360,21 @@ def test_s3_41_a_message_is_sent_into_the_running_turn(browser: Browser, address
         person.sees(".prompt .words", "and be quick")
         person.loses(".queued")
         assert person("value", css="#prompt") == ""
+
+
+def test_a_message_is_queued_if_it_cannot_be_added_to_the_run(browser: Browser, address: str) -> None:
+    """The agent does not accept messages during a run, so the web UI does not offer to add one."""
+    with browser.person(address) as person:
+        emits(person, INIT | {"capabilities": []}, AT_WORK, HOLD)
+        person.until("document.querySelector('#prompt').placeholder === 'Queue a message…'")
+        person.fills("#prompt", "/quick")
+        person.sees(".composer .yes:enabled")
+        assert not person("visible", css=".steer")
+        person.presses("Control+Enter")
+        person.sees(".queued", "/quick")
+        assert person.reads(".toast") == []
+        person.clicks(".stop.all")
+        person.loses(".stop")
 
 
 def test_a_message_that_the_turn_refuses_returns_to_the_box(browser: Browser, address: str) -> None:

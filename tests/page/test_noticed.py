@@ -164,7 +164,7 @@ async def test_a_push_about_a_review_opens_the_review(browser: Browser, server: 
 
 
 @pytest.mark.thorough
-async def test_only_a_test_notification_stays_while_the_web_ui_is_visible(browser: Browser, server: Server) -> None:
+async def test_only_a_test_notification_stays_if_the_web_ui_is_open(browser: Browser, server: Server) -> None:
     with browser.person(page_of(server), worker=True) as person:
         person("allow", what=["notifications"], url=page_of(server))
         person.runs("navigator.serviceWorker.ready.then(() => true)")

@@ -226,6 +226,7 @@ async def test_undo_does_not_touch_a_file_changed_since_it_was_shown(
         person.clicks(".review-bar button:has-text('Undo all')")
         person.clicks("dialog footer .no")
         person.sees(".review-bar .notice", "The review has changed since you saw it, so your decision was not applied.")
+        person.sees(".review-bar .notice", "Read what is new in old.txt, then decide again.")
         assert (repository / "poem.txt").read_text() == mine
         assert (repository / "old.txt").read_text() == "another\n"
         assert (repository / "src" / "new.py").exists()

@@ -41,14 +41,19 @@ PLAN = "# Plan\n\n" + "".join(f"{number}. Do step {number}.\n" for number in ran
 
 WATCH = r"""(() => {
   // For each element with text: which of its characters have been on the screen. An element takes over the marks of a
-  // removed one with the same text: lines and code are replaced to be colored, and a field is replaced by its editor.
+  // removed one with the same text in the same request: lines and code are replaced to be colored, and a field is
+  // replaced by its editor. Of several such elements, the one of which the most was seen is the latest.
   const texts = new Map();
   const textOf = (node) => {
     const owner = node.parentElement.closest('.line, code') ?? node;
     const text = owner.textContent;
     if (texts.get(owner)?.text !== text) {
-      const before = [...texts].find(([one, known]) => !one.isConnected && known.text === text);
-      texts.set(owner, before?.[1] ?? { text, marks: new Uint8Array(text.length), parts: new Map(), whole: new Set() });
+      const id = (owner.closest ? owner : owner.parentElement).closest('.approval').dataset.approval;
+      const [before] = [...texts]
+        .filter(([one, known]) => !one.isConnected && known.text === text && known.id === id)
+        .sort(([, one], [, other]) => other.whole.size - one.whole.size);
+      const none = { text, id, marks: new Uint8Array(text.length), parts: new Map(), whole: new Set() };
+      texts.set(owner, before?.[1] ?? none);
       if (before) texts.delete(before[0]);
     }
     return texts.get(owner);
@@ -133,23 +138,25 @@ WATCH = r"""(() => {
     range.setEnd(last, to - end);
     return range;
   };
-  // The words in the editors of a card, each with its rectangles on the screen.
+  // The words in the editors of a card that have not been seen yet, each with its rectangles on the screen.
   function* editedWords(card) {
+    const isNew = (word) => !words[card.dataset.approval]?.has(word);
     for (const field of card.querySelectorAll('.growing textarea')) {
       const { left, top } = field.getBoundingClientRect();
       const { offsetWidth, offsetHeight, scrollTop } = field;
       const box = { left, top, right: left + offsetWidth, bottom: top + offsetHeight };
-      for (const { word, rects } of wordsOf(field))
+      for (const { word, rects } of wordsOf(field).filter(({ word }) => isNew(word)))
         yield [field, box, word, rects.map(([a, b, c, d]) => new DOMRect(left + a, top + b - scrollTop, c - a, d - b))];
     }
     const host = card.querySelector('.editor-host');
     const box = host?.getBoundingClientRect();
     for (const line of host?.shadowRoot?.querySelectorAll('.cm-line, .cm-deletedLine') ?? []) {
-      if (!line.textContent.includes('q')) continue;
+      const found = [...line.textContent.matchAll(/q\d+z/g)].filter(([word]) => isNew(word));
+      if (!found.length) continue;
       const walk = document.createTreeWalker(line, NodeFilter.SHOW_TEXT);
       const nodes = [];
       for (let node, at = 0; (node = walk.nextNode()); at += node.data.length) nodes.push([node, at]);
-      for (const { 0: word, index } of line.textContent.matchAll(/q\d+z/g))
+      for (const { 0: word, index } of found)
         yield [host, box, word, [...rangeIn(nodes, index, index + word.length).getClientRects()]];
     }
   }
@@ -223,6 +230,8 @@ WATCH = r"""(() => {
   // A busy browser may draw nothing between the moment when an editor opens and the click or key that accepts its text.
   for (const event of ['click', 'keydown']) addEventListener(event, readTexts, true);
   const unified = (text) => text.replaceAll('\r\n', '\n');
+  // What an editor contained when it was opened. The editor of a cell does not contain the whole notebook.
+  const opened = (name, { input, proposal }) => (name === 'new_source' ? input[name] : (proposal?.new_text ?? input[name]));
   // What an edited version covers: the user's texts, what the agent has removed, and the rest of the request.
   const ofEdited = (request, texts) => {
     const { proposal, input, ...rest } = request;
@@ -244,8 +253,8 @@ WATCH = r"""(() => {
       return JSON.stringify(sent[name]) !== JSON.stringify(input[name]);
     });
   // The names of the fields in which the editors contain something else than the agent sent.
-  const changedIn = (texts, { input, proposal }) =>
-    Object.keys(texts).filter((name) => unified(proposal?.new_text ?? input[name]) !== texts[name]);
+  const changedIn = (texts, request) =>
+    Object.keys(texts).filter((name) => unified(opened(name, request)) !== texts[name]);
   const sockets = new WeakSet();
   const receive = ({ data: text }) => {
     if (typeof text !== 'string' || !text.includes('approval_id')) return;
@@ -276,7 +285,7 @@ WATCH = r"""(() => {
         ? [...ofEdited(received[id], texts), ...always]
         : sent ? wordsIn(answered(sent)) : [...(requests[id] ?? ['unknown']), ...always];
       const hidden = [...new Set(all)].filter((word) => !words[id]?.has(word));
-      // A button that only refers to the text above does not have to be fully in view.
+      // A button that only refers to the text above does not need to be fully in view.
       const isAsked = ({ part, line }) => !part.matches('.always') || (data.remember && !line.includes('see above'));
       const unseen = sent && !texts ? [] : pieces(card, (one) => isAsked(one) && !isSeen(one));
       const missing = unseen.map(({ line }) => line);
@@ -414,6 +423,7 @@ def test_the_accept_button_appears_once_all_was_in_view(
         person.sees(f"{CURRENT} footer")
         person.sees(READS, "Read on (about ")
         assert person.reads(ACCEPTS) == []
+        assert person.reads(UNSEEN) == [], "only a change to a file can be accepted without reading"
         reads_all(person)
         person.clicks(ACCEPTS)
         assert answers(person)[0]["behavior"] == "allow"
@@ -430,6 +440,23 @@ def test_a_change_can_be_accepted_without_reading(browser: Browser, address: str
         person.clicks(READS)
         person.until(f"parseInt(document.querySelector('{UNSEEN}').innerText.split(' ')[3]) < {before}")
         person.clicks(UNSEEN)
+        assert answers(person)[0]["behavior"] == "allow"
+
+
+@pytest.mark.thorough
+def test_only_lines_of_the_change_can_be_accepted_unread(browser: Browser, address: str, directory: Path) -> None:
+    """Other fields of the call, which are shown above the change, have to be read."""
+    with browser.person(address, **SIDEWAYS) as person:
+        sends(person, write(directory / "new.py", "x = 1\n" * 200, why="word\n" * 30 + "the end"))
+        person.until(f"document.querySelector('{CARD} .proposed')?.textContent.includes('x = 1')")
+        person.until(f"document.querySelector('{READS}:not(.moved)')")
+        assert person.reads(f"{CURRENT} footer .accepts") == []
+        for _ in range(20):
+            person.until(f"document.querySelector('{READS}:not(.moved)')")
+            if person.reads(UNSEEN):
+                break
+            person.runs(f"document.querySelector('{READS}').click()")
+        person.clicks(f"{UNSEEN}:not(.moved)")
         assert answers(person)[0]["behavior"] == "allow"
 
 
@@ -654,7 +681,7 @@ def test_an_answer_is_sent_once_all_of_it_was_in_view(browser: Browser, address:
 
 @pytest.mark.thorough
 def test_only_answered_questions_have_to_be_in_view(browser: Browser, address: str) -> None:
-    """An option that is not chosen does not have to have been in view."""
+    """An option that is not chosen does not need to have been in view."""
     asked = ask({"label": "Oak"}, {"label": "Ash", "description": words(900)})
     with browser.person(address, **SMALL) as person:
         sends(person, {"name": "AskUserQuestion", "input": {"questions": [asked]}})

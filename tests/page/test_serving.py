@@ -70,22 +70,22 @@ async def test_every_file_is_served_with_its_type_and_the_policy(server: Server,
 
 
 async def test_a_cached_file_is_not_sent_again(server: Server) -> None:
-    first, _ = ask(server, "/app.js")
-    again, body = ask(server, "/app.js", If_None_Match=first.headers["ETag"])
+    first, _ = ask(server, "/sw.js")
+    again, body = ask(server, "/sw.js", If_None_Match=first.headers["ETag"])
     assert (again.status, body) == (304, b"")
-    other, body = ask(server, "/app.js", If_None_Match='"another"')
+    other, body = ask(server, "/sw.js", If_None_Match='"another"')
     assert other.status == 200
     assert body
 
 
 async def test_files_are_compressed_for_browsers_that_accept_it(server: Server, built: Path) -> None:
-    answer, body = ask(server, "/app.js", Accept_Encoding="br, gzip;q=0.8")
+    answer, body = ask(server, "/sw.js", Accept_Encoding="br, gzip;q=0.8")
     assert answer.headers["Content-Encoding"] == "gzip"
-    assert gzip.decompress(body) == (built / "app.js").read_bytes()
+    assert gzip.decompress(body) == (built / "sw.js").read_bytes()
 
 
 @pytest.mark.parametrize(
-    "path", ["/index.html", "/../pyproject.toml", "/%2e%2e/page.py", "/page.py", "//", "/app.js/", "/web/app.js"]
+    "path", ["/index.html", "/../pyproject.toml", "/%2e%2e/page.py", "/page.py", "//", "/sw.js/", "/web/sw.js"]
 )
 async def test_other_paths_are_not_found(server: Server, path: str) -> None:
     assert ask(server, path)[0].status == 404

@@ -74,6 +74,8 @@ def watched(browser: Browser, rig: ServedWorkstation, server: Server, *turns: Bl
         person.sees(".conversation .empty", "What happens in the terminal is shown here.")
         claude.prompt("Do it")
         person.sees(".prompt .who", "You, in the terminal")
+        person.sees(".project strong", "Do it")  # its name is its first prompt, below the name of its folder
+        person.sees(".group h3", rig.project.name)
         yield claude, person
 
 

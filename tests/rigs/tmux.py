@@ -47,7 +47,7 @@ class Pane:
         return self._tmux.run("capture-pane", "-p", "-t", self.id)
 
     @property
-    def coloured(self) -> str:
+    def colored(self) -> str:
         """The screen with the escape sequences of its colors, and with trailing blanks."""
         return self._tmux.run("capture-pane", "-p", "-e", "-N", "-t", self.id)
 

@@ -111,25 +111,31 @@ class Way(NamedTuple):
     """The modules on the call stack when the frame reached the outbox, outermost first; those that had returned are not
     included.
     """
+    moves: int
+    """The number of times that a call or a return led to another module."""
 
 
 def way(work: Callable[[], Any]) -> Way:
     """Runs ``work``. Returns the modules that are called during this and those that pass the line on to the outbox."""
     called: set[str] = set()
     handed_on_by: list[str] = []
+    entered: list[str] = []
 
     def profile(frame: FrameType, event: str, argument: Any) -> None:
         if event == "call" and (name := module(frame)):
             called.add(name)
             if name == "server.app.outbox":
                 handed_on_by[:] = stack(frame)
+        now = frame.f_back if event == "return" else frame
+        if now is not None and (name := module(now)) and entered[-1:] != [name]:
+            entered.append(name)
 
     sys.setprofile(profile)
     try:
         work()
     finally:
         sys.setprofile(None)
-    return Way(called, handed_on_by)
+    return Way(called, handed_on_by, len(entered) - 1)
 
 
 def module(frame: FrameType) -> str:
@@ -171,22 +177,22 @@ async def test_only_the_driver_decodes_a_line_on_the_whole_path(
         process = Process("claude", "", None, driver, agent.emit)  # type: ignore[arg-type]  # it is not ended here
         process._stdin = Quiet()  # type: ignore[assignment]
         process.pipe_data_received(STDOUT, LINE + b"\n")  # the first line also opens the log
-        called, handed_on_by = way(lambda: process.pipe_data_received(STDOUT, LINE + b"\n"))
+        called, handed_on_by, moves = way(lambda: process.pipe_data_received(STDOUT, LINE + b"\n"))
         await asyncio.sleep(0)
         assert sum(LINE in frame for frame in frames) == 2
         assert (handed_on_by[0], handed_on_by[-1]) == ("agents.process", "server.app.outbox")
         assert {"agents.claude.conversation", "agents.output"} <= called - set(handed_on_by), "the driver returns"
-        sys.stdout.write(report(called, handed_on_by))
+        sys.stdout.write(report(called, handed_on_by, moves))
         again = decodes(lambda: process.pipe_data_received(STDOUT, LINE + b"\n"), monkeypatch)
         assert again == ["agents.output.parsed"]
     finally:
         await server.core.close("the server is ending")
 
 
-def report(called: set[str], handed_on_by: list[str]) -> str:
+def report(called: set[str], handed_on_by: list[str], moves: int) -> str:
     helpers = sorted(called - set(handed_on_by))
     return (
-        f"modules called for an agent's line, including helpers: {len(called)}\n"
+        f"modules called for an agent's line, including helpers: {len(called)}; moves between them: {moves}\n"
         f"modules that pass it on: {len(handed_on_by)}: {', '.join(handed_on_by)}\n"
         f"modules that help and return: {len(helpers)}: {', '.join(helpers)}\n"
     )

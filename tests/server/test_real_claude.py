@@ -255,7 +255,7 @@ def agent_processes(server: Server) -> list[psutil.Process]:
         with contextlib.suppress(psutil.Error):
             if any(word.startswith(("--session-id=", "--resume=")) for word in process.cmdline()[:20]):
                 found.append(process)
-    return [process for process in found if "supervisor.py" not in " ".join(process.cmdline()[:5])]
+    return [process for process in found if "supervisor." not in " ".join(process.cmdline()[:5])]
 
 
 @pytest.mark.slow_for("message", "start")

@@ -90,8 +90,9 @@ async def test_the_startup_screen_is_short_and_contains_no_secrets(data: Path, c
     assert max(map(len, shown.splitlines())) <= 100 + len(str(data))
 
 
-async def on_a_terminal(data: Path, *arguments: str | Path) -> str:
-    """Starts the server in a terminal, and stops it. Returns what the terminal shows, without colors."""
+async def on_a_terminal(data: Path, *arguments: str | Path, until: bytes = b"Ctrl-C stops") -> str:
+    """Starts the server in a terminal, and stops it once the terminal shows ``until``. Returns what the terminal shows,
+    without colors."""
     ours, theirs = pty.openpty()
     with os.fdopen(ours, "rb", buffering=0) as screen, tempfile.TemporaryFile() as errors:
         process = await asyncio.create_subprocess_exec(
@@ -105,7 +106,7 @@ async def on_a_terminal(data: Path, *arguments: str | Path) -> str:
 
         def read() -> str:
             found = b""
-            while b"Ctrl-C stops" not in found:
+            while until not in found:
                 found += screen.read(65_536)
             return re.sub(r"\x1b\[[0-9;]*m", "", found.decode())
 
@@ -130,13 +131,28 @@ async def test_no_link_is_printed_where_it_is_unsafe_or_not_needed(data: Path, m
     assert "#sign-in" not in await on_a_terminal(data, *more)
 
 
+async def test_a_program_that_reads_json_gets_no_link(data: Path) -> None:
+    """No code is created for a link either, not even if the output is a terminal."""
+    assert "sign-in" not in await on_a_terminal(data, "--json", until=b"fingerprint")
+    assert not (data / AUDIT).exists() or "pairing_code_made" not in (data / AUDIT).read_text()
+
+
+def addresses_of_this_machine() -> list[str]:
+    """The addresses at which other machines can reach this one. Skips the test if there are none."""
+    found = [str(one) for one in of_this_machine() if one.version == 4 and not (one.is_loopback or one.is_link_local)]
+    if not found:
+        pytest.skip("this machine has only a loopback address")
+    return found
+
+
+async def test_no_link_is_printed_at_an_address_of_the_network(data: Path) -> None:
+    """The link is for a browser on this machine, which could not reach the server at 127.0.0.1."""
+    assert "#sign-in" not in await on_a_terminal(data, "--host", addresses_of_this_machine()[0])
+
+
 async def test_the_address_for_a_phone_is_shown(data: Path) -> None:
     """The address is shown if the server can be reached from other machines."""
-    addresses = [
-        str(one) for one in of_this_machine() if one.version == 4 and not (one.is_loopback or one.is_link_local)
-    ]
-    if not addresses:
-        pytest.skip("this machine has only a loopback address")
+    addresses = addresses_of_this_machine()
     shown = await on_a_terminal(data, "--host", "0.0.0.0")
     for address in ("127.0.0.1", *addresses):
         assert re.search(rf"https://{re.escape(address)}:\d+/", shown), shown

@@ -116,6 +116,20 @@ def test_addresses_in_a_variable_are_separated_by_commas() -> None:
     assert found.allow_origin == ("https://agents.example", "http://localhost:3000")
 
 
+def test_commands_in_a_variable_may_contain_colons() -> None:
+    """A colon separates two agents only if a name and ``=`` follow."""
+    environ = {
+        "DRAWBRIDGE_CONFIG": "",
+        "DRAWBRIDGE_SERVE_ACP_AGENT": "goose=goose acp --at http://localhost:3000/x:other=other -v",
+        "DRAWBRIDGE_SERVE_COMMAND_AGENT": "notes=ask a:b",
+        "DRAWBRIDGE_SERVE_AGENT_PATH": "claude=/opt/claude:gemini=/opt/gemini",
+    }
+    found = load("serve", ServeSettings, {}, environ)
+    assert found.acp_agent == ("goose=goose acp --at http://localhost:3000/x", "other=other -v")
+    assert found.command_agent == ("notes=ask a:b",)
+    assert found.agent_path == ("claude=/opt/claude", "gemini=/opt/gemini")
+
+
 def test_another_commands_table_is_ignored(file: Path) -> None:
     file.write_text("[serve]\nport = 1\nanything = true\n")
     assert settings(file).port is None

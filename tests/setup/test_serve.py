@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from drawbridge.cli import main
 from drawbridge.core.errors import NoProgram
 from drawbridge.setup import serve
 from drawbridge.setup.plan import Plan
@@ -94,6 +95,17 @@ def test_a_service_that_was_stopped_is_started_again(setup: Setup, systemd: Path
     asked(systemd)
     assert setup("serve", "--json").facts["applied"] is True
     assert asked(systemd)[-1] == "restart drawbridge.service"
+
+
+def test_setup_of_a_running_service_names_the_restart(setup: Setup, home: Path, systemd: Path) -> None:
+    """The unit stays the same if only the settings file changes, so setup does not restart the server."""
+    assert "restart" not in setup("serve").errors, "it has just started the server"
+    (home / ".config" / "drawbridge").mkdir(parents=True)
+    (home / ".config" / "drawbridge" / "config.toml").write_text("[serve]\nport = 9000\n")
+    again = setup("serve")
+    assert "Nothing to change" in again.output
+    assert "reads its settings only when it starts" in again.errors
+    assert "systemctl --user restart drawbridge.service" in again.errors
 
 
 def test_the_users_changes_to_the_unit_are_kept_as_a_copy(setup: Setup, home: Path, systemd: Path) -> None:
@@ -239,13 +251,29 @@ def test_on_macos_it_is_a_launchd_agent(home: Path, monkeypatch: pytest.MonkeyPa
     assert (content["RunAtLoad"], content["KeepAlive"]) == (True, {"SuccessfulExit": False})
 
     running[0] = True
-    assert serve.plan_setup(ours).steps == []
+    again = serve.plan_setup(ours)
+    assert again.steps == []
+    assert again.notes[-1].endswith("run: launchctl kickstart -k gui/501/drawbridge.serve")
     removal = serve.plan_removal(ours)
     assert words(removal) == ["- launchctl bootout gui/501/drawbridge.serve"]
     for step in removal.steps:
         step.apply()
     removal.finish()
     assert left(home) == {}
+
+
+def test_launchd_does_not_restart_with_unusable_settings(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """launchd restarts it after every exit code but 0."""
+    unusable = ["serve", "--idle-timeout", "never"]
+    assert main(unusable) == 2
+    monkeypatch.setenv("XPC_SERVICE_NAME", "drawbridge.serve")
+    assert main(unusable) == 2, "an agent of the service has started it"
+    monkeypatch.setattr(os, "getppid", lambda: 1)
+    capsys.readouterr()
+    assert main(unusable) == 0
+    assert capsys.readouterr().err == "drawbridge serve: --idle-timeout must be a whole number.\n"
 
 
 def test_an_unsupported_system_is_reported() -> None:

@@ -116,6 +116,16 @@ exit 1
     assert "failed with exit code 1: Extension is not compatible." in output.errors
 
 
+def test_a_missing_extension_is_reported(
+    code: Path, setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vscode, "extension_directory", lambda: tmp_path / "none")
+    output = setup("vscode")
+    assert output.code == 2
+    package = tmp_path / "none" / "package.json"
+    assert output.errors == f"drawbridge setup: {package} can't be read: no such file or directory.\n"
+
+
 @pytest.mark.thorough
 def test_a_real_vs_code_installs_and_removes_the_extension(setup: Setup, version: str) -> None:
     server = programs.code_server()

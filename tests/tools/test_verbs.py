@@ -44,6 +44,14 @@ def test_more_thorough_tests_run_at_once_than_there_are_cores(monkeypatch: pytes
     assert command[command.index("--numprocesses") + 1] == "3"
 
 
+def test_a_missing_extension_is_reported_by_make_vsix(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(verbs, "ROOT", tmp_path)
+    assert verbs.main(["vsix"]) == 1
+    assert "package.json can't be read: no such file or directory." in capsys.readouterr().err
+
+
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Records how tests would be started, and starts none: "once", or "again" if failed tests would run again."""

@@ -121,7 +121,7 @@ def test_a_command_can_be_edited_by_a_device_that_may_run() -> None:
     assert why_not_edited(unchangeable) != ""
 
 
-def test_a_limit_that_resets_on_another_day_is_shown_with_the_date() -> None:
+def test_a_limit_that_resets_on_another_day_has_the_date() -> None:
     until = datetime(2030, 5, 4, 12, tzinfo=UTC)
     project = {"state": "IDLE", "continues_at": until.isoformat()}
     assert wording.waits_until(project).endswith(" on 4 May")

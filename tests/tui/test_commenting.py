@@ -295,7 +295,7 @@ async def test_a_comment_that_is_refused_stays_in_its_field(server: Server, repo
         await person.types("About this line")
         (repository / "poem.txt").write_text(poem(line_5="another", line_30="LINE 30"))
         await person.presses("ctrl+s")
-        await person.sees("These lines have changed or are no longer part of the review")
+        await person.sees("These lines have changed or are no longer in the review")
         assert field(person).text == "About this line"
         await person.presses("escape")
         await is_told(person, "Your comment is kept here")

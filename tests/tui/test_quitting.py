@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from drawbridge.tui.app import QuitDialog
+from drawbridge.tui.dialogs import HelpDialog
 from tests.rigs.reviews import make_repository, poem
 from tests.server.processes import Server, serving
 from tests.server.terminal_sessions.reported_rig import ReportedSession
@@ -54,6 +57,16 @@ async def test_quitting_asks_nothing_if_no_agent_is_working(server: Server, repo
     async with reviewing(server, repository, ends_server=True) as (person, _):
         await person.presses("q")
         await has_quit(person)
+
+
+@pytest.mark.parametrize("ends_server", [True, False])
+async def test_the_keys_list_what_quitting_ends(server: Server, repository: Path, ends_server: bool) -> None:
+    async with reviewing(server, repository, ends_server=ends_server) as (person, _):
+        await person.presses("question_mark")
+        await is_open(person, HelpDialog)
+        await person.presses("k")  # to the last line
+        words = "the server also stops" if ends_server else "agents keep working while the server"
+        await person.sees(f"quit (also Ctrl-Q); {words}")
 
 
 async def test_quitting_names_comments_that_wait_for_an_agent(home: Path) -> None:

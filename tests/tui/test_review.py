@@ -13,7 +13,7 @@ from textual.app import App, ComposeResult
 from drawbridge.core.terminal_text import harmless
 from drawbridge.server.reviews.change_set import Version, changed
 from drawbridge.server.reviews.messages import reply
-from drawbridge.server.reviews.reviews import OpenReview
+from drawbridge.server.reviews.open_review import OpenReview
 from drawbridge.text import review_words
 from drawbridge.tui import review_parts
 from drawbridge.tui.colors import DARK
@@ -160,8 +160,11 @@ def test_who_was_first_is_reported() -> None:
         return review_words.refused_words(code, details, "The server's words.", by, is_hunk=is_hunk)
 
     assert words("HUNK_GONE", by="Bob", decision="edit").startswith("Bob already edited this change.")
-    assert words("HUNK_GONE", gone="h").startswith("This change is no longer part of the review")
+    assert words("HUNK_GONE", gone="h").startswith("This change no longer needs a decision")
     assert words("HUNK_GONE", is_hunk=False).startswith("The review has changed since you saw it, so")
+    assert words("HUNK_GONE", is_hunk=False, paths=["a.py", "b.py"], files=3).endswith(
+        " Read what is new in a.py and 2 other files, then decide again."
+    )
     assert words("REVIEW_CLASH", paths=["a.py", "b.py"]) == (
         "This conflicts with the current state of a.py, b.py. Nothing was changed."
     )

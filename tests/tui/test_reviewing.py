@@ -242,7 +242,7 @@ async def test_a_change_on_disk_is_shown_when_the_user_returns(server: Server, r
         (repository / "poem.txt").write_text(poem(line_5="Another 5", line_30="LINE 30"))
         await person.presses("a")
         await is_told(
-            person, "This change is no longer part of the review: someone has decided on it, or the file has changed."
+            person, "This change no longer needs a decision: someone has decided on it, or the file has changed."
         )
         await person.sees("+ Another 5")
         (repository / "poem.txt").write_text(poem(line_5="A third 5", line_30="LINE 30"))
@@ -321,6 +321,7 @@ async def test_deciding_on_all_requires_the_shown_version(server: Server, reposi
         (repository / "poem.txt").write_text(poem(line_5="Another 5", line_30="LINE 30"))
         await person.presses("y")
         await is_told(person, "The review has changed since you saw it, so your decision was not applied.")
+        await is_told(person, "Read what is new in poem.txt, then decide again.")
         await person.waits_for(lambda: current(person) and not person.app.screen.query(ConfirmDialog), "the review")
         assert not (repository / "old.txt").exists()
         assert len(await hunks(server, project)) == 3

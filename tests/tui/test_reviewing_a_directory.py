@@ -209,8 +209,8 @@ async def test_a_server_that_does_not_start_reports_why(blog: Path, monkeypatch:
     monkeypatch.setenv("DRAWBRIDGE_SERVE_ALLOW", str(blog / "missing"))
 
     def reads(pane: Pane) -> None:
-        pane.wait_for("drawbridge review: The review can't be shown: .*missing")
-        pane.wait_for(r"exit code 3\b")
+        pane.wait_for("drawbridge review: The review can't be shown: .*missing.* \\[BAD_SETTING\\]")
+        pane.wait_for(r"exit code 2\b")
 
     await in_a_terminal(reads, blog)
 

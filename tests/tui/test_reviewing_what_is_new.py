@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 from drawbridge.tui import screen_review
+from drawbridge.tui.client import Client
 from drawbridge.tui.dialogs import ConfirmDialog
+from drawbridge.tui.server_address import Finder
+from drawbridge.tui.visiting import Visiting
 from tests.rigs.reviews import WORK, make_repository
 from tests.server.processes import Server
 
@@ -93,3 +96,18 @@ async def test_seen_changes_are_remembered_after_quitting(server: Server, reposi
         await is_at(person, "src/later.py: later = True")
         assert about(person) == ""
         assert len(view(person).paths) == 1
+
+
+def test_a_directory_on_another_machine_has_its_own_memory(home: Path) -> None:
+    """It may have the path of a directory on this machine."""
+
+    def visits(machine: str) -> Visiting:
+        client = Client(Finder().find, "Ada")
+        client.connection.machine = machine
+        client.projects.all["desk_1"] = {"id": "desk_1", "path": "/home/ada/blog"}
+        return Visiting(client, "desk_1")
+
+    assert visits("").saw_notice()
+    assert not visits("").saw_notice()
+    assert visits("desk.example:8443").saw_notice()
+    assert not visits("desk.example:8443").saw_notice()

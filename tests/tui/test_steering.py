@@ -18,6 +18,7 @@ from tests.server.processes import Server
 
 from .conftest import make_project
 from .rig import Person, attached
+from .test_commenting import WORKING
 
 
 async def test_projects_that_need_the_user_come_first_in_the_list(server: Server, directory: Path) -> None:
@@ -72,7 +73,7 @@ async def test_a_scheduled_alarm_is_shown_and_can_be_canceled(server: Server, di
     alarm = datetime.now() + timedelta(minutes=30)
     async with attached(server, directory) as person:
         await person.prompts(f"/emit {json.dumps(wake_up(alarm.timestamp()))}")
-        await person.sees("Scheduled until", f"{alarm:%H:%M} (s: cancel)")
+        await person.sees("Scheduled until", f"{alarm:%H:%M}", "(s: cancel)")  # a day may follow the time
         await person.waits_for(lambda: may_cancel(person), "that a key is not meant for the run")
         await person.presses("escape", "s")
         await person.sees("Ready")
@@ -84,7 +85,7 @@ async def test_the_cancel_key_shows_that_it_also_cancels_tasks(server: Server, d
     alarm = datetime.now() + timedelta(minutes=30)
     async with attached(server, directory) as person:
         await person.prompts(f"/emit {json.dumps([*wake_up(alarm.timestamp()), TASK])}")
-        await person.sees("Scheduled until", f"{alarm:%H:%M} (s: cancel schedule and tasks)")
+        await person.sees("Scheduled until", f"{alarm:%H:%M}", "(s: cancel schedule and tasks)")
         await person.waits_for(lambda: may_cancel(person), "that a key is not meant for the run")
         await person.presses("escape", "s")
         await person.sees("Ready")
@@ -226,3 +227,31 @@ async def test_a_removed_project_is_reported_and_the_list_is_shown(server: Serve
         assert (await owner.ask("project_delete", project_id=project))["type"] == "project_deleted"
         await person.sees("This project no longer exists", "No projects yet")
         assert not person.in_project
+
+
+def has_prompt(person: Person, text: str) -> bool:
+    """Whether the server has recorded the prompt."""
+    conversation = person.app.client.conversation
+    return conversation is not None and any(
+        item.kind == "prompt" and item.data["text"] == text for item in conversation.items
+    )
+
+
+async def test_a_prompt_is_added_to_the_current_run(server: Server, directory: Path) -> None:
+    """The key has no effect, and is not listed, while no run accepts prompts."""
+    async with attached(server, directory) as person, server.client() as owner:
+        project = person.app.client.projects.named(str(directory), "")[0]["id"]
+        person.prompt.focus()
+        person.prompt.text = "Only odd ones"
+        await person.presses("ctrl+r")
+        assert person.prompt.text == "Only odd ones"
+        assert "add to the run" not in person.screen
+        run = (await owner.ask("execute", {"prompt": f"/emit {json.dumps(WORKING)}"}, project))["data"]["run_id"]
+        await person.sees("add to the run")
+        await person.presses("ctrl+r")
+        await person.waits_for(lambda: has_prompt(person, "Only odd ones"), "the prompt in the history")
+        assert person.prompt.text == ""
+        found = await owner.ask("get_messages", {"after_seq": 0, "limit": 100}, project)
+        sent = [one["message"] for one in found["data"]["messages"] if "Only odd ones" in json.dumps(one["message"])]
+        assert [(one["run_id"], one["steer"]) for one in sent] == [(run, True)]
+        await owner.ask("agent_interrupt", {}, project)

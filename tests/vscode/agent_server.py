@@ -95,6 +95,17 @@ class AgentServer:
             about = {"project": found["project"], "version": found["review"]["version"], "all": True}
             self._asks(lines, type="review_decide", **about, **decision)
 
+    def refused_elsewhere(self, directory: Path, **decision: Any) -> str:
+        """Decides on all changes in this directory, as another editor would. Returns the reason of the refusal."""
+        with self.connects() as lines:
+            lines.ask(type="bridge", editor="Neovim", folders=[], reviews=True)
+            found = self._asks(lines, type="review_get", folder=str(directory))
+            about = {"project": found["project"], "version": found["review"]["version"], "all": True}
+            answer = lines.ask(id="2", type="review_decide", **about, **decision)
+            while answer["type"] != "review":
+                answer = lines.receive()
+            return str(answer["text"])
+
     @contextmanager
     def deciding_elsewhere(self, directory: Path, **decision: Any) -> Iterator[None]:
         """In the context, another editor waits for the answer to a decision on all changes in this directory."""

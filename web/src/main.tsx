@@ -12,6 +12,7 @@ import { title, watch } from './notifications/notices.ts';
 import { resume } from './projects/acts.tsx';
 import { addressOf } from './projects/rows.ts';
 import { Client } from './protocol/client.ts';
+import { takeSocket } from './protocol/socket.ts';
 import { codeIn, Connect, type Invitation } from './settings/connect.tsx';
 import { fileAddress, inProject } from './files/address.ts';
 import { reviewAddress } from './review/address.ts';
@@ -29,9 +30,7 @@ import { failed, notLoaded, said } from './ui/toasts.tsx';
 import { type Place, placeIn } from './ui/place.ts';
 import { type World, WorldContext } from './ui/world.ts';
 
-const socketUrl = () => `${location.protocol === 'https:' ? 'wss' : 'ws'}://${location.host}/ws`;
-
-const client = new Client(() => new WebSocket(socketUrl()));
+const client = new Client(takeSocket);
 const app = document.getElementById('app') as HTMLElement;
 
 /** The module that renders sessions. It loads while the web UI connects, but the frame is shown first. */
@@ -113,7 +112,7 @@ function takeSecrets() {
   const local = codeIn(asked.get('sign-in') ?? '');
   if (local) {
     history.replaceState(null, '', `${location.pathname}#/`);
-    // The server has printed the link for a browser on its own machine, so the user does not have to compare or confirm
+    // The server has printed the link for a browser on its own machine, so the user does not need to compare or confirm
     // anything.
     if (!kept.token()) {
       pair(local, kept.clientName());
@@ -441,14 +440,18 @@ listen({
     return address === undefined ? undefined : () => go(address);
   },
 });
-if (kept.token()) void load();
 route();
 document.documentElement.dataset.started = 'yes';
 app.replaceChildren();
 render(<Page />, app);
 
-if ('serviceWorker' in navigator) {
+/** Installs the service worker. */
+function install() {
   // The only script address that is not in a tag. The content security policy requires a Trusted Types policy for it.
   const policy = (window as any).trustedTypes?.createPolicy('drawbridge', { createScriptURL: () => 'sw.js' });
   void navigator.serviceWorker.register(policy ? policy.createScriptURL('') : 'sw.js').catch(() => {});
 }
+
+// The service worker fetches files, too, so it is installed after what a session needs has been loaded.
+const needed = isOutside.value ? [] : [load(), import('./text/lexer.ts').catch(() => {})];
+if ('serviceWorker' in navigator) void Promise.all(needed).then(install);

@@ -21,7 +21,7 @@ function explain() {
   if (!runsModules || !hasObjects || !hasColors || !hasSelectors) tell();
   // If the browser can't parse a module, this error event is the only sign of it.
   function look(event) {
-    if (/app\.js/.test(event.filename || '')) tell();
+    if (/\/part-/.test(event.filename || '')) tell();
   }
   window.addEventListener('error', look);
 }

@@ -79,7 +79,7 @@ def _main(given: list[str]) -> int:
     try:
         return int(command.run(chosen))
     except DrawbridgeError as error:
-        # A wrong argument does not have to be looked up in the documentation, so no code is printed.
+        # A wrong argument does not need to be looked up in the documentation, so no code is printed.
         code = "" if isinstance(error, CallerError) else f" [{error.code}]"
         print(f"drawbridge {given[0]}: {error}{code}", file=sys.stderr)
         return error.exit_code

@@ -114,22 +114,22 @@ def make_way(path: str) -> None:
 
 
 def find_neovim(environ: Mapping[str, str] = os.environ) -> str:
-    """The program that ``DRAWBRIDGE_NVIM_PROGRAM`` names, otherwise the first ``nvim`` on PATH that is Neovim and not
-    Drawbridge. Raises ``NoProgram`` if no Neovim is found or it is too old, and ``BadSetting`` if the named program
-    can't be used for another reason."""
+    """The program that ``DRAWBRIDGE_NVIM_PROGRAM`` names, otherwise the first ``nvim`` on PATH that is Neovim, is new
+    enough and not Drawbridge. Raises ``NoProgram`` if no Neovim is found or all are too old, and ``BadSetting`` if the
+    named program can't be used for another reason."""
     named = environ.get(PROGRAM)
-    passed_over = []
+    passed_over, too_old = [], ""
     for candidate in [named] if named else _on_path("nvim", environ):
         version = _version(os.path.expanduser(candidate), environ)
         if isinstance(version, str):
             passed_over.append(f"{candidate} {version}")
         elif version < OLDEST:
-            raise NoProgram(
-                f"{candidate} can't be used: it is Neovim {'.'.join(map(str, version))}, and 0.7.2 or newer is required. "
-                f"Install a newer version, or set {PROGRAM} to its path."
-            )
+            too_old = too_old or f"{candidate} can't be used: it is Neovim {'.'.join(map(str, version))}"
         else:
             return shutil.which(os.path.expanduser(candidate), path=environ.get("PATH")) or candidate
+    if too_old:
+        remedy = f"Install a newer version, or set {PROGRAM} to its path."
+        raise NoProgram(f"{too_old}, and 0.7.2 or newer is required. {remedy}")
     if named:
         raise BadSetting(f"{PROGRAM} can't be used: {passed_over[0]}. Set it to the path of Neovim 0.7.2 or newer.")
     why = "; ".join(passed_over) or "nvim is not on PATH"

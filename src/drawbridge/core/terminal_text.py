@@ -73,7 +73,7 @@ class Terminal:
             self.is_terminal = stream.isatty()
         except ValueError:  # the stream is closed
             self.is_terminal = False
-        self.colour = self.is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        self.color = self.is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         self._encoding = getattr(stream, "encoding", None) or "utf-8"
         self.draws = self._encoding.lower().startswith("utf")
         """Whether the stream's encoding can represent every character (UTF-8 or another UTF)."""
@@ -103,7 +103,7 @@ class Terminal:
 
     def paint(self, text: str, style: str) -> str:
         code = COLORS[style]
-        return f"\x1b[{code}m{text}\x1b[0m" if self.colour and code and text else text
+        return f"\x1b[{code}m{text}\x1b[0m" if self.color and code and text else text
 
     def plain(self, text: str, style: str = "context") -> str:
         """Returns untrusted ``text`` on one line, with strange characters escaped as in a Python string."""

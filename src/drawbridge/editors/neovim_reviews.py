@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final
 
 from msgspec import Struct
@@ -89,9 +90,10 @@ class NeovimReviews:
         if event == "edited":
             shown.edited = True
             if not shown.marking:
-                self._tasks.start(self._mark_again(shown), "marking the changes of a view")
+                self._tasks.start(self._unless_closed(shown, self._mark_again), "marking the changes of a view")
         elif event == "put_back":
-            self._tasks.start(self._put_back(shown, payload["line"], payload["side"]), "reverting a hunk")
+            put_back = partial(self._put_back, line=payload["line"], side=payload["side"])
+            self._tasks.start(self._unless_closed(shown, put_back), "reverting a hunk")
         return None
 
     def cancel(self) -> None:
@@ -146,6 +148,14 @@ class NeovimReviews:
             await self._ask("mark", id=shown.proposal.id, tick=tick, clear=clear, hunks=marks)
             clear = False
 
+    async def _unless_closed(self, shown: _Shown, work: Callable[[_Shown], Awaitable[None]]) -> None:
+        """Does ``work``. Ignores its error if the view was closed in the meantime, because its buffer is gone."""
+        try:
+            await work(shown)
+        except NeovimError:
+            if self._shown.get(shown.proposal.id) is shown:
+                raise
+
     async def _mark_again(self, shown: _Shown) -> None:
         """Updates the counts and the inline view's marks after edits. Edits in the meantime cause one more update."""
         shown.marking = True
@@ -182,15 +192,16 @@ class NeovimReviews:
         first_tick: int | None = None
         while True:
             at = len(lines)
-            (chunk, tick), error = await self._session.call(
+            found, error = await self._session.call(
                 "nvim_call_atomic",
                 [
                     ["nvim_buf_get_lines", [shown.buffer, at, at + CHUNK_LINES, False]],
                     ["nvim_buf_get_changedtick", [shown.buffer]],
                 ],
             )
-            if error is not None:
+            if error is not None:  # only the results before the failed call are there
                 raise NeovimError(str(error))
+            chunk, tick = found
             if first_tick not in (None, tick):
                 # The user has typed in the meantime, so start again.
                 lines, first_tick = [], None

@@ -127,7 +127,7 @@ class Proposal(Struct, frozen=True):
     complete, with their own line endings, byte-order mark (as U+FEFF) and final newline. ``hunks`` is the diff, by
     lines. ``title`` is the agent's name for the proposal; ``note`` is something that the user has to know about it.
     With ``kind`` "code", the proposal is not a change to a file but code that would be run, and ``old_text`` is empty.
-    ``lines``: both texts as ``text.split`` returns them, so that ``Editor.show`` does not have to split them. An editor
+    ``lines``: both texts as ``text.split`` returns them, so that ``Editor.show`` does not need to split them. An editor
     does not keep them, because the lines of a large text take more than twice the memory of the text itself.
     """
 

@@ -128,7 +128,7 @@ class AcceptedFiles:
             changed()
 
     def store(self, file: AcceptedFile) -> None:
-        """Replaces what is known about a file. Forgets the file if no undecided changes are left."""
+        """Replaces what is known about a file. Forgets the file if there are no undecided changes left."""
         if file.is_decided:
             self.forget(file.path)
         else:

@@ -96,7 +96,7 @@ def _chosen(
             chosen = hunks if line.file == _name(file.path, folder) and line.version == _version(found) else []
         if chosen:
             return file, now, chosen
-    raise ReviewRefused("HUNK_GONE", "The change is no longer part of the review.", None)
+    raise ReviewRefused("HUNK_GONE", "The change no longer needs a decision.", None)
 
 
 def _write(now: AcceptedFile, after: AcceptedFile) -> None:

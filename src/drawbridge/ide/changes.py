@@ -98,10 +98,6 @@ class Changes:
         self._deciders = set[str]()
         """The names of the users who have made decisions since the review was read; contains "" if the review has
         changed in another way."""
-        self._notices = dict[str, str]()
-        """The server's latest notice about an interrupted decision, or "", by the review's directory. The server sends a
-        notice with each answer until another decision is made, so a later notice is new even if it has the same text.
-        """
         link.watch(self._changed)
         accepted.watch(self._accepted_changed)
 
@@ -195,9 +191,7 @@ class Changes:
             await self._editor.notify(PRIVATE)
 
     async def _show_notice(self, answer: wire.ReviewAnswer) -> None:
-        before = self._notices.get(answer.directory)
-        self._notices[answer.directory] = answer.notice
-        if answer.notice and answer.notice != before:
+        if answer.notice:
             await self._editor.notify(harmless(answer.notice), "warn")
 
     async def _visit(self, directory: str, session: str, *, only_new: bool) -> None:

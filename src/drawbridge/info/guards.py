@@ -39,6 +39,7 @@ class Guard:
     """
 
     agent: str
+    title: str
     scope: Scope
     file: str
     state: State
@@ -148,7 +149,7 @@ def _switches(agent: AgentHooks, files: Iterable[_File]) -> Iterator[Switch]:
 
 def _guard(agent: AgentHooks, file: _File, off: str, directory: str, *, call: bool) -> Guard:
     def guard(state: State, words: list[str], problem: str = "", milliseconds: float = 0) -> Guard:
-        return Guard(agent.name, file.scope, str(file.path), state, words, events, problem, milliseconds)
+        return Guard(agent.name, agent.title, file.scope, str(file.path), state, words, events, problem, milliseconds)
 
     handlers = [] if isinstance(file.content, str) else list(_handlers(file.content, agent))
     events = sorted({event for event, _ in handlers})

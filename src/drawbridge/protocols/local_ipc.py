@@ -298,8 +298,8 @@ class ReviewAnswer(Struct, tag="review", frozen=True, kw_only=True):
     If the request failed, or the review could not be read afterwards, ``code``, ``text`` and ``details`` are the
     reason, as in an error of the client protocol. In that case, ``project`` and ``review`` are empty, and so is
     ``directory`` unless the session is known. ``done``: whether only the review could not be read, after a comment was
-    changed or the drafts were sent. ``notice``: a sentence about the result of another person's decision that was
-    interrupted because the server was killed; the same until another decision is made.
+    changed or the drafts were sent. ``notice``: a sentence about the result of a decision that was interrupted because
+    the server was killed; only in the first answer to a ``ReviewRequest`` after the restart, so it is shown once.
     """
 
     id: str

@@ -56,7 +56,7 @@ class Backlog:
         self._last_id = last_id
 
     def number(self) -> int:
-        """Assigns and returns the id of the next event, which does not have to be kept."""
+        """Assigns and returns the id of the next event, which need not be kept."""
         self._last_id += 1
         return self._last_id
 

@@ -197,7 +197,7 @@ def _picture(text: str, terminal: Terminal) -> list[str]:
     """``text`` as a QR code in half blocks, two squares per character; a hint if the terminal can't show it."""
     drawn = io.StringIO()
     segno.make(text, error="l", micro=False).terminal(drawn, compact=True)
-    begin, end = BLACK_ON_WHITE if terminal.colour else ("", "")
+    begin, end = BLACK_ON_WHITE if terminal.color else ("", "")
     if not terminal.draws:
         return ["(A QR code can't be shown in the encoding of the output. Type the code instead.)"]
     return [f"{begin}{line}{end}" for line in drawn.getvalue().splitlines()]

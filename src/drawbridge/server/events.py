@@ -222,8 +222,8 @@ class ReviewChanged(Struct, frozen=True, kw_only=True):
 class ReviewDecided(Struct, frozen=True, kw_only=True):
     """A user decided on hunks of the review. ``hunks``: the number of hunks; ``files``: the number of files with these
     hunks; ``left``: the number of hunks that still wait for a decision. If ``by`` is None, nobody has made a decision
-    in Drawbridge, but no undecided changes are left. ``interrupted``: the server was killed before it could finish or
-    record the decision, and did so after its restart.
+    in Drawbridge, but there are no undecided changes left. ``interrupted``: the server was killed before it could
+    finish or record the decision, and did so after its restart.
 
     ``paths``: the files with these hunks, at most 20; none in records of earlier versions. ``diff``: what an undo or an
     edit changed in the files, in git's format, at most 20 kB; empty if git failed. ``diff_truncated``: ``diff`` is
@@ -613,11 +613,11 @@ class DiskWarning(Struct, frozen=True):
 
 
 class Answered(Struct, frozen=True):
-    """A person decided on the approval request ``asked``, on any surface. This event is for the audit log;
+    """A person decided on the approval ``request``, on any surface. This event is for the audit log;
     ``ApprovalResolved`` is for the history. ``surface``: see ``Surface.audited``. ``changed``: with an edited input."""
 
     surface: Mapping[str, Any]
-    asked: ApprovalRequested
+    request: ApprovalRequested
     decision: Literal["allow", "deny"]
     remember: bool = False
     changed: bool = False

@@ -54,6 +54,8 @@ class Spec(NamedTuple):
     separator: str = os.pathsep
     """The separator of a list's values in the environment variable. Values that may contain a colon need another
     separator, such as a comma."""
+    key: str = ""
+    """For a list of NAME=VALUE: a regular expression for NAME."""
     bare: str = ""
     """A second environment variable, with a name that has no prefix. It is read only with the ``spec_env`` setting,
     because many shells set PORT for a web project."""
@@ -222,8 +224,11 @@ def _parse(setting: Setting, text: str) -> Any:
     if setting.kind == "switch":
         return {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}.get(text.lower(), text)
     if setting.kind == "list":
-        items = text.split(setting.spec.separator)
-        return items if setting.spec.separator == os.pathsep else [item.strip() for item in items]
+        separator = setting.spec.separator
+        # In a list of NAME=VALUE, a separator that no NAME= follows is part of the value, such as a URL.
+        named = f"(?={setting.spec.key}=)" if setting.spec.key else ""
+        items = re.split(re.escape(separator) + named, text)
+        return items if separator == os.pathsep else [item.strip() for item in items]
     return text
 
 

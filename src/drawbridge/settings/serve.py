@@ -14,6 +14,8 @@ CLIENT_MODES: Final = ("default", "manual", "plan", "acceptEdits", "auto", "dont
 
 AGENT_NAME: Final = r"[a-z][a-z0-9_-]{0,31}"
 AGENT_FORM: Final = "NAME=COMMAND (NAME: a lowercase letter, then up to 31 lowercase letters, digits, - or _)"
+LAUNCHD_LABEL: Final = "drawbridge.serve"
+"""The name of the service on macOS."""
 MEGABYTES: Final = (1, 100_000_000)
 
 DOLLARS: Final = (0.01, 100_000)
@@ -137,6 +139,7 @@ class ServeSettings(NamedTuple):
             "the program of an agent, such as claude=/opt/claude/bin/claude (default: from PATH)",
             metavar="AGENT=PATH",
             pattern=r"[a-z][a-z0-9_-]*=.+",
+            key=r"[a-z][a-z0-9_-]*",
             heading="agents",
         ),
     ] = ()
@@ -146,6 +149,7 @@ class ServeSettings(NamedTuple):
             "another agent that supports the Agent Client Protocol, and its command, such as goose=goose acp",
             metavar="NAME=COMMAND",
             pattern=f"{AGENT_NAME}=.+",
+            key=AGENT_NAME,
             form=AGENT_FORM,
         ),
     ] = ()
@@ -155,6 +159,7 @@ class ServeSettings(NamedTuple):
             "another agent: a command that reads a prompt from stdin, prints its answer and never asks",
             metavar="NAME=COMMAND",
             pattern=f"{AGENT_NAME}=.+",
+            key=AGENT_NAME,
             form=AGENT_FORM,
         ),
     ] = ()

@@ -23,6 +23,7 @@ from typing import Final, Protocol
 
 from drawbridge import settings
 from drawbridge.core.errors import NoProgram, ProgramFailed
+from drawbridge.settings.serve import LAUNCHD_LABEL
 from drawbridge.setup import copies, files, record
 from drawbridge.setup.files import Change, Step
 from drawbridge.setup.interpreter import is_passing
@@ -69,6 +70,11 @@ WantedBy=default.target
 """
 
 
+RESTART: Final = (
+    "The server reads its settings only when it starts. If they or Drawbridge have changed since then, run:"
+)
+
+
 class Service(Protocol):
     """The user service, as one platform's service manager runs it."""
 
@@ -84,6 +90,10 @@ class Service(Protocol):
 
     def start(self, *, reinstalled: bool) -> list[list[str]]:
         """The commands to run after the file is written. ``reinstalled``: whether the file existed before."""
+        ...
+
+    def restart(self) -> list[str]:
+        """The command with which the user restarts the running server, so that it reads its settings again."""
         ...
 
     def stop(self) -> list[list[str]]:
@@ -129,6 +139,9 @@ class Systemd:
         reload, enable = ["systemctl", "--user", "daemon-reload"], ["systemctl", "--user", "enable", self.path.name]
         return [reload, enable, ["systemctl", "--user", "restart" if reinstalled else "start", self.path.name]]
 
+    def restart(self) -> list[str]:
+        return ["systemctl", "--user", "restart", self.path.name]
+
     def stop(self) -> list[list[str]]:
         return [["systemctl", "--user", "disable", "--now", self.path.name]]
 
@@ -143,7 +156,7 @@ class Launchd:
     def __init__(self, environ: Mapping[str, str], uid: int) -> None:
         self._environ = environ
         self._domain = f"gui/{uid}"
-        self.path = Path.home() / "Library" / "LaunchAgents" / f"{NAME}.serve.plist"
+        self.path = Path.home() / "Library" / "LaunchAgents" / f"{LAUNCHD_LABEL}.plist"
 
     def content(self) -> bytes:
         # The server rotates this file, because launchd does not rotate logs.
@@ -169,6 +182,9 @@ class Launchd:
 
     def start(self, *, reinstalled: bool) -> list[list[str]]:
         return [*(self.stop() if reinstalled else []), ["launchctl", "bootstrap", self._domain, str(self.path)]]
+
+    def restart(self) -> list[str]:
+        return ["launchctl", "kickstart", "-k", f"{self._domain}/{self.path.stem}"]
 
     def stop(self) -> list[list[str]]:
         return [["launchctl", "bootout", f"{self._domain}/{self.path.stem}"]] if self.runs() else []
@@ -229,6 +245,9 @@ def plan_setup(chosen: Service | None = None) -> Plan:
         )
     elif steps or not target.runs():
         steps.append(Run(target.path, tuple(map(tuple, commands))))
+    else:
+        # A restart ends the agents' runs, so it is left to the user.
+        notes.append(f"{RESTART} {shlex.join(target.restart())}")
     made = record.load(target.path)
     directories = made.directories if made else tuple(map(str, files.missing_directories(target.path)))
     return Plan(

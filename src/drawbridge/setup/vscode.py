@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import shutil
@@ -58,9 +57,10 @@ class Uninstall:
 
 def plan(program: str | None, *, remove: bool) -> Plan:
     """The plan for the extension. ``program``: the editor's command (default: the first of ``PROGRAMS`` on PATH).
-    Raises ``NoProgram`` if the command is not found, and ``ProgramFailed`` if it fails."""
+    Raises ``NoProgram`` if the command is not found, ``ProgramFailed`` if it fails, and ``UnusableFile`` if the extension
+    is missing or damaged."""
     found, folder = _find(program), extension_directory()
-    package = json.loads((folder / "package.json").read_text("utf-8"))
+    package = vsix.manifest(folder)
     identity = f"{package['publisher']}.{package['name']}"
     listed = dict(line.partition("@")[::2] for line in _run(found, "--list-extensions", "--show-versions").split())
     there = {name.lower(): version for name, version in listed.items()}.get(identity.lower())

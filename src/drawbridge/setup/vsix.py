@@ -33,7 +33,7 @@ def pack(extension_dir: Path, target: Path) -> None:
     Raises ``UnusableFile`` if ``extension_dir`` does not contain an extension, and ``NotWritable`` if ``target`` can't
     be written.
     """
-    package = _package(extension_dir)
+    package = manifest(extension_dir)
     content = {"extension.vsixmanifest": _manifest(package).encode(), "[Content_Types].xml": _content_types().encode()}
     for file in _files(extension_dir):
         content[f"extension/{file.relative_to(extension_dir).as_posix()}"] = file.read_bytes()
@@ -51,7 +51,9 @@ def pack(extension_dir: Path, target: Path) -> None:
             temporary.unlink()
 
 
-def _package(extension_dir: Path) -> dict[str, Any]:
+def manifest(extension_dir: Path) -> dict[str, Any]:
+    """The contents of the extension's ``package.json``. Raises ``UnusableFile`` if ``extension_dir`` does not contain an
+    extension."""
     path = extension_dir / "package.json"
     try:
         package = json.loads(path.read_text(encoding="utf-8"))

@@ -142,10 +142,10 @@ def _mode(mode: str | None) -> str:
 
 
 def gone_words(by: str | None = None, decision: str | None = None) -> str:
-    """Describes what happened to a hunk that is no longer part of the review. ``by``: the name of the user who decided
+    """Describes what happened to a hunk that no longer needs a decision. ``by``: the name of the user who decided
     on it; None or empty if that is not known, or if the file has changed. ``decision``: None if it is not known."""
     if not by:
-        return "This change is no longer part of the review: someone has decided on it, or the file has changed."
+        return "This change no longer needs a decision: someone has decided on it, or the file has changed."
     return (
         f"{by} already {DECIDED.get(decision, 'decided on')} this change."
         if decision
@@ -161,8 +161,21 @@ def refused_words(code: str, details: Mapping[str, Any], message: str, by: str, 
     if code != "HUNK_GONE":
         return message
     if not is_hunk and not details.get("gone"):
-        return "The review has changed since you saw it, so your decision was not applied. Read what is new, then decide again."
+        where = _some(details)
+        return (
+            "The review has changed since you saw it, so your decision was not applied. "
+            f"Read what is new{where}, then decide again."
+        )
     return gone_words(by, details.get("decision"))
+
+
+def _some(details: Mapping[str, Any]) -> str:
+    """Names the first of the files that have changed in a review, with a space before it; empty if none is known."""
+    paths = details.get("paths") or ()
+    if not paths:
+        return ""
+    more = int(details.get("files") or len(paths)) - 1
+    return f" in {paths[0]}" + (f" and {counted(more, 'other file')}" if more else "")
 
 
 COPY: Final = "Press y to copy the comments as a prompt."
@@ -272,7 +285,7 @@ word."""
 
 CHANGED: Final = "The comments have changed since you saw them, so they were not sent. Read them, then send them again."
 NOT_AS_SHOWN: Final = (
-    "These lines have changed or are no longer part of the review, so your comment was not added. Copy it if you still "
+    "These lines have changed or are no longer in the review, so your comment was not added. Copy it if you still "
     "need it."
 )
 NOT_A_DRAFT: Final = "This comment was already sent or removed. You can add what you wrote as a new comment."

@@ -31,6 +31,10 @@ BACKLOG: Final = 512
 """The maximum number of connections that wait to be accepted. If the queue is full, the clients' operating systems
 retry automatically within a few seconds."""
 
+ACCEPTED_AT_ONCE: Final = 16
+"""The maximum number of connections that the event loop accepts before it continues with other work. Without this
+limit, a crowd that connects at the same moment delays every answer until the whole queue is accepted."""
+
 HANDSHAKE_SECONDS: Final = 5.0
 """Seconds that the TLS handshake may take, and seconds after it within which the head of the first request must be
 complete."""
@@ -92,7 +96,9 @@ class HttpServer:
 
         if self._tls is None:
             loop = asyncio.get_running_loop()
-            self._server = await loop.create_server(connect, sock=self._listener, backlog=BACKLOG)
+            # asyncio uses the same number for the queue and for the connections that it accepts at once.
+            self._server = await loop.create_server(connect, sock=self._listener, backlog=ACCEPTED_AT_ONCE)
+            self._listener.listen(BACKLOG)
         else:
             self._server = TlsAcceptor(
                 self._listener, self._tls, connect, shaking=HANDSHAKE_SECONDS, closing=CLOSING_SECONDS

@@ -12,7 +12,7 @@ from textual.app import App
 from drawbridge.tui.client import Client, Unsent
 from drawbridge.tui.colors import Palette, theme
 from drawbridge.tui.connection import RequestError
-from drawbridge.tui.dialogs import ConfirmDialog
+from drawbridge.tui.dialogs import KEYS, REVIEW_KEYS, ConfirmDialog, HelpDialog
 from drawbridge.tui.drawing import Painter
 from drawbridge.tui.screen_conversation import ConversationScreen
 from drawbridge.tui.screen_projects import HOW_TO_ADD, ProjectScreen
@@ -142,6 +142,9 @@ class AttachApp(App[None]):
         """Handles Ctrl-C outside text fields by showing the key that quits everywhere."""
         words = "The server also stops." if self._ends_server else "Agents keep working while the server runs."
         self.notify(f"Ctrl-Q quits. {words}", markup=False)
+
+    def action_list_keys(self, in_review: bool = False) -> None:
+        self.push_screen(HelpDialog(REVIEW_KEYS if in_review else KEYS, ends_server=self._ends_server))
 
     async def action_quit(self) -> None:
         """Quits. If that would stop a run, or leave comments for an agent undelivered, asks first."""

@@ -21,7 +21,7 @@ shown.
 """
 
 ACP_ID: Final = re.compile(r"[\w.:/-]{1,100}", re.ASCII)
-"""Matches a ``toolCallId`` that does not have to be shown."""
+"""Matches a ``toolCallId`` that does not need to be shown."""
 
 DRAWN_BY_DIFF: Final = (
     *("path", "file_path", "filePath", "abs_path", "absolute_path"),

@@ -179,13 +179,14 @@ class Client:
 
     # User actions.
 
-    async def execute(self, prompt: str) -> None:
+    async def execute(self, prompt: str, *, steer: bool = False) -> None:
+        """Sends a prompt. ``steer``: adds it to the active run."""
         assert self.conversation is not None
         one = Unsent(str(uuid.uuid4()), self.conversation.id, prompt)
         self.unsent.append(one)
         self.on_change()
         try:
-            data = {"prompt": prompt, "options": {"partial_messages": True}}
+            data = {"prompt": prompt, **({"steer": True} if steer else {"options": {"partial_messages": True}})}
             await self.connection.ask("execute", data, project=one.project, id=one.id, lasting=True)
         except RequestError as error:
             self.on_refused(one, error)

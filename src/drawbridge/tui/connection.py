@@ -10,6 +10,7 @@ import ssl
 import uuid
 from collections.abc import Callable
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from urllib.parse import urlsplit
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import (
@@ -102,6 +103,8 @@ class Connection:
         self.state: State = "connecting"
         self.problem = ""
         """The reason why the connection is not open, as text for the user; empty while it is open."""
+        self.machine = ""
+        """The server's host name; empty if the server is on this machine, or not known yet."""
         self._on_message = on_message
         self._on_state = on_state
         self._on_open = on_open
@@ -204,6 +207,7 @@ class Connection:
 
     async def _connect(self, address: ServerAddress) -> ClientConnection:
         """Returns a connection on which the token was accepted."""
+        self.machine = "" if is_here(address.url) else urlsplit(address.url).netloc
         socket = await connect(
             address.url, ssl=address.tls, proxy=None, max_size=LARGEST, open_timeout=OPENING_SECONDS,
             close_timeout=ENDING_SECONDS, compression=None,

@@ -24,7 +24,7 @@ KEYS: Final = (
     ("r", "reject it, with a reason if you like; skip the agent's questions"),
     ("w", "always: accept, and apply what the agent suggests"),
     ("Ctrl-S", "accept with your edits; go to the next question, or submit your answers"),
-    ("/", "go to the prompt box; Enter sends, Ctrl-J starts a new line"),
+    ("/", "go to the prompt box; Enter sends, Ctrl-R adds to the active run, Ctrl-J starts a new line"),
     ("Esc", "leave a field; go back"),
     ("j  k", "to the next item; to the previous one"),
     ("Enter", "expand an item; show truncated text in full"),
@@ -37,7 +37,6 @@ KEYS: Final = (
     ("m", "permission mode: what the agent asks about"),
     ("p", "all projects (n adds one)"),
     ("?", "these keys"),
-    ("q", "quit (also Ctrl-Q); agents keep working while the server runs"),
 )
 
 REVIEW_KEYS: Final = (
@@ -60,7 +59,6 @@ REVIEW_KEYS: Final = (
     ("g  G", "to the first change, and to the last"),
     ("Esc", "leave a field; go back"),
     ("?", "these keys"),
-    ("q", "quit (also Ctrl-Q)"),
 )
 
 
@@ -216,9 +214,11 @@ class HelpDialog(ModalScreen[None]):
         Binding("k,up", "scroll(-1)", show=False),
     ]
 
-    def __init__(self, keys: Sequence[tuple[str, str]] = KEYS) -> None:
+    def __init__(self, keys: Sequence[tuple[str, str]], *, ends_server: bool) -> None:
+        """``ends_server``: whether the server ends with the application."""
         super().__init__()
-        self._listed = keys
+        then = "the server also stops" if ends_server else "agents keep working while the server runs"
+        self._listed = (*keys, ("q", f"quit (also Ctrl-Q); {then}"))
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(classes="dialog wide help", can_focus=False):

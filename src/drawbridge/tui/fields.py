@@ -57,14 +57,18 @@ class PromptBox(PlainTextArea):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "send", "send"),
+        Binding("ctrl+r,ctrl+enter", "steer", "add to the run"),
         Binding("ctrl+j", "new_line", "new line"),
         Binding("shift+enter,alt+enter", "new_line", "new line", show=False),
     ]
 
     class Sent(Message):
-        def __init__(self, text: str) -> None:
+        """``steer``: whether to add the prompt to the active run."""
+
+        def __init__(self, text: str, *, steer: bool) -> None:
             super().__init__()
             self.text = text
+            self.steer = steer
 
     def __init__(self) -> None:
         super().__init__(
@@ -73,6 +77,14 @@ class PromptBox(PlainTextArea):
         self._earlier: list[str] = []
         self._place = 0
         self._unfinished = ""
+        self._steers = False
+
+    def may_steer(self, steers: bool) -> None:
+        """Sets whether a prompt can be added to the active run."""
+        self._steers = steers
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return self._steers if action == "steer" else super().check_action(action, parameters)
 
     def remember(self, prompts: Sequence[str]) -> None:
         """Sets the project's earlier prompts, latest last, unless the user is recalling one. Repeated prompts are
@@ -104,11 +116,17 @@ class PromptBox(PlainTextArea):
         self.put([*self._earlier, self._unfinished][self._place])
 
     def action_send(self) -> None:
+        self._send(steer=False)
+
+    def action_steer(self) -> None:
+        self._send(steer=True)
+
+    def _send(self, *, steer: bool) -> None:
         text = self.text.strip()
         if text:
             self.text = ""
             self._place = len(self._earlier)
-            self.post_message(self.Sent(text))
+            self.post_message(self.Sent(text, steer=steer))
 
     def action_new_line(self) -> None:
         self.insert("\n")

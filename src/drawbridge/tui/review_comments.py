@@ -145,8 +145,8 @@ class Writing:
     note: str = ""
 
     def place(self, hunk: Hunk | None) -> Place:
-        """The lines that the text is about. ``hunk``: the hunk as it is now; None if the hunk is no longer part of the
-        review."""
+        """The lines that the text is about. ``hunk``: the hunk as it is now; None if the hunk no longer needs a
+        decision."""
         line = self.line if hunk is None else start_of(hunk, self.side) + self.offset
         return Place(self.side, line, line + len(lines_of(self.quote)) - 1)
 

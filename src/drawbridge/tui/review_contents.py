@@ -19,8 +19,8 @@ from drawbridge.tui.reviews import Draft
 from drawbridge.tui.visiting import Visiting
 
 GONE: Final = frozenset({"INVALID_PATH", "PROJECT_NOT_FOUND"})
-"""The codes of errors after which no undecided changes are left, because the project or its directory no longer exists,
-or the directory is no longer allowed."""
+"""The codes of errors after which there are no undecided changes left, because the project or its directory no
+longer exists, or the directory is no longer allowed."""
 
 
 class Change(NamedTuple):
@@ -220,7 +220,7 @@ class ReviewContents:
         return {part.key for part in self.every}.difference(part.key for part in self.parts)
 
     def _with_gone_parts(self, parts: Sequence[Part], now: set[str]) -> list[Part]:
-        """``parts`` with the user's texts for hunks that are no longer part of the review, each after the parts of its
+        """``parts`` with the user's texts for hunks that no longer need a decision, each after the parts of its
         file. ``now``: the keys of ``parts``."""
         found = list(parts)
         gone = {key: (draft.path, draft.text) for key, draft in self.drafts.items() if key not in now}

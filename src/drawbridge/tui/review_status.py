@@ -15,11 +15,11 @@ from drawbridge.tui.review_parts import Part
 
 WRITTEN: Final = "Your comment is kept here until you add it: c continues, d discards it."
 CHANGED: Final = "Your change to the comment is kept here until you save it: c continues, d discards it."
-NOT_THERE: Final = "This change is no longer part of the review."
+NOT_THERE: Final = "This change no longer needs a decision."
 
 
 def ways_on(contents: ReviewContents) -> str:
-    """The hints about what can still be done when no undecided changes are left."""
+    """The hints about what can still be done when there are no undecided changes left."""
     count = len(contents.commenting.all)
     found = f"{counted(count, 'comment')}: C shows {'it' if count == 1 else 'them'}.\n" if count else ""
     kept = len(contents.committing.kept) if contents.committing.is_allowed else 0

@@ -22,7 +22,7 @@ from drawbridge.tui.bar import Bar
 from drawbridge.tui.client import Client
 from drawbridge.tui.connection import RequestError
 from drawbridge.tui.conversation import Conversation, record_in, truncation
-from drawbridge.tui.dialogs import HelpDialog, ModeDialog
+from drawbridge.tui.dialogs import ModeDialog
 from drawbridge.tui.drawing import Painter
 from drawbridge.tui.fields import PromptBox
 from drawbridge.tui.history import History, Tail
@@ -129,7 +129,15 @@ class ConversationScreen(Screen[None]):
         self.tick()
         card = self.card
         waits = wording.waits_until(self._client.project or {})
-        keys = (conversation.run is None, waits, card and (card.approval_id, card.is_begun), self._client.features)
+        steers = self._client.steers(conversation.id)
+        self.query_one(PromptBox).may_steer(steers)
+        keys = (
+            conversation.run is None,
+            steers,
+            waits,
+            card and (card.approval_id, card.is_begun),
+            self._client.features,
+        )
         if keys != self._keys:  # the footer is rebuilt only when the keys change
             self._keys = keys
             self.refresh_bindings()
@@ -240,7 +248,7 @@ class ConversationScreen(Screen[None]):
 
     def on_prompt_box_sent(self, event: PromptBox.Sent) -> None:
         self.query_one(History).to_end()
-        do(self, self._client.execute(event.text))
+        do(self, self._client.execute(event.text, steer=event.steer))
 
     def put_back(self, prompt: str) -> None:
         """Puts a prompt that was refused back into the prompt box, before what the user has written since."""
@@ -367,8 +375,8 @@ class ConversationScreen(Screen[None]):
     async def action_leave(self) -> None:
         await self.app.action_quit()
 
-    def action_help(self) -> None:
-        self.app.push_screen(HelpDialog())
+    async def action_help(self) -> None:
+        await self.run_action("app.list_keys")
 
     def action_page(self, by: int) -> None:
         if self.card is not None and self.card.has_focus_within and self.card.page(by):

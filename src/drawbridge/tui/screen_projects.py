@@ -18,7 +18,7 @@ from drawbridge.tui import wording
 from drawbridge.tui.bar import Bar
 from drawbridge.tui.client import Client
 from drawbridge.tui.connection import RequestError
-from drawbridge.tui.dialogs import HelpDialog, NewProject, ProjectDialog
+from drawbridge.tui.dialogs import NewProject, ProjectDialog
 from drawbridge.tui.key_hints import KeyHints
 from drawbridge.tui.requests import complain
 from drawbridge.tui.store import Project
@@ -103,8 +103,8 @@ class ProjectScreen(Screen[None]):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         return action != "new_project" or self._client.may("project_create")
 
-    def action_help(self) -> None:
-        self.app.push_screen(HelpDialog())
+    async def action_help(self) -> None:
+        await self.run_action("app.list_keys")
 
     def action_new_project(self, path: str = "", why: str = "") -> None:
         self.app.push_screen(ProjectDialog(path or os.getcwd(), self._client, why), self._add)

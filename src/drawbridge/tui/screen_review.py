@@ -22,7 +22,7 @@ from drawbridge.tui.client import Client
 from drawbridge.tui.comment_dialogs import CommentDialog, CommentsDialog, SendDialog
 from drawbridge.tui.commit_dialog import CommitDialog
 from drawbridge.tui.connection import Message, RequestError
-from drawbridge.tui.dialogs import REVIEW_KEYS, ConfirmDialog, HelpDialog
+from drawbridge.tui.dialogs import ConfirmDialog
 from drawbridge.tui.drawing import Painter
 from drawbridge.tui.fields import PlainTextArea
 from drawbridge.tui.key_hints import KeyHints
@@ -182,7 +182,7 @@ class ReviewScreen(Screen[None]):
 
     @property
     def _is_lost(self) -> bool:
-        """Whether the hunk that is being edited is no longer part of the review."""
+        """Whether the hunk that is being edited no longer needs a decision."""
         return self._editing is not None and all(
             part.key != self._editing or part.is_gone for part in self._contents.parts
         )
@@ -308,7 +308,7 @@ class ReviewScreen(Screen[None]):
         if part is None or not self._is_ready or self._is_refused(decision):
             return
         if part.is_gone:
-            self._say("This change is no longer part of the review: d discards what you wrote.")
+            self._say("This change no longer needs a decision: d discards what you wrote.")
         elif self._is_shown(part):
             if part.hunk is not None:
                 self._send({"hunks": [part.hunk["id"]], "decision": decision}, part.key)
@@ -595,8 +595,8 @@ class ReviewScreen(Screen[None]):
         view = self._view
         (view.scroll_page_down if by > 0 else view.scroll_page_up)(animate=False)
 
-    def action_help(self) -> None:
-        self.app.push_screen(HelpDialog(REVIEW_KEYS))
+    async def action_help(self) -> None:
+        await self.run_action("app.list_keys(True)")
 
     def action_back(self) -> None:
         """Leaves the choice of lines, the field (but keeps its text), or the review."""

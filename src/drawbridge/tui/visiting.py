@@ -11,11 +11,14 @@ from drawbridge.tui.review_parts import Part
 
 
 class Visiting:
-    """One visit to the review of a project. Reads what the user has seen on this machine, and begins the visit."""
+    """One visit to the review of a project. Reads what the user has seen from this machine, and begins the
+    visit."""
 
     def __init__(self, client: Client, project: str) -> None:
         self._memory = client.memory
-        self._directory = str(client.projects.all.get(project, {}).get("path", ""))
+        path, machine = str(client.projects.all.get(project, {}).get("path", "")), client.connection.machine
+        # The same path is another directory on another machine.
+        self._directory = f"{machine}:{path}" if machine else path
         self._key = review_key(self._directory, project)
         self._visits = client.reviews.visits.setdefault(project, ReviewVisits())
         self._visits.saw(self._memory.of(self._key).seen)

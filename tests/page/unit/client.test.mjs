@@ -86,6 +86,41 @@ const server = (projects, last) => ({
   get_messages: () => ({ type: 'message_history', data: { messages: [] } }),
 });
 
+test('on a first visit, the shown project is joined without waiting for the list', async () => {
+  const answers = server(
+    () => [project({ last_seq: 3 })],
+    () => 3,
+  );
+  let isListed = false;
+  const { client, asked, hear } = world({ ...answers, project_list: () => (isListed = true) && undefined });
+  client.choose('p');
+  client.start('secret');
+  await rest();
+  assert.ok(isListed);
+  const types = () => asked.map(({ type }) => type);
+  assert.deepEqual(types(), ['auth', 'subscribe', 'hello', 'project_list', 'project_join']);
+  const list = asked.find(({ type }) => type === 'project_list').request_id;
+  hear({ type: 'project_list', request_id: list, data: { projects: [project({ last_seq: 3 })] } });
+  await rest();
+  assert.equal(client.conversation.joined, true);
+  assert.equal(types().filter((type) => type === 'project_join').length, 1);
+});
+
+test('a project that the list does not contain is reported as gone', async () => {
+  const answers = server(
+    () => [],
+    () => 0,
+  );
+  const { client } = world({ ...answers, project_join: () => ({ type: 'error', data: { code: 'NO_SUCH_PROJECT' } }) });
+  const told = [];
+  client.addEventListener('change', ({ detail }) => told.push(detail));
+  client.choose('p');
+  client.start('secret');
+  await rest();
+  await rest();
+  assert.ok(told.includes('gone'));
+});
+
 test('after a reconnect, a conversation continues at its cursor, or opens at its end if records are missing', async () => {
   let [last, first] = [0, 1];
   const { client, asked, hear, breaks } = world(

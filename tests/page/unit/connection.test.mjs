@@ -42,6 +42,50 @@ test('the token is sent first, and nothing else before it is accepted', async ()
   assert.equal(connection.state, 'open');
 });
 
+test('the first requests are sent with the token, and only once', async () => {
+  const { connection, sockets, hear } = world();
+  let list;
+  connection.onopen = () => void (list = connection.ask('project_list'));
+  connection.start('secret', 'Ada');
+  sockets[0].onopen();
+  const types = () => sockets[0].sent.map(({ type }) => type);
+  assert.deepEqual(types(), ['auth', 'project_list']);
+  hear({ type: 'auth', data: {} });
+  assert.deepEqual(types(), ['auth', 'project_list']);
+  hear({ type: 'project_list', request_id: sockets[0].sent[1].request_id, data: { projects: [] } });
+  assert.deepEqual((await list).data, { projects: [] });
+});
+
+test('requests that were sent with a refused token fail', async () => {
+  const { connection, sockets, hear, drop } = world();
+  let list;
+  connection.onopen = () => void (list = connection.ask('project_list'));
+  connection.start('wrong', 'Ada');
+  sockets[0].onopen();
+  hear({ type: 'error', data: { code: 'UNAUTHORIZED', message: 'The token is wrong.' } });
+  drop(4401);
+  await assert.rejects(list, { code: 'OFFLINE' });
+  assert.equal(connection.state, 'refused');
+});
+
+test('a code is accepted before anything else is sent', () => {
+  const { connection, sockets, hear } = world();
+  connection.onopen = () => void connection.ask('project_list').catch(() => {});
+  connection.pair('ABCD-EFGH', 'Phone');
+  sockets[0].onopen();
+  assert.deepEqual(sockets[0].sent, [{ type: 'pair', data: { code: 'ABCD-EFGH', name: 'Phone' } }]);
+  hear({ type: 'paired', data: { token: 'mine', client: 'Phone' } });
+  assert.equal(sockets[0].sent[1].type, 'project_list');
+});
+
+test('a socket that is already open is greeted immediately', () => {
+  const sent = [];
+  const socket = { readyState: 1, send: (text) => sent.push(JSON.parse(text)), close: () => {} };
+  const connection = new Connection({ connect: () => socket, later: () => {}, cancel: () => {} });
+  connection.start('secret', 'Ada');
+  assert.equal(sent[0].type, 'auth');
+});
+
 test('a refused token is not sent again', () => {
   const { connection, timers, hear, drop } = world();
   connection.start('wrong', 'Ada');

@@ -13,3 +13,4 @@ export {
   titleOf,
   wordsOf,
 } from '../../../web/src/review/model.ts';
+export { movedWords } from '../../../web/src/review/open-review.ts';

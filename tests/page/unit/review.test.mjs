@@ -370,6 +370,13 @@ test('a review that has changed is loaded again, and its buttons show it', async
   assert.deepEqual(server.asked[2], ['review_get', {}]);
 });
 
+test('a refusal names the files that have changed since', async () => {
+  const { server, found } = await opened([file('f', [hunk('a'), B])]);
+  void found.decideAll('keep');
+  await server.refuses(1, 'HUNK_GONE', { paths: ['f'], files: 3 });
+  assert.match(found.of(ALL).note.value, /Read what is new in f and 2 other files, then decide again\.$/);
+});
+
 test('changes that arrive while the review is loading are loaded once afterwards', async () => {
   const { server, found } = await opened([file('f', [hunk('a')])]);
   for (let n = 0; n < 5; n++) server.hears(changed('Phone'));

@@ -124,6 +124,13 @@ async def test_a_missing_or_unfinished_blob_cannot_be_read(server: Server, clien
         assert answer["data"]["code"] == "BLOB_NOT_FOUND", blob_id
 
 
+async def test_the_error_of_a_missing_blob_names_its_field(blobs: Blobs) -> None:
+    for field in ("data.attachments", "data.updated_input_blob"):
+        with pytest.raises(ClientError) as refused:
+            await blobs.read("never", None, field)
+        assert (refused.value.code, refused.value.field) == ("BLOB_NOT_FOUND", field)
+
+
 async def test_a_piece_with_a_wrong_offset_is_refused(blobs: Blobs) -> None:
     with pytest.raises(ClientError, match="has no bytes yet, or has expired"):
         await blobs.put("b", 3, b"two", True)

@@ -210,7 +210,7 @@ async def test_a_single_frame_above_the_limit_is_sent(rig: Rig) -> None:
 
 
 async def test_room_waits_until_frames_are_sent_or_the_client_closes(rig: Rig) -> None:
-    await asyncio.wait_for(rig.outbox.room(), 1)
+    await asyncio.wait_for(rig.outbox.room(), PATIENCE)
     rig.socket.congested = True
     rig.send("x" * (ROOM + 1))
     await turn()
@@ -218,13 +218,13 @@ async def test_room_waits_until_frames_are_sent_or_the_client_closes(rig: Rig) -
     await turn()
     assert not any(task.done() for task in waiting)
     rig.release()
-    await asyncio.wait_for(asyncio.gather(*waiting), 1)
+    await asyncio.wait_for(asyncio.gather(*waiting), PATIENCE)
     rig.socket.congested = True
     waiting = [asyncio.create_task(rig.outbox.room())]
     await turn()
     rig.outbox.close()
     await asyncio.wait_for(waiting[0], PATIENCE)
-    await asyncio.wait_for(rig.outbox.room(), 1)
+    await asyncio.wait_for(rig.outbox.room(), PATIENCE)
 
 
 async def test_a_canceled_waiter_does_not_affect_another(rig: Rig) -> None:

@@ -248,6 +248,9 @@ async def test_a_large_edited_input_is_sent_as_a_blob(tmp_path: Path) -> None:
         with pytest.raises(ClientError) as refused:
             await server.does(phone, "permission_response", project, **answer, updated_input_blob="a list")
         assert (refused.value.code, refused.value.field) == ("VALIDATION_FAILED", "data.updated_input_blob")
+        with pytest.raises(ClientError) as refused:
+            await server.does(phone, "permission_response", project, **answer, updated_input_blob="none")
+        assert (refused.value.code, refused.value.field) == ("BLOB_NOT_FOUND", "data.updated_input_blob")
         assert process.answers == []
         given = {"file_path": "/p/a.py", "content": "x" * 2_000_000}
         await server.upload("large", json.dumps(given).encode())

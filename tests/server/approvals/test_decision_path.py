@@ -1,5 +1,5 @@
 """What happens between a client's decision at the socket and the agent's standard input: which functions decode JSON,
-and, with ``-s``, which modules are called.
+how often the request and the blob of an edited input are looked up, and, with ``-s``, which modules are called.
 """
 
 from __future__ import annotations
@@ -19,20 +19,28 @@ from drawbridge.agents.process import Process
 from tests.server.auth.rig import serving
 from tests.server.auth.test_scopes import asking
 
+READS = ("Approvals.find", "Approvals.get", "Blobs._used")
+"""The functions that look up an approval request or a blob."""
+
 
 class Trace:
-    """``modules``: the names of the modules that are called, relative to ``drawbridge``, in order. ``decodes``: the
-    functions that decode JSON. ``is_done``: whether an agent's standard input has been written to; nothing is noted
-    after that."""
+    """``modules``: the names of the modules that are called, relative to ``drawbridge``, in order. ``moves``: the number
+    of times that a call or a return led to another module. ``decodes``: the functions that decode JSON. ``reads``: the
+    functions that look up an approval request or a blob. ``is_done``: whether an agent's standard input has been
+    written to; nothing is noted after that."""
 
     def __init__(self) -> None:
         self.modules: list[str] = []
+        self.moves = 0
         self.decodes: list[str] = []
+        self.reads: list[str] = []
         self.is_done = False
+        self._in = ""
 
     @property
     def report(self) -> str:
-        numbers = f"{len(self.modules)} modules are called, and {len(self.decodes)} functions decode JSON"
+        numbers = f"{len(self.modules)} modules are called, with {self.moves} moves between them, "
+        numbers += f"and {len(self.decodes)} functions decode JSON"
         return f"{numbers}: {', '.join(self.modules)}; {', '.join(self.decodes)}\n"
 
     def profile(self, frame: FrameType, event: str, argument: Any) -> None:
@@ -41,10 +49,19 @@ class Trace:
             self.is_done = True
             return
         module = _module(frame)
-        if event == "call" and module and module not in self.modules:
-            self.modules.append(module)
+        if event == "call" and module:
+            if module not in self.modules:
+                self.modules.append(module)
+            if frame.f_code.co_qualname in READS:
+                self.reads.append(frame.f_code.co_qualname)
+        self._move(module if event != "return" or frame.f_back is None else _module(frame.f_back))
         if event == "c_call" and module and isinstance(getattr(argument, "__self__", None), msgspec.json.Decoder):
             self.decodes.append(frame.f_code.co_qualname)
+
+    def _move(self, module: str) -> None:
+        if module and module != self._in:
+            self.moves += bool(self._in)
+            self._in = module
 
     def counted(self, decode: Callable[..., Any]) -> Callable[..., Any]:
         """Returns ``decode`` wrapped so that each call adds the calling function to ``decodes``."""
@@ -96,6 +113,7 @@ async def test_a_decision_is_decoded_in_two_steps(tmp_path: Path) -> None:
         sys.stdout.write(seen.report)
         assert seen.is_done, "the agent received the decision before the client received the reply"
         assert seen.decodes == ["parse", "parse"]
+        assert seen.reads == ["Approvals.get"]
 
 
 async def test_an_edited_input_is_decoded_with_the_decision_only(tmp_path: Path) -> None:
@@ -107,3 +125,15 @@ async def test_an_edited_input_is_decoded_with_the_decision_only(tmp_path: Path)
         sys.stdout.write(seen.report)
         assert seen.is_done
         assert seen.decodes == ["parse", "parse"]
+
+
+async def test_an_edited_input_in_a_blob_is_read_once(tmp_path: Path) -> None:
+    async with serving(tmp_path) as server, server.client() as owner, asking(server, owner) as question:
+        instead = {**question["data"]["input"], "content": "Something else\n"}
+        await server.built.blobs.put("input", 0, json.dumps(instead).encode(), last=True)
+        answer = {"approval_id": question["data"]["approval_id"], "decision": "allow", "updated_input_blob": "input"}
+        with observed() as seen:
+            await owner.ask("permission_response", answer, question["project_id"])
+        assert seen.is_done
+        assert seen.reads == ["Blobs._used", "Approvals.get"]
+        assert seen.decodes == ["parse", "parse", "json_object"]

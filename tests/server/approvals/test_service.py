@@ -83,7 +83,7 @@ def service() -> Service:
 
 
 @pytest.mark.parametrize("is_disk_silent", [False, True])
-def test_an_approval_request_has_the_input_that_the_driver_decoded(is_disk_silent: bool) -> None:
+def test_an_approval_request_has_the_input_the_driver_decoded(is_disk_silent: bool) -> None:
     question = Question("q1", "Write", Raw(b'{"file_path":"/p/a.py","content":"new"}'), Raw(b"[]"))
     given = question.given
     question = question.about(Proposal("/p/a.py", "", "new"))
@@ -168,7 +168,7 @@ def test_an_asker_that_decides_is_not_notified(service: Service) -> None:
     assert (service.asking.notifications, service.other.notifications) == (["closed"], [])
 
 
-def test_a_decision_on_a_withdrawn_request_is_refused_with_the_reason(service: Service) -> None:
+def test_deciding_a_withdrawn_request_fails_with_the_reason(service: Service) -> None:
     approval = service.requested()
     service.approvals.withdraw(approval, "answered elsewhere")
     with pytest.raises(ClientError, match=r"was withdrawn \(answered elsewhere\)\.$") as refused:

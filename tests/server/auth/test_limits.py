@@ -714,8 +714,7 @@ async def test_a_thousand_connections_do_not_disturb_a_client(tmp_path: Path, ca
             waits.append(time.monotonic() - began)
             await asyncio.sleep(0)
         await coming
-        # On a busy machine, everything takes longer, but the client still does not wait for the whole crowd.
-        assert max(waits) < max(2, (time.monotonic() - begin) / 2)
+        assert max(waits) < (time.monotonic() - begin) / 2, "the client waited until most of the crowd was accepted"
         assert len(server.door.connections) <= server.door.options.connections
         another = await newcomer(server)
         await another.close()

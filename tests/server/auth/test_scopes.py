@@ -416,7 +416,7 @@ async def test_a_confined_device_receives_nothing_about_other_projects(
     assert [message for message in confined.received if str(server.roots / "secret") in str(message)] == []
 
 
-async def test_a_confined_device_creates_projects_only_in_its_directory(
+async def test_a_confined_device_adds_projects_only_in_its_directory(
     server: Server, owner: WireClient, confined: WireClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("mine/inner", "secret/inner"):

@@ -174,6 +174,14 @@ async def test_a_signature_is_valid_once_on_one_connection(server: Server) -> No
             assert await thief.close_code() == 4401
 
 
+async def test_a_second_identity_is_refused(server: Server) -> None:
+    """The error names the field of the command that was sent."""
+    async with connected(server.url) as client:
+        assert await log_in(client, ADA) == "auth"
+        error = (await answered(client, RSA))["data"]
+        assert (error["code"], error["field"]) == ("UNAUTHORIZED", "data.signature")
+
+
 async def test_a_signature_for_another_server_is_refused(server: Server) -> None:
     """An attacker's server forwards the challenge, but the client signs the name of the host that it has
     connected to.
@@ -402,7 +410,7 @@ async def test_a_file_that_others_can_write_is_not_used(server: Server, file: Pa
         Keys(file).reload()
 
 
-async def test_an_unusable_file_and_a_refused_signature_are_logged_once(
+async def test_unusable_files_and_refused_signatures_are_logged_once(
     server: Server, file: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "drawbridge")

@@ -72,5 +72,5 @@ async def test_a_configuration_that_includes_a_pipe_is_reported(
             await Checkpoints(project, "proj_1").snapshotter.create(RUN, "before")
 
 
-def test_an_error_names_the_command_and_not_the_settings_before_it() -> None:
+def test_an_error_names_the_command_without_its_settings() -> None:
     assert git_program._named(["-c", "gc.auto=0", "-c", "core.eol=lf", "add", "--all"]) == "add --all"

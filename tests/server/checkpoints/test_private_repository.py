@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 import pytest
 
+from drawbridge.agents.memory import MB
 from drawbridge.core.errors import DrawbridgeError
 from drawbridge.server.checkpoints import commits, private, refs
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
@@ -21,7 +22,9 @@ from drawbridge.server.checkpoints.errors import Changed, GitFailed, NoCheckpoin
 from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.checkpoints.index_cache import INDEX
 from drawbridge.server.checkpoints.private import Largest
-from drawbridge.server.reviews.reviews import HunkGone, OpenReview, RequestedDecision, Review, ReviewMoved
+from drawbridge.server.reviews.decisions import HunkGone, RequestedDecision, ReviewMoved
+from drawbridge.server.reviews.open_review import OpenReview
+from drawbridge.server.reviews.reviews import Review
 from tests import programs
 from tests.server.checkpoints.rig import RUN, git
 from tests.server.checkpoints.test_hostile_repository import spy  # noqa: F401 - a fixture
@@ -535,3 +538,15 @@ async def test_a_canceled_listing_leaves_no_process(plain: Path, monkeypatch: py
 def test_the_excluded_files_are_documented() -> None:
     document = (Path(__file__).parents[3] / "docs" / "server.md").read_text()
     assert [pattern for pattern in private.IGNORED if f"`{pattern}`" not in document] == []
+
+
+def test_the_limits_are_documented() -> None:
+    document = (Path(__file__).parents[3] / "docs" / "server.md").read_text()
+    for row in (
+        f"| files | {Largest().files:,} (`--checkpoint-files`) |",
+        f"| all files together | {Largest().bytes // MB} MB (`--checkpoint-mb`) |",
+        f"| large files | over {private.LARGEST_FILE // MB} MB, unless",
+        f"| files over {private.LARGEST_FILE // MB} MB and nested repositories that are left out | {private.MOST_LARGE:,} |",
+        f"| stored contents | {private.MOST_STORED // (1_000 * MB)} GB;",
+    ):
+        assert row in document

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from drawbridge.server.checkpoints import remembered
 from drawbridge.server.checkpoints.remembered import Remembered
 from drawbridge.server.checkpoints.repository import Repository
@@ -44,3 +46,12 @@ def test_only_the_latest_texts_are_kept_for_the_next_operation() -> None:
     known.texts["binary"] = None
     known.begin(*place())
     assert list(known.texts) == ["6", "7", "8", "9", "binary"]
+
+
+def test_the_number_of_contents_that_are_not_text_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remembered, "MOST_SIZES", 3)
+    known = Remembered()
+    known.begin(*place())
+    known.texts.update(dict.fromkeys("abcde"))
+    known.begin(*place())
+    assert list(known.texts) == ["c", "d", "e"]

@@ -21,6 +21,7 @@ from drawbridge.server.protocol.client_errors import CODES
 from drawbridge.server.protocol.messages import BLOB_BYTES, FRAME_BYTES, MESSAGE_BYTES, PIECE_BYTES
 from drawbridge.server.serve import terms
 from tests.server.processes import serving
+from tests.server.schema import check_request
 
 PAGE = (client_schema.FILE.parent / "client.md").read_text()
 TYPES, UPDATES = client_schema.sent()
@@ -73,6 +74,14 @@ def test_every_field_of_an_answer_is_on_the_page(kind: str) -> None:
     if "$ref" in data:
         fields = schema[data["$ref"].rpartition("/")[2]]["properties"]
         assert [field for field in fields if not re.search(rf"\b{field}\b", PAGE)] == []
+
+
+@pytest.mark.parametrize("line", re.findall(r"^> (.*)$", PAGE, re.MULTILINE))
+def test_every_request_in_an_example_is_valid(line: str) -> None:
+    request = json.loads(line)
+    check_request(request)
+    fields = set(request) - {"type", "data"} | set(request.get("data", {}))
+    assert fields <= set(next(row for row in COMMANDS if row.name == request["type"]).request.__struct_fields__)
 
 
 def test_every_option_and_limit_is_on_the_page() -> None:

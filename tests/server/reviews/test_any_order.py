@@ -25,7 +25,9 @@ from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.checkpoints.refs import When
 from drawbridge.server.checkpoints.unsaved import FindUnsaved, UnsavedChanges
 from drawbridge.server.reviews.change_set import NotEditable
-from drawbridge.server.reviews.reviews import HunkGone, OpenReview, RequestedDecision, Review, ReviewMoved
+from drawbridge.server.reviews.decisions import HunkGone, RequestedDecision, ReviewMoved
+from drawbridge.server.reviews.open_review import OpenReview
+from drawbridge.server.reviews.reviews import Review
 from tests import programs
 from tests.server.checkpoints.rig import git
 

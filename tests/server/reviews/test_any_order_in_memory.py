@@ -24,17 +24,17 @@ from drawbridge.server.checkpoints.errors import Changed, NoCheckpoint
 from drawbridge.server.checkpoints.refs import When
 from drawbridge.server.reviews.change_set import FileChange, NotEditable
 from drawbridge.server.reviews.change_set import Part as ShownPart
-from drawbridge.server.reviews.reviews import (
+from drawbridge.server.reviews.decisions import (
     Decision,
     DecisionResult,
     HunkDecision,
     HunkGone,
-    OpenReview,
     Plan,
     RequestedDecision,
-    Review,
     ReviewMoved,
 )
+from drawbridge.server.reviews.open_review import OpenReview
+from drawbridge.server.reviews.reviews import Review
 from tests.server.reviews.memory import File, MemoryGit, MemoryWorkTree, blob_id
 
 FILES = ("a", "b", "c")

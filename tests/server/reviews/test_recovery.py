@@ -7,7 +7,7 @@ import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -19,6 +19,7 @@ from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.reviews import committing, recovery
 from drawbridge.server.reviews.publishing import Publishing
 from drawbridge.server.reviews.recovery import Recovery
+from drawbridge.server.reviews.review_commits import ReviewCommits
 from drawbridge.server.reviews.reviewing import UNREAD, Reviewing
 from drawbridge.server.reviews.reviews import Review
 from drawbridge.server.sessions.options.ceilings import Ceilings
@@ -66,7 +67,7 @@ async def before_and_kill(folder: Path, point: tuple[object, str], decision: str
 
 WRITE, SET, RECORD, END = (
     (WorkTree, "write"),
-    (Review, "_set"),
+    (ReviewCommits, "set"),
     (Reviewing, "_publish_decision"),
     (Recovery, "end"),
 )
@@ -211,7 +212,7 @@ async def test_a_file_that_was_changed_since_is_not_written(tmp_path: Path) -> N
     async with reviewing(tmp_path) as one:
         await one.run(work)
         review = await one.get()
-        with killed(Review, "_set"):
+        with killed(ReviewCommits, "set"):
             await one.decide(hunks=[id_of(review, "LINE 3\n")], decision="undo")
         one.replace("line 10\n", "by a person\n")
         text = one.text()
@@ -560,13 +561,54 @@ async def test_the_lock_that_a_killed_commit_left_is_removed(
             git(directory, "update-ref", "HEAD", commit)
 
     with monkeypatch.context() as patched:
-        patched.setattr(committing, "_remove", lambda *_: None)
+        patched.setattr(committing._Lock, "remove", lambda *_: None)
         await commit_and_kill(tmp_path, UNCOMMITTED, make)
     [lock] = tmp_path.rglob("index.lock")
     async with reviewing(tmp_path) as one:
         assert not lock.exists()
         assert of_review(one)[-1]["kind"] == ("review_committed" if is_made else "review_interrupted")
         assert git(one.directory, "diff", "--cached", "--name-only") == ""
+
+
+SCRIPT: Final = """
+kill -9 $(cut -d ' ' -f 4 /proc/$PPID/stat)
+"""
+"""A hook that kills the shell in which git was started."""
+
+ALL: Final = """
+kill -9 0
+"""
+"""A hook that kills all processes of the commit."""
+
+
+@pytest.mark.parametrize("kills", [SCRIPT, ALL], ids=["the script", "everything"])
+@pytest.mark.parametrize("branch", [None, "topic"])
+async def test_a_commit_is_completed_if_git_is_killed(tmp_path: Path, kills: str, branch: str | None) -> None:
+    """The index gets the changes of the commit. Otherwise, they would be staged in reverse."""
+    async with committing_to(tmp_path) as one:
+        await one.run(work)
+        await one.decide(hunks=[id_of(await one.get(), "LINE 3\n")], decision="keep")
+        hook(one.directory, "post-commit", kills)
+        found = await one.commit("Shout", branch=branch)
+        assert found["commit"] == git(one.directory, "rev-parse", "HEAD").strip()
+        assert found["branch"] == (branch or "main")
+        assert git(one.directory, "status", "--porcelain").splitlines() == [" M poem.txt"]
+        assert not (one.directory / ".git" / "index.lock").exists()
+        assert not intent_of(one).exists()
+
+
+async def test_a_commit_that_was_killed_leaves_nothing_behind(tmp_path: Path) -> None:
+    async with committing_to(tmp_path) as one:
+        await one.run(work)
+        await one.decide(hunks=[id_of(await one.get(), "LINE 3\n")], decision="keep")
+        before = git(one.directory, "status", "--porcelain=2", "--branch"), git(one.directory, "branch", "--list")
+        hook(one.directory, "pre-commit", ALL)
+        assert "git failed" in (await one.not_committed("Shout", branch="topic")).text
+        assert (
+            git(one.directory, "status", "--porcelain=2", "--branch"),
+            git(one.directory, "branch", "--list"),
+        ) == before
+        assert not (one.directory / ".git" / "index.lock").exists()
 
 
 async def test_the_lock_of_another_git_command_is_left_and_named(tmp_path: Path) -> None:

@@ -593,6 +593,30 @@ async def test_a_file_that_changes_during_a_decision_is_a_conflict(
         assert len(hunks(await one.get())) == 4
 
 
+async def test_a_late_decision_names_the_files_that_have_changed(tmp_path: Path) -> None:
+    """A file may also have entered or left the review since it was shown."""
+    async with reviewing(tmp_path) as one:
+        await one.run(three_files)
+        review = await one.get()
+        one.replace("LINE 3\n", "LINE 3, by a person\n")
+        (one.directory / "new.txt").unlink()
+        refused = await one.refused(files=["old.txt"], version=review["version"], decision="undo")
+        assert (refused.code, refused.field) == ("HUNK_GONE", "data.version")
+        assert refused.details == {"paths": ["new.txt", "poem.txt"], "files": 2}
+        later = await one.get()
+        for number in range(30):
+            (one.directory / f"{number}.txt").write_text("")
+            git(one.directory, "add", f"{number}.txt")
+        await one.run(lambda directory: [(directory / f"{number}.txt").write_text("x\n") for number in range(30)])
+        refused = await one.refused(all=True, version=later["version"], decision="keep")
+        assert refused.details is not None
+        assert (len(refused.details["paths"]), refused.details["files"]) == (20, 30)
+        refused = await one.refused(all=True, version="of an earlier server", decision="keep")
+        assert (refused.code, refused.details) == ("HUNK_GONE", None)
+        assert not (one.directory / "old.txt").exists()
+        assert len(hunks(await one.get())) == 33
+
+
 async def test_changes_elsewhere_do_not_prevent_a_decision(tmp_path: Path) -> None:
     async with reviewing(tmp_path) as one:
         await one.run(three_files)
@@ -761,7 +785,7 @@ async def test_undoing_a_file_does_not_remove_a_directory(tmp_path: Path) -> Non
 
 
 async def test_undo_never_replaces_a_users_directory(tmp_path: Path) -> None:
-    """Restoring the file would destroy the directory, so the deletion is no longer part of the review."""
+    """Restoring the file would destroy the directory, so the deletion is not in the review."""
     async with reviewing(tmp_path) as one:
         await one.run(three_files)
         (one.directory / "old.txt").mkdir()
@@ -771,6 +795,62 @@ async def test_undo_never_replaces_a_users_directory(tmp_path: Path) -> None:
         review = await one.get()
         await one.decide(all=True, version=review["version"], decision="undo")
         assert (one.text(), one.text("old.txt/mine")) == (POEM, "mine\n")
+
+
+async def test_undo_does_not_follow_the_links_of_a_run(tmp_path: Path) -> None:
+    """The run replaces a directory and a file with links to the outside, where files have the same content."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "deep.txt").write_text("DEEP\n")
+    (outside / "poem.txt").write_text(POEM)
+    async with reviewing(tmp_path) as one:
+        (one.directory / "folder").mkdir()
+        (one.directory / "folder" / "deep.txt").write_text("deep\n")
+        git(one.directory, "add", ".")
+
+        def work(directory: Path) -> None:
+            shutil.rmtree(directory / "folder")
+            (directory / "folder").symlink_to(outside)
+            (directory / "poem.txt").unlink()
+            (directory / "poem.txt").symlink_to(outside / "poem.txt")
+
+        await one.run(work)
+        review = await one.get()
+        assert [file["path"] for file in review["files"]] == ["folder", "folder/deep.txt", "poem.txt"]
+        await one.decide(all=True, version=review["version"], decision="undo")
+        assert (one.text("folder/deep.txt"), one.text()) == ("deep\n", POEM)
+        assert not (one.directory / "poem.txt").is_symlink()
+    assert (outside / "deep.txt").read_text() == "DEEP\n"
+    assert sorted(file.name for file in outside.iterdir()) == ["deep.txt", "poem.txt"]
+
+
+async def test_undo_does_not_follow_a_link_that_appears_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process of the agent replaces the directory just before git writes. The link leads to files with the same lines."""
+    run_git, outside = Git.run, tmp_path / "outside"
+    outside.mkdir()
+    async with reviewing(tmp_path) as one:
+        folder = one.directory / "folder"
+        folder.mkdir()
+        (folder / "deep.txt").write_text(POEM)
+        git(one.directory, "add", ".")
+        await one.run(lambda directory: one.replace("line 3\n", "LINE 3\n", "folder/deep.txt"))
+        (outside / "deep.txt").write_text(one.text("folder/deep.txt"))
+        id = id_of(await one.get(), "LINE 3\n")
+
+        async def meanwhile(self: Git, *words: str, **more: Any) -> Any:
+            if words[0] == "apply" and not folder.is_symlink():
+                folder.rename(one.directory / "moved")
+                folder.symlink_to(outside)
+            return await run_git(self, *words, **more)
+
+        monkeypatch.setattr(Git, "run", meanwhile)
+        refused = await one.refused(hunks=[id], decision="undo")
+        monkeypatch.undo()
+        assert refused.code == "REVIEW_CLASH"
+        assert "LINE 3\n" in one.text("moved/deep.txt")
+        assert "LINE 3\n" in (outside / "deep.txt").read_text()
 
 
 async def test_a_project_in_a_repository_subdirectory_is_reviewed(tmp_path: Path) -> None:
@@ -879,7 +959,7 @@ async def test_a_directory_that_is_too_large_is_refused(tmp_path: Path) -> None:
             await one.server.does(one.phone, "run_changes", one.project, run_id=run)
 
 
-async def test_a_directory_that_is_too_large_is_refused_after_a_restart(tmp_path: Path) -> None:
+async def test_a_large_directory_is_still_refused_after_a_restart(tmp_path: Path) -> None:
     async with reviewing(tmp_path, limits=SMALL) as one:
         shutil.rmtree(one.directory / ".git")
         await one.run(three_files)
@@ -888,7 +968,7 @@ async def test_a_directory_that_is_too_large_is_refused_after_a_restart(tmp_path
             await one.get()
 
 
-async def test_a_review_can_be_ended_after_the_directory_became_too_large(tmp_path: Path) -> None:
+async def test_a_review_can_be_ended_in_a_directory_now_too_large(tmp_path: Path) -> None:
     """Files of a user that were added later don't belong to it, and may be as many as they like."""
     async with reviewing(tmp_path, limits=Limits(largest=Largest(files=3))) as one:
         shutil.rmtree(one.directory / ".git")

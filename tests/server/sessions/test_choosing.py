@@ -375,7 +375,7 @@ async def test_a_fork_is_suggested_only_if_the_agent_can_fork(tmp_path: Path, fo
         assert ("fork" in refused.value.text) == forks
 
 
-async def test_modes_that_only_the_agent_has_are_sent_with_their_titles(tmp_path: Path) -> None:
+async def test_modes_of_only_one_agent_are_sent_with_their_titles(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         server.agent.own_modes = True

@@ -177,7 +177,7 @@ async def killed_in_its_first_run(server: Server, phone: Client, *, known: bool)
     return project
 
 
-async def test_after_a_lost_conversation_the_next_prompt_begins_another(tmp_path: Path) -> None:
+async def test_after_a_lost_conversation_a_prompt_begins_another(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await killed_in_its_first_run(server, phone, known=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import random
@@ -243,6 +244,34 @@ def test_an_index_with_text_that_is_not_unicode_is_rebuilt(store: Store) -> None
         store.index.search(Wanted())
     assert not store.file.exists()
     assert store.seqs("walnuts") == [1]
+
+
+def test_an_index_that_a_killed_process_began_is_rebuilt(store: Store) -> None:
+    """Earlier versions could be killed after the tables were created and before anything was in them."""
+    store.prompts("walnuts")
+    store.update()
+    with sqlite3.connect(store.file) as db:
+        db.execute("DELETE FROM state")
+    assert store.seqs("walnuts") == [1]
+
+
+def test_the_tables_are_never_without_a_state(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process sees the new index only once it is complete."""
+    states: list[object] = []
+    connect = sqlite3.connect
+
+    class Watched(sqlite3.Connection):
+        def execute(self, *words: Any) -> sqlite3.Cursor:
+            with contextlib.closing(connect(store.file)) as db:
+                if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'state'").fetchone():
+                    states.append(db.execute("SELECT version FROM state").fetchone())
+            return super().execute(*words)
+
+    store.prompts("walnuts")
+    monkeypatch.setattr(sqlite3, "connect", functools.partial(connect, factory=Watched))
+    store.update()
+    assert states
+    assert None not in states
 
 
 @pytest.mark.parametrize(

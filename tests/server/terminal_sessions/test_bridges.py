@@ -116,15 +116,23 @@ async def test_a_request_stays_open_when_only_the_editor_closes(rig: SocketRig, 
         assert await hook.receive() == {"decision": {"behavior": "allow"}}
 
 
-async def test_a_decision_before_the_hook_leaves_no_request(rig: SocketRig, file: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "audited"),
+    [(NEW, {"decision": "allow"}), (MINE, {"decision": "allow", "changed": True}), (None, {"decision": "deny"})],
+)
+async def test_a_decision_before_the_hook_leaves_no_request(
+    rig: SocketRig, file: Path, text: str | None, audited: Message
+) -> None:
     session = Session(rig, pid=CLAUDE)
     async with bridge(rig, pids=(CLAUDE,)) as neovim:
         proposed(neovim, file, pid=CLAUDE)
-        neovim.send(type="decided", id="7", text=NEW)
+        neovim.send(type="decided", id="7", text=text)
         assert await neovim.receive() == {"type": "ruling", "id": "7", "won": True}
         async with session.asks("Edit", **edit(file)) as (hook, question):
             assert await hook.receive() is None
             assert rig.withdrawn(question) == ["answered elsewhere"]
+            about = {"approval_id": question["approval_id"], "tool": "Edit", "path": str(file)}
+            assert in_editors(rig) == [("answered", "Neovim", about | audited)]
 
 
 @pytest.mark.parametrize(

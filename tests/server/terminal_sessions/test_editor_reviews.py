@@ -18,7 +18,7 @@ from drawbridge.server.checkpoints.errors import GitFailed
 from drawbridge.server.checkpoints.work_tree import WorkTree
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.reviews.commenting import Commenting
-from drawbridge.server.reviews.reviews import Review
+from drawbridge.server.reviews.review_commits import ReviewCommits
 from drawbridge.server.sessions.options.limits import Limits
 from tests.chaos.rig import seeded
 from tests.server.core_rig import Client
@@ -99,14 +99,14 @@ async def test_an_editor_is_shown_the_review_of_its_file_or_directory(rig: Socke
     ("point", "words"),
     [
         ((WorkTree, "write"), "wanted to undo 1 change in 1 file, but the server was restarted. Nothing was changed."),
-        ((Review, "_set"), "undid 1 change in poem.txt (the server was restarted in the meantime)."),
+        ((ReviewCommits, "set"), "undid 1 change in poem.txt (the server was restarted in the meantime)."),
     ],
 )
-async def test_an_editor_is_notified_of_a_decision_that_was_interrupted(
+async def test_an_editor_is_notified_of_an_interrupted_decision(
     tmp_path: Path, point: tuple[type, str], words: str
 ) -> None:
-    """The notice is sent until somebody makes another decision. The editor that made the interrupted decision does not get
-    it, because it sends its request again."""
+    """The notice is sent once, also to an editor with the name of the one that decided, because the person may have two.
+    An editor that is opened later is not notified."""
     async with socket_rig(tmp_path, Limits()) as rig:
         at = await changed(rig, "one")
         [hunk] = [hunk["id"] for file in (await at.get())["files"] for hunk in file["hunks"]]
@@ -115,16 +115,27 @@ async def test_an_editor_is_notified_of_a_decision_that_was_interrupted(
     async with socket_rig(tmp_path, Limits()) as rig:
         at.rig = rig
         at.session.at(rig)
-        async with bridge() as line, bridge(editor=rig.client.name) as own:
-            given = {"folder": str(at.place)}
+        given = {"folder": str(at.place)}
+        async with bridge(editor=rig.client.name) as line:
             assert (await asks(line, **given))["notice"] == f"{rig.client.name} {words}"
-            assert (await asks(own, **given))["notice"] == ""
-            await at.begins()
-            at.replace("line 5\n", "LINE 5\n")
-            await at.stops()
-            [*_, last] = [hunk["id"] for file in (await at.get())["files"] for hunk in file["hunks"]]
-            await at.decide(hunks=[last], decision="keep")
             assert (await asks(line, **given))["notice"] == ""
+        async with bridge() as later:
+            assert (await asks(later, **given))["notice"] == ""
+
+
+async def test_a_later_decision_replaces_an_earlier_notice(tmp_path: Path) -> None:
+    async with socket_rig(tmp_path, Limits()) as rig:
+        at = await changed(rig, "one")
+        [hunk] = [hunk["id"] for file in (await at.get())["files"] for hunk in file["hunks"]]
+        with killed(WorkTree, "write"):
+            await at.decide(hunks=[hunk], decision="undo")
+    async with socket_rig(tmp_path, Limits()) as rig:
+        at.rig = rig
+        at.session.at(rig)
+        await at.get()
+        await at.decide(hunks=[hunk], decision="keep")
+        async with bridge() as line:
+            assert (await asks(line, folder=str(at.place)))["notice"] == ""
 
 
 async def test_an_open_review_is_chosen_before_an_empty_one(rig: SocketRig) -> None:

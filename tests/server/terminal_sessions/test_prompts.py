@@ -19,7 +19,7 @@ from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions.directories.allowed_directories import GONE
 from drawbridge.server.sessions.options.ceilings import Ceilings
 from drawbridge.server.terminal_sessions import prompt_text, report_queue
-from drawbridge.server.terminal_sessions import prompts as desk_prompts
+from drawbridge.server.terminal_sessions import prompts as prompts_module
 from tests.waiting import PATIENCE, until
 
 from .socket_rig import Line, Message, Session, SocketRig, socket_rig
@@ -179,14 +179,14 @@ async def test_the_agent_may_be_a_child_of_the_terminals_program(rig: SocketRig)
 
 async def test_the_ancestors_of_an_agent_are_looked_up_rarely(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only a prompt needs to know them as they are now."""
-    looked_up, ancestors = list[int](), desk_prompts._with_ancestors
+    looked_up, ancestors = list[int](), prompts_module._with_ancestors
 
     def looks_up(pid: int) -> Sequence[int]:
         looked_up.append(pid)
         return ancestors(pid)
 
-    monkeypatch.setattr(desk_prompts, "_with_ancestors", looks_up)
-    monkeypatch.setattr(desk_prompts, "ANCESTORS_SECONDS", PATIENCE)
+    monkeypatch.setattr(prompts_module, "_with_ancestors", looks_up)
+    monkeypatch.setattr(prompts_module, "ANCESTORS_SECONDS", PATIENCE)
     async with at_work(rig) as (session, editor):
         for _ in range(3):
             await session.reports("UserPromptSubmit", prompt="Go")
@@ -355,8 +355,8 @@ async def test_an_editor_that_disconnects_is_reported(rig: SocketRig) -> None:
 async def test_a_prompt_without_a_confirmation_is_reported(
     rig: SocketRig, monkeypatch: pytest.MonkeyPatch, silent: str
 ) -> None:
-    monkeypatch.setattr(desk_prompts, "TYPING_SECONDS", 0.05 if silent == "the editor" else 5)
-    monkeypatch.setattr(desk_prompts, "BEGIN_SECONDS", 0.05)
+    monkeypatch.setattr(prompts_module, "TYPING_SECONDS", 0.05 if silent == "the editor" else 5)
+    monkeypatch.setattr(prompts_module, "BEGIN_SECONDS", 0.05)
     async with at_work(rig) as (session, editor):
         sending = sends(rig, session, request_id="r1")
         asked = await editor.asked()

@@ -19,7 +19,8 @@ from drawbridge.server.checkpoints.index_cache import CachedIndex
 from drawbridge.server.checkpoints.snapshotter import Snapshotter, _Collected
 from drawbridge.server.checkpoints.work_tree import WorkTree
 from drawbridge.server.protocol.client_errors import ClientError
-from drawbridge.server.reviews.reviews import Review
+from drawbridge.server.reviews import committing, recovery
+from drawbridge.server.reviews.review_commits import ReviewCommits
 from drawbridge.server.sessions.options.ceilings import Ceilings
 from drawbridge.server.sessions.options.limits import Limits
 from drawbridge.server.terminal_sessions import directories
@@ -283,7 +284,7 @@ async def test_nothing_is_undone_while_another_agent_works_here(rig: SocketRig, 
     assert (place / "poem.txt").read_text() == POEM.replace("line 17\n", "LINE 17\n")
 
 
-async def test_nothing_is_undone_while_an_agent_works_inside_the_directory(rig: SocketRig, place: Path) -> None:
+async def test_nothing_is_undone_while_an_agent_works_further_down(rig: SocketRig, place: Path) -> None:
     (place / "inside").mkdir()
     at, inside = At(rig, place), At(rig, place / "inside")
     await at.begins()
@@ -685,7 +686,7 @@ async def test_an_interrupted_decision_is_recorded_in_its_session(tmp_path: Path
             at.replace("line 3\n" if at is one else "line 9\n", "by an agent\n")
             await at.stops()
         review = await two.get()
-        with killed(Review, "_set"):
+        with killed(ReviewCommits, "set"):
             await two.decide(hunks=[hunk["id"] for hunk in review["files"][0]["hunks"]], decision="undo")
     async with socket_rig(tmp_path, Limits()) as rig:
         assert (rig.folder / "one" / "poem.txt").read_text() == POEM
@@ -755,6 +756,53 @@ async def test_the_folder_of_a_displaced_session_is_removed(
     second = At(rig, rig.folder / "two")
     await second.begins()
     await until(lambda: not folder.exists(), "the removal")
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("what", ["undo", "commit"])
+async def test_a_change_by_a_removed_session_is_audited(
+    rig: SocketRig, place: Path, monkeypatch: pytest.MonkeyPatch, what: str, shared: bool
+) -> None:
+    """The session is removed while files are written, or a commit is made, so no history is left for the record."""
+    rig.server.core.grants.ceilings = Ceilings(commits=True)
+    git(place, "config", "user.name", "Ada")
+    git(place, "config", "user.email", "ada@example.com")
+    at, other = At(rig, place), At(rig, place)
+    if shared:
+        await other.begins()
+        await other.stops()
+    await at.begins()
+    at.replace("line 3\n", "LINE 3\n")
+    await at.stops()
+    sessions = rig.server.core.terminal_sessions
+    session = sessions.find(at.session.project)
+    assert session is not None
+    intent = at.directory.folder / recovery.NAME
+
+    def removing(owner: object, name: str) -> None:
+        works = getattr(owner, name)
+
+        async def removes(*given: Any) -> Any:
+            await sessions.forget(session)
+            return await works(*given)
+
+        monkeypatch.setattr(owner, name, removes)
+
+    every: Message = {"all": True, "version": (await at.get())["version"]}
+    if what == "undo":
+        removing(WorkTree, "write")
+        assert (await at.decide(**every, decision="undo"))["files"] == []
+        assert (place / "poem.txt").read_text() == POEM
+        expected: Message = {"event": "review_decided", "decision": "undo", "hunks": 1, "files": 1}
+    else:
+        await at.decide(**every, decision="keep")
+        removing(committing, "_run")
+        await rig.does("review_commit", at.session.project, message="Shout")
+        commit = git(place, "rev-parse", "HEAD").strip()
+        expected = {"event": "review_committed", "commit": commit, "branch": "main"}
+    last = rig.server.audited()[-1]
+    assert last == {**expected, "project_id": at.session.project, "by": last["by"]}
+    assert not intent.exists()
 
 
 @pytest.mark.parametrize("what", ["changes", "a draft"])

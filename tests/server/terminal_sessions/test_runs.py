@@ -194,7 +194,7 @@ async def test_a_prompt_without_a_record_delays_a_question_briefly(
         pass
 
 
-async def test_a_prompt_without_a_record_does_not_delay_later_questions(
+async def test_an_unrecorded_prompt_does_not_delay_later_questions(
     rig: SocketRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The conversation's file contains no line with a prompt that is a custom command."""

@@ -156,25 +156,6 @@ test('the question before keeping everything counts all changes', () => {
   assert.equal(detail, 'The files stay as they are. 1 more file not shown in the list is kept too.');
 });
 
-test('a notice about an interrupted decision is new once', () => {
-  const latest = new Map();
-  const by = (directory, notice) => ({ directory, notice });
-  const answers = [by('/a', 'phone wanted to undo 1 change.'), by('/b', ''), by('/c')];
-  assert.deepEqual(model.newNotices(answers, latest), ['phone wanted to undo 1 change.']);
-  assert.deepEqual(model.newNotices(answers, latest), []);
-  assert.deepEqual(model.newNotices([by('/a', 'tablet wanted to keep 1 change.')], latest), [
-    'tablet wanted to keep 1 change.',
-  ]);
-});
-
-test('a notice about a later decision is new even if it has the same text', () => {
-  const latest = new Map();
-  const same = { directory: '/a', notice: 'phone wanted to undo 1 change.' };
-  assert.deepEqual(model.newNotices([same], latest), [same.notice]);
-  assert.deepEqual(model.newNotices([{ directory: '/a', notice: '' }], latest), []);
-  assert.deepEqual(model.newNotices([same], latest), [same.notice]);
-});
-
 test('a review from which changes may be missing is named', () => {
   const late = placed([file()], { missing: 'Changes may be missing: git was\u001b late.' });
   assert.deepEqual(model.missing([placed([file()]), late]), ['blog: Changes may be missing: git was\\x1b late.']);

@@ -2,7 +2,7 @@
 const assert = require('node:assert/strict');
 const test = require('node:test');
 
-const { Sightings } = require('../../../extensions/vscode/sightings');
+const { MOST, Sightings } = require('../../../extensions/vscode/sightings');
 
 const lines = (count, word) => `${word}\n`.repeat(count);
 const hunk = (given) => ({
@@ -22,6 +22,17 @@ test('a change is seen when its first and its last line have been in view', () =
   const long = file(hunk({ added: lines(30, 'B') }));
   assert.deepEqual(sightings.look('p', long, shown(0, 20), shown(0, 20)), []);
   assert.deepEqual(sightings.look('p', long, shown(20, 45), shown(20, 45)), ['h']);
+});
+
+test('the change that was looked at least recently is forgotten', () => {
+  const sightings = new Sightings();
+  const long = file(hunk({ added: lines(30, 'B') }));
+  const looks = (project, first, last) => sightings.look(project, long, null, shown(first, last));
+  looks('p', 0, 20);
+  looks('q', 0, 20);
+  for (let other = 0; other < MOST - 1; other++) looks(`other ${other}`, 0, 0);
+  assert.deepEqual(looks('q', 20, 45), ['h']);
+  assert.deepEqual(looks('p', 20, 45), [], 'its first line is no longer remembered');
 });
 
 test('on the left, the removed lines have to be in view as well', () => {

@@ -422,12 +422,18 @@ export class Client extends EventTarget {
     void connection.ask('subscribe', { topics: ['projects', 'approvals'] }).catch(() => {});
     const hello = connection.ask('hello', { client: this._called });
     const list = connection.ask('project_list');
+    // On a first visit, the project is joined without waiting for the list, which saves a round trip.
+    const { conversation } = this;
+    const isFirst = !this.projects.known && conversation && conversation.session === undefined && !conversation.joined;
+    const joining = isFirst ? this.command('project_join') : undefined;
+    // Nothing awaits these if the token is refused, or if the list does not contain the project.
+    for (const one of [list, joining]) one?.catch(() => {});
     this._greeted((await hello).data);
     const { projects } = (await list).data;
     kept.beginSeen(projects);
     kept.prune(projects);
     this._tell('projects');
-    await this._join();
+    await this._join(this.conversation === conversation ? joining : undefined);
   }
 
   _greeted(hello: any) {
@@ -442,8 +448,11 @@ export class Client extends EventTarget {
     this._tell('hello');
   }
 
-  /** Joins the conversation that is shown, at its cursor or, if it has none, at its end. */
-  async _join() {
+  /**
+   * Joins the conversation that is shown, at its cursor or, if it has none, at its end. `requested`: the reply, if the
+   * request was already sent.
+   */
+  async _join(requested?: Promise<any>) {
     let conversation = this.conversation;
     if (!conversation) return;
     const project = this.projects.all.get(conversation.id);
@@ -470,7 +479,7 @@ export class Client extends EventTarget {
       dropped;
     if (isFresh && conversation.joined) conversation = this.conversation = new Conversation(conversation.id);
     const readsSessions = this.may('session_messages') && this.may('sessions');
-    const joining = this.command('project_join', isFresh ? {} : { after_seq: conversation.cursor });
+    const joining = requested ?? this.command('project_join', isFresh ? {} : { after_seq: conversation.cursor });
     // If the session is known, its records are requested in parallel, which saves a round trip.
     const known: string | undefined = isFresh && readsSessions && project.last_seq > 0 ? project.session_id : undefined;
     const last = known ? this._lastOfSession(known) : undefined;

@@ -55,6 +55,7 @@ export class Connection {
   _asked: Map<string, any>;
   _tries: number;
   _doubt: any;
+  _isGreeting: boolean;
   _first: { type: string; data: any } | undefined;
   _socket: any;
   _timer: any;
@@ -76,8 +77,9 @@ export class Connection {
     this.onstate = () => {};
     this.onmessage = () => {};
     /**
-     * Called once the token has been accepted, before lasting requests are resent, so that it can send the requests
-     * that have to come first.
+     * Called once the token or code has been sent, before lasting requests are resent, so that it can send the requests
+     * that have to come first. After a token, they do not wait for its answer, which saves a round trip: the server
+     * ignores them if it refuses the token.
      */
     this.onopen = () => {};
     this._connect = connect;
@@ -88,6 +90,8 @@ export class Connection {
     this._tries = 0;
     /** The timer that runs while an answer to `check` is expected, or the first answer on a new socket. */
     this._doubt = undefined;
+    /** Whether requests are sent although the token has not been accepted yet. */
+    this._isGreeting = false;
     /** The message that is sent first. */
     this._first = undefined;
   }
@@ -157,12 +161,13 @@ export class Connection {
   ): Promise<Message> {
     const text = JSON.stringify({ type, project_id: project, data, request_id: id }, whole);
     return new Promise((resolve, reject) => {
-      if (this.state !== 'open' && !lasting) {
+      const isSent = this.state === 'open' || this._isGreeting;
+      if (!isSent && !lasting) {
         reject(offline());
         return;
       }
-      this._asked.set(id, { text, lasting, resolve, reject });
-      if (this.state === 'open') this._socket.send(text);
+      this._asked.set(id, { text, lasting, resolve, reject, socket: isSent && this._socket });
+      if (isSent) this._socket.send(text);
     });
   }
 
@@ -170,24 +175,38 @@ export class Connection {
     this._become('connecting');
     this.refusal = undefined;
     const socket = (this._socket = this._connect());
-    socket.onopen = () => socket.send(JSON.stringify(this._first));
+    const greet = () => socket === this._socket && this._greet();
+    socket.onopen = greet;
     socket.onmessage = (event: { data: string }) => socket === this._socket && this._heard(JSON.parse(event.data));
     socket.onclose = (event: { code: number }) => this._closed(socket, event.code);
     this._doubt = this._later(() => this.lost(), ATTEMPT);
+    if (socket.readyState === 1) greet(); // it was opened while the web UI was loading
+  }
+
+  _greet() {
+    this._socket.send(JSON.stringify(this._first));
+    if (this._first?.type !== 'auth') return;
+    this._isGreeting = true;
+    this.onopen();
+    this._isGreeting = false;
   }
 
   _heard(message: Message) {
     this._believe();
     if (message.type === 'error' && message.request_id === undefined) this.refusal = message.data;
     if (this.state === 'connecting') {
-      if (message.type === 'paired')
-        this._first = { type: 'auth', data: { token: message.data.token, client: message.data.client } };
+      const { _socket: socket } = this;
+      const isPaired = message.type === 'paired';
+      if (isPaired) this._first = { type: 'auth', data: { token: message.data.token, client: message.data.client } };
       else if (message.type !== 'auth') return;
       this._tries = 0;
-      const again = [...this._asked.values()];
+      const again = [...this._asked.values()].filter((asked) => asked.socket !== socket);
       this._become('open');
-      this.onopen();
-      for (const { text } of again) this._socket?.send(text);
+      if (isPaired) this.onopen();
+      for (const asked of again) {
+        asked.socket = this._socket;
+        this._socket?.send(asked.text);
+      }
     }
     const asked = message.request_id === undefined ? undefined : this._asked.get(message.request_id);
     if (message.type !== 'error') this.onmessage(message);

@@ -288,7 +288,7 @@ export class Comments {
       one.note.value = message;
       if (code === 'HUNK_GONE')
         one.note.value =
-          'These lines have changed or are no longer part of the review, so your comment was not added. Copy it if you still need it.';
+          'These lines have changed or are no longer in the review, so your comment was not added. Copy it if you still need it.';
       if (code === 'OFFLINE' && !draft) {
         one.note.value = 'The connection was lost. Your comment is kept here: add it again once you’re back online.';
         this._replace(one, { ...one, before: new Set(this.all.peek().map((other) => other.comment_id)) });

@@ -231,7 +231,7 @@ const DECIDED: Record<string, string> = { keep: 'kept', undo: 'undid', edit: 'ed
 
 /** Explains why a hunk is gone, based on the details of `HUNK_GONE` or the name of whoever changed the review. */
 export function goneWords({ by, decision }: { by?: string | null; decision?: string | null } = {}): string {
-  if (!by) return 'This change is no longer part of the review: someone has decided on it, or the file has changed.';
+  if (!by) return 'This change no longer needs a decision: someone has decided on it, or the file has changed.';
   return decision ? `${by} already ${DECIDED[decision] ?? 'decided on'} this change.` : `${by} decided on this change.`;
 }
 

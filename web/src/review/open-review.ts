@@ -25,6 +25,15 @@ import {
 } from './model.ts';
 import { Push } from './push.ts';
 
+/** Explains why a decision on several changes was refused, and names files that have changed if they are known. */
+export function movedWords(details: Record<string, unknown> = {}): string {
+  const paths = Array.isArray(details.paths) ? details.paths.map(String) : [];
+  const more = (typeof details.files === 'number' ? details.files : paths.length) - 1;
+  const others = more > 0 ? ` and ${counted(more, 'other file')}` : '';
+  const where = paths.length ? ` in ${paths[0]}${others}` : '';
+  return `The review has changed since you saw it, so your decision was not applied. Read what is new${where}, then decide again.`;
+}
+
 /** The key of the buttons for the whole review. */
 export const ALL = 'all';
 
@@ -37,7 +46,7 @@ const NEWS = 10_000;
 /** The updates after which the review, its comments, or what can be committed or pushed may have changed. */
 const CHANGES = ['review_changed', 'review_commented', 'review_committed', 'review_pushed', 'run_finished'];
 
-/** The codes of errors after which no undecided changes are left, because the directory or the project is gone. */
+/** The codes of errors after which there are no undecided changes left, because the directory or the project is gone. */
 const GONE = ['INVALID_PATH', 'PROJECT_NOT_FOUND'];
 
 /** The state of a part, a file or the whole review while it is shown. */
@@ -341,8 +350,7 @@ export class OpenReview {
       return `This conflicts with the current state of ${paths}. Nothing was changed.`;
     }
     if (code !== 'HUNK_GONE') return message;
-    if (!hunks && !details?.gone)
-      return 'The review has changed since you saw it, so your decision was not applied. Read what is new, then decide again.';
+    if (!hunks && !details?.gone) return movedWords(details);
     return goneWords(details && { ...details, by: details.by && this._client.called(details) });
   }
 
@@ -443,7 +451,7 @@ export class OpenReview {
     this._newsEnd = setTimeout(() => (this.news.value = ''), NEWS);
   }
 
-  /** Shows what was written on an earlier visit for hunks that are no longer part of the review. */
+  /** Shows what was written on an earlier visit for hunks that no longer need a decision. */
   _restore(now: ReadonlySet<string>) {
     const written = this.comments.writings
       .peek()

@@ -44,7 +44,8 @@ export function Todos({ todos, active }: { todos: Todo[]; active: boolean }) {
       <summary>
         <Icon name="todo" />
         <span>
-          To-do list: {done} of {todos.length} done
+          <span class="more">To-do list: </span>
+          {done} of {todos.length} done
         </span>
         {current && (
           <span class="now">
@@ -78,7 +79,10 @@ export function Tasks({ tasks, kinds = {} }: { tasks: Task[]; kinds?: Record<str
     <details class="panel tasks" open={tasks.length <= UNFOLDED && matchMedia('(min-width: 761px)').matches}>
       <summary>
         <Icon name="tool" />
-        <span>{tasks.length === 1 ? '1 task is running' : `${tasks.length} tasks are running`}</span>
+        <span>
+          {tasks.length === 1 ? '1 task' : `${tasks.length} tasks`}
+          <span class="more">{tasks.length === 1 ? ' is running' : ' are running'}</span>
+        </span>
         <Icon name="unfold" />
       </summary>
       <ul>

@@ -67,7 +67,7 @@ repeated in a later line."""
 
 class Message(Struct, gc=False):
     """The fields that are read from every line. Their values may be anything. Other fields are only checked to be JSON.
-    JSON values have no reference cycles, so the garbage collector does not have to track them."""
+    JSON values have no reference cycles, so the garbage collector does not need to track them."""
 
     type: Any = None
     subtype: Any = None

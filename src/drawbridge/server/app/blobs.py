@@ -103,17 +103,17 @@ class Blobs:
             self._blobs[key] = _Blob(blob.name, offset + len(data), last, time.monotonic())
         return BlobStored(blob_id, offset + len(data), last)
 
-    async def read(self, blob_id: str, device: str | None) -> bytes:
+    async def read(self, blob_id: str, device: str | None, field: str = "data.blob_id") -> bytes:
         """Returns all bytes of a finished blob that ``device`` uploaded. The blob is kept, because a request may be
-        sent twice. Raises ``ClientError`` (BLOB_NOT_FOUND).
+        sent twice. ``field``: the field that names the blob, for the error. Raises ``ClientError`` (BLOB_NOT_FOUND).
         """
-        return await asyncio.to_thread(_content, self._used((device, blob_id)))
+        return await asyncio.to_thread(_content, self._used((device, blob_id), field), field)
 
-    def _used(self, key: Key) -> Path:
+    def _used(self, key: Key, field: str) -> Path:
         """The file of a finished blob. Counts as a use of the blob. Raises ``ClientError`` (BLOB_NOT_FOUND)."""
         blob = self._blobs.get(key)
         if blob is None or not blob.complete or blob.is_expired:
-            raise no_blob()
+            raise no_blob(field)
         blob.touched = time.monotonic()
         return self._directory / blob.name
 
@@ -147,11 +147,11 @@ class Blobs:
             await asyncio.to_thread((self._directory / blob.name).unlink, missing_ok=True)
 
 
-def _content(file: Path) -> bytes:
+def _content(file: Path, field: str) -> bytes:
     try:
         return file.read_bytes()
     except OSError:
-        raise no_blob() from None
+        raise no_blob(field) from None
 
 
 def _is_full(blobs: Collection[_Blob], size: int, part: float) -> bool:
@@ -172,10 +172,9 @@ def piece(blob_id: str, data: bytes, offset: int, length: int) -> BlobPiece:
     return BlobPiece(blob_id, offset, part, len(data), offset + len(part) >= len(data))
 
 
-def no_blob() -> ClientError:
-    return ClientError(
-        "BLOB_NOT_FOUND", "The blob does not exist, is not complete, or has expired. Upload it again.", "data.blob_id"
-    )
+def no_blob(field: str) -> ClientError:
+    text = "The blob does not exist, is not complete, or has expired. Upload it again."
+    return ClientError("BLOB_NOT_FOUND", text, field)
 
 
 def json_object(data: bytes, field: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Executes the requests of one client in order. A client does not have to wait for a reply before it sends its next
+"""Executes the requests of one client in order. A client does not need to wait for a reply before it sends its next
 request.
 
 Slow requests run concurrently with the others. Until a client has signed in, it can only sign in. An unexpected error

@@ -345,8 +345,9 @@ class Core:
         """The edited input of a decision, from the message or from a blob; None if it has none. Raises
         ``ClientError``."""
         if command.updated_input_blob is not None:
-            data = await self._blobs.read(command.updated_input_blob, client.device)
-            return await asyncio.to_thread(json_object, data, "data.updated_input_blob")
+            field = "data.updated_input_blob"
+            data = await self._blobs.read(command.updated_input_blob, client.device, field)
+            return await asyncio.to_thread(json_object, data, field)
         if command.updated_input is not None:
             commands.check_depth(command.updated_input, "data.updated_input")
         return command.updated_input

@@ -22,7 +22,7 @@ from drawbridge.server.auth.entrance import Entrance
 from drawbridge.server.auth.scopes import Identity, Scope
 from drawbridge.server.protocol import commands
 from drawbridge.server.protocol.answers import Answer
-from drawbridge.server.protocol.client_errors import ClientError, internal_error, not_written
+from drawbridge.server.protocol.client_errors import ClientError, internal_error, not_written, shutting_down
 from drawbridge.server.protocol.commands import Command, parse
 from drawbridge.server.protocol.replies import Reply
 from drawbridge.server.sessions.directories.allowed_directories import expanded
@@ -117,7 +117,7 @@ class Dispatch:
         row = self._rows[type(command)]
         logger.debug("%s", row.name)
         if self._ending:
-            raise ClientError("SHUTTING_DOWN", "The server is shutting down. Connect again later.")
+            raise shutting_down()
         try:
             await self._check(row, command, client)
             answer = await _answered(row, self._owners[row.request], command, client)

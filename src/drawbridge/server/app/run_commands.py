@@ -52,7 +52,7 @@ class RunCommands:
                 "AGENT_NOT_FOUND", "This server does not have an agent with that name.", field="data.agent"
             )
         attachments = [
-            Attachment(one.media_type, await self._blobs.read(one.blob_id, client.device), one.name)
+            Attachment(one.media_type, await self._blobs.read(one.blob_id, client.device, "data.attachments"), one.name)
             for one in command.attachments
         ]
         if not command.steer:

@@ -102,7 +102,7 @@ class ServerCommands:
 
     def auth(self, command: commands.Auth, client: Client) -> Answer[replies.Authenticated]:
         identity = self._entrance.by_token(command.token, client.address)
-        return self._authenticated(identity, client, command.client)
+        return self._authenticated(identity, client, command.client, "data.token")
 
     def ssh_challenge(self, command: commands.SshChallenge, client: Client) -> Answer[replies.SshChallenge]:
         nonce = self._entrance.nonce()
@@ -113,7 +113,7 @@ class ServerCommands:
 
     def ssh_auth(self, command: commands.SshAuth, client: Client) -> Answer[replies.Authenticated]:
         identity = self._entrance.by_signature(command, client.take_nonce(), client.certificate, client.address)
-        return self._authenticated(identity, client, None)
+        return self._authenticated(identity, client, None, "data.signature")
 
     async def pair(self, command: commands.Pair, client: Client) -> Answer[replies.Paired]:
         if client.identity is not None:
@@ -125,15 +125,17 @@ class ServerCommands:
         paired = replies.Paired(client_id=client.id, client=client.name, token=token, device=device)
         return Answer(type="paired", data=paired)
 
-    def _authenticated(self, identity: Identity, client: Client, name: str | None) -> Answer[replies.Authenticated]:
+    def _authenticated(
+        self, identity: Identity, client: Client, name: str | None, field: str
+    ) -> Answer[replies.Authenticated]:
         """Signs a client in. A client that is already signed in keeps its identity. ``name``: the name that the owner's
-        client chooses, if any. Raises ``ClientError`` if a limit for clients is reached, or if the client is
-        signed in with another identity."""
+        client chooses, if any. ``field``: the field that proves the identity, for the error. Raises ``ClientError`` if a
+        limit for clients is reached, or if the client is signed in with another identity."""
         if client.identity is None:
             self._clients.let_in(client, identity)
         elif identity != client.identity:
             text = "This connection is already signed in with another identity. Open a new connection to change it."
-            raise ClientError("UNAUTHORIZED", text, "data.token")
+            raise ClientError("UNAUTHORIZED", text, field)
         if name is not None and identity.is_owner:
             client.rename(name)
         return Answer(type="auth", data=replies.Authenticated(client.id, client.name))

@@ -152,12 +152,12 @@ def pair_create(command: commands.PairCreate, reply: PairCreated) -> dict[str, A
     return {"device": reply.name, "scope": reply.scope}
 
 
-def _question(asked: ApprovalRequested) -> dict[str, Any]:
-    if asked.proposal is not None:
-        return {"tool": asked.tool_name, "path": asked.proposal.path}
-    given = asked.given or {}
+def _question(request: ApprovalRequested) -> dict[str, Any]:
+    if request.proposal is not None:
+        return {"tool": request.tool_name, "path": request.proposal.path}
+    given = request.given or {}
     found = [given[name] for name in PLACES if isinstance(given.get(name), str)]
-    return {"tool": asked.tool_name, "path": found[0] if found else None}
+    return {"tool": request.tool_name, "path": found[0] if found else None}
 
 
 # entries for what happened on any surface
@@ -178,12 +178,12 @@ def published(event: Audited) -> tuple[str, Mapping[str, Any], dict[str, Any]]:
             return "continued", {"by": event.by}, {"run_id": event.run_id}
         case Answered():
             answer = {
-                "approval_id": event.asked.approval_id,
+                "approval_id": event.request.approval_id,
                 "decision": event.decision,
                 "remember": event.remember or None,
                 "changed": event.changed or None,
             }
-            return ANSWERED.event, event.surface, answer | _question(event.asked)
+            return ANSWERED.event, event.surface, answer | _question(event.request)
         case DecidedOnReview():
             decision = {"decision": event.decision, "hunks": event.hunks, "files": event.files}
             return REVIEW_DECIDED.event, event.surface, decision

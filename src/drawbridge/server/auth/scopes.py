@@ -101,7 +101,7 @@ def check(identity: Identity, needed: Scope, what: str) -> None:
         raise out_of_scope(identity, needed, what)
 
 
-def check_answer(identity: Identity, decision: Decision, asked: ApprovalRequested) -> None:
+def check_answer(identity: Identity, decision: Decision, request: ApprovalRequested) -> None:
     """Raises ``ClientError`` (OUT_OF_SCOPE) if the decision exceeds the identity's scope, which is at least
     ``approve``."""
     if identity.may(RUNS):
@@ -111,9 +111,9 @@ def check_answer(identity: Identity, decision: Decision, asked: ApprovalRequeste
     updated = decision.updated_input
     if updated is None:
         return
-    given = asked.given
+    given = request.given
     before = {"": None} if given is None else given
-    may = _changeable(asked)
+    may = _changeable(request)
     try:
         changed = {
             name
@@ -126,16 +126,16 @@ def check_answer(identity: Identity, decision: Decision, asked: ApprovalRequeste
         raise out_of_scope(identity, RUNS, "permission_response with different input", "data.updated_input")
 
 
-def _changeable(asked: ApprovalRequested) -> frozenset[str]:
+def _changeable(request: ApprovalRequested) -> frozenset[str]:
     """The fields that ``approve`` may change in the input: the answers to the agent's questions, and the text of a
     proposal, but not the file's path. It may not change a command, because a different command amounts to starting a
     run."""
-    call = asked.call
+    call = request.call
     if call is None:
         return frozenset()
     if call.kind == "question":
         return frozenset({call.answers} - {""})
-    return frozenset(call.texts) if asked.proposal is not None else frozenset()
+    return frozenset(call.texts) if request.proposal is not None else frozenset()
 
 
 def _same(left: Any, right: Any) -> bool:

@@ -44,7 +44,7 @@ PRIVATE_NETWORKS: Final = tuple(
         ("127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "::1/128", "fc00::/7"),
     )
 )
-"""Loopback, private networks and VPNs. If a laptop's address changes within these, a phone does not have to trust a new
+"""Loopback, private networks and VPNs. If a laptop's address changes within these, a phone does not need to trust a new
 authority.
 """
 

@@ -14,10 +14,13 @@ from drawbridge.server.checkpoints.git import Git
 
 T = TypeVar("T")
 
+NAME, EMAIL = "Drawbridge", "drawbridge@localhost"
+"""The author of the commits."""
+
 AUTHOR: Final = {
     f"GIT_{role}_{what}": value
     for role in ("AUTHOR", "COMMITTER")
-    for what, value in (("NAME", "Drawbridge"), ("EMAIL", "drawbridge@localhost"))
+    for what, value in (("NAME", NAME), ("EMAIL", EMAIL))
 }
 PATCH: Final = ("diff-tree", "-r", "--no-renames", "--ignore-submodules=all")
 

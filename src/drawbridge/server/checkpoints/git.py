@@ -250,7 +250,7 @@ async def opened(
 ) -> AsyncIterator[Git | None]:
     """git for one operation in ``directory``; None if ``find`` returns None or git is not installed. ``endings``: the
     tasks in which the processes are ended, so that this is completed even if the operation is canceled. These tasks
-    must not be canceled. ``known``: the settings of an earlier operation, so that git does not have to be started to
+    must not be canceled. ``known``: the settings of an earlier operation, so that git does not need to be started to
     read them. ``find``: finds the repository of ``directory``. ``remembered``: as in ``Git``.
 
     Raises ``GitFailed``, ``NoCheckpoint`` or OSError. When the context ends, every process that was started in it has

@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Mapping
 from typing import Final, Literal, TypeAlias
 
+from drawbridge.server.checkpoints.commits import EMAIL, NAME
 from drawbridge.server.checkpoints.git import Git
 
 Kind: TypeAlias = Literal["commit", "tree", "blob"]
@@ -21,9 +22,6 @@ KINDS: Final[dict[Kind, int]] = {"commit": 1, "tree": 2, "blob": 3}
 
 DIRECTORY: Final = b"40000"
 REGULAR: Final = (b"100644", b"100755")
-
-WHO: Final = "Drawbridge <drawbridge@localhost>"
-"""The author of the commits."""
 
 
 class NewObjects:
@@ -42,7 +40,7 @@ class NewObjects:
 
     def commit(self, tree: str, message: str) -> str:
         """Adds a commit without parents. Returns its id."""
-        when = f"{WHO} {int(time.time())} +0000"
+        when = f"{NAME} <{EMAIL}> {int(time.time())} +0000"
         text = f"tree {tree}\nauthor {when}\ncommitter {when}\n\n{message}"
         return self.add("commit", text.encode(errors="surrogateescape"))
 

@@ -22,6 +22,8 @@ LARGEST_LISTINGS: Final = 2_000_000
 """The maximum size of all trees that are remembered for the next operation, in bytes."""
 
 MOST_SIZES: Final = 20_000
+"""The maximum number of sizes, and of texts, that are remembered for the next operation."""
+
 MOST_COMPARISONS: Final = 8
 MOST_FILES: Final = 2_000
 """The maximum number of files in a comparison that is remembered."""
@@ -58,7 +60,7 @@ class Remembered:
             self._differences.clear()
             self._trees.clear()
         size = sum(len(text) for text in self.texts.values() if text)
-        while size > LARGEST_TEXTS:
+        while size > LARGEST_TEXTS or len(self.texts) > MOST_SIZES:
             size -= len(self.texts.pop(next(iter(self.texts))) or "")
         if sum(map(len, self.listings.values())) > LARGEST_LISTINGS:
             self.listings.clear()

@@ -12,6 +12,8 @@ import asyncio
 import contextlib
 import os
 import signal
+import socket
+import subprocess
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Final
@@ -21,7 +23,6 @@ from drawbridge.agents.base import Confinement
 from drawbridge.agents.environment import MARK
 from drawbridge.agents.memory import MemoryWatch
 from drawbridge.agents.supervisor_pipe import SupervisorPipe
-from drawbridge.core.subprocesses import check_descriptors
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server.checkpoints.errors import GitFailed, TookTooLong
 
@@ -33,13 +34,13 @@ SIGTERM."""
 class Shell:
     """A running shell, in which commands are run one after another."""
 
-    def __init__(self, process: asyncio.subprocess.Process, signal: Callable[[int], None]) -> None:
+    def __init__(
+        self, input: asyncio.StreamWriter, output: asyncio.StreamReader, signal: Callable[[int], None]
+    ) -> None:
         """``signal``: sends a signal to the shell's process group, or SIGKILL to everything that the shell started. The
         shell itself ignores SIGTERM."""
-        assert process.stdin is not None
-        assert process.stdout is not None
-        self._input = process.stdin
-        self._output = process.stdout
+        self._input = input
+        self._output = output
         self._signal = signal
 
     async def run(self, line: str, seconds: float, what: str, *, terminates: bool = False) -> int:
@@ -81,37 +82,71 @@ async def started(
 
     When the context ends, every process that was started in it has ended, unless the wait for that was canceled.
     """
-    with contextlib.closing(SupervisorPipe()) as pipe:
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-        check_descriptors()
-        process = await asyncio.create_subprocess_exec(
-            *pipe.command(confinement, ["/bin/sh"]),
-            cwd=str(directory), env=inherited | {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", MARK: mark},
-            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
-            start_new_session=True, pass_fds=(pipe.descriptor,),
-        )  # fmt: skip
-        pid = process.pid
-        try:
-            pid = await pipe.agent_pid() or pid
-            assert process.stdin is not None
-            process.stdin.write(b"trap '' TERM\n")
-            with memory.watching(pid):
-                yield Shell(process, pipe.signal)
-                process.stdin.close()
-        except BaseException:
-            pipe.signal(signal.SIGKILL)
-            raise
-        finally:
-            await asyncio.shield(endings.start(_ended(process, pipe, pid, mark), "waiting for git to exit"))
-
-
-async def _ended(process: asyncio.subprocess.Process, pipe: SupervisorPipe, pid: int, mark: str) -> None:
-    """Waits until every process has ended, and kills those that do not end in time."""
+    near, far = socket.socketpair()
     try:
-        async with asyncio.timeout(LEAVE_SECONDS):
-            await process.wait()
-    except TimeoutError:
+        pipe = SupervisorPipe()
+    except OSError:  # too many open files
+        near.close()
+        far.close()
+        raise
+    # The shell may also be started in a directory on a disk that does not respond.
+    starting = asyncio.get_running_loop().run_in_executor(None, _start, directory, confinement, mark, pipe, far)
+    pid, input = 0, None
+    try:
+        process = await asyncio.shield(starting)
+        pid = await pipe.agent_pid() or process.pid
+        output, input = await asyncio.open_unix_connection(sock=near)
+        input.write(b"trap '' TERM\n")
+        with memory.watching(pid):
+            yield Shell(input, output, pipe.signal)
+            with contextlib.suppress(OSError):  # the shell was killed
+                input.write_eof()
+    except BaseException:
         pipe.signal(signal.SIGKILL)
-        await process.wait()
-    if not pipe.tree_is_empty():
-        await asyncio.to_thread(process_tree.end, pid, f"{MARK}={mark}")
+        raise
+    finally:
+        await asyncio.shield(endings.start(_ended(starting, pipe, input or near, pid, mark), "waiting for git to exit"))
+
+
+def _start(
+    directory: Path, confinement: Confinement, mark: str, pipe: SupervisorPipe, shell: socket.socket
+) -> subprocess.Popen[bytes]:
+    """Starts the shell with its end of a socket. This uses vfork. uvloop would fork the server instead, which takes
+    longer the more memory the server uses. Blocking. Raises OSError."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    with shell:
+        return subprocess.Popen(
+            pipe.command(confinement, ["/bin/sh"]),
+            cwd=str(directory),
+            env=inherited | {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", MARK: mark},
+            stdin=shell.fileno(),
+            stdout=shell.fileno(),
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            pass_fds=(pipe.descriptor,),
+        )
+
+
+async def _ended(
+    starting: asyncio.Future[subprocess.Popen[bytes]],
+    pipe: SupervisorPipe,
+    connection: asyncio.StreamWriter | socket.socket,
+    pid: int,
+    mark: str,
+) -> None:
+    """Waits until every process has ended, and kills those that do not end in time. Then closes ``pipe``, and
+    ``connection``, which leads to the shell."""
+    with contextlib.closing(pipe), contextlib.closing(connection):
+        try:
+            process = await starting
+        except OSError:
+            return
+        try:
+            async with asyncio.timeout(LEAVE_SECONDS):
+                await pipe.ended()
+        except TimeoutError:
+            pipe.signal(signal.SIGKILL)
+            await pipe.ended()
+        await asyncio.to_thread(process.wait)
+        if not pipe.tree_is_empty():
+            await asyncio.to_thread(process_tree.end, pid or process.pid, f"{MARK}={mark}")

@@ -94,17 +94,17 @@ def closed(event: Event) -> str | None:
     return None
 
 
-def whole_command(asked: ApprovalRequested) -> str:
+def whole_command(request: ApprovalRequested) -> str:
     """The shell command that an approval request is about, if a notification can show it in full and the decision does
     not require anything else to be shown; otherwise empty."""
-    call = asked.call
+    call = request.call
     if call is None or not call.is_only_command:
         return ""
-    if asked.proposal is not None or asked.link_targets or asked.blocked_path:
+    if request.proposal is not None or request.link_targets or request.blocked_path:
         return ""
-    if asked.risks:  # the web UI marks the risks, but a notification can't
+    if request.risks:  # the web UI marks the risks, but a notification can't
         return ""
-    command = (asked.given or {}).get(call.command)
+    command = (request.given or {}).get(call.command)
     if not isinstance(command, str):
         return ""
     is_short = command.strip() == command and 0 < len(command) <= LONGEST_COMMAND

@@ -126,8 +126,9 @@ CODES: Final[Mapping[str, Kind]] = {
         "Nothing was undone."
     ),
     "HUNK_GONE": Kind(
-        "The hunk or file is no longer part of the review, or the review has changed since it was shown: read the "
-        "review again. If somebody has decided on the hunk, `details` has `by` and `decision`."
+        "The hunk or file no longer needs a decision, or the review has changed since it was shown: read the "
+        "review again. If somebody has decided on the hunk, `details` has `by` and `decision`. If the review has "
+        "changed, `details.paths` names files that have changed in it."
     ),
     "REVIEW_CLASH": Kind(
         "The same places in the files have just been changed, or one path blocks another; "
@@ -178,7 +179,9 @@ CODES: Final[Mapping[str, Kind]] = {
         "The project's history, or the server's data in total, has reached the limit that the owner has set.",
         retryable=True,
     ),
-    "DISK_SPACE_LOW": Kind("The disk is full or nearly full.", retryable=True),
+    "DISK_SPACE_LOW": Kind(
+        "The server's disk is full or nearly full, or its user's disk quota is used up.", retryable=True
+    ),
     "FILE_OPERATION": Kind("A file could not be read or written.", retryable=True),
     "SHUTTING_DOWN": Kind("The server is shutting down; connect again later.", retryable=True),
     "INTERNAL_ERROR": Kind(
@@ -216,6 +219,10 @@ class ClientError(Exception):
 
 def no_project() -> ClientError:
     return ClientError("PROJECT_NOT_FOUND", "The project does not exist.", field="project_id")
+
+
+def shutting_down() -> ClientError:
+    return ClientError("SHUTTING_DOWN", "The server is shutting down. Connect again later.")
 
 
 def internal_error() -> ClientError:

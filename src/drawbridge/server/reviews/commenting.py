@@ -19,9 +19,11 @@ from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.protocol.replies import Handover
 from drawbridge.server.reviews.change_set import lines_of
 from drawbridge.server.reviews.comments import prompt_of
+from drawbridge.server.reviews.decisions import HunkGone
 from drawbridge.server.reviews.located_comments import LocatedComments, Since
+from drawbridge.server.reviews.open_review import OpenReview
 from drawbridge.server.reviews.remembered import COMMENTS_BYTES, MOST_COMMENTS, RememberedComment, sized
-from drawbridge.server.reviews.reviews import HunkGone, NoLines, OpenReview, Review, SameName
+from drawbridge.server.reviews.reviews import NoLines, Review, SameName
 from drawbridge.server.updates import answered
 from drawbridge.text.review_words import CHANGED
 
@@ -177,7 +179,7 @@ class Commenting:
                 kept = [one.comment.blob for one in self._comments.values()]
                 await self._review.keep_texts(git, [*kept, version.blob])
         except HunkGone:
-            text = "The file is no longer part of the review. Read the review again."
+            text = "The file is no longer in the review. Read the review again."
             raise ClientError("HUNK_GONE", text, details={"gone": path}) from None
         except SameName:
             problem = f"The comment can't be added: the review has several files that are shown as {path}."

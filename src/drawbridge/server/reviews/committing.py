@@ -14,7 +14,7 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, TypeAlias
 
@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from drawbridge.server.checkpoints import git_index
 from drawbridge.server.checkpoints.commits import PATCH, differences, filtered_of, message_of, shown_path, tree_of
-from drawbridge.server.checkpoints.errors import damaged_index
+from drawbridge.server.checkpoints.errors import GitFailed, damaged_index
 from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.checkpoints.repository import head_commit
 from drawbridge.server.reviews.change_set import Overlapping, Version, merged, same
@@ -198,13 +198,16 @@ async def commit(
         if not now.keys() <= new.keys():
             text = "a file is where a directory was, or vice versa"
             raise Blocked("overlap", text, list(map(shown_path, now.keys() - new.keys())))
-        await _prepare_index(git, lock, now, new)
+        await _prepare_index(git, lock.path, now, new)
         ref = head.ref if branch is None else f"refs/heads/{branch}"
         paths_now = tuple(sorted(map(shown_path, now)))
-        made = await asyncio.to_thread(_identity, lock)
+        made = await asyncio.to_thread(_identity, lock.path)
         await begin(Attempt(ref, branch is not None, head.commit, head.ref, tree, message, paths_now, made))
-        code, output = await _run(git, lock, head, tree, message, branch)
-        done = await head_of(git)
+        with lock.kept_if_killed():
+            code, output = await _run(git, lock.path, head, tree, message, branch)
+            if await asyncio.to_thread(_is_locked, lock.path, made):
+                raise GitFailed("a program was killed by a signal during: a commit")
+            done = await head_of(git)
         if done.commit == head.commit:
             if code == NO_BRANCH:
                 reason = output.strip()[-500:].rstrip(".") or "git gave no reason"
@@ -217,8 +220,9 @@ async def commit(
 
 async def finished(git: Git, attempt: Attempt, check_at_rest: Callable[[], None]) -> Verdict:
     """Determines whether a commit was made before it was interrupted, and unlocks git's index if it is still locked by
-    the attempt. If the commit was not made, removes its new branch, if it has one; ``check_at_rest`` is called before
-    that. Raises what ``check_at_rest`` raises, ``GitFailed`` or OSError."""
+    the attempt. If the commit was made, the index gets its changes first. If it was not made, removes its new branch,
+    if it has one; ``check_at_rest`` is called before that. Raises what ``check_at_rest`` raises, ``GitFailed`` or
+    OSError."""
     code, tip, _ = await git.run("rev-parse", "--verify", "--quiet", f"{attempt.ref}^{{commit}}")
     tip = "" if code else tip.strip()
     commit = "" if tip in ("", attempt.parent) else await _commit_of(git, attempt, tip)
@@ -329,22 +333,48 @@ async def _merged(git: Git, entries: Mapping[str, tuple[Entry, Entry, Entry]]) -
     return await with_contents(git, new)
 
 
+class _Lock:
+    """The file that locks git's index during a commit. ``made``: its device and inode."""
+
+    def __init__(self, path: Path, made: tuple[int, int]) -> None:
+        self.path = path
+        self._made = made
+        self._is_kept = False
+
+    @contextlib.contextmanager
+    def kept_if_killed(self) -> Iterator[None]:
+        """If git is killed in the context, the file stays, because it may be the only copy of the new index.
+        ``finished`` then needs it."""
+        try:
+            yield
+        except GitFailed:
+            self._is_kept = True
+            raise
+
+    def remove(self) -> None:
+        """Removes the file, unless it is kept, or another file has its name now. Blocking."""
+        with contextlib.suppress(OSError):
+            found = self.path.lstat()
+            if not self._is_kept and (found.st_dev, found.st_ino) == self._made:
+                self.path.unlink()
+
+
 @contextlib.asynccontextmanager
-async def _locked(git: Git, index: Path) -> AsyncIterator[Path]:
-    """Locks the user's index as git does. The lock file is removed at the end unless it has become the index. Raises
-    ``Blocked`` if the index is already locked, or ``GitFailed``."""
-    lock = _lock_of(index)
+async def _locked(git: Git, index: Path) -> AsyncIterator[_Lock]:
+    """Locks the user's index as git does. The lock file is removed at the end unless it has become the index, or is
+    kept. Raises ``Blocked`` if the index is already locked, or ``GitFailed``."""
+    path = _lock_of(index)
     try:
-        made = await asyncio.to_thread(_create, lock)
+        lock = _Lock(path, await asyncio.to_thread(_create, path))
     except FileExistsError:
         text = "another git command is running in the repository, or was killed (index.lock exists). If none is running"
-        raise Blocked("locked", f"{text}, delete {lock}") from None
+        raise Blocked("locked", f"{text}, delete {path}") from None
     try:
-        await git.remove_at_end(lock)  # the lock file is removed even if the server is killed
+        await git.remove_at_end(path)  # the lock file is removed even if the server is killed
         yield lock
         await git.remove_at_end(None)
     finally:
-        await asyncio.to_thread(_remove, lock, made)
+        await asyncio.to_thread(lock.remove)
 
 
 def _lock_of(index: Path) -> Path:
@@ -358,14 +388,20 @@ def _identity(lock: Path) -> tuple[int, int]:
     return found.st_ino, found.st_ctime_ns
 
 
+def _is_locked(lock: Path, made: tuple[int, int] | None) -> bool:
+    """Whether the lock file of a commit still exists. False if it belongs to another git command. ``made``: as in
+    ``Attempt.lock``. Blocking. Raises OSError."""
+    try:
+        return _identity(lock) == made
+    except FileNotFoundError:
+        return False
+
+
 def _unlock(index: Path, made: tuple[int, int] | None, *, is_made: bool) -> None:
     """Completes what the script would have done with the lock file of a commit, if it still exists. While it did, no git
     command could change the index. ``made``: as in ``Attempt.lock``. Blocking. Raises OSError."""
     lock = _lock_of(index)
-    try:
-        if _identity(lock) != made:
-            return  # it belongs to another git command
-    except FileNotFoundError:
+    if not _is_locked(lock, made):
         return
     if is_made:
         lock.replace(index)
@@ -381,14 +417,6 @@ def _create(lock: Path) -> tuple[int, int]:
         return found.st_dev, found.st_ino
     finally:
         os.close(descriptor)
-
-
-def _remove(lock: Path, made: tuple[int, int]) -> None:
-    """Removes the lock file, unless another file has its name now. Blocking."""
-    with contextlib.suppress(OSError):
-        found = lock.lstat()
-        if (found.st_dev, found.st_ino) == made:
-            lock.unlink()
 
 
 async def _prepare_index(
@@ -473,8 +501,10 @@ fi
 
 _COMMIT: Final = f"""
 if [ -n "$new" ]; then
-    "$git" update-ref -m 'branch: Created from HEAD' "$new" "$head" '' || exit {NO_BRANCH}
-    "$git" symbolic-ref -m "$moving" HEAD "$new" || {{ "$git" update-ref -d "$new"; exit {NO_BRANCH}; }}
+    "$git" update-ref -m 'branch: Created from HEAD' "$new" "$head" '' || {{ rm -f "$lock"; exit {NO_BRANCH}; }}
+    "$git" symbolic-ref -m "$moving" HEAD "$new" || {{
+        "$git" update-ref -d "$new"; rm -f "$lock"; exit {NO_BRANCH}
+    }}
 fi
 (trap - TERM; export GIT_INDEX_FILE="$index"; exec "$git" commit -F "$message")
 code=$?
@@ -486,5 +516,6 @@ else
 fi
 exit $code
 """
-"""The script that makes the commit. The shell itself ignores SIGTERM, so the script is completed even if the commit is
-terminated because it took too long, or because the server has ended."""
+"""The script that makes the commit. The lock file is gone at its end unless a program was killed. The shell itself
+ignores SIGTERM, so the script is completed even if the commit is terminated because it took too long, or because the
+server has ended."""

@@ -31,6 +31,7 @@ from drawbridge.server.protocol.frames import ROOM, Subscriber
 from drawbridge.server.protocol.messages import FRAME_BYTES
 from drawbridge.server.reviews.change_set import REGULAR, FileChange, NotEditable, Part, Version
 from drawbridge.server.reviews.committing import BadBranch, Blocked, NothingToCommit, Refused
+from drawbridge.server.reviews.decisions import HunkDecision, HunkGone, Plan, RequestedDecision, ReviewMoved
 from drawbridge.server.reviews.intents import (
     LISTED_PATHS,
     CommitIntent,
@@ -41,16 +42,9 @@ from drawbridge.server.reviews.intents import (
     Verdict,
 )
 from drawbridge.server.reviews.located_comments import LocatedComments
+from drawbridge.server.reviews.open_review import OpenReview
 from drawbridge.server.reviews.pushing import CannotPush, NotPushed, Target
 from drawbridge.server.reviews.recorded_diff import RecordedDiff
-from drawbridge.server.reviews.reviews import (
-    HunkDecision,
-    HunkGone,
-    OpenReview,
-    Plan,
-    RequestedDecision,
-    ReviewMoved,
-)
 from drawbridge.server.store.texts import clean
 from drawbridge.server.updates import converted
 
@@ -132,11 +126,12 @@ def refused(error: HunkGone | ReviewMoved | NotEditable | Changed) -> ClientErro
             details = {"gone": error.what, "by": decided.by, "decision": decided.decision}
             return ClientError("HUNK_GONE", text, details=details)
         case HunkGone():
-            text = "The hunk or file is no longer part of the review. Read the review again."
+            text = "The hunk or file no longer needs a decision. Read the review again."
             return ClientError("HUNK_GONE", text, details={"gone": error.what})
         case ReviewMoved():
             text = "The review has changed since it was shown. Read the review again."
-            return ClientError("HUNK_GONE", text, field="data.version")
+            moved = {"paths": error.paths[:LISTED_PATHS], "files": len(error.paths)} if error.paths else None
+            return ClientError("HUNK_GONE", text, field="data.version", details=moved)
         case NotEditable():
             text = "The hunk has no lines that can be edited. Keep or undo it."
             return ClientError("VALIDATION_FAILED", text, field="data.text")
@@ -296,7 +291,7 @@ def _about(intent: Intent) -> tuple[Operation, int, int]:
 
 
 def counted(review: OpenReview) -> ReviewNumbers:
-    added, removed = review.lines()
+    added, removed = review.lines
     return ReviewNumbers(files=len(review.files), hunks=review.hunks, added=added, removed=removed)
 
 

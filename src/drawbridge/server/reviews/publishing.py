@@ -27,7 +27,7 @@ from drawbridge.server.reviews.messages import (
     shown_output,
 )
 from drawbridge.server.reviews.pushing import CannotPush, NotPushed, push, target_of
-from drawbridge.server.reviews.recovery import Completed, Recovery
+from drawbridge.server.reviews.recovery import Completed, Recovery, origin
 from drawbridge.server.reviews.reviews import Review
 from drawbridge.server.store.texts import clean
 from drawbridge.server.updates import answered
@@ -130,15 +130,8 @@ class Publishing:
         store = self._store(session)
 
         async def begin(attempt: Attempt) -> None:
-            intent = CommitIntent(
-                session=session,
-                seq=store.last_seq,
-                by=sender.name,
-                client_id=sender.id,
-                surface=dict(sender.audited),
-                attempt=attempt,
-            )
-            await self._recovery.begin(intent)
+            about = origin(session, store.last_seq, sender)
+            await self._recovery.begin(CommitIntent(**about, attempt=attempt))
 
         try:
             async with self._recovery.applying():
@@ -159,7 +152,7 @@ class Publishing:
                     client_id=sender.id,
                     created=command.branch is not None,
                 )
-                seq = self._record(committed, store, sender)
+                seq = self._record(committed, session, store, sender)
                 store.audit(CommittedFromReview(sender.audited, committed.commit, committed.branch))
                 await self._recovery.end()
         except Completed as completed:
@@ -193,7 +186,7 @@ class Publishing:
                 pull_request=done.pull_request,
                 problem=done.problem,
             )
-            seq = self._record(pushed, store, sender)
+            seq = self._record(pushed, session, store, sender)
             self._pushes[key] = answered(pushed, messages.ReviewPushed, session)
             while len(self._pushes) > REMEMBERED_PUSHES:
                 del self._pushes[next(iter(self._pushes))]
@@ -206,9 +199,12 @@ class Publishing:
         store.check_there()
         return store
 
-    def _record(self, event: ReviewCommitted | ReviewPushed, own: Store, sender: Subscriber) -> int | None:
-        """Records the event in one session. Clients of the other sessions that share the review receive it, too."""
-        seq = own.record(event, sender)
+    def _record(
+        self, event: ReviewCommitted | ReviewPushed, session: str, own: Store, sender: Subscriber
+    ) -> int | None:
+        """Records the event in one session. Clients of the other sessions that share the review receive it, too.
+        ``own``: the store of the session, which may have been removed in the meantime, with its history."""
+        seq = own.record(event, sender) if self._stores.get(session) is own else None
         for store in self._stores.values():
             if store is not own and not store.closed:
                 store.announce(event)

@@ -15,7 +15,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, Protocol, TypedDict
 
 import msgspec
 
@@ -39,8 +39,9 @@ from drawbridge.server.reviews.committing import finished
 from drawbridge.server.reviews.intents import CommitIntent, DecisionIntent, Intent, RevertIntent, Verdict
 from drawbridge.server.reviews.interrupted import recovered
 from drawbridge.server.reviews.messages import Recovered, audited, recovered_record
+from drawbridge.server.reviews.open_review import OpenReview
 from drawbridge.server.reviews.recorded_diff import RecordedDiff, recorded_diff
-from drawbridge.server.reviews.reviews import OpenReview, Review
+from drawbridge.server.reviews.reviews import Review
 from drawbridge.server.store.log import Page
 from drawbridge.server.store.records import NOT_OURS, read
 
@@ -73,6 +74,21 @@ class Store(Protocol):
     def audit(self, event: Audited) -> None: ...
 
     async def read(self, *, after_seq: int, limit: int) -> Page: ...
+
+
+class Origin(TypedDict):
+    """The fields that every ``Intent`` has."""
+
+    session: str
+    seq: int
+    by: str
+    client_id: str
+    surface: dict[str, Any]
+
+
+def origin(session: str, seq: int, sender: Subscriber) -> Origin:
+    """The fields of an intent of ``sender``. ``seq``: the number of the last record of the session."""
+    return Origin(session=session, seq=seq, by=sender.name, client_id=sender.id, surface=dict(sender.audited))
 
 
 class Completed(Exception):
@@ -110,11 +126,17 @@ class Recovery:
         """Held while a decision is applied or recovered."""
         self._may_be_due = True
         """Whether the file may exist. Before the first recovery, that is not known."""
-        self.latest: Recovered | None = None
-        """The record of a decision that was interrupted before the server was started; None once another decision is
-        about to be applied."""
+        self._news: Recovered | None = None
+        """The record of a decision that was interrupted before the server was started; None once it was taken, or once
+        another decision is about to be applied."""
         self._is_restarted = True
         """Whether the intent in the file, if it exists, is from before the server was started."""
+
+    def take_news(self) -> Recovered | None:
+        """The record of a decision that was interrupted before the server was started. Returned once, because the user
+        is notified in one editor, and not again in each editor that is opened later."""
+        news, self._news = self._news, None
+        return news
 
     def is_due(self) -> bool:
         """Whether a decision was interrupted. Blocking."""
@@ -137,7 +159,7 @@ class Recovery:
 
     async def begin(self, intent: Intent) -> None:
         """Returns once the intent is on the disk. Raises ``NotPrivate``, for example if the disk is full."""
-        self._may_be_due, self.latest = True, None
+        self._may_be_due, self._news = True, None
         await asyncio.to_thread(write_private, str(self._path), msgspec.json.encode(intent), synced=True)
 
     async def end(self) -> None:
@@ -196,7 +218,7 @@ class Recovery:
             store.record(event)
             if found.result == "done":
                 store.audit(audited(intent, found.commit))
-        self.latest = event if self._is_restarted else None
+        self._news = event if self._is_restarted else None
         text = "%s: an interrupted decision, revert or commit by %s %s"
         logger.warning(text, intent.session, intent.by, RESULTS[found.result])
         self._recovered(review)

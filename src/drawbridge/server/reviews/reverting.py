@@ -15,7 +15,7 @@ from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.reviews.intents import RevertIntent
-from drawbridge.server.reviews.recovery import Completed, Recovery
+from drawbridge.server.reviews.recovery import Completed, Recovery, origin
 from drawbridge.server.updates import answered
 
 
@@ -47,17 +47,8 @@ class Reverting:
         ``NoCheckpoint``, ``GitFailed`` or OSError."""
 
         async def begin(changes: RunChanges, heads: tuple[str, str]) -> None:
-            intent = RevertIntent(
-                session=self._session,
-                seq=self._store.last_seq,
-                by=sender.name,
-                client_id=sender.id,
-                surface=dict(sender.audited),
-                run_id=run_id,
-                files=changes.files,
-                heads=heads,
-            )
-            await self._recovery.begin(intent)
+            about = origin(self._session, self._store.last_seq, sender)
+            await self._recovery.begin(RevertIntent(**about, run_id=run_id, files=changes.files, heads=heads))
 
         try:
             async with self._recovery.applying():

@@ -26,21 +26,15 @@ from drawbridge.server.protocol.replies import Review as ReviewReply
 from drawbridge.server.reviews import publishing, recovery
 from drawbridge.server.reviews.change_set import NotEditable
 from drawbridge.server.reviews.commenting import Commenting, KeptComments
+from drawbridge.server.reviews.decisions import DecisionResult, HunkGone, Plan, RequestedDecision, ReviewMoved
 from drawbridge.server.reviews.intents import DecisionIntent
 from drawbridge.server.reviews.located_comments import LocatedComments
 from drawbridge.server.reviews.messages import ShownFile, counted, images_of, numbers, record_of, refused, reply
+from drawbridge.server.reviews.open_review import OpenReview
 from drawbridge.server.reviews.publishing import Offers, Owner, Publishing
 from drawbridge.server.reviews.recorded_diff import RecordedDiff, recorded_diff
-from drawbridge.server.reviews.recovery import Completed, Recovery
-from drawbridge.server.reviews.reviews import (
-    DecisionResult,
-    HunkGone,
-    OpenReview,
-    Plan,
-    RequestedDecision,
-    Review,
-    ReviewMoved,
-)
+from drawbridge.server.reviews.recovery import Completed, Recovery, origin
+from drawbridge.server.reviews.reviews import Review
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -129,8 +123,8 @@ class Reviewing:
             self._publish(review)
 
     def publish_gone(self) -> None:
-        """Publishes that no undecided changes are left, because the directory no longer exists or is no longer allowed.
-        Once the directory is available again, so is the review."""
+        """Publishes that there are no undecided changes left, because the directory no longer exists or is no longer
+        allowed. Once the directory is available again, so is the review."""
         self._publish(OpenReview(), is_gone=True)
 
     def _publish(self, review: OpenReview, *, is_gone: bool = False) -> None:
@@ -213,7 +207,7 @@ class Reviewing:
                 begin = partial(self._begin, wanted, session, own, sender)
                 outcome = await self._review.decide(git, self._work_tree, wanted, begin, self._check_at_rest)
                 diff = await recorded_diff(git, outcome.plan.heads) if outcome.plan else RecordedDiff()
-                self._publish_decision(wanted, outcome, diff, own, sender)  # published even if the reply fails
+                self._publish_decision(wanted, outcome, diff, session, own, sender)  # even if the reply fails
                 await self.recovery.end()
                 with self._decided():
                     located = await self.commenting.located(git, outcome.review)
@@ -236,11 +230,7 @@ class Reviewing:
         """Stores the intent of a decision."""
         if plan.hunks:
             intent = DecisionIntent(
-                session=session,
-                seq=own.last_seq,
-                by=sender.name,
-                client_id=sender.id,
-                surface=dict(sender.audited),
+                **origin(session, own.last_seq, sender),
                 decision=wanted.decision,
                 files=plan.files,
                 hunks=plan.hunks,
@@ -255,11 +245,12 @@ class Reviewing:
         wanted: RequestedDecision,
         outcome: DecisionResult,
         diff: RecordedDiff,
+        session: str,
         own: Store,
         sender: Subscriber,
     ) -> None:
-        """Records a decision in the session in which it was made (``own``), and publishes the numbers of undecided
-        changes."""
+        """Records a decision in the session in which it was made, and publishes the numbers of undecided changes.
+        ``own``: the store of this session, which may have been removed in the meantime."""
         review = outcome.review
         if outcome.plan is None or not outcome.plan.hunks:  # the request was repeated
             self._publish(review)
@@ -267,8 +258,9 @@ class Reviewing:
         self._known_version = review.version
         for store in self._stores.values():
             store.review_is(counted(review))
-        # The sender gets it, too, because the reply is not the record.
-        own.record(record_of(wanted, outcome.plan, review, diff, sender))
+        if self._stores.get(session) is own:  # otherwise, its history has been removed, too
+            # The sender gets it, too, because the reply is not the record.
+            own.record(record_of(wanted, outcome.plan, review, diff, sender))
         own.audit(DecidedOnReview(sender.audited, wanted.decision, outcome.plan.hunks, outcome.plan.files))
         for store in self._stores.values():
             store.announce(numbers(review, sender), sender if store is own else None)

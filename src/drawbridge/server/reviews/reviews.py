@@ -1,14 +1,9 @@
-"""The open review of a managed session, or of a directory with terminal sessions: commits in its repository, and the
-operations on them.
+"""The open review of a managed session, or of a directory with terminal sessions: the operations on its commits
+(``review_commits``).
 
-The diff from *base* to *head* is what the agent changed and nobody has decided on yet. The diff from *start* to *base*
-is what was kept but not committed. All three are commits with private refs (``refs/drawbridge/<project or
-directory>/review/base``, ``…/head`` and ``…/start``), so they outlive the server.
-
-The title of head names the run that it is about: ``run_1 before`` and ``run_1 now`` during that run, ``run_1 after``
-once it has ended. What changes during a run counts as the agent's work. What changes at any other time counts as
-somebody else's, and is absorbed into base and start. A run that ended while no server was running counts as ended the
-next time that the review is read.
+What changes during a run counts as the agent's work. What changes at any other time counts as somebody else's, and is
+absorbed into base and start. A run that ended while no server was running counts as ended the next time that the review
+is read.
 """
 
 from __future__ import annotations
@@ -16,30 +11,24 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from hashlib import blake2b
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
-from weakref import WeakKeyDictionary
+from typing import Final
 
-import msgspec
 from msgspec import Struct
 
 from drawbridge.server.checkpoints.commits import (
-    Filtered,
     committed,
     differences,
     filtered_of,
-    message_of,
     message_with,
-    noted,
     shown_path,
     tree_of,
 )
 from drawbridge.server.checkpoints.errors import NAMED, Changed, GitFailed, NoCheckpoint
 from drawbridge.server.checkpoints.git import Git
 from drawbridge.server.checkpoints.new_objects import NewObjects
-from drawbridge.server.checkpoints.refs import REVIEW, When
+from drawbridge.server.checkpoints.refs import When
 from drawbridge.server.checkpoints.work_tree import WorkTree
 from drawbridge.server.events import ReviewComment
 from drawbridge.server.reviews import gaps
@@ -50,8 +39,6 @@ from drawbridge.server.reviews.change_set import (
     Version,
     absorbed,
     changed,
-    decide,
-    edit,
     renames,
     same,
 )
@@ -71,65 +58,28 @@ from drawbridge.server.reviews.contents import (
     with_contents,
     with_new_contents,
 )
+from drawbridge.server.reviews.decisions import (
+    Begin,
+    DecisionResult,
+    HunkDecision,
+    HunkGone,
+    Plan,
+    RequestedDecision,
+    ReviewMoved,
+    chosen_hunks,
+    file_after,
+    unplanned,
+)
 from drawbridge.server.reviews.gaps import Gaps
 from drawbridge.server.reviews.intents import LISTED_PATHS, DecisionIntent, Verdict
 from drawbridge.server.reviews.interrupted import recovered
 from drawbridge.server.reviews.located_comments import Commits, LocatedComments, Side, Since, located
+from drawbridge.server.reviews.open_review import OpenReview
+from drawbridge.server.reviews.review_commits import Notes, ReviewCommits, Trees, notes_of
 
-REMEMBERED: Final = 500
-"""The maximum number of hunks for which decisions are remembered."""
-
-REMEMBERED_REQUESTS: Final = 50
-"""The maximum number of requests that are remembered, in case they are repeated."""
-
-Decision: TypeAlias = Literal["keep", "undo", "edit"]
-
-
-class RequestedDecision(Struct, frozen=True):
-    """A user's decision. It applies to the hunks with the ids ``hunks``, to all hunks of ``files`` (paths as clients
-    see them), or to ``all`` hunks.
-
-    ``version``: the version of the review that the user has seen. Decisions on ``files`` and ``all`` are refused if it
-    has changed. ``text``: for an edit, the lines that replace the new lines of one hunk. ``request_id``: the id of the
-    request, so that a repeated request is recognized; empty if it has none.
-    """
-
-    by: str
-    decision: Decision
-    hunks: tuple[str, ...] = ()
-    files: tuple[str, ...] = ()
-    all: bool = False
-    version: str | None = None
-    text: str = ""
-    request_id: str = ""
-
-    @property
-    def key(self) -> str:
-        """The key by which a repeated request is recognized; empty if the request has no id."""
-        if not self.request_id:
-            return ""
-        return blake2b(repr(msgspec.structs.astuple(self)).encode(errors="replace"), digest_size=12).hexdigest()
-
-
-class HunkDecision(Struct, frozen=True):
-    """Who decided on a hunk, and how."""
-
-    by: str
-    decision: Decision
-
-
-class HunkGone(Exception):
-    """A hunk or a file is no longer part of the review. ``decided``: the decision, if a user has decided on the
-    hunk."""
-
-    def __init__(self, what: str, decided: HunkDecision | None = None) -> None:
-        super().__init__(what)
-        self.what = what
-        self.decided = decided
-
-
-class ReviewMoved(Exception):
-    """The review has changed since the user saw it."""
+REMEMBERED_VERSIONS: Final = 20
+"""The maximum number of versions of a review that are remembered, so that a user whose decision is about an earlier one
+sees which files have changed since."""
 
 
 class NoLines(Exception):
@@ -138,82 +88,6 @@ class NoLines(Exception):
 
 class SameName(Exception):
     """Clients see several files of the review with the same path, because their names are not valid UTF-8."""
-
-
-class OpenReview(Struct, frozen=True):
-    """The review at one moment. ``version`` changes whenever anything in ``files`` or ``lost`` does. ``private``: whether
-    it is stored in a private repository. ``lost``: as in ``Gaps``."""
-
-    files: tuple[FileChange, ...] = ()
-    private: bool = False
-    lost: str = ""
-
-    @property
-    def version(self) -> str:
-        digest = blake2b(self.lost.encode(), digest_size=12)
-        for file in self.files:
-            sides = [(side.mode, side.blob) if side else None for side in (file.old, file.new)]
-            digest.update(repr((file.path, file.old_path, sides, [hunk.id for hunk in file.hunks])).encode())
-        return digest.hexdigest()
-
-    @property
-    def hunks(self) -> int:
-        return sum(len(file.hunks) for file in self.files)
-
-    def lines(self) -> tuple[int, int]:
-        """The numbers of added and of removed lines."""
-        added = sum(hunk.span.new_count for file in self.files for hunk in file.hunks)
-        return added, sum(hunk.span.old_count for file in self.files for hunk in file.hunks)
-
-
-class DecisionResult(Struct, frozen=True):
-    """The result of a decision: the review after it, and its ``plan``; None if nothing was left to do, for example
-    because the same request was carried out before."""
-
-    review: OpenReview
-    plan: Plan | None = None
-
-
-class Plan(Struct, frozen=True):
-    """A decision before it is applied: the numbers of its ``files`` and ``hunks``, and the review's commits ``base``
-    and ``head`` before and after it. The files that it writes are those that differ between both heads. ``paths``: the
-    files of its hunks, at most ``LISTED_PATHS``, as clients see them."""
-
-    files: int
-    hunks: int
-    bases: tuple[str, str]
-    heads: tuple[str, str]
-    paths: tuple[str, ...]
-
-
-Begin: TypeAlias = Callable[[Plan], Awaitable[None]]
-"""The type of a function that is called before a decision changes anything. If it raises, nothing is changed."""
-
-
-async def _unplanned(plan: Plan) -> None:
-    """A ``Begin`` that does nothing."""
-
-
-class _Notes(Struct, frozen=True):
-    """What the message of the commit ``base`` contains: the hunks that were decided on, and the keys of the latest
-    requests (``RequestedDecision.key``); both newest last. ``named``: maps the path of a file to the path that it had
-    before its renaming was undone, because the ids of its hunks were made from that path."""
-
-    decided: dict[str, HunkDecision] = {}
-    requests: tuple[str, ...] = ()
-    named: dict[str, str] = {}
-
-
-class _Trees(NamedTuple):
-    """The commits of a review. ``run``: the last run with changes that are in head. ``is_running``: whether head was
-    recorded before the end of that run.
-    """
-
-    start: str
-    base: str
-    head: str
-    run: str
-    is_running: bool
 
 
 class _Compared(Struct, frozen=True):
@@ -232,15 +106,15 @@ class Review:
     def __init__(self, project_id: str, folder: Path) -> None:
         """``folder``: where the reasons for missing checkpoints are stored. It may not exist yet."""
         self._gaps = Gaps(folder / gaps.NAME)
-        self._refs = f"refs/drawbridge/{project_id}/{REVIEW}"
+        self._commits = ReviewCommits(project_id)
         self._run: str | None = ""
         """The latest run for which this server recorded the beginning; empty if it recorded none; None if any run that
         has not ended counts as active.
         """
         self._compared: dict[str, _Compared] = {}
         """The latest comparison of each file, by path."""
-        self._trees_in: WeakKeyDictionary[Git, _Trees] = WeakKeyDictionary()
-        """Maps git for one operation to the review's commits, if that operation has read or set them."""
+        self._states_in: dict[str, dict[str, int]] = {}
+        """The ``states`` of the latest versions of the review, by version."""
 
     def continues(self) -> None:
         """Marks a run that began before the server was restarted as still active."""
@@ -273,13 +147,13 @@ class Review:
             base = await self._absorb(git, trees, commit)
             start = await self._absorb_kept(git, trees, base)
         else:
-            notes = await self._noted(git, trees)
+            notes = await notes_of(git, trees.base)
             # The notes stay, because a client may repeat a request, and an agent may make the same change again.
-            base = commit if notes == _Notes() else await self._new_base(git, commit, {}, notes)
+            base = commit if notes == Notes() else await self._new_base(git, commit, {}, notes)
             start = await self._absorb_kept(git, trees, base)
         if when == "before":
             self._run = run_id
-        await self._set(git, _Trees(start, base, commit, run_id, when != "after"))
+        await self._commits.set(git, Trees(start, base, commit, run_id, when != "after"))
         known = self._gaps.lost if when == "after" else ""
         await self._gaps.set(lost=missed if trees is None else known)
 
@@ -293,7 +167,7 @@ class Review:
         return (
             OpenReview(private=git.repository.private)
             if trees is None
-            else await self._between(git, trees, await self._noted(git, trees))
+            else await self._between(git, trees, await notes_of(git, trees.base))
         )
 
     async def decide(
@@ -301,7 +175,7 @@ class Review:
         git: Git,
         work_tree: WorkTree,
         wanted: RequestedDecision,
-        begin: Begin = _unplanned,
+        begin: Begin = unplanned,
         check_at_rest: Callable[[], None] = lambda: None,
     ) -> DecisionResult:
         """Applies a decision to hunks of the review as it is now. ``check_at_rest`` is called if files would be written,
@@ -312,16 +186,18 @@ class Review:
         trees, review = await self._refresh(git, work_tree)
         if trees is None:
             raise HunkGone(next(iter(wanted.hunks), "")) if wanted.hunks else ReviewMoved
-        notes = await self._noted(git, trees)
+        notes = await notes_of(git, trees.base)
         if wanted.key and wanted.key in notes.requests:
             return DecisionResult(review)
         if wanted.decision != "keep":
             check_at_rest()
-        chosen = _chosen(review, wanted, notes.decided)
+        if not wanted.hunks and wanted.version != review.version:
+            raise ReviewMoved(self._changed_since(wanted.version, review))
+        chosen = chosen_hunks(review, wanted, notes.decided)
         files = {file.path: file for file in review.files}
         if wanted.decision != "keep":
             await self._check_known(git, trees, [files[path].path_before for path in chosen])
-        after = {path: await asyncio.to_thread(_decided, files[path], ids, wanted) for path, ids in chosen.items()}
+        after = {path: await asyncio.to_thread(file_after, files[path], ids, wanted) for path, ids in chosen.items()}
         olds, news = dict[str, Version | None](), dict[str, Version | None]()
         for path, file in after.items():
             before = files[path]
@@ -334,7 +210,7 @@ class Review:
         }
         undone = {file.path: notes.named.get(path, path) for path, file in after.items() if file.path != path}
         requests = (*notes.requests, wanted.key) if wanted.key else notes.requests
-        notes = _Notes(decided, requests, notes.named | undone)
+        notes = Notes(decided, requests, notes.named | undone)
         sides = await differences(git, trees.base, trees.head)
         is_plain = all(_is_plain(path, one, sides) for path, one in (*olds.items(), *news.items()))
         head, tree = trees.head, ""
@@ -347,7 +223,7 @@ class Review:
             head = objects.commit(tree, message_with(title, await filtered_of(git, trees.head)))
         base = objects.commit(
             await _tree_with(git, trees.base, olds, objects, is_plain=is_plain),
-            message_with("base", await filtered_of(git, trees.base), _noted_in(notes)),
+            message_with("base", await filtered_of(git, trees.base), notes.newest),
         )
         await objects.store(git)
         counts = len(chosen), sum(map(len, chosen.values()))
@@ -359,7 +235,7 @@ class Review:
         if news:
             await work_tree.write(git, trees.head, tree, list(news))
         trees = trees._replace(base=base, head=head)
-        await self._set(git, trees)
+        await self._commits.set(git, trees)
         for path, file in after.items():
             old, new = olds.get(file.path_before, file.old), news.get(file.path, file.new)
             self._compared.pop(path, None)
@@ -369,8 +245,8 @@ class Review:
     async def _remember_decided(
         self,
         git: Git,
-        before: _Trees,
-        after: _Trees,
+        before: Trees,
+        after: Trees,
         olds: Mapping[str, Version | None],
         news: Mapping[str, Version | None],
     ) -> None:
@@ -399,7 +275,7 @@ class Review:
         before, after = zip(intent.bases, intent.heads, strict=True)
         found = await recovered(git, work_tree, intent.heads, check_at_rest, is_in_review=now == after)
         if trees is not None and now == before and found.result == "done":
-            await self._set(git, trees._replace(base=intent.bases[1], head=intent.heads[1]))
+            await self._commits.set(git, trees._replace(base=intent.bases[1], head=intent.heads[1]))
         return found
 
     async def commit(
@@ -434,12 +310,12 @@ class Review:
         await self._are_committed(git, trees, {path: both for path, both in kept.items() if path not in left})
         return await counted_lines(git, trees.start, trees.base, left) if counted else dict.fromkeys(left, (0, 0))
 
-    async def _are_committed(self, git: Git, trees: _Trees, kept: Mapping[str, tuple[Entry, Entry]]) -> None:
+    async def _are_committed(self, git: Git, trees: Trees, kept: Mapping[str, tuple[Entry, Entry]]) -> None:
         """Moves start to base for these files."""
         if kept:
             tree = await tree_with(git, trees.start, {path: version_of(made, {}) for path, (_, made) in kept.items()})
             start = await committed(git, tree, "start", await filtered_of(git, trees.start))
-            await self._set(git, trees._replace(start=start))
+            await self._commits.set(git, trees._replace(start=start))
 
     async def text_of(self, git: Git, work_tree: WorkTree, path: str, side: Side) -> Version:
         """One side of a file of the review as it is now. ``path``: the file's path as clients see it. Raises
@@ -463,20 +339,15 @@ class Review:
         trees = await self._trees(git) if comments else None
         if trees is None:
             return LocatedComments(tuple(comments))
-        runs = self._refs.rpartition("/")[0]
-        return await located(git, Commits(trees.base, trees.head, runs), review.files, comments, begun)
+        return await located(git, Commits(trees.base, trees.head, self._commits.runs), review.files, comments, begun)
 
     async def keep_texts(self, git: Git, blobs: Collection[str]) -> None:
         """Makes git keep these contents of files with comments until the next call or until the checkpoints are
         removed. Raises ``GitFailed``.
         """
-        listed = await git.read("cat-file", "--batch-check", stdin="".join(f"{blob}\n" for blob in sorted(set(blobs))))
-        there = [words[0] for words in map(str.split, listed.splitlines()) if words[1:2] == ["blob"]]
-        tree = await git.read("mktree", stdin="".join(f"100644 blob {blob}\t{blob}\n" for blob in there))
-        commit = await committed(git, tree.strip(), "comments", Filtered())
-        await git.read("update-ref", "--no-deref", f"{self._refs}/comments", commit)
+        await self._commits.keep_texts(git, blobs)
 
-    async def _refresh(self, git: Git, work_tree: WorkTree) -> tuple[_Trees | None, OpenReview]:
+    async def _refresh(self, git: Git, work_tree: WorkTree) -> tuple[Trees | None, OpenReview]:
         """Updates head to the files as they are now. Returns the review's commits (None if ``_trees`` finds none) and
         the review. Raises ``NoCheckpoint`` or ``GitFailed``."""
         trees = await self._trees(git)
@@ -497,57 +368,26 @@ class Review:
             if is_complete:
                 base = await self._absorb(git, trees, head)
                 start = await self._absorb_kept(git, trees, base)
-            trees = _Trees(start, base, head, trees.run, is_running)
-            await self._set(git, trees)
-        notes = await self._noted(git, trees)
+            trees = Trees(start, base, head, trees.run, is_running)
+            await self._commits.set(git, trees)
+        notes = await notes_of(git, trees.base)
         review = await self._between(git, trees, notes)
         if not review.files and not notes.decided:
             _check_recorded(self._gaps.lost)
         return trees, review
 
-    async def _trees(self, git: Git) -> _Trees | None:
-        """The review's commits. None if no run has had a checkpoint yet, or if another program has removed the refs or
-        set them to something else."""
-        if git in self._trees_in:
-            return self._trees_in[git]
+    async def _trees(self, git: Git) -> Trees | None:
+        """Like ``ReviewCommits.read``, and reads the reasons for missing checkpoints."""
         await self._gaps.read()
-        names = ("refname:lstrip=-1", "objecttype", "objectname", "tree", "contents")
-        form = "--format=" + "".join(f"%({name})%00" for name in names)
-        words = (await git.read("for-each-ref", form, f"{self._refs}/")).split("\0")
-        columns = [words[at :: len(names)] for at in range(len(names))]
-        found: dict[str, str] = {}
-        for name, kind, id, tree, message in zip(*columns, strict=False):  # the last word ends the line
-            if kind == "commit":
-                found[name.removeprefix("\n")] = id
-                git.remember_commit(id, tree, message)
-        if not {"base", "head"} <= found.keys():
-            return None
-        base, head = found["base"], found["head"]
-        start = found.get("start", base)  # earlier versions had no start
-        run, _, when = (await message_of(git, head)).partition("\n")[0].rpartition(" ")
-        self._trees_in[git] = trees = _Trees(start, base, head, run, when != "after")
-        return trees
+        return await self._commits.read(git)
 
-    async def _set(self, git: Git, trees: _Trees) -> None:
-        """Sets all refs, or none. Refs that an agent may have made symbolic are replaced, and not followed."""
-        start, base, head, _, _ = trees
-        lines = (
-            f"option no-deref\nupdate {self._refs}/{name} {commit}\n"
-            for name, commit in (("start", start), ("base", base), ("head", head))
-        )
-        await git.read("update-ref", "--stdin", stdin="".join(lines))
-        self._trees_in[git] = trees
-
-    async def _noted(self, git: Git, trees: _Trees) -> _Notes:
-        return noted(await message_of(git, trees.base), _Notes) or _Notes()
-
-    async def _absorb(self, git: Git, trees: _Trees, now: str) -> str:
+    async def _absorb(self, git: Git, trees: Trees, now: str) -> str:
         """The base after it has absorbed what somebody else changed from head to ``now``, a commit or a tree. A new
         commit if that changes a file, otherwise the same base."""
         new = await self._absorbed(git, trees.base, trees.head, now)
-        return await self._new_base(git, trees.base, new, await self._noted(git, trees)) if new else trees.base
+        return await self._new_base(git, trees.base, new, await notes_of(git, trees.base)) if new else trees.base
 
-    async def _absorb_kept(self, git: Git, trees: _Trees, base: str) -> str:
+    async def _absorb_kept(self, git: Git, trees: Trees, base: str) -> str:
         """The start after it has absorbed what somebody else changed from the previous base to ``base``. ``base``
         itself if nothing was kept."""
         if not await differences(git, trees.start, trees.base):
@@ -590,11 +430,11 @@ class Review:
                 new[path_before] = found
         return await with_contents(git, new)
 
-    async def _new_base(self, git: Git, base: str, new: Mapping[str, Version | None], notes: _Notes) -> str:
+    async def _new_base(self, git: Git, base: str, new: Mapping[str, Version | None], notes: Notes) -> str:
         tree = await tree_with(git, base, new) if new else f"{base}^{{tree}}"
-        return await committed(git, tree, "base", await filtered_of(git, base), _noted_in(notes))
+        return await committed(git, tree, "base", await filtered_of(git, base), notes.newest)
 
-    async def _between(self, git: Git, trees: _Trees, notes: _Notes) -> OpenReview:
+    async def _between(self, git: Git, trees: Trees, notes: Notes) -> OpenReview:
         """The hunks between base and head."""
         entries = await differences(git, trees.base, trees.head)
         loaded = await loaded_texts(git, [entry for both in entries.values() for entry in both])
@@ -602,10 +442,23 @@ class Review:
         self._compared = {
             file.path: _Compared(_key(file.old), _key(file.new), file.hunks, file.old_path) for file in files
         }
-        return OpenReview(tuple(files), git.repository.private, self._gaps.lost)
+        review = OpenReview(tuple(files), git.repository.private, self._gaps.lost)
+        if review.version not in self._states_in:
+            self._states_in[review.version] = review.states()
+            if len(self._states_in) > REMEMBERED_VERSIONS:
+                del self._states_in[next(iter(self._states_in))]
+        return review
+
+    def _changed_since(self, version: str | None, review: OpenReview) -> list[str]:
+        """The files whose part of the review has changed since a version; empty if that version is not remembered."""
+        before = self._states_in.get(version or "")
+        if before is None:
+            return []
+        now = review.states()
+        return sorted(shown_path(path) for path in before.keys() | now.keys() if before.get(path) != now.get(path))
 
     def _compare(
-        self, entries: Mapping[str, tuple[Entry, Entry]], loaded: Mapping[str, str], notes: _Notes
+        self, entries: Mapping[str, tuple[Entry, Entry]], loaded: Mapping[str, str], notes: Notes
     ) -> list[FileChange]:
         """The changed files, with their hunks. Blocking."""
         sides = _versions(entries, loaded)
@@ -636,7 +489,7 @@ class Review:
         """Like ``renames``, with the renames that clients already know. Blocking."""
         return renames(sides, {path: known.old_path for path, known in self._compared.items() if known.old_path})
 
-    async def _check_known(self, git: Git, trees: _Trees, paths: Iterable[str]) -> None:
+    async def _check_known(self, git: Git, trees: Trees, paths: Iterable[str]) -> None:
         """Raises ``NoCheckpoint`` if the content of a file before its change was not read."""
         unread = (await filtered_of(git, trees.base)).unread
         lost = sorted(map(shown_path, unread.intersection(paths)))
@@ -683,42 +536,11 @@ async def _renamed_since(
     return {path: old_path for path, old_path in found.items() if old_path in gone}
 
 
-def _chosen(review: OpenReview, wanted: RequestedDecision, decided: Mapping[str, HunkDecision]) -> dict[str, set[str]]:
-    """The ids of the hunks that the decision applies to, by path. Raises ``HunkGone`` or ``ReviewMoved``."""
-    if wanted.hunks:
-        path_of = {hunk.id: file.path for file in review.files for hunk in file.hunks}
-        chosen: dict[str, set[str]] = {}
-        for id in wanted.hunks:
-            if id not in path_of:
-                raise HunkGone(id, decided.get(id))
-            chosen.setdefault(path_of[id], set()).add(id)
-        return chosen
-    if wanted.version != review.version:
-        raise ReviewMoved
-    paths = set(wanted.files)
-    gone = paths - {shown_path(file.path) for file in review.files}
-    if gone:
-        raise HunkGone(min(gone))
-    files = [file for file in review.files if wanted.all or shown_path(file.path) in paths]
-    return {file.path: {hunk.id for hunk in file.hunks} for file in files}
-
-
 def _check_recorded(missing: str) -> None:
     """Raises ``NoCheckpoint`` if what the latest run changed is not in the review. ``missing``: the reason, or ""."""
     if missing:
         text = "The changes of the latest run can't be reviewed, because no checkpoint was taken before it"
         raise NoCheckpoint(f"{text}: {missing}")
-
-
-def _decided(file: FileChange, ids: Collection[str], wanted: RequestedDecision) -> FileChange:
-    """The file after the decision on the hunks ``ids``. Raises ``NotEditable``."""
-    match wanted.decision:
-        case "keep":
-            return decide(file, keep=ids)
-        case "undo":
-            return decide(file, undo=ids)
-        case "edit":
-            return edit(file, next(iter(ids)), wanted.text)
 
 
 def _versions(
@@ -733,16 +555,6 @@ def _moved(path: str, was: Version | None, path_now: str, now: Version | None) -
     if path != path_now:
         return {path: None, path_now: now}
     return {} if same(was, now) else {path: now}
-
-
-def _noted_in(notes: _Notes) -> dict[str, Any]:
-    """The newest of the notes as the message of base contains them."""
-    newest = dict(list(notes.decided.items())[-REMEMBERED:])
-    return {
-        "decided": {id: {"by": one.by, "decision": one.decision} for id, one in newest.items()},
-        "requests": notes.requests[-REMEMBERED_REQUESTS:],
-        "named": dict(list(notes.named.items())[-REMEMBERED:]),
-    }
 
 
 def _is_plain(path: str, version: Version | None, sides: Mapping[str, tuple[Entry, Entry]]) -> bool:

@@ -34,10 +34,11 @@ from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.protocol.replies import Accepted
 from drawbridge.server.protocol.replies import Review as ReviewReply
 from drawbridge.server.reviews.commenting import submission_key
+from drawbridge.server.reviews.decisions import RequestedDecision
 from drawbridge.server.reviews.remembered import RememberedComment
 from drawbridge.server.reviews.reverting import Reverting
 from drawbridge.server.reviews.reviewing import Reviewing
-from drawbridge.server.reviews.reviews import RequestedDecision, Review
+from drawbridge.server.reviews.reviews import Review
 from drawbridge.server.reviews.writing import Writing
 from drawbridge.server.sessions import metadata
 from drawbridge.server.sessions.context import SessionContext

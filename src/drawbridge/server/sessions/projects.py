@@ -260,6 +260,7 @@ class Projects:
         """Moves a project to the trash, which keeps it for 7 days. Raises ``ClientError``."""
         session.check_at_rest()
         self._sessions.remove(session)
+        session.store.removed()
         self._metrics.remove(session.id)
         await session.close("the project was deleted")
         try:

@@ -202,7 +202,7 @@ class RecordedState(Struct):
     def session_key(self) -> str:
         """The id of the current session for clients: the agent's, or one made from ``begun`` if the agent has not
         reported any."""
-        return self.session_id or f"log_{self.begun}"
+        return self.session_id or f"log_{self.begun or 1}"  # before the first record, which has the number 1
 
     @property
     def shown_title(self) -> str:

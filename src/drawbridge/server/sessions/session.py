@@ -43,11 +43,11 @@ from drawbridge.server.events import (
 )
 from drawbridge.server.protocol import commands, messages
 from drawbridge.server.protocol.answers import Answer
-from drawbridge.server.protocol.client_errors import ClientError, no_project
+from drawbridge.server.protocol.client_errors import ClientError, no_project, shutting_down
 from drawbridge.server.protocol.frames import ROOM, Subscriber
 from drawbridge.server.protocol.replies import Review
+from drawbridge.server.reviews.decisions import RequestedDecision
 from drawbridge.server.reviews.recovery import Recovery
-from drawbridge.server.reviews.reviews import RequestedDecision
 from drawbridge.server.reviews.writing import Writing
 from drawbridge.server.sessions import metadata
 from drawbridge.server.sessions.context import SessionContext
@@ -269,9 +269,9 @@ class Session(ABC):
 
     @final
     def info(self) -> messages.ProjectInfo:
-        """The session in lists. Made anew only if it has changed since the last call, so that a list of many sessions
+        """The session in lists. Built again only if it has changed since the last call, so that a list of many sessions
         does not delay the event loop."""
-        # A thread may change the history in the meantime. The next call then sees another state, and makes it anew.
+        # A thread may change the history in the meantime. The next call then sees another state, and builds it again.
         now = (self.store.changes, *self._changes_silently())
         if self._listed is None or self._listed[0] != now:
             self._listed = (now, project_info(self.summary()))
@@ -419,6 +419,7 @@ class SessionStore:
         saved."""
         self._context = context
         self._disk = disk
+        self._is_removed = False
 
     @property
     def recorded(self) -> RecordedState:
@@ -448,10 +449,14 @@ class SessionStore:
         """Whether the owner's limits leave room for this many more bytes from an agent."""
         return self._disk.refusal(self.data.id, more) is None
 
+    def removed(self) -> None:
+        """Called before the session is closed because it was deleted, or removed from the list."""
+        self._is_removed = True
+
     def check_there(self) -> None:
         """Raises ``ClientError`` if the session has been deleted, or the server is shutting down."""
         if self.history.closed:
-            raise no_project()
+            raise no_project() if self._is_removed else shutting_down()
 
     def append(self, event: Recorded, sender: str = "", *, quiet: bool = False) -> Stored:
         """Writes the event, without publishing it. Raises ``BadMessage``, ``HistoryNotWritten``, or ``ClientError`` if

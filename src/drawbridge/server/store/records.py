@@ -440,7 +440,7 @@ def written(event: Recorded) -> tuple[Direction, bytes]:
 
 
 def is_json(event: Recorded) -> bool:
-    """Whether the message of the event's record is certain to be JSON in valid UTF-8, so that it does not have to be
+    """Whether the message of the event's record is certain to be JSON in valid UTF-8, so that it does not need to be
     decoded before it is stored. Agents' lines were parsed by their drivers, and the other messages are encoded here.
     The exceptions contain an agent's own JSON, unchanged."""
     return type(event) not in _VERBATIM

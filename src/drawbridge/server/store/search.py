@@ -411,10 +411,11 @@ class Index:
             db.execute("PRAGMA synchronous = OFF")
             if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'state'").fetchone():
                 self._done = -1
-                db.executescript(f"BEGIN; {_TABLES} {_WORDS if has_full_text() else ''} COMMIT;")
+                db.executescript(f"BEGIN; {_TABLES} {_WORDS if has_full_text() else ''}")
                 first = self._history.first_seq
                 state = (_VERSION, has_full_text(), first - 1, 0, first, 0)
                 db.execute("INSERT INTO state VALUES (?, ?, ?, ?, ?, ?)", state)
+                db.execute("COMMIT")
             yield db
 
     def _remove(self) -> None:
@@ -423,8 +424,11 @@ class Index:
             remove_quietly(self._path + end)
 
     def _update(self, db: sqlite3.Connection) -> bool:
+        state = db.execute("SELECT seq, mark, at FROM state").fetchone()
+        if state is None:  # earlier versions could be killed between the tables and this row
+            raise _Outdated("it was not completed")
         seq: int
-        seq, mark, at = db.execute("SELECT seq, mark, at FROM state").fetchone()
+        seq, mark, at = state
         if self._done < 0 and not self._fits(db, seq, mark):
             raise _Outdated("it does not match the history, or has another format")
         if self._done >= 0 and db.execute("SELECT first_seq FROM state").fetchone()[0] != self._history.first_seq:

@@ -23,7 +23,7 @@ from drawbridge.agents.proposals import in_editor
 from drawbridge.core.approval import State
 from drawbridge.core.disk_threads import DiskThreads
 from drawbridge.protocols import local_ipc as wire
-from drawbridge.server.approvals.editors import Editor, Editors, Person, decision
+from drawbridge.server.approvals.editors import Editor, Editors, decision
 from drawbridge.server.approvals.paths import normal, real
 from drawbridge.server.approvals.service import look_at
 from drawbridge.server.protocol.client_errors import ClientError
@@ -201,10 +201,9 @@ class Bridges:
         if shown is None:
             return False
         if shown.session is None or shown.approval is None:
-            shown.decided_early()
+            shown.decided_early(text)
             return True
-        by = Person(shown.editor.about.editor if shown.editor.about else "an editor")
-        given = decision(shown.approval, text)
+        by, given = shown.person, decision(shown.approval, text)
         if shown.session.history.closed and shown.approval.state is not State.DECIDED:
             # The session is closed, and no client has decided, so the decision in the editor counts.
             shown.session.audit(shown.approval, given, by)

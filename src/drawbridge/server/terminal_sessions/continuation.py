@@ -175,8 +175,8 @@ def _event(record: Record) -> Recorded | None:
 
 def _read_request(questions: dict[str, PendingApproval], record: Record) -> None:
     match _event(record):
-        case ApprovalRequested() as asked:
-            questions[asked.approval_id] = PendingApproval(asked, "", timestamp(record), record.seq)
+        case ApprovalRequested() as request:
+            questions[request.approval_id] = PendingApproval(request, "", timestamp(record), record.seq)
         case ApprovalResolved() as resolved:
             if approval := questions.get(resolved.approval_id):
                 allows = resolved.decision == "allow"

@@ -36,9 +36,10 @@ from drawbridge.server.protocol.answers import Answer
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.protocol.replies import Review as ReviewReply
+from drawbridge.server.reviews.decisions import RequestedDecision
 from drawbridge.server.reviews.located_comments import LocatedComments
 from drawbridge.server.reviews.reviewing import Reviewing
-from drawbridge.server.reviews.reviews import RequestedDecision, Review
+from drawbridge.server.reviews.reviews import Review
 from drawbridge.server.reviews.writing import Writing
 from drawbridge.server.sessions.directories.allowed_directories import SILENT
 from drawbridge.server.sessions.options.grants import Grants
@@ -218,7 +219,7 @@ class ReviewedDirectory:
 
     @property
     def is_ready(self) -> bool:
-        """Whether a tool that may write does not have to wait for a checkpoint."""
+        """Whether a tool that may write does not need to wait for a checkpoint."""
         return self._ready.is_set()
 
     async def ready(self) -> None:

@@ -137,13 +137,15 @@ class EditorReviews:
             )
         else:
             review = Raw(msgspec.json.encode(found.data))
+            # Editors show the notice of an answer only if they have requested the review.
+            news = session.recovery.take_news() if isinstance(line, wire.ReviewRequest) else None
             editor.send(
                 wire.ReviewAnswer(
                     id=line.id,
                     project=session.id,
                     directory=str(self._known.leads_to(session.path)),
                     review=review,
-                    notice=_notice(session.recovery.latest, person),
+                    notice=_notice(news),
                 )
             )
 
@@ -205,15 +207,13 @@ class EditorReviews:
         return list(found.values())
 
 
-def _notice(latest: Recovered | None, person: Person) -> str:
-    """The notice about the result of another person's interrupted decision; empty if there is none to show."""
-    if latest is None or latest.by == person.name:  # the editor sends its own decision again
-        return ""
-    match latest:
+def _notice(news: Recovered | None) -> str:
+    """The notice about the result of an interrupted decision; empty if there is none to show."""
+    match news:
         case ReviewInterrupted():
-            return f"{latest.by} {interrupted_words(msgspec.to_builtins(latest))}"
+            return f"{news.by} {interrupted_words(msgspec.to_builtins(news))}"
         case ReviewDecided():
-            return f"{latest.by} {decided_words(msgspec.to_builtins(latest))}."
+            return f"{news.by} {decided_words(msgspec.to_builtins(news))}."
         case _:
             return ""  # editors are not notified of a run that was reverted, or of a commit that was made
 

@@ -41,7 +41,7 @@ from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.frames import Subscriber
 from drawbridge.server.protocol.messages import ASKS_NOTHING, TERMINAL_NAME
 from drawbridge.server.protocol.replies import Review
-from drawbridge.server.reviews.reviews import RequestedDecision
+from drawbridge.server.reviews.decisions import RequestedDecision
 from drawbridge.server.sessions import metadata
 from drawbridge.server.sessions.context import SessionContext
 from drawbridge.server.sessions.disk import Disk

@@ -339,6 +339,7 @@ class TerminalSessions:
         """
         reason = "the session was removed from the list"
         self._sessions.remove(session)
+        session.store.removed()
         self._reports[session].process_all()  # a hook with a question that has not been processed yet is answered, too
         session.withdraw_all(reason)
         closed = self._close(session, reason)

@@ -39,7 +39,7 @@ WAITING: Final = ".waiting"
 (``guard.report``)."""
 
 WAKE: Final = b"wake"
-"""The content of that file if the agent is idle and does not have to wait for the user's next prompt. An agent that can
+"""The content of that file if the agent is idle and does not need to wait for the user's next prompt. An agent that can
 watch the file then starts to work. If the file is empty, the agent gets the comments when it stops."""
 
 Release: TypeAlias = Literal["unsure", "ended", "refused"]

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 
 from drawbridge.agents.base import Decision, Proposal
 from drawbridge.protocols import local_ipc as wire
-from drawbridge.server.approvals.editors import Editor
+from drawbridge.server.approvals import editors
+from drawbridge.server.approvals.editors import Editor, Person
 from drawbridge.server.approvals.pending import PendingApproval
 from drawbridge.server.sessions.session import Session
 from drawbridge.server.terminal_sessions.questions import ELSEWHERE
@@ -28,8 +29,14 @@ class AskingBridge:
         self.proposed = proposed
         self.session: Session | None = None
         self.approval: PendingApproval | None = None
-        self.was_decided = False
-        """Whether the user decided on it in the editor before its question was reported by a hook."""
+        self._early: tuple[str | None] | None = None
+        """The text that the user decided on in the editor (None: rejected) before a hook reported the question; None
+        without such a decision."""
+
+    @property
+    def person(self) -> Person:
+        """The user who decides in the editor."""
+        return Person(self.editor.about.editor if self.editor.about else "an editor")
 
     def decided(self, approval: PendingApproval, decision: Decision, by: str) -> None:
         text: str | None = None
@@ -49,14 +56,15 @@ class AskingBridge:
 
     def join(self, session: Session, approval: PendingApproval) -> None:
         """Makes the view in the editor a second asker of an approval request. If the user has already decided there,
-        the request is withdrawn."""
+        the decision is audited, and the request is withdrawn, because the agent has its answer."""
         self.belongs_to(session, approval)
         session.approvals.add(approval, self)
-        if self.was_decided:
+        if self._early is not None:
+            session.audit(approval, editors.decision(approval, *self._early), self.person)
             session.withdraw(approval, ELSEWHERE)
 
-    def decided_early(self) -> None:
-        self.was_decided = True
+    def decided_early(self, text: str | None) -> None:
+        self._early = (text,)
 
     def is_same(self, pid: int | None, proposal: Proposal | None) -> bool:
         proposed = self.proposed

@@ -289,6 +289,20 @@ async def test_a_name_stays_when_the_agent_reports_its_session(tmp_path: Path) -
         assert (entry["session_id"], entry["title"]) == ("s-1", "nuts")
 
 
+async def test_a_session_can_be_named_before_its_first_record(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        server.agent.says_sessions = False
+        project = await server.project(phone)
+        session = server.core.projects.get(project)
+        key = session.recorded.session_key
+        await server.does(phone, "session_rename", project, session_id=key, name="nuts")
+        assert session.info().title == "nuts"
+        await run(server, phone, project, "walnuts")
+        [entry] = (await server.does(phone, "sessions", project))["data"]["sessions"]
+        assert (entry["session_id"], entry["title"]) == (key, "nuts")
+
+
 async def test_a_deleted_session_is_only_in_the_trash(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
@@ -440,22 +454,28 @@ async def test_a_session_list_reports_that_the_index_is_incomplete(
         assert ([one["title"] for one in found["sessions"]], "building" in found) == (["walnuts"], False)
 
 
-async def test_an_export_reports_that_its_project_was_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The project is deleted while its history is being read."""
+@pytest.mark.parametrize(("is_deleted", "code"), [(True, "PROJECT_NOT_FOUND"), (False, "SHUTTING_DOWN")])
+async def test_an_export_reports_why_its_history_was_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_deleted: bool, code: str
+) -> None:
+    """The project is deleted, or the server shuts down, while the history is being read."""
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
         await run(server, phone, project, "walnuts")
-        history = server.core.projects.get(project).history
+        session = server.core.projects.get(project)
+        history = session.history
 
         def read(**wanted: Any) -> None:
+            if is_deleted:
+                session.store.removed()
             history.close()
             raise HistoryUnreadable("the file is gone")
 
         monkeypatch.setattr(history, "read", read)
         with pytest.raises(ClientError) as refused:
             await server.does(phone, "session_export", project, format="jsonl")
-        assert refused.value.code == "PROJECT_NOT_FOUND"
+        assert refused.value.code == code
 
 
 async def test_no_session_is_deleted_during_a_run(tmp_path: Path) -> None:

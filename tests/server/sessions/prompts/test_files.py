@@ -165,7 +165,13 @@ def test_a_second_file_of_the_same_name_does_not_replace_it(tmp_path: Path) -> N
     assert [Path(one.path or "").read_bytes() for one in given] == [ZIP, ZIP[:9]]
 
 
-async def test_on_a_full_disk_the_prompt_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("number", "reason"),
+    [(errno.ENOSPC, "the server's disk is full"), (errno.EDQUOT, "the disk quota of the server's user is used up")],
+)
+async def test_on_a_full_disk_the_prompt_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, reason: str
+) -> None:
     """The disk is full when the second file is stored. Nothing remains of the first one, and nothing reaches the agent."""
     phone = Client()
     written: list[str] = []
@@ -175,14 +181,14 @@ async def test_on_a_full_disk_the_prompt_is_refused(tmp_path: Path, monkeypatch:
         if path.name.startswith("file_"):
             written.append(path.name)
             if len(written) > 1:
-                raise OSError(errno.ENOSPC, "No space left on device")
+                raise OSError(number, "No space left on device")
         mkdir(path, *arguments, **more)
 
     async with serving(tmp_path) as server:
         project = await server.project(phone)
         monkeypatch.setattr(Path, "mkdir", full_at_the_second)
         files = await attached(server, ("application/zip", ZIP), ("application/zip", ZIP))
-        with pytest.raises(ClientError, match=r"disk is full\. Free some space") as refused:
+        with pytest.raises(ClientError, match=f"{reason}. Free some space there.") as refused:
             await server.does(phone, "execute", project, prompt="Look", attachments=files)
         assert refused.value.code == "DISK_SPACE_LOW"
         assert str(server.folder) not in refused.value.text

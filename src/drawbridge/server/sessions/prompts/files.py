@@ -39,6 +39,12 @@ LONGEST_NAME: Final = 120
 
 LONGEST_SUFFIX: Final = 20
 
+NO_ROOM: Final = {
+    errno.ENOSPC: "the server's disk is full",
+    errno.EDQUOT: "the disk quota of the server's user is used up",
+}
+"""Maps errors after which a file can be stored once there is room to their reasons."""
+
 ID: Final = re.compile(r"file_[0-9a-f]{32}")
 
 SAFE: Final = " ._-+=@~"
@@ -160,8 +166,8 @@ def file_name(name: str | None) -> str:
 
 
 def _not_stored(error: NotPrivate | OSError) -> ClientError:
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        text = "The attached files can't be stored: the server's disk is full. Free some space there."
+    if isinstance(error, OSError) and error.errno in NO_ROOM:
+        text = f"The attached files can't be stored: {NO_ROOM[error.errno]}. Free some space there."
         return ClientError("DISK_SPACE_LOW", text, field="data.attachments")
     reason = (
         (error.strerror or "unknown reason").lower()

@@ -1,16 +1,16 @@
 --- Proposals: which are waiting, which are shown, and the user's decision on each.
-local bar = require('drawbridge.view_bar')
+local bar = require('drawbridge.view.bar')
 local buffers = require('drawbridge.buffers')
-local consent = require('drawbridge.view_consent')
+local consent = require('drawbridge.view.consent')
 local draft = require('drawbridge.terminal_draft')
-local focus = require('drawbridge.view_focus')
+local focus = require('drawbridge.view.focus')
 local link = require('drawbridge.link')
-local notice = require('drawbridge.view_notice')
-local seen = require('drawbridge.view_seen')
-local settling = require('drawbridge.view_settle')
-local text = require('drawbridge.view_text')
+local notice = require('drawbridge.view.notice')
+local seen = require('drawbridge.view.seen')
+local settling = require('drawbridge.view.settle')
+local text = require('drawbridge.view.text')
 local view = require('drawbridge.view')
-local written = require('drawbridge.buffers_written')
+local written = require('drawbridge.buffers.written')
 
 local M = {}
 
@@ -27,7 +27,7 @@ local M = {}
 ---@field added integer
 ---@field removed integer
 ---@field first integer The first changed line of the proposed text, from 0.
----@field rows integer[] The changed rows: see `_changed` in `editors/neovim_reviews.py`.
+---@field rows integer[] The changed rows: see `_changed` in `editors/neovim/reviews.py`.
 ---@field unseen drawbridge.Unseen? What the user has not seen yet; nil until the text is complete.
 ---@field dos boolean
 ---@field bom boolean

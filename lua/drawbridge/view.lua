@@ -1,12 +1,12 @@
 --- The view of one proposal: opens its windows, and closes them without side effects on the layout.
-local bar = require('drawbridge.view_bar')
-local diff = require('drawbridge.view_diff')
-local drawn = require('drawbridge.view_drawn')
-local inline = require('drawbridge.view_inline')
-local place = require('drawbridge.view_place')
-local room = require('drawbridge.view_room')
-local seen = require('drawbridge.view_seen')
-local text = require('drawbridge.view_text')
+local bar = require('drawbridge.view.bar')
+local diff = require('drawbridge.view.diff')
+local drawn = require('drawbridge.view.drawn')
+local inline = require('drawbridge.view.inline')
+local place = require('drawbridge.view.place')
+local room = require('drawbridge.view.room')
+local seen = require('drawbridge.view.seen')
+local text = require('drawbridge.view.text')
 
 local M = { unfold = diff.unfold }
 

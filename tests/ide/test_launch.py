@@ -232,7 +232,7 @@ sys.meta_path.insert(0, Importing())
 """
 
 
-@pytest.mark.parametrize("module", ["drawbridge.ide.bridge", "drawbridge.editors.folder"])
+@pytest.mark.parametrize("module", ["drawbridge.ide.bridge", "drawbridge.editors.folder.folder"])
 async def test_a_signal_in_a_callback_of_an_import_ends_the_bridge(
     module: str, folder: Path, locks: Path, tmp_path: Path
 ) -> None:

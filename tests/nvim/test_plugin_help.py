@@ -75,7 +75,7 @@ def test_every_event_is_described() -> None:
 
 
 def test_every_highlight_is_described(editor: Neovim) -> None:
-    editor.lua("require('drawbridge.view_bar').define_highlights()")
+    editor.lua("require('drawbridge.view.bar').define_highlights()")
     groups = set(editor.lua("return vim.fn.getcompletion('Drawbridge', 'highlight')"))
     assert groups
     assert {f"hl-{name}" for name in groups} == {tag for tag in TAGS if tag.startswith("hl-")}

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.tui import screen_conversation
 from drawbridge.tui.client import Unsent
 from drawbridge.tui.connection import RequestError
-from drawbridge.tui.screen_conversation import ConversationScreen
+from drawbridge.tui.screens import conversation as screen_conversation
+from drawbridge.tui.screens.conversation import ConversationScreen
 from tests.page.agent import TASK, wake_up
 from tests.server.processes import Server
+from tests.tui.review.test_commenting import WORKING
 
 from .conftest import make_project
 from .rig import Person, attached
-from .test_commenting import WORKING
 
 
 async def test_projects_that_need_the_user_come_first_in_the_list(server: Server, directory: Path) -> None:

@@ -25,7 +25,7 @@ from drawbridge.core.private_files import process_alive
 from drawbridge.doctor.finding import Check, Finding, finding
 from drawbridge.ide.claude import PROBE_HEADER, SUBPROTOCOL, TOKEN_HEADER
 from drawbridge.ide.discovery import gemini_directory, lock_directory
-from drawbridge.ide.gemini_http import SESSION_HEADER
+from drawbridge.ide.gemini.http import SESSION_HEADER
 from drawbridge.info import bridges
 from drawbridge.info.bridges import Bridge
 

@@ -14,9 +14,9 @@ from drawbridge.tui.colors import Palette, theme
 from drawbridge.tui.connection import RequestError
 from drawbridge.tui.dialogs import KEYS, REVIEW_KEYS, ConfirmDialog, HelpDialog
 from drawbridge.tui.drawing import Painter
-from drawbridge.tui.screen_conversation import ConversationScreen
-from drawbridge.tui.screen_projects import HOW_TO_ADD, ProjectScreen
-from drawbridge.tui.screen_review import ReviewScreen
+from drawbridge.tui.screens.conversation import ConversationScreen
+from drawbridge.tui.screens.projects import HOW_TO_ADD, ProjectScreen
+from drawbridge.tui.screens.review import ReviewScreen
 from drawbridge.tui.wording import base_name, block
 
 DRAWING_SECONDS: Final = 0.04

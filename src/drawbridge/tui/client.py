@@ -18,7 +18,7 @@ from drawbridge.core.review_memory import ReviewMemory
 from drawbridge.tui import wording
 from drawbridge.tui.connection import Connection, Message, RequestError
 from drawbridge.tui.conversation import Conversation, Record, record_in, record_of
-from drawbridge.tui.reviews import Reviews
+from drawbridge.tui.review.reviews import Reviews
 from drawbridge.tui.server_address import ServerAddress
 from drawbridge.tui.store import Project, Projects
 

@@ -19,7 +19,7 @@ from drawbridge.core.errors import DrawbridgeError
 from drawbridge.server.checkpoints import commits, private, refs
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
 from drawbridge.server.checkpoints.errors import Changed, GitFailed, NoCheckpoint
-from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.checkpoints.git.git import Git
 from drawbridge.server.checkpoints.index_cache import INDEX
 from drawbridge.server.checkpoints.private import Largest
 from drawbridge.server.reviews.decisions import HunkGone, RequestedDecision, ReviewMoved

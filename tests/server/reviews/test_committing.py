@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from drawbridge.server.checkpoints import shell
-from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.checkpoints.git.git import Git
 from drawbridge.server.reviews import committing
 from drawbridge.server.sessions.options.ceilings import Ceilings
 from drawbridge.text.review_words import subject_of

@@ -12,7 +12,7 @@ import pytest
 
 from drawbridge.agents import base
 from drawbridge.server.checkpoints.errors import GitFailed, NoCheckpoint, TookTooLong
-from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.checkpoints.git.git import Git
 from drawbridge.server.checkpoints.private import Largest
 from drawbridge.server.checkpoints.snapshotter import Snapshotter
 from drawbridge.server.protocol.client_errors import ClientError

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from drawbridge.server.checkpoints.errors import GitFailed, TookTooLong
-from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.checkpoints.git.git import Git
 from drawbridge.server.checkpoints.index_cache import CachedIndex
 from drawbridge.server.checkpoints.snapshotter import Snapshotter, _Collected
 from drawbridge.server.checkpoints.work_tree import WorkTree

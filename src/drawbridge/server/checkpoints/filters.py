@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Final
 
 from drawbridge.agents.memory import MB
-from drawbridge.server.checkpoints import git_index
 from drawbridge.server.checkpoints.commits import Filtered, shown_path
 from drawbridge.server.checkpoints.errors import NoCheckpoint, enumerated
 from drawbridge.server.checkpoints.file_versions import Versions, versions
-from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.checkpoints.git import index as git_index
+from drawbridge.server.checkpoints.git.git import Git
 from drawbridge.server.checkpoints.repository import LARGEST_FILE, Repository, beginning_of, is_odd
 from drawbridge.server.checkpoints.untracked import folders_of
 

@@ -17,10 +17,10 @@ from typing import Final
 from msgspec import Struct
 
 from drawbridge.core.private_files import PRIVATE_FILE
-from drawbridge.server.checkpoints import git_index
 from drawbridge.server.checkpoints.file_versions import Versions, versions
-from drawbridge.server.checkpoints.git import Git
-from drawbridge.server.checkpoints.git_settings import Settings
+from drawbridge.server.checkpoints.git import index as git_index
+from drawbridge.server.checkpoints.git.git import Git
+from drawbridge.server.checkpoints.git.settings import Settings
 from drawbridge.server.checkpoints.repository import Repository
 
 INDEX: Final = "checkpoint.index"

@@ -8,7 +8,7 @@ from typing import Final, Literal, TypeAlias
 
 from drawbridge.server.checkpoints.commits import message_of
 from drawbridge.server.checkpoints.errors import NoCheckpoint
-from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.checkpoints.git.git import Git
 from drawbridge.server.checkpoints.private import PrivateRepository
 
 When: TypeAlias = Literal["before", "after"]

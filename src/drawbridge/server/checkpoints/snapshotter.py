@@ -15,8 +15,8 @@ from drawbridge.server.checkpoints.commits import Filtered, committed
 from drawbridge.server.checkpoints.errors import GitFailed, NoCheckpoint, reason_of
 from drawbridge.server.checkpoints.file_versions import Versions
 from drawbridge.server.checkpoints.filters import filtered_entries, filtered_since
-from drawbridge.server.checkpoints.git import Git
-from drawbridge.server.checkpoints.git_settings import Settings
+from drawbridge.server.checkpoints.git.git import Git
+from drawbridge.server.checkpoints.git.settings import Settings
 from drawbridge.server.checkpoints.index_cache import CachedIndex, IndexCache
 from drawbridge.server.checkpoints.operations import Operations
 from drawbridge.server.checkpoints.private import PrivateRepository

@@ -9,10 +9,11 @@ import os
 import shutil
 from pathlib import Path
 
-from drawbridge.server.checkpoints import filters, git_index
+from drawbridge.server.checkpoints import filters
 from drawbridge.server.checkpoints.commits import Filtered, filtered_of, listed_statuses
 from drawbridge.server.checkpoints.errors import GitFailed, damaged_index
-from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.checkpoints.git import index as git_index
+from drawbridge.server.checkpoints.git.git import Git
 from drawbridge.server.checkpoints.index_cache import INDEX
 from drawbridge.server.checkpoints.private import PrivateRepository, TooLarge
 from drawbridge.server.checkpoints.untracked import NOTHING, Untracked

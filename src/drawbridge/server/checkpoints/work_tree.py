@@ -10,7 +10,7 @@ from typing import Final
 
 from drawbridge.server.checkpoints.commits import PATCH, Filtered, shown_path, tree_of
 from drawbridge.server.checkpoints.errors import Changed, GitFailed
-from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.checkpoints.git.git import Git
 from drawbridge.server.checkpoints.private import PrivateRepository
 from drawbridge.server.checkpoints.staging import Staging
 from drawbridge.server.checkpoints.unsaved import FindUnsaved, UnsavedChanges

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 from msgspec import Struct
 
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
-from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.checkpoints.git.git import Git
 from drawbridge.server.events import Audited, CommittedFromReview, Event, Recorded, ReviewCommitted, ReviewPushed
 from drawbridge.server.protocol import commands, messages
 from drawbridge.server.protocol.answers import Answer

@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 from msgspec import Struct
 
 from drawbridge.server.checkpoints.commits import Filtered, committed, message_of, noted
-from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.checkpoints.git.git import Git
 from drawbridge.server.checkpoints.refs import REVIEW
 from drawbridge.server.reviews.decisions import HunkDecision
 

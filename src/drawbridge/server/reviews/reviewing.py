@@ -15,7 +15,7 @@ from typing import Final, Protocol
 from drawbridge.core.errors import DrawbridgeError
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
 from drawbridge.server.checkpoints.errors import Changed, GitFailed, NoCheckpoint, reason_of
-from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.checkpoints.git.git import Git
 from drawbridge.server.checkpoints.refs import When
 from drawbridge.server.checkpoints.unsaved import UnsavedChanges, not_written_over
 from drawbridge.server.events import DecidedOnReview, ReviewDecided, ReviewNumbers

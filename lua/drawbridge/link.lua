@@ -254,11 +254,11 @@ end
 --- The modules that answer all other calls, each with its methods. A method is the module's function of the same name.
 local MODULES = {
   buffers = { 'tabs', 'diagnostics', 'status', 'unsaved' },
-  buffers_open = { 'open' },
-  buffers_save = { 'save' },
-  buffers_written = { 'written', 'overwritten', 'reload' },
+  ['buffers.open'] = { 'open' },
+  ['buffers.save'] = { 'save' },
+  ['buffers.written'] = { 'written', 'overwritten', 'reload' },
   changes = { 'show_review' },
-  changes_suggest = { 'suggested' },
+  ['changes.suggest'] = { 'suggested' },
   prompt_box = { 'paste', 'submit', 'take_back' },
   review = { 'propose', 'ready', 'mark', 'count', 'put_back', 'proposed', 'withdraw' },
 }

@@ -3,11 +3,11 @@
 Anyone who can write files in a project, such as an agent, can also write ``.git/config`` and ``.gitattributes``. git
 runs programs that these name: filters, fsmonitor, hooks, external diffs, and ``core.sshCommand`` for a missing object
 of a partial clone. Disabling each of them by name would fail as soon as one is forgotten, and new versions of git add
-more. So git works in Drawbridge's own git directory (``git_directory.py``), with Drawbridge's own configuration, in a
+more. So git works in Drawbridge's own git directory (``directory.py``), with Drawbridge's own configuration, in a
 shell under a supervisor (``shell.py``). A filter without a configured program does not change the bytes, a repository
 without a remote fetches nothing, and a submodule's status is never requested. Only ``git config --list`` and, if that
 prints an error, ``git rev-parse --git-dir`` read the repository's configuration. They start no program, and only the
-extensions (such as the object format) and a few settings are used (``git_settings.py``). (To determine where a push
+extensions (such as the object format) and a few settings are used (``settings.py``). (To determine where a push
 goes, the settings of remotes and branches are used as well.) The one exception is ``as_person``. A commit, a push or a
 pull request that was requested by a client is made with the user's configuration and hooks, and the author of a
 possible commit is read from that configuration.

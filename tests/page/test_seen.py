@@ -41,14 +41,19 @@ PLAN = "# Plan\n\n" + "".join(f"{number}. Do step {number}.\n" for number in ran
 
 WATCH = r"""(() => {
   // For each element with text: which of its characters have been on the screen. An element takes over the marks of a
-  // removed one with the same text: lines and code are replaced to be colored, and a field is replaced by its editor.
+  // removed one with the same text in the same request: lines and code are replaced to be colored, and a field is
+  // replaced by its editor. Of several such elements, the one of which the most was seen is the latest.
   const texts = new Map();
   const textOf = (node) => {
     const owner = node.parentElement.closest('.line, code') ?? node;
     const text = owner.textContent;
     if (texts.get(owner)?.text !== text) {
-      const before = [...texts].find(([one, known]) => !one.isConnected && known.text === text);
-      texts.set(owner, before?.[1] ?? { text, marks: new Uint8Array(text.length), parts: new Map(), whole: new Set() });
+      const id = (owner.closest ? owner : owner.parentElement).closest('.approval').dataset.approval;
+      const [before] = [...texts]
+        .filter(([one, known]) => !one.isConnected && known.text === text && known.id === id)
+        .sort(([, one], [, other]) => other.whole.size - one.whole.size);
+      const none = { text, id, marks: new Uint8Array(text.length), parts: new Map(), whole: new Set() };
+      texts.set(owner, before?.[1] ?? none);
       if (before) texts.delete(before[0]);
     }
     return texts.get(owner);
@@ -225,6 +230,8 @@ WATCH = r"""(() => {
   // A busy browser may draw nothing between the moment when an editor opens and the click or key that accepts its text.
   for (const event of ['click', 'keydown']) addEventListener(event, readTexts, true);
   const unified = (text) => text.replaceAll('\r\n', '\n');
+  // What an editor contained when it was opened. The editor of a cell does not contain the whole notebook.
+  const opened = (name, { input, proposal }) => (name === 'new_source' ? input[name] : (proposal?.new_text ?? input[name]));
   // What an edited version covers: the user's texts, what the agent has removed, and the rest of the request.
   const ofEdited = (request, texts) => {
     const { proposal, input, ...rest } = request;
@@ -246,8 +253,8 @@ WATCH = r"""(() => {
       return JSON.stringify(sent[name]) !== JSON.stringify(input[name]);
     });
   // The names of the fields in which the editors contain something else than the agent sent.
-  const changedIn = (texts, { input, proposal }) =>
-    Object.keys(texts).filter((name) => unified(proposal?.new_text ?? input[name]) !== texts[name]);
+  const changedIn = (texts, request) =>
+    Object.keys(texts).filter((name) => unified(opened(name, request)) !== texts[name]);
   const sockets = new WeakSet();
   const receive = ({ data: text }) => {
     if (typeof text !== 'string' || !text.includes('approval_id')) return;

@@ -227,8 +227,21 @@ WATCH = r"""(() => {
     for (const card of document.querySelectorAll('.approval'))
       if (received[card.dataset.approval]) textsIn(card, received[card.dataset.approval]);
   };
+  // Notes which requests have been read to their end before they are edited. The labels and notices of their editors do
+  // not need to be in view.
+  const read = new Set();
+  const noteRead = () => {
+    for (const card of document.querySelectorAll('.approval:not(:has(textarea, .editor-host, button.must))')) {
+      const id = card.dataset.approval;
+      const isRest = (piece) => !piece.part.matches('.always') && !isSeen(piece);
+      if (!requests[id]?.some((word) => !words[id]?.has(word)) && !pieces(card, isRest).length) read.add(id);
+    }
+  };
   // A busy browser may draw nothing between the moment when an editor opens and the click or key that accepts its text.
-  for (const event of ['click', 'keydown']) addEventListener(event, readTexts, true);
+  for (const event of ['click', 'keydown']) {
+    addEventListener(event, readTexts, true);
+    addEventListener(event, noteRead, true);
+  }
   const unified = (text) => text.replaceAll('\r\n', '\n');
   // What an editor contained when it was opened. The editor of a cell does not contain the whole notebook.
   const opened = (name, { input, proposal }) => (name === 'new_source' ? input[name] : (proposal?.new_text ?? input[name]));
@@ -287,7 +300,8 @@ WATCH = r"""(() => {
       const hidden = [...new Set(all)].filter((word) => !words[id]?.has(word));
       // A button that only refers to the text above does not need to be fully in view.
       const isAsked = ({ part, line }) => !part.matches('.always') || (data.remember && !line.includes('see above'));
-      const unseen = sent && !texts ? [] : pieces(card, (one) => isAsked(one) && !isSeen(one));
+      const isFree = (sent && !texts) || (texts && read.has(id));
+      const unseen = isFree ? [] : pieces(card, (one) => isAsked(one) && !isSeen(one));
       const missing = unseen.map(({ line }) => line);
       const must = sent && !texts ? 0 : card.querySelectorAll('button.must').length;
       const other = !texts ? [] : sent ? otherThan(texts, received[id], sent) : changedIn(texts, received[id]);

@@ -449,7 +449,8 @@ async def test_files_of_a_killed_git_are_removed(plain: Path, monkeypatch: pytes
     monkeypatch.setattr(private, "MOST_STORED", 300_000)
     kept = Kept(plain)
     await kept.run(three_files)
-    left = [kept.repository / "objects" / name for name in ("pack/tmp_pack_x", "pack/.tmp-1-pack-x.pack", "00/tmp_obj_x")]
+    names = ("pack/tmp_pack_x", "pack/.tmp-1-pack-x.pack", "00/tmp_obj_x")
+    left = [kept.repository / "objects" / name for name in names]
     for file in left:
         file.parent.mkdir(exist_ok=True)
         file.write_bytes(bytes(private.MOST_STORED))

@@ -82,7 +82,7 @@ CLEAN_UP_SECONDS: Final = 120.0
 """Seconds that each git command may take that removes such objects."""
 
 UNFINISHED: Final = ("tmp_", ".tmp-")
-"""How the names of files begin that git writes objects to before it gives them their names. git leaves them behind if it
+"""How the names of files begin to which git writes objects until they are complete. git leaves such files behind if it
 is killed or the disk is full, and ``git prune`` does not remove all of them."""
 
 ADVICE: Final = (
@@ -282,7 +282,7 @@ class PrivateRepository:
 
     def _sizes(self) -> list[int]:
         """The sizes of the files with objects, in bytes. Blocking."""
-        sizes = []
+        sizes = list[int]()
         for path in self._files():
             if not _is_unfinished(path):
                 with contextlib.suppress(OSError):

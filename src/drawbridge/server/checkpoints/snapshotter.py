@@ -223,3 +223,6 @@ class Snapshotter:
             await self._cache.store(git, cached)
         if self._on_stored is not None:
             await self._on_stored(git, run_id, when, commit)
+        if when == "after" and git.repository.private:
+            assert self._private is not None
+            await self._private.collect(git)

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
-from drawbridge.server.checkpoints.errors import GitFailed
+from drawbridge.server.checkpoints.errors import GitFailed, TookTooLong
 from drawbridge.server.checkpoints.git import git as git_module
 from drawbridge.server.checkpoints.git import program as git_program
 from drawbridge.server.checkpoints.shell import Shell
-from tests.server.checkpoints.rig import RUN, a_run, git
+from tests.server.checkpoints.rig import RUN, a_run, git, hanging, time_ends_at
 from tests.waiting import PATIENCE
 
 
@@ -58,6 +58,20 @@ async def test_git_has_its_usual_time_to_write_files(project: Path, monkeypatch:
     await checkpoints.reverter.revert(RUN)
     assert {seconds for line, seconds in given.items() if " apply " in line} == {git_program.SECONDS}
     assert {seconds for line, seconds in given.items() if " write-tree " in line} == {git_program.SECONDS_AFTER}
+
+
+async def test_a_command_with_its_own_time_limit_is_ended(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its limit is not shortened, other commands keep their limits, and they can run in the same shell."""
+    late = git_program.now() - 1.0
+    monkeypatch.setitem(git_program._late_at, project, late)
+    time_ends_at(hanging(tmp_path, monkeypatch, "count-objects"), monkeypatch)
+    async with Checkpoints(project, "proj_1").operations.exclusive() as git:
+        with pytest.raises(TookTooLong, match="^git took more than 40 s for: count-objects"):
+            await git.read("count-objects", within=40.0)
+        assert (await git.read("version")).startswith("git version ")
+    assert git_program._late_at[project] == late
 
 
 async def test_a_configuration_that_includes_a_pipe_is_reported(

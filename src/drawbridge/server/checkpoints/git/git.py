@@ -113,20 +113,32 @@ class Git:
         await asyncio.to_thread(git_directory.copy_head, self.folder, self.repository)
 
     async def run(
-        self, *words: str, stdin: str = "", environment: Mapping[str, str] | None = None, writes: bool = False
+        self,
+        *words: str,
+        stdin: str = "",
+        environment: Mapping[str, str] | None = None,
+        writes: bool = False,
+        within: float | None = None,
     ) -> tuple[int, str, str]:
         """Runs git. Returns its exit code, output and error output. In the output, bytes that are not UTF-8 are
         surrogates. ``writes``: whether git writes to the work tree. If so, its time limit is never shortened.
+        ``within``: a separate time limit, as in ``GitProgram.run``.
 
-        Raises ``NoCheckpoint`` if git waited for a file, such as a pipe. Raises ``GitFailed`` if git did not end in
-        time for another reason, was killed, or printed too much."""
+        Raises ``NoCheckpoint`` if git waited for a file, such as a pipe. Raises ``TookTooLong`` if git did not end in
+        time for another reason, and ``GitFailed`` if it was killed, or printed too much."""
         given = self._environment | dict(environment or {})
-        return await self._program.run([*self.settings.words, *words], given, stdin, writes=writes)
+        return await self._program.run([*self.settings.words, *words], given, stdin, writes=writes, within=within)
 
-    async def read(self, *words: str, stdin: str = "", environment: Mapping[str, str] | None = None) -> str:
-        """Runs git and returns its output. Raises the errors of ``run``, and ``GitFailed`` if git's exit code is not
-        0."""
-        return _output(words, *await self.run(*words, stdin=stdin, environment=environment))
+    async def read(
+        self,
+        *words: str,
+        stdin: str = "",
+        environment: Mapping[str, str] | None = None,
+        within: float | None = None,
+    ) -> str:
+        """Runs git and returns its output. ``within``: as in ``run``. Raises the errors of ``run``, and ``GitFailed``
+        if git's exit code is not 0."""
+        return _output(words, *await self.run(*words, stdin=stdin, environment=environment, within=within))
 
     def known_commit(self, id: str) -> tuple[str, str] | None:
         """The tree and the message of a commit that this operation has read; None if it has not read the commit."""

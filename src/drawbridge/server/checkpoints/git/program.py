@@ -8,6 +8,7 @@ import asyncio
 import os
 import shlex
 import shutil
+import signal
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -72,20 +73,33 @@ class GitProgram:
         *,
         seconds: float | None = None,
         writes: bool = False,
+        within: float | None = None,
     ) -> tuple[int, str, str]:
         """Runs git with these arguments. Returns its exit code, output and error output. In the output, bytes that are
         not UTF-8 are surrogates. ``seconds``: the maximum, by default ``SECONDS``. ``writes``: whether git writes to
-        the work tree. If so, its time limit is never shortened.
+        the work tree. If so, its time limit is never shortened. ``within``: a separate maximum, for a command that may
+        be ended and that depends on the number or the size of all files. It is never shortened. If it is exceeded, git
+        receives SIGTERM, and the limits of later commands stay the same.
 
-        Raises ``NoCheckpoint`` if git waited for a file, such as a pipe. Raises ``GitFailed`` if git did not end in
-        time for another reason, was killed, or printed too much."""
+        Raises ``NoCheckpoint`` if git waited for a file, such as a pipe. Raises ``TookTooLong`` if git did not end in
+        time for another reason, and ``GitFailed`` if it was killed, or printed too much."""
         if stdin:
             await asyncio.to_thread((self.folder / "in").write_bytes, stdin.encode(errors="surrogateescape"))
-        variables = (f"{name}={shlex.quote(value)}" for name, value in environment.items())
+        variables = " ".join(f"{name}={shlex.quote(value)}" for name, value in environment.items())
         files = f"<{self._quoted('in') if stdin else '/dev/null'} >{self._quoted('out')} 2>{self._quoted('err')}"
-        line = f"{' '.join(variables)} {shlex.join([self.path, *words])} {files}"
-        code = await self._in_time(line, seconds or SECONDS, _named(words), writes=writes)
+        command = f"{shlex.join([self.path, *words])} {files}"
+        if within is None:
+            code = await self._in_time(f"{variables} {command}", seconds or SECONDS, _named(words), writes=writes)
+        else:
+            code = await self._ended_after(f"{variables} exec {command}", within, _named(words))
         return code, *(await asyncio.to_thread(self._outputs, words))
+
+    async def _ended_after(self, line: str, seconds: float, what: str) -> int:
+        """Runs a git command in the shell, and ends it with SIGTERM after ``seconds``. Raises the errors of ``run``."""
+        code = await self._shell.run(f"(trap - TERM; {line})", seconds, what, terminates=True)
+        if code == 128 + signal.SIGTERM:
+            raise TookTooLong(f"git took more than {seconds:g} s for: {what}")
+        return code
 
     async def _in_time(self, line: str, seconds: float, what: str, *, writes: bool) -> int:
         """Runs a git command in the shell, and remembers if it does not end in time. Raises the errors of ``run``."""

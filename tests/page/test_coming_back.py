@@ -225,7 +225,7 @@ class _Interrupted(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(index)
 
-    def log_message(self, format: str, *args: object) -> None:
+    def log_message(self, *_: object) -> None:
         pass
 
 

@@ -194,3 +194,25 @@ def test_signing_out_forgets_the_token(browser: Browser, server: Server) -> None
         person.clicks("dialog button:has-text('Sign out')")
         person.sees("#token")
         assert person.runs("localStorage.getItem('drawbridge.token')") is None
+
+
+def test_signing_out_signs_out_the_other_windows(browser: Browser, server: Server) -> None:
+    """Signing in again in one of them signs in the others, too."""
+    with (
+        browser.person(f"{page_of(server)}#token={server.token}") as person,
+        browser.person(page_of(server), beside=person) as other,
+    ):
+        opens_settings(other)
+        other.clicks("button:has-text('Sign out')")
+        other.sees("dialog", "Sign out?")
+        other.until("document.documentElement.dataset.connection === 'open'")
+        opens_settings(person)
+        person.clicks("button:has-text('Sign out')")
+        person.clicks("dialog button:has-text('Sign out')")
+        other.sees(".connect .problem", "This browser was signed out in another window.")
+        other.until("document.documentElement.dataset.connection === 'idle'")
+        assert not other("visible", css="dialog")
+        other.fills("#token", server.token)
+        other.clicks("text=Connect")
+        other.sees(".settings")
+        person.sees(".side")

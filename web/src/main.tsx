@@ -23,7 +23,7 @@ import { Reviews } from './state/reviews.ts';
 import { Sessions } from './state/sessions.ts';
 import { baseName } from './ui/dom.ts';
 import { nextWaiting } from './ui/next.ts';
-import { Confirm, overlay, Overlays } from './ui/overlays.tsx';
+import { closeAll, Confirm, overlay, Overlays } from './ui/overlays.tsx';
 import { Shell } from './ui/shell.tsx';
 import { listen } from './ui/shortcuts.ts';
 import { failed, notLoaded, said } from './ui/toasts.tsx';
@@ -284,6 +284,23 @@ function invite(link: Invitation) {
   route();
 }
 
+/**
+ * Signs in or out as another window of this browser has done. Returns false if there was nothing to do, or if this
+ * window uses another token or code that was entered in it.
+ */
+function follow(): boolean {
+  const token = kept.token();
+  if (token === client.token || trying !== undefined || invited.value) return false;
+  refused.value = token ? undefined : (refused.value ?? SIGNED_OUT);
+  if (!token) closeAll();
+  client.connection.stop();
+  route(); // connects with the token, if there is one
+  draw();
+  return true;
+}
+
+const SIGNED_OUT = 'This browser was signed out in another window. Enter a code or a token.';
+
 async function forget() {
   await push.unsubscribe(client).catch(() => {});
   kept.keepToken('');
@@ -366,6 +383,8 @@ client.addEventListener('change', (event) => {
       invite(held);
       return;
     }
+    // The stored token is a newer one, which was not refused.
+    if (kept.token() !== '' && follow()) return;
     const mayReturn = trying !== undefined && kept.token() !== '';
     const isStored = !invited.value && trying === undefined;
     const invalid = isStored
@@ -416,6 +435,7 @@ function look() {
 }
 
 addEventListener('hashchange', route);
+kept.onToken(follow);
 addEventListener('online', look);
 addEventListener('offline', () => {
   client.connection.lost();

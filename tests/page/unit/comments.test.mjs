@@ -234,6 +234,20 @@ test('drafts are sent once, and only those that are shown', async () => {
   assert.equal(server.asked.length, 1);
 });
 
+test('a draft that was changed during the question is not removed', async () => {
+  const { server, comments } = made('removed');
+  const asked = comment('a');
+  comments.show({ comments: [comment('a', { text: 'Other' })], drafts: '2' });
+  await comments.remove(asked);
+  assert.match(comments.notes.value.get('a'), /^The comment has changed since you saw it, so it was not removed\./);
+  assert.deepEqual(server.asked, []);
+  const removed = comments.remove(comments.all.value[0]);
+  await server.gives({});
+  await removed;
+  assert.deepEqual(server.asked, [['review_comment', { comment_id: 'a', remove: true }, true]]);
+  assert.equal(comments.notes.value.size, 0);
+});
+
 test('only its author and the owner of the server can change a draft', () => {
   const theirs = comment('a', { by: 'Bob' });
   assert.equal(made('mine').comments.mayChange(theirs), true);
@@ -296,24 +310,46 @@ test('the hunks that answer a comment are found', () => {
 
 test('a failed commit keeps the message, and shows the reason', async () => {
   const server = new Server();
+  const paths = signal(['a', 'b']);
   const commit = new Commit(server, 'p', async () => {});
   commit.message.value = 'Fix';
   commit.without.value = new Set(['b']);
-  let done = commit.run(['a', 'b']);
+  let done = commit.run(paths);
   assert.deepEqual(server.asked[0], ['review_commit', { message: 'Fix', branch: undefined, files: ['a'] }, false]);
   await server.refuses('COMMIT_FAILED', { output: 'no', code: 1 });
   await done;
   assert.deepEqual([commit.message.value, commit.problem.value, commit.output.value], ['Fix', 'Refused.', 'no']);
-  done = commit.run(['a', 'b']);
+  done = commit.run(paths);
   await server.refuses('COMMIT_BLOCKED', { reason: 'overlap', paths: ['a', 'b'] });
   await done;
   assert.deepEqual([commit.problem.value, commit.output.value], ['Refused. Files: a, b.', '']);
   commit.without.value = new Set();
-  done = commit.run(['a', 'b']);
+  done = commit.run(paths);
   assert.equal(server.asked[2][1].files, undefined, 'all files');
   await server.gives({ data: { commit: 'c', branch: 'main', files: ['a', 'b'], output: '', by: 'me' } });
   await done;
   assert.deepEqual([commit.message.value, commit.done.value.branch], ['', 'main']);
+});
+
+test('a commit contains only what was shown', async () => {
+  const server = new Server();
+  server.connection.state = 'open';
+  const paths = signal(['a']);
+  let now = { paths: ['a', 'b'], lines: {} };
+  const commit = new Commit(server, 'p', async () => {
+    paths.value = now.paths;
+    commit.offer.value = { message: '', lines: now.lines };
+  });
+  commit.offer.value = { message: '', lines: {} };
+  for (const change of [now, { paths: ['a', 'b'], lines: { a: { added: 2, removed: 0 } } }]) {
+    now = change;
+    await commit.run(paths);
+    assert.match(commit.problem.value, /^What was kept has changed since you saw it, so it was not committed\./);
+  }
+  assert.deepEqual(server.asked, []);
+  void commit.run(paths);
+  await new Promise((later) => setTimeout(later));
+  assert.equal(server.asked[0][0], 'review_commit', 'it is as shown now');
 });
 
 test('a push contains what was shown, and the user’s title and body are kept', async () => {

@@ -180,7 +180,8 @@ export class Connection {
     socket.onmessage = (event: { data: string }) => socket === this._socket && this._heard(JSON.parse(event.data));
     socket.onclose = (event: { code: number }) => this._closed(socket, event.code);
     this._doubt = this._later(() => this.lost(), ATTEMPT);
-    if (socket.readyState === 1) greet(); // it was opened while the web UI was loading
+    // It was opened while the web UI was loading. The caller may still choose a project, which is then joined at once.
+    if (socket.readyState === 1) queueMicrotask(greet);
   }
 
   _greet() {

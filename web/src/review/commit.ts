@@ -1,6 +1,6 @@
 // A commit of what was kept in a review: what the user enters for it, and its result.
 
-import { type Signal, signal } from '@preact/signals';
+import { type ReadonlySignal, type Signal, signal } from '@preact/signals';
 
 import type { Client } from '../protocol/client.ts';
 import type { RequestError } from '../protocol/connection.ts';
@@ -41,17 +41,26 @@ export class Commit {
     this.message.value ||= this.offer.peek()?.message ?? '';
   }
 
-  /** Commits the chosen files. @param kept the paths of all files that could be committed */
-  async run(kept: readonly string[]) {
+  /**
+   * Commits the chosen files, but only if what was kept is still what is shown.
+   * @param kept the paths of all files that could be committed
+   */
+  async run(kept: ReadonlySignal<readonly string[]>) {
     if (this.busy.peek()) return;
     const left = this.without.peek();
-    const files = kept.some((path) => left.has(path)) ? kept.filter((path) => !left.has(path)) : undefined;
+    const paths = kept.peek();
+    const files = paths.some((path) => left.has(path)) ? paths.filter((path) => !left.has(path)) : undefined;
     const branch = this.isNewBranch.peek() ? this.branch.peek().trim() : undefined;
     this.busy.value = true;
     this.problem.value = this.output.value = '';
     const { connection } = this._client;
     const isSent = connection.state === 'open';
+    const shown = () => JSON.stringify([kept.peek(), this.offer.peek()?.lines]);
+    const before = shown();
     try {
+      // Somebody may have kept more. Without a connection, this would wait for the next one.
+      if (isSent) await this._load();
+      if (shown() !== before) throw new Error(CHANGED);
       const { data } = await connection.ask(
         'review_commit',
         { message: this.message.peek(), branch, files },
@@ -73,6 +82,9 @@ export class Commit {
     }
   }
 }
+
+const CHANGED =
+  'What was kept has changed since you saw it, so it was not committed. Check the files, then commit again.';
 
 const LOST =
   'The connection was lost before the server responded. When you’re back online, the uncommitted files will be listed here.';

@@ -165,6 +165,8 @@ class Publishing:
                     client_id=sender.id,
                     created=command.branch is not None,
                 )
+                if self._recovery.is_recorded_later(session):
+                    return answered(committed, messages.ReviewCommitted, session)
                 seq = self._record(committed, session, store, sender)
                 store.audit(CommittedFromReview(sender.audited, committed.commit, committed.branch))
                 await self._recovery.end()

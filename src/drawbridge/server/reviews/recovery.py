@@ -168,6 +168,12 @@ class Recovery:
             await asyncio.to_thread(remove_quietly, str(self._path))
             self._may_be_due = False
 
+    def is_recorded_later(self, session: str) -> bool:
+        """Whether only the next server can record a decision in this session, because this one is shutting down. It does
+        so like after an interruption, so the intent has to stay."""
+        store = self._stores.get(session)
+        return store is not None and store.closed
+
     async def run_at_rest(self) -> None:
         """Like ``run``, but leaves the recovery for later while an agent is at work."""
         try:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from drawbridge.server.app.core import Core
 from drawbridge.server.checkpoints.errors import GitFailed, TookTooLong
 from drawbridge.server.checkpoints.git.git import Git
 from drawbridge.server.checkpoints.index_cache import CachedIndex
@@ -853,6 +854,35 @@ async def test_a_change_during_a_shutdown_is_answered_and_audited(
             [entry["event"] for entry in rig.server.audited()],
         ):
             assert found.count(kind) == 1
+
+
+async def test_an_interrupted_change_by_a_removed_session_is_audited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The change is completed only once its session was removed, so no history is left for the record."""
+
+    async def fails(*_: object) -> None:
+        pass
+
+    async with socket_rig(tmp_path, Limits()) as rig:
+        place = rig.folder / "one"
+        make_repository(place)
+        one, other = At(rig, place), At(rig, place)
+        for at in (one, other):
+            await at.begins()
+            at.replace("line 3\n" if at is one else "line 9\n", "by an agent\n")
+            await at.stops()
+        review = await one.get()
+        with killed(ReviewCommits, "set"):
+            await one.decide(all=True, version=review["version"], decision="undo")
+    monkeypatch.setattr(Core, "_recover_one", fails)
+    async with socket_rig(tmp_path, Limits()) as rig:
+        await rig.does("project_delete", one.session.project)
+        other.session.at(rig)
+        other.rig = rig
+        assert await other.added() == []
+        [entry] = [entry for entry in rig.server.audited() if entry["event"] == "review_decided"]
+        assert (entry["project_id"], entry["decision"], entry["hunks"]) == (one.session.project, "undo", 2)
 
 
 @pytest.mark.parametrize("what", ["changes", "a draft"])

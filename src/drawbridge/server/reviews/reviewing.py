@@ -45,7 +45,7 @@ UNREAD: Final = (
 )
 
 
-class Store(publishing.Store, recovery.Store, Protocol):
+class Store(recovery.Store, publishing.Store, Protocol):
     """The part of a session's store that a review uses. The store itself is in the layer above."""
 
     @property

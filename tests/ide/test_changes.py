@@ -382,6 +382,21 @@ async def test_a_late_decision_shows_who_decided_first(rig: ReviewRig) -> None:
         await rig.shows()
 
 
+async def test_a_late_decision_does_not_hide_an_interrupted_one(rig: ReviewRig) -> None:
+    """The server was killed during the other decision, and sends the notice about it only with the next review."""
+    notice = "phone undid 5 changes in 3 files (the server was restarted in the meantime)."
+    server = Served()
+    refused = wire.ReviewAnswer(id="", code="HUNK_GONE", text="gone")
+    again = msgspec.structs.replace(answer(version="v2"), notice=notice)
+    server.answers = [answer(FILE), refused, again, answer(version="v2")]
+    async with server.listening():
+        rig.editor.report(WANTED)
+        await rig.shows("h1")
+        rig.editor.report(KEEP)
+        await rig.is_notified(notice)
+        await rig.shows()
+
+
 async def test_a_decision_on_a_file_names_the_version_shown(rig: ReviewRig) -> None:
     server = Served()
     server.answers = [answer(FILE), answer(version="v2")]

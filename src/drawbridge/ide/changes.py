@@ -358,12 +358,14 @@ class Changes:
         """Reads and shows the review after a refusal, since what is shown may no longer exist. If it can't be read, no
         review is shown."""
         try:
-            review, _ = read(await self._read_again())
+            answer = await self._read_again()
+            review, _ = read(answer)
         except DrawbridgeError as error:
             logger.info("the review is not shown: %s", error)
             await self._show(None)
         else:
             await self._show(review)
+            await self._show_notice(answer)  # the server does not send it again
 
     async def _show(self, review: Review | None, *, is_wanted: bool = False) -> None:
         if self._shown is not None and self._project and review is not None:

@@ -24,7 +24,7 @@ from drawbridge.server.checkpoints.commits import PATCH, differences, filtered_o
 from drawbridge.server.checkpoints.errors import GitFailed, damaged_index
 from drawbridge.server.checkpoints.git import index as git_index
 from drawbridge.server.checkpoints.git.git import Git
-from drawbridge.server.checkpoints.repository import head_commit
+from drawbridge.server.checkpoints.repository import Repository, head_commit
 from drawbridge.server.reviews.change_set import Overlapping, Version, merged, same
 from drawbridge.server.reviews.contents import Entry, loaded_texts, put, tree_with, version_of, with_contents
 from drawbridge.server.reviews.intents import Attempt, Verdict
@@ -226,7 +226,8 @@ async def finished(git: Git, attempt: Attempt, check_at_rest: Callable[[], None]
     code, tip, _ = await git.run("rev-parse", "--verify", "--quiet", f"{attempt.ref}^{{commit}}")
     tip = "" if code else tip.strip()
     commit = "" if tip in ("", attempt.parent) else await _commit_of(git, attempt, tip)
-    await asyncio.to_thread(_unlock, git.repository.own / "index", attempt.lock, is_made=bool(commit))
+    index, id_bytes = git.repository.own / "index", git.settings.id_bytes
+    await asyncio.to_thread(_unlock, index, attempt.lock, id_bytes, is_made=bool(commit))
     if commit:
         return Verdict("done", commit=commit)
     if tip in ("", attempt.parent):
@@ -238,6 +239,15 @@ async def finished(git: Git, attempt: Attempt, check_at_rest: Callable[[], None]
                 return Verdict("unknown")  # the new branch still exists
         return Verdict("not_done")
     return Verdict("unknown")
+
+
+def unlock_unmoved(repository: Repository, attempt: Attempt) -> None:
+    """Unlocks git's index after a commit was canceled and all its processes have ended, unless HEAD may have moved. The
+    index is then completed by ``finished``. A failure leaves the lock to ``finished``, too. Blocking."""
+    lock = _lock_of(repository.own / "index")
+    with contextlib.suppress(OSError):
+        if head_commit(repository) == attempt.parent and _is_locked(lock, attempt.lock):
+            lock.unlink()
 
 
 async def _commit_of(git: Git, attempt: Attempt, tip: str) -> str:
@@ -343,11 +353,11 @@ class _Lock:
 
     @contextlib.contextmanager
     def kept_if_killed(self) -> Iterator[None]:
-        """If git is killed in the context, the file stays, because it may be the only copy of the new index.
-        ``finished`` then needs it."""
+        """If git is killed in the context, even by a cancellation, the file stays, because it may be the only copy of the
+        new index. ``finished`` or ``unlock_unmoved`` then removes it."""
         try:
             yield
-        except GitFailed:
+        except (GitFailed, asyncio.CancelledError):
             self._is_kept = True
             raise
 
@@ -397,13 +407,15 @@ def _is_locked(lock: Path, made: tuple[int, int] | None) -> bool:
         return False
 
 
-def _unlock(index: Path, made: tuple[int, int] | None, *, is_made: bool) -> None:
+def _unlock(index: Path, made: tuple[int, int] | None, id_bytes: int, *, is_made: bool) -> None:
     """Completes what the script would have done with the lock file of a commit, if it still exists. While it did, no git
-    command could change the index. ``made``: as in ``Attempt.lock``. Blocking. Raises OSError."""
+    command could change the index. ``made``: as in ``Attempt.lock``; ``id_bytes``: as in ``git_index.read``. Blocking.
+    Raises OSError."""
     lock = _lock_of(index)
     if not _is_locked(lock, made):
         return
-    if is_made:
+    # A file that did not reach the disk before a power failure is empty. The index is then left as it is.
+    if is_made and not git_index.is_damaged(lock, id_bytes):
         lock.replace(index)
     else:
         lock.unlink()
@@ -456,12 +468,14 @@ async def _prepare_index(
 
 
 def _fill(copy: Path, lock: Path) -> None:
-    """Copies the index with its permissions and its modification time, which git uses to recognize unchanged files.
-    Blocking."""
+    """Copies the index with its permissions and its modification time, which git uses to recognize unchanged files. The
+    copy is on the disk before the commit is, because the commit needs it, even after a power failure. Blocking."""
     shutil.copyfile(copy, lock)
     shutil.copymode(copy, lock)
     times = copy.stat()
     os.utime(lock, ns=(times.st_atime_ns, times.st_mtime_ns))
+    with lock.open("rb") as file:
+        os.fsync(file.fileno())
 
 
 async def _run(git: Git, lock: Path, head: Head, tree: str, message: str, branch: str | None) -> tuple[int, str]:

@@ -29,6 +29,7 @@ local function new_buffer(name, kind, buftype)
   M.name(buffer, name, kind)
   local options = vim.bo[buffer]
   options.buftype, options.swapfile, options.undolevels = buftype, false, -1
+  vim.b[buffer].drawbridge_view = true -- for the guard: not a file
   return buffer
 end
 

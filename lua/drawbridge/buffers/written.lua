@@ -5,23 +5,40 @@ local M = {}
 
 local MOST = 50 -- the maximum number of remembered buffers, beyond which the oldest is forgotten
 
+local read = {} ---@type table<string, {buffer: integer?, tick: integer?}> By path: see `note`.
 local remembered = {} ---@type {id: string, target: drawbridge.Target}[]
 
----@class drawbridge.Target The user's own buffer of a file as it was when a proposal for the file arrived.
+---@class drawbridge.Target The user's own buffer of a file as it was when the bridge read the text for a proposal.
 ---@field buffer integer
----@field tick integer Its changedtick.
+---@field tick integer? Its changedtick; nil if it was not loaded then.
 ---@field existed boolean Whether the file existed.
+
+--- Notes the state of a file's buffer when the bridge reads its unsaved text for a proposal. The proposal arrives later, and
+--- does not contain what the user has typed until then.
+---@param path string
+---@param buffer integer? nil if the file is not loaded.
+function M.note(path, buffer)
+  read[path] = { buffer = buffer, tick = buffer and vim.api.nvim_buf_get_changedtick(buffer) }
+end
 
 ---@param path string
 ---@return drawbridge.Target?
 function M.target(path)
+  local as_read = read[path]
+  read[path] = nil
   local buffer = path ~= '' and buffers.find(path)
   if not buffer or not vim.api.nvim_buf_is_loaded(buffer) then
     return nil
   end
+  local tick
+  if not as_read then
+    tick = vim.api.nvim_buf_get_changedtick(buffer)
+  elseif as_read.buffer == buffer then
+    tick = as_read.tick
+  end
   return {
     buffer = buffer,
-    tick = vim.api.nvim_buf_get_changedtick(buffer),
+    tick = tick,
     existed = (vim.uv or vim.loop).fs_stat(vim.api.nvim_buf_get_name(buffer)) ~= nil,
   }
 end
@@ -39,7 +56,7 @@ function M.remember(id, target)
 end
 
 function M.forget_all()
-  remembered = {}
+  remembered, read = {}, {}
 end
 
 local function recall(id)
@@ -83,7 +100,7 @@ function M.read_again(buffer, existed)
   end)
 end
 
---- Shows what the agent wrote. Unsaved work is replaced only if the buffer is unchanged since the proposal arrived.
+--- Shows what the agent wrote. Unsaved work is replaced only if the proposal contains all of it.
 ---@param params {path: string, id: string}
 function M.written(params)
   local known = recall(params.id)

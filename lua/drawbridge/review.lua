@@ -46,6 +46,7 @@ local M = {}
 ---@field place table? Where the cursor and focus were before.
 ---@field group integer? Autocommands of the view.
 ---@field decided boolean?
+---@field accepted string? The accepted text, if its file is open.
 ---@field sent_back boolean? Whether the running command has tried to accept it before all of it was on the screen.
 ---@field told boolean? Whether the user was notified that a save by a plugin does not accept the proposal.
 ---@field had_focus boolean? Whether the view had the focus when the user decided.
@@ -146,7 +147,7 @@ local function remove(entry, decision)
   entry.decided = true
   table.remove(entries, index)
   focus.forget(entry.id)
-  written.remember(entry.id, entry.target)
+  written.remember(entry.id, entry.target, entry.accepted)
   local was_shown = entry.windows ~= nil
   view.close(entry)
   update_notice()
@@ -165,6 +166,7 @@ local function decide(entry, accepted)
   local answer = { id = entry.id, accepted = accepted }
   if vim.api.nvim_buf_is_valid(entry.proposed) then
     answer = vim.tbl_extend('error', answer, accepted and text.changed(entry) or {})
+    entry.accepted = accepted and entry.target and text.content(entry) or nil
     vim.bo[entry.proposed].modified = false
   end
   -- Windows can't be closed while Neovim writes a buffer or closes another window.

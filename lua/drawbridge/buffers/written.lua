@@ -6,7 +6,7 @@ local M = {}
 local MOST = 50 -- the maximum number of remembered buffers, beyond which the oldest is forgotten
 
 local read = {} ---@type table<string, {buffer: integer?, tick: integer?}> By path: see `note`.
-local remembered = {} ---@type {id: string, target: drawbridge.Target}[]
+local remembered = {} ---@type {id: string, target: drawbridge.Target, accepted: string|false}[]
 
 ---@class drawbridge.Target The user's own buffer of a file as it was when the bridge read the text for a proposal.
 ---@field buffer integer
@@ -43,12 +43,20 @@ function M.target(path)
   }
 end
 
+--- The text without what an agent may change when it writes it: the byte-order mark and the line endings.
+local function plain(text)
+  return (text:gsub('^\239\187\191', ''):gsub('\r\n', '\n'):gsub('\n$', ''))
+end
+
 --- Remembers the buffer of a decided or withdrawn proposal until the file is written. Ignored without a `target`.
 ---@param id string
 ---@param target drawbridge.Target?
-function M.remember(id, target)
+---@param accepted string? The accepted text; nil if none was accepted here.
+function M.remember(id, target, accepted)
   if target then
-    table.insert(remembered, { id = id, target = target })
+    -- Only an unsaved buffer needs the text: see `expects`.
+    local is_unsaved = vim.api.nvim_buf_is_valid(target.buffer) and vim.bo[target.buffer].modified
+    table.insert(remembered, { id = id, target = target, accepted = is_unsaved and accepted and plain(accepted) or false })
   end
   if #remembered > MOST then
     table.remove(remembered, 1)
@@ -65,6 +73,20 @@ local function recall(id)
       return table.remove(remembered, index).target
     end
   end
+end
+
+--- Whether a buffer with unsaved changes will show its file in a moment, because the user has accepted the text that is on
+--- disk, and has not changed the buffer since. Called by the guard, which may be faster than the bridge.
+---@param buffer integer
+---@param on_disk string
+function M.expects(buffer, on_disk)
+  local tick = vim.api.nvim_buf_get_changedtick(buffer)
+  for _, one in ipairs(remembered) do
+    if one.target.buffer == buffer and one.target.tick == tick and one.accepted == plain(on_disk) then
+      return true
+    end
+  end
+  return false
 end
 
 local function in_all_windows(buffer, run)

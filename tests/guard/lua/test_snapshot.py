@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from drawbridge.editors.port import BridgeState
 from drawbridge.guard import ask, find
-from tests.guard.lua.rig import QUICK, Workstation, workstation
-from tests.nvim.rig import Workstation as Bridged
+from tests.guard.lua.rig import Workstation, with_bridge, workstation
 from tests.nvim.rig import proposal
-from tests.nvim.rig import workstation as bridged
 from tests.programs import nvim_version
 
 
@@ -61,8 +57,7 @@ async def test_only_the_requested_fields_are_returned(at: Workstation) -> None:
 
 
 async def test_the_agents_connected_to_the_bridge_are_returned(program: Path, tmp_path: Path) -> None:
-    async with bridged(program, tmp_path, *QUICK) as bridge:
-        at = Workstation(bridge.person, tmp_path, program)
+    async with with_bridge(program, tmp_path) as (at, bridge):
         before = await at.asks("snapshot", paths=[], want=["connected"])
         await bridge.editor.announce(BridgeState(4711, "token", ("Claude Code", "Gemini CLI"), (812,)))
         now = await at.asks("snapshot", paths=[], want=["selection"], session="s")
@@ -187,13 +182,6 @@ async def test_the_command_line_window_leaves_the_file_current(at: Workstation) 
 
 
 # While one of the plugin's own windows is in front.
-
-
-@contextlib.asynccontextmanager
-async def with_bridge(program: Path, folder: Path) -> AsyncIterator[tuple[Workstation, Bridged]]:
-    """A Neovim with a connected bridge, and the guard's requests to it."""
-    async with bridged(program, folder, *QUICK) as bridge:
-        yield Workstation(bridge.person, folder, program), bridge
 
 
 @pytest.mark.parametrize("keys", ["", "<C-w>h"])

@@ -362,6 +362,26 @@ function lapsed(given)
   end
 end
 
+--- Rejects a waiting proposal when one of its buffers is deleted, because it can't be shown then. While it is shown,
+--- `closed` does that.
+local function watch_buffers(entry)
+  for _, buffer in ipairs({ entry.proposed, entry.old }) do
+    vim.api.nvim_create_autocmd({ 'BufUnload', 'BufWipeout' }, {
+      group = watching,
+      buffer = buffer,
+      callback = function()
+        if entry.decided or entry.windows then
+          return
+        end
+        focus.forget(entry.id)
+        decide(entry, false)
+        local words = ('rejected: %s; its buffer was deleted'):format(entry.name)
+        require('drawbridge.message').report(words, 'info', false)
+      end,
+    })
+  end
+end
+
 --- Registers a proposal. Returns its buffers. The bridge fills in the text, and then calls `ready`.
 ---@return {proposed: integer, old: integer?, inline: boolean}
 function M.propose(params)
@@ -375,6 +395,7 @@ function M.propose(params)
   entry.inline = not params.diff or params.kind == 'code' or require('drawbridge.config').get().diff.layout == 'inline'
   entry.target = written.target(params.path)
   text.create(entry)
+  watch_buffers(entry)
   table.insert(entries, entry)
   return { proposed = entry.proposed, old = entry.old, inline = entry.inline }
 end

@@ -46,6 +46,7 @@ local M = {}
 ---@field place table? Where the cursor and focus were before.
 ---@field group integer? Autocommands of the view.
 ---@field decided boolean?
+---@field accepted string? The accepted text, if its file is open.
 ---@field sent_back boolean? Whether the running command has tried to accept it before all of it was on the screen.
 ---@field told boolean? Whether the user was notified that a save by a plugin does not accept the proposal.
 ---@field had_focus boolean? Whether the view had the focus when the user decided.
@@ -146,7 +147,7 @@ local function remove(entry, decision)
   entry.decided = true
   table.remove(entries, index)
   focus.forget(entry.id)
-  written.remember(entry.id, entry.target)
+  written.remember(entry.id, entry.target, entry.accepted)
   local was_shown = entry.windows ~= nil
   view.close(entry)
   update_notice()
@@ -165,6 +166,7 @@ local function decide(entry, accepted)
   local answer = { id = entry.id, accepted = accepted }
   if vim.api.nvim_buf_is_valid(entry.proposed) then
     answer = vim.tbl_extend('error', answer, accepted and text.changed(entry) or {})
+    entry.accepted = accepted and entry.target and text.content(entry) or nil
     vim.bo[entry.proposed].modified = false
   end
   -- Windows can't be closed while Neovim writes a buffer or closes another window.
@@ -360,6 +362,26 @@ function lapsed(given)
   end
 end
 
+--- Rejects a waiting proposal when one of its buffers is deleted, because it can't be shown then. While it is shown,
+--- `closed` does that.
+local function watch_buffers(entry)
+  for _, buffer in ipairs({ entry.proposed, entry.old }) do
+    vim.api.nvim_create_autocmd({ 'BufUnload', 'BufWipeout' }, {
+      group = watching,
+      buffer = buffer,
+      callback = function()
+        if entry.decided or entry.windows then
+          return
+        end
+        focus.forget(entry.id)
+        decide(entry, false)
+        local words = ('rejected: %s; its buffer was deleted'):format(entry.name)
+        require('drawbridge.message').report(words, 'info', false)
+      end,
+    })
+  end
+end
+
 --- Registers a proposal. Returns its buffers. The bridge fills in the text, and then calls `ready`.
 ---@return {proposed: integer, old: integer?, inline: boolean}
 function M.propose(params)
@@ -373,6 +395,7 @@ function M.propose(params)
   entry.inline = not params.diff or params.kind == 'code' or require('drawbridge.config').get().diff.layout == 'inline'
   entry.target = written.target(params.path)
   text.create(entry)
+  watch_buffers(entry)
   table.insert(entries, entry)
   return { proposed = entry.proposed, old = entry.old, inline = entry.inline }
 end

@@ -52,6 +52,7 @@ local function close_window(window)
   end
   if not pcall(vim.api.nvim_win_close, window, true) then
     -- Neovim can't close its only window, so it gets an empty buffer instead.
+    vim.w[window].drawbridge_opened_from = nil
     vim.api.nvim_win_call(window, function()
       vim.cmd('enew')
     end)
@@ -157,6 +158,15 @@ function M.is_readable(entry)
   return seen.is_readable(entry.windows and entry.windows.proposed)
 end
 
+--- Stores for the guard what the user was working on before, because that stays protected while they read the proposal.
+local function mark_windows(entry)
+  for name, window in pairs(entry.windows) do
+    if name == 'proposed' or not entry.borrowed then
+      vim.w[window].drawbridge_opened_from = entry.place.in_use
+    end
+  end
+end
+
 local function watch(entry, closed)
   entry.screen = { vim.o.columns, vim.o.lines }
   vim.api.nvim_create_autocmd({ 'VimResized', 'TabEnter' }, {
@@ -245,6 +255,7 @@ function M.open(entry, closed)
     close_windows(entry)
     return problem
   end
+  mark_windows(entry)
   text.color(entry)
   if entry.kind == 'change' and not entry.reported then
     entry.reported = true

@@ -5,33 +5,58 @@ local M = {}
 
 local MOST = 50 -- the maximum number of remembered buffers, beyond which the oldest is forgotten
 
-local remembered = {} ---@type {id: string, target: drawbridge.Target}[]
+local read = {} ---@type table<string, {buffer: integer?, tick: integer?}> By path: see `note`.
+local remembered = {} ---@type {id: string, target: drawbridge.Target, accepted: string|false}[]
 
----@class drawbridge.Target The user's own buffer of a file as it was when a proposal for the file arrived.
+---@class drawbridge.Target The user's own buffer of a file as it was when the bridge read the text for a proposal.
 ---@field buffer integer
----@field tick integer Its changedtick.
+---@field tick integer? Its changedtick; nil if it was not loaded then.
 ---@field existed boolean Whether the file existed.
+
+--- Notes the state of a file's buffer when the bridge reads its unsaved text for a proposal. The proposal arrives later, and
+--- does not contain what the user has typed until then.
+---@param path string
+---@param buffer integer? nil if the file is not loaded.
+function M.note(path, buffer)
+  read[path] = { buffer = buffer, tick = buffer and vim.api.nvim_buf_get_changedtick(buffer) }
+end
 
 ---@param path string
 ---@return drawbridge.Target?
 function M.target(path)
+  local as_read = read[path]
+  read[path] = nil
   local buffer = path ~= '' and buffers.find(path)
   if not buffer or not vim.api.nvim_buf_is_loaded(buffer) then
     return nil
   end
+  local tick
+  if not as_read then
+    tick = vim.api.nvim_buf_get_changedtick(buffer)
+  elseif as_read.buffer == buffer then
+    tick = as_read.tick
+  end
   return {
     buffer = buffer,
-    tick = vim.api.nvim_buf_get_changedtick(buffer),
+    tick = tick,
     existed = (vim.uv or vim.loop).fs_stat(vim.api.nvim_buf_get_name(buffer)) ~= nil,
   }
+end
+
+--- The text without what an agent may change when it writes it: the byte-order mark and the line endings.
+local function plain(text)
+  return (text:gsub('^\239\187\191', ''):gsub('\r\n', '\n'):gsub('\n$', ''))
 end
 
 --- Remembers the buffer of a decided or withdrawn proposal until the file is written. Ignored without a `target`.
 ---@param id string
 ---@param target drawbridge.Target?
-function M.remember(id, target)
+---@param accepted string? The accepted text; nil if none was accepted here.
+function M.remember(id, target, accepted)
   if target then
-    table.insert(remembered, { id = id, target = target })
+    -- Only an unsaved buffer needs the text: see `expects`.
+    local is_unsaved = vim.api.nvim_buf_is_valid(target.buffer) and vim.bo[target.buffer].modified
+    table.insert(remembered, { id = id, target = target, accepted = is_unsaved and accepted and plain(accepted) or false })
   end
   if #remembered > MOST then
     table.remove(remembered, 1)
@@ -39,7 +64,7 @@ function M.remember(id, target)
 end
 
 function M.forget_all()
-  remembered = {}
+  remembered, read = {}, {}
 end
 
 local function recall(id)
@@ -48,6 +73,20 @@ local function recall(id)
       return table.remove(remembered, index).target
     end
   end
+end
+
+--- Whether a buffer with unsaved changes will show its file in a moment, because the user has accepted the text that is on
+--- disk, and has not changed the buffer since. Called by the guard, which may be faster than the bridge.
+---@param buffer integer
+---@param on_disk string
+function M.expects(buffer, on_disk)
+  local tick = vim.api.nvim_buf_get_changedtick(buffer)
+  for _, one in ipairs(remembered) do
+    if one.target.buffer == buffer and one.target.tick == tick and one.accepted == plain(on_disk) then
+      return true
+    end
+  end
+  return false
 end
 
 local function in_all_windows(buffer, run)
@@ -83,7 +122,7 @@ function M.read_again(buffer, existed)
   end)
 end
 
---- Shows what the agent wrote. Unsaved work is replaced only if the buffer is unchanged since the proposal arrived.
+--- Shows what the agent wrote. Unsaved work is replaced only if the proposal contains all of it.
 ---@param params {path: string, id: string}
 function M.written(params)
   local known = recall(params.id)

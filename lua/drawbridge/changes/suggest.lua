@@ -89,6 +89,7 @@ function M.open(about, send)
   require('drawbridge.view.text').name(buffer, about.name, 'suggestion')
   local options = vim.bo[buffer]
   options.buftype, options.swapfile, options.undolevels = 'acwrite', false, -1
+  vim.b[buffer].drawbridge_view = true -- for the guard: not a file
   vim.api.nvim_buf_set_lines(buffer, 0, -1, true, about.lines)
   options.undolevels = vim.api.nvim_get_option_value('undolevels', { scope = 'global' })
   local id = ('%d-%d'):format(vim.fn.getpid(), (vim.uv or vim.loop).hrtime())

@@ -29,7 +29,26 @@ local function screen()
   }
 end
 
---- The state that `restore` needs.
+--- The buffers that the user may be working on, most likely first. The guard protects the first of them that is a file
+--- while a proposal is in front.
+local function in_use()
+  local found = {}
+  for _, window in ipairs({ vim.api.nvim_get_current_win(), vim.fn.win_getid(vim.fn.winnr('#')) }) do
+    table.insert(found, vim.api.nvim_win_get_buf(window))
+    vim.list_extend(found, vim.w[window].drawbridge_opened_from or {})
+  end
+  -- getbufinfo() is not called directly, because its result would include everything that plugins store in buffers.
+  local used = vim.fn.eval('map(getbufinfo({"bufloaded": 1}), "[v:val.lastused, v:val.bufnr]")')
+  table.sort(used, function(a, b)
+    return a[1] > b[1]
+  end)
+  for _, one in ipairs(used) do
+    table.insert(found, one[2])
+  end
+  return found
+end
+
+--- The state that `restore` needs, and the buffers that the user may be working on (`in_use`).
 ---@return table place
 function M.remember()
   local place = {
@@ -37,6 +56,7 @@ function M.remember()
     window = vim.api.nvim_get_current_win(),
     last_window = vim.fn.win_getid(vim.fn.winnr('#')),
     in_terminal = vim.api.nvim_get_mode().mode == 't',
+    in_use = in_use(),
     layout = vim.fn.winlayout(),
     screen = screen(),
     windows = {},

@@ -29,6 +29,7 @@ local function new_buffer(name, kind, buftype)
   M.name(buffer, name, kind)
   local options = vim.bo[buffer]
   options.buftype, options.swapfile, options.undolevels = buftype, false, -1
+  vim.b[buffer].drawbridge_view = true -- for the guard: not a file
   return buffer
 end
 
@@ -114,8 +115,14 @@ function M.replace(entry, first, last, lines)
   vim.api.nvim_buf_set_lines(entry.proposed, first, last, false, lines)
 end
 
---- The proposed text with the user's edits, or nil if it was not edited. Lines are sent as one string, because Neovim
---- would take a long time to pack many small ones.
+--- The lines of the proposed text as one string, because Neovim would take a long time to pack many small ones.
+---@param entry drawbridge.Entry
+---@return string
+function M.content(entry)
+  return table.concat(vim.api.nvim_buf_get_lines(entry.proposed, 0, -1, false), '\n')
+end
+
+--- The proposed text with the user's edits, or nil if it was not edited.
 ---@param entry drawbridge.Entry
 ---@return {text: string, empty: boolean, dos: boolean, bom: boolean, final_newline: boolean}?
 function M.changed(entry)
@@ -126,7 +133,7 @@ function M.changed(entry)
     return nil
   end
   return {
-    text = table.concat(vim.api.nvim_buf_get_lines(entry.proposed, 0, -1, false), '\n'),
+    text = M.content(entry),
     empty = buffers.is_empty(entry.proposed),
     dos = dos,
     bom = bom,

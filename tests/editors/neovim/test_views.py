@@ -419,6 +419,20 @@ async def test_a_proposal_that_was_not_shown_cannot_be_rejected(rig: Workstation
     assert await rig.decided() == Rejected()
 
 
+@pytest.mark.parametrize("deleting", [":%bdelete<CR>", ":%bwipeout!<CR>"])
+async def test_deleting_the_buffer_of_a_waiting_proposal_rejects_it(rig: Workstation, deleting: str) -> None:
+    path = await rig.opened("a.txt", OLD)
+    await rig.options("{ idle_ms = 60000 }")
+    await rig.person.types("j")
+    await rig.editor.show(proposal(path, OLD, NEW))
+    await rig.person.types(deleting)
+    assert await rig.decided() == Rejected()
+    assert await rig.person.lua(PENDING) == 0
+    await rig.person.until("return vim.fn.execute('messages'):find('rejected: a.txt; its buffer was deleted', 1, true)")
+    await rig.person.types(":DrawbridgeAccept<CR>")
+    await rig.person.until("return vim.fn.execute('messages'):find(':DrawbridgeAccept: no proposal is waiting')")
+
+
 async def test_q_does_not_discard_an_edited_proposal(rig: Workstation) -> None:
     path = await rig.opened("a.txt", OLD)
     await rig.shows(proposal(path, OLD, NEW))

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from websockets.asyncio.client import ClientConnection, connect
 
+from drawbridge.editors.neovim.rpc import NeovimError
 from drawbridge.editors.port import Accepted, Rejected
 from drawbridge.ide.claude import TOKEN_HEADER
 from drawbridge.ide.gemini import gemini
@@ -299,6 +300,19 @@ async def test_closing_in_a_hung_editor_does_not_block_the_cli(rig: BridgeRig) -
         rig.editor.shown.clear()
         rig.editor.decide(await propose(rig, cli, "LA\n", "song.txt"), Rejected())
         assert (await stream.message())["params"] == {"filePath": rig.path("song.txt")}
+
+
+async def test_closing_is_answered_even_if_the_editor_fails(rig: BridgeRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The proposal is withdrawn, and the CLI writes its own text."""
+
+    async def fail(_: str) -> None:
+        raise NeovimError("Invalid buffer id: 7")
+
+    async with connected(rig) as (cli, _):
+        await propose(rig, cli)
+        monkeypatch.setattr(rig.editor, "proposed_text", fail)
+        assert await cli.body("closeDiff", filePath=rig.path()) == {}
+        await gone(rig)
 
 
 async def test_an_internal_error_in_a_proposal_harms_no_other(

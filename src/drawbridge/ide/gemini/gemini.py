@@ -117,11 +117,12 @@ class GeminiSession:
         self.stream.forget(file_path)
         try:
             text = await self._reviews.withdraw_with_text(self, file_path)
-        except EditorHung as error:
+        except DrawbridgeError as error:
+            # An error result would break the real CLI. Without a text, it writes its own, as it does without an editor.
             logger.warning("%s", error)
-            text = None  # in this case, the CLI writes its own text, as it does without an editor
+            text = None
         if text is None and task is not None:
-            task.cancel()  # the proposal is not shown yet, or the editor does not answer
+            task.cancel()  # the proposal is not shown yet, or the editor could not answer
         return text
 
     async def decide(self, file_path: str, *, accept: bool) -> bool:

@@ -92,7 +92,13 @@ class Bridge:
         self.reviews = Reviews(self.editor)
         self.about = ABOUT
         self.failures: list[Exception] = []
-        self.link = ServerLink(self.reviews, lambda: self.about, self._known_as, self.editor.type_prompt)
+        self.link = ServerLink(
+            self.reviews,
+            lambda: self.about,
+            self._known_as,
+            self.editor.type_prompt,
+            lambda message, level: self.editor.notices.append((message, level)),
+        )
         self.reviews.use_arbiter(self.link)
 
     def _known_as(self, owner: Hashable) -> tuple[int | None, str]:
@@ -371,6 +377,32 @@ async def test_a_proposal_decided_elsewhere_is_closed_without_a_report(
     assert [
         message for message in server.messages if isinstance(message, wire.OfferAnswered | wire.OfferDeclined)
     ] == []
+
+
+@pytest.mark.parametrize("decision", [Accepted(MINE), Rejected()])
+async def test_the_user_is_notified_of_a_decision_that_was_too_late(
+    bridge: Bridge, server: Server, file: Path, decision: Accepted | Rejected
+) -> None:
+    """The server closed the proposal before it received the decision. The next decision counts, without a notice."""
+    server.sends(offer(file))
+    bridge.editor.decide((await bridge.shown()).id, decision)
+    await server.receives(wire.OfferAnswered)
+    server.sends(wire.Withdraw("appr_1", True))
+    await until(lambda: bridge.editor.notices, "the notice")
+    server.sends(wire.Withdraw("appr_1", True))
+    server.sends(offer(file.with_name("b.py"), "appr_2"))
+    bridge.editor.decide((await bridge.shown()).id, decision)
+    await server.receives(wire.OfferAnswered, 2)
+    assert bridge.editor.notices == [("Your decision came too late. The proposal was already closed.", "warn")]
+
+
+async def test_the_user_is_notified_of_a_decision_that_was_refused(bridge: Bridge, server: Server, file: Path) -> None:
+    """The server offers the proposal again if it can't record the decision."""
+    for number in (1, 2):
+        server.sends(offer(file))
+        bridge.editor.decide((await bridge.shown()).id, Rejected())
+        await server.receives(wire.OfferAnswered, number)
+    assert bridge.editor.notices == [("The agent server did not accept your decision on a.py. Decide again.", "warn")]
 
 
 async def test_a_proposal_that_cannot_be_shown_is_declined(bridge: Bridge, server: Server, file: Path) -> None:

@@ -278,8 +278,8 @@ function before(text, file) {
 }
 
 /**
- * Whether a document contains the lines that the review describes, at the same rows. `text`: the document's text. VS Code
- * shows a file without its byte order mark, and with the same line ending everywhere.
+ * Whether a document contains the lines that the review describes, at the same rows. `text`: the document's text. VS
+ * Code shows a file without its byte order mark, and with the same line ending everywhere.
  *
  * @param {string} text
  * @param {ReviewedFile} file with all its hunks

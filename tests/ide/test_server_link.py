@@ -346,7 +346,9 @@ def offer(file: Path, id: str = "appr_1", text: str = NEW) -> wire.Offer:
     return wire.Offer(id, "Claude Code", str(file), text)
 
 
-@pytest.mark.parametrize(("decision", "text"), [(Accepted(MINE), MINE), (Accepted(BROKEN), REPAIRED), (Rejected(), None)])
+@pytest.mark.parametrize(
+    ("decision", "text"), [(Accepted(MINE), MINE), (Accepted(BROKEN), REPAIRED), (Rejected(), None)]
+)
 async def test_the_editor_decides_on_proposals_from_the_server(
     bridge: Bridge, server: Server, file: Path, decision: Accepted | Rejected, text: str | None
 ) -> None:

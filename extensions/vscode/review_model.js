@@ -278,6 +278,23 @@ function before(text, file) {
 }
 
 /**
+ * Whether a document contains the lines that the review describes, at the same rows. `text`: the document's text. VS
+ * Code shows a file without its byte order mark, and with the same line ending everywhere.
+ *
+ * @param {string} text
+ * @param {ReviewedFile} file with all its hunks
+ */
+function isShownIn(text, file) {
+  const hunks = file.hunks.map((hunk) => ({ ...hunk, added: plain(hunk.added) }));
+  return before(plain(text), { ...file, hunks }) !== null;
+}
+
+/** @param {string} text */
+function plain(text) {
+  return text.replaceAll('\r\n', '\n').replaceAll('\ufeff', '');
+}
+
+/**
  * Which sides a diff of the file has: "text" is its text in the review, "file" the file itself, and "before" the file
  * without its changes. Null if there is no diff.
  *
@@ -361,6 +378,7 @@ module.exports = {
   fingerprint,
   hunkAt,
   isDecidedWhole,
+  isShownIn,
   keepAllQuestion,
   keysOf,
   missing,

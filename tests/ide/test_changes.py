@@ -177,6 +177,7 @@ class ReviewRig:
         self.link = ServerLink(
             self.reviews, lambda: msgspec.structs.replace(ABOUT, reviews=True),
             lambda _: (None, ""), self.editor.type_prompt,
+            lambda message, level: self.editor.notices.append((message, level)),
         )  # fmt: skip
         self.changes = Changes(self.editor, self.link, self.memory, self.accepted)
 

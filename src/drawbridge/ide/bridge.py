@@ -162,6 +162,7 @@ class Bridge:
             ),
             lambda owner: (getattr(owner, "pid", None), getattr(owner, "id", "")),
             editor.type_prompt,
+            self._notify,
         )
         self.reviews.use_arbiter(self._server_link)
         self._changes = Changes(editor, self._server_link, ReviewMemory(), self.reviews.accepted)

@@ -150,6 +150,19 @@ test('the change at the cursor is found', () => {
   assert.equal(model.rowOf(hunk()), 1);
 });
 
+test('a document in which lines have moved is recognized', () => {
+  const given = file({ hunks: [hunk({ added: 'B\nC\n' }), hunk({ id: 'h2', new_start: 5, added: 'E\n' })] });
+  assert.equal(model.isShownIn('a\nB\nC\nd\nE\n', given), true);
+  assert.equal(model.isShownIn('new\na\nB\nC\nd\nE\n', given), false);
+  assert.equal(model.isShownIn('a\nB\nC\nnew\nd\nE\n', given), false, 'only the second change has moved');
+});
+
+test('a document has no byte order mark and only one kind of line ending', () => {
+  const given = file({ hunks: [hunk({ new_start: 1, added: '\ufeffA\r\nB\n' })] });
+  assert.equal(model.isShownIn('A\r\nB\r\nc\r\n', given), true);
+  assert.equal(model.isShownIn('A\nB\nc', given), true);
+});
+
 test('the question before keeping everything counts all changes', () => {
   const { question, detail } = model.keepAllQuestion([placed([file(), file({ path: 'b' })], { more: 1 })]);
   assert.equal(question, 'Keep 2 changes in 2 files?');

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from drawbridge.tui.client import Client
+from drawbridge.tui.client import MESSAGE_BYTES, Client
 from drawbridge.tui.connection import Message, RequestError
 from drawbridge.tui.conversation import Conversation
 from drawbridge.tui.server_address import ServerAddress
@@ -50,3 +50,19 @@ async def test_an_answer_that_was_sent_again_counts_as_ours(monkeypatch: pytest.
     await client.answer("a", allow=True)
     with pytest.raises(RequestError, match="already answered"):
         await client.answer("a", allow=False)
+
+
+async def test_a_large_answer_reaches_its_project_after_another_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user opens another project while the edited input is being sent in parts."""
+    client, answered = Client(_nowhere, "Ada"), []
+    client.conversation = Conversation("p")
+
+    async def ask(type: str, *args: Any, **options: Any) -> Message:
+        client.conversation = Conversation("q")
+        if type == "permission_response":
+            answered.append(options["project"])
+        return {"data": {}}
+
+    monkeypatch.setattr(client.connection, "ask", ask)
+    await client.answer("a", allow=True, input={"content": "x" * MESSAGE_BYTES})
+    assert answered == ["p"]

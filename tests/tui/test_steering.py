@@ -128,6 +128,14 @@ async def test_a_refused_prompt_is_put_before_what_was_written_since(server: Ser
         await person.sees("The queue is full.")
 
 
+async def test_a_prompt_refused_after_its_project_was_left_is_named(server: Server, directory: Path) -> None:
+    async with attached(server, directory) as person:
+        refused = RequestError("QUEUE_FULL", "The queue is full.")
+        person.app.client.on_refused(Unsent("1", "another project", "Build a bridge"), refused)
+        await person.is_notified("The queue is full. Your prompt was not sent: Build a bridge")
+        assert person.prompt.text == ""
+
+
 async def test_a_queued_prompt_is_shown_and_runs_in_its_turn(server: Server, directory: Path) -> None:
     async with attached(server, directory) as person:
         await person.prompts("/slow 600")

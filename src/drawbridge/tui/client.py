@@ -206,11 +206,11 @@ class Client:
     ) -> None:
         """Sends a decision on an open approval request. Raises ``RequestError``, but not if the server refuses the
         decision because it has already recorded the same one from this terminal."""
+        project = self._id  # another project may be shown by the time that a large input has been sent
         data: Message = {"approval_id": approval_id, "decision": "allow" if allow else "deny"}
         data |= {"message": message} if message else {}
         data |= {"remember": True} if remember else {}
         data |= await self._input(input) if input is not None else {}
-        project = self._id
         try:
             await self.connection.ask("permission_response", data, project=project, lasting=True)
         except RequestError as error:

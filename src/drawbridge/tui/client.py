@@ -429,11 +429,14 @@ class Client:
         conversation = self.conversation
         if conversation is None:
             return
-        if conversation.id not in self.projects.all:
+        project = self.projects.all.get(conversation.id)
+        if project is None:
             self.on_project_removed()
             return
-        behind = self.projects.all[conversation.id]["last_seq"] - conversation.cursor
-        restart = not conversation.joined or not conversation.at_end or behind > TOO_FAR
+        behind = project["last_seq"] - conversation.cursor  # below 0 if the server has lost the end of the history
+        was_shortened = int(project.get("first_seq", 1)) > conversation.cursor + 1
+        is_near = 0 <= behind <= TOO_FAR and not was_shortened
+        restart = not (conversation.joined and conversation.at_end and is_near)
         conversation.leave()
         after = {} if restart else {"after_seq": conversation.cursor}
         answer = await self._ask("project_join", after, project=conversation.id)

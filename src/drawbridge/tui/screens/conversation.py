@@ -393,6 +393,7 @@ class ConversationScreen(Screen[None]):
             await self._client.latest()
             self.show()
             self.query_one(History).to_end()
+            self.tick()
 
         do(self, go())
 

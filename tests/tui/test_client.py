@@ -138,3 +138,34 @@ async def test_a_history_with_lost_records_is_loaded_again(
     asked = {"approval_id": "a", "created_at": ""}
     history.client._received({"type": "permission_request", "project_id": "p", "seq": last + 1, "data": asked})
     assert list(history.conversation.open) == ["a"], "a new request is shown"
+
+
+async def test_the_conversation_stays_until_its_end_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An earlier part is in memory, and the connection breaks when the user wants to see the end."""
+    history = _History(monkeypatch, last=200, open_approvals=[{"approval_id": "a"}])
+    client, conversation, ask = history.client, history.conversation, history.client.connection.ask
+    conversation.jump(50)
+    await client.older()
+    earlier = {item.key for item in conversation.items}
+
+    async def fail(*args: Any, **options: Any) -> Message:
+        raise RequestError("OFFLINE", "You’re disconnected.")
+
+    monkeypatch.setattr(client.connection, "ask", fail)
+    with pytest.raises(RequestError):
+        await client.latest()
+    assert history.shown == [*range(1, 51)]
+    assert client.conversation is not None
+    assert list(client.conversation.open) == ["a"], "the request is not closed"
+    monkeypatch.setattr(client.connection, "ask", ask)
+    await client.latest()
+    assert history.shown == [*range(81, 201)]
+    assert not earlier & {item.key for item in client.conversation.items}, "no item is taken for an earlier one"
+
+
+async def test_a_page_that_arrives_after_a_jump_is_not_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    history = _History(monkeypatch)
+    history.before_answer = lambda: history.conversation.jump(80)
+    await history.client.older()
+    assert history.shown == []
+    assert (history.conversation.first, history.conversation.last) == (81, 80)

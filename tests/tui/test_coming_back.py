@@ -189,3 +189,31 @@ async def test_what_was_sent_offline_arrives_after_the_project_is_left(
             await person.reads_times(2, "Finished")
             assert person.history.count("/quick meanwhile") == 1
     assert (directory / "notes.md").read_text().count("Something") == 1
+
+
+@pytest.mark.thorough
+async def test_a_request_stays_open_if_its_end_cannot_be_loaded(
+    tmp_path: Path, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An earlier part of the history is shown, and there is no connection when the user returns to the end."""
+    async with serving(tmp_path / "data", "--no-tls", "--allow", directory.parent) as server:
+        await make_project(server, directory)
+        async with attached(server, directory) as person:
+            await person.prompts("Something")
+            card = await person.is_asked("Something")
+            await person.presses("e")
+            card.query_one(PlainTextArea).text = "My own words\n"
+            await is_cut_off(person, monkeypatch)
+            conversation = person.app.client.conversation
+            assert conversation is not None
+            conversation.jump(1)
+            await person.presses("escape", "G")
+            await person.is_notified("You’re disconnected. Try again once you’re back online.")
+            person.app.client.connection.retry_now()
+            await person.sees("Connected", "Needs you")
+            await person.reads("Something")
+            assert person.card is card
+            assert not card.is_settled
+            await person.presses("e", "ctrl+s")
+            await person.reads("Finished")
+    assert (directory / "notes.md").read_text() == "My own words\n"

@@ -253,8 +253,10 @@ class Client:
         """Loads one more page of older messages. Raises ``RequestError``."""
         conversation = self.conversation
         if conversation is not None and conversation.joined and conversation.has_older:
-            page = (await self.command("get_messages", {"before_seq": conversation.first, "limit": PAGE}))["data"]
-            conversation.prepend(map(record_in, page["messages"]), has_more=page["has_more"])
+            first = conversation.first
+            page = (await self.command("get_messages", {"before_seq": first, "limit": PAGE}))["data"]
+            if conversation.first == first:  # otherwise, another part is in memory by now
+                conversation.prepend(map(record_in, page["messages"]), has_more=page["has_more"])
             self.on_change()
 
     async def newer(self) -> None:
@@ -281,9 +283,9 @@ class Client:
             await self.older()
 
     async def latest(self) -> None:
-        """Loads the end of the conversation, unless it is in memory. Raises ``RequestError``."""
+        """Loads the end of the conversation, unless it is in memory. Until the server has sent it, the conversation
+        stays as it is. Raises ``RequestError``."""
         if self.conversation is not None and not self.conversation.at_end:
-            self.conversation = Conversation(self.conversation.id)
             await self._join()
 
     async def whole(self, blob_id: str) -> Message:

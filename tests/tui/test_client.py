@@ -169,3 +169,49 @@ async def test_a_page_that_arrives_after_a_jump_is_not_added(monkeypatch: pytest
     await history.client.older()
     assert history.shown == []
     assert (history.conversation.first, history.conversation.last) == (81, 80)
+
+
+def _texts(client: Client) -> list[str]:
+    assert client.conversation is not None
+    return [item.data["text"] for item in client.conversation.items]
+
+
+def _accepting(client: Client, run: str, seq: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets the server accept each prompt of ``client`` for ``run``, with this number in the history."""
+
+    async def ask(type: str, *args: Any, **options: Any) -> Message:
+        accepted = {"type": "accepted", "project_id": "p", "request_id": options["id"], "seq": seq}
+        answer = {**accepted, "data": {"run_id": run, "position": 0}}
+        client._received(answer)
+        return answer
+
+    monkeypatch.setattr(client.connection, "ask", ask)
+
+
+async def test_a_prompt_added_to_a_run_is_not_queued(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run began so long ago that its beginning is not in memory."""
+    client = Client(_nowhere, "Ada")
+    client.conversation = Conversation("p")
+    run = {"run_id": "r", "prompt": "P", "started_at": "2026-11-21T09:00:00Z"}
+    client.conversation.join(_snapshot(500, run=run), restart=True)
+    _accepting(client, "r", 501, monkeypatch)
+    await client.execute("Only odd ones", steer=True)
+    assert _texts(client) == ["Only odd ones"]
+    assert client.conversation.waiting == []
+
+
+async def test_a_prompt_added_to_a_run_is_shown_as_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The prompt with which the run began was edited in the queue."""
+    client = Client(_nowhere, "Ada")
+    client.conversation = Conversation("p")
+    client.conversation.join(_snapshot(0), restart=True)
+    events = (("prompt_edited", {"run_id": "r", "prompt": "Better"}), ("run_started", {"run_id": "r"}))
+    lines: list[tuple[str, Message]] = [
+        ("client", {"type": "user", "message": {"prompt": "First"}, "run_id": "r"}),
+        *(("server", {"type": "system", "subtype": name, "message": data}) for name, data in events),
+    ]
+    for seq, (direction, message) in enumerate(lines, 1):
+        client.conversation.apply(record_in(_line(seq) | {"direction": direction, "message": message}))
+    _accepting(client, "r", 4, monkeypatch)
+    await client.execute("Only odd ones", steer=True)
+    assert _texts(client) == ["Better", "Only odd ones"]

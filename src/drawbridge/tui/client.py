@@ -43,11 +43,12 @@ LONGEST_SHOWN: Final = 100
 
 class Unsent(NamedTuple):
     """A prompt that the server has not confirmed. ``id``: the request's id, by which a prompt that is sent twice runs
-    only once."""
+    only once. ``steer``: whether it is added to the active run."""
 
     id: str
     project: str
     prompt: str
+    steer: bool = False
 
 
 class Sent(NamedTuple):
@@ -182,7 +183,7 @@ class Client:
     async def execute(self, prompt: str, *, steer: bool = False) -> None:
         """Sends a prompt. ``steer``: adds it to the active run."""
         assert self.conversation is not None
-        one = Unsent(str(uuid.uuid4()), self.conversation.id, prompt)
+        one = Unsent(str(uuid.uuid4()), self.conversation.id, prompt, steer)
         self.unsent.append(one)
         self.on_change()
         try:
@@ -374,9 +375,10 @@ class Client:
             conversation.apply_update(data["update_type"], data["data"])
 
     def _note_sent(self, message: Message) -> None:
-        """Remembers a prompt of this client until its run begins or it is removed."""
+        """Remembers a prompt of this client until its run begins or it is removed. A prompt that is added to the active
+        run does not wait."""
         one = next((one for one in self.unsent if one.id == message.get("request_id")), None)
-        if one is not None:
+        if one is not None and not one.steer:
             self._sent[message["data"]["run_id"]] = Sent(one.project, one.prompt, message.get("seq") or 0)
 
     def _note_removal(self, record: Record, conversation: Conversation) -> None:
@@ -424,6 +426,7 @@ class Client:
             conversation.enqueue({"run_id": data["run_id"], "position": data["position"], "prompt": one.prompt})
         if message.get("seq") is not None:
             entry = {"type": "user", "message": {"prompt": one.prompt}, "run_id": data["run_id"], "by": self.name}
+            entry |= {"steer": True} if one.steer else {}
             now = datetime.now(UTC).isoformat()
             conversation.apply(Record(message["seq"], now, "client", entry))
 

@@ -55,7 +55,8 @@ async def test_an_answer_that_was_sent_again_counts_as_ours(monkeypatch: pytest.
 
 async def test_a_large_answer_reaches_its_project_after_another_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
     """The user opens another project while the edited input is being sent in parts."""
-    client, answered = Client(_nowhere, "Ada"), []
+    client = Client(_nowhere, "Ada")
+    answered: list[str] = []
     client.conversation = Conversation("p")
 
     async def ask(type: str, *args: Any, **options: Any) -> Message:

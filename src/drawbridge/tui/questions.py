@@ -108,7 +108,8 @@ class Questions(Vertical):
         do_lasting(self, self._answer(event))
 
     async def _answer(self, event: ApprovalView.Answered) -> None:
-        view, refused = event.view, None
+        view = event.view
+        refused: RequestError | None = None
         try:
             await self._client.answer(view.approval_id, **event.answer._asdict())
         except RequestError as error:
